@@ -1,0 +1,72 @@
+"""The checks, one session each. `.ci/run` needs no nox; this is for whoever works on the package."""
+
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv|virtualenv"  # whichever is there
+nox.options.sessions = ["lint", "typing", "tests", "examples"]
+nox.options.error_on_missing_interpreters = False
+
+PYPROJECT = nox.project.load_toml("pyproject.toml")
+PYTHONS = nox.project.python_versions(PYPROJECT)  # the classifiers
+OLDEST = PYTHONS[0]
+EXTRAS = ",".join(extra for extra in PYPROJECT["project"]["optional-dependencies"] if extra not in {"test", "dev"})
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Run the tests; on the oldest Python, measure what they cover."""
+    session.install("-e", f".[{EXTRAS},test]")
+    coverage = ["--cov", "--cov-report=term-missing:skip-covered"]
+    # a chosen part of the tests cannot reach the bound of all of them
+    measured = coverage if session.python == OLDEST and not session.posargs else []
+    session.run("python", "-m", "pytest", *measured, *session.posargs)
+
+
+@nox.session(python=OLDEST)
+def lint(session: nox.Session) -> None:
+    """Look for mistakes and for formatting."""
+    session.install(*_dev("ruff"))
+    session.run("python", "-m", "ruff", "check", *(session.posargs or ["."]))
+    session.run("python", "-m", "ruff", "format", "--check", ".")
+
+
+@nox.session(python=OLDEST)
+def typing(session: nox.Session) -> None:
+    """Check the types inside, and that every public name shows one."""
+    # not editable: pyright looks at the package as those who install it get it
+    session.install(f".[{EXTRAS},test]", *_dev("mypy", "pyright", "asyncpg-stubs"))
+    session.run("python", "-m", "mypy", "--strict", "payments_async", "examples")
+    session.run("python", "-m", "pyright", "--verifytypes", "payments_async", "--ignoreexternal")
+
+
+@nox.session(python=OLDEST)
+def examples(session: nox.Session) -> None:
+    """Run the README's code blocks, and every example as its reader would."""
+    session.install("-e", f".[{EXTRAS},test]")
+    session.run("python", "-m", "pytest", "tests/test_readme.py")
+    for example in sorted(Path("examples").glob("*.py")):
+        session.run("python", str(example))
+
+
+@nox.session(python=OLDEST)
+def benchmarks(session: nox.Session) -> None:
+    """Compare with bare aiohttp. Only the ratios mean anything."""
+    session.install("-e", f".[{EXTRAS},test]")
+    for benchmark in sorted(Path("tests/benchmarks").glob("bench_*.py")):
+        session.run("python", str(benchmark), *session.posargs)
+
+
+@nox.session(python=OLDEST, venv_backend="uv")
+def minimums(session: nox.Session) -> None:
+    """Run the tests on the oldest versions that pyproject.toml admits."""
+    session.install("--resolution=lowest-direct", "-e", f".[{EXTRAS},test]")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+def _dev(*tools: str) -> list[str]:
+    """The requirements of these tools, with the versions of the `dev` extra."""
+    wanted = PYPROJECT["project"]["optional-dependencies"]["dev"]
+    return [requirement for requirement in wanted if requirement.startswith(tools)]

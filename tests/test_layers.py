@@ -1,0 +1,290 @@
+"""The layers: who may import whom. Reads the source, runs none of it, and needs no module to exist yet."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "payments_async"
+ROOT = Path(__file__).parent.parent / PACKAGE
+
+# A room is a module or package directly under the package. It may import rooms of lower lines only.
+LINES: tuple[set[str], ...] = (
+    {"_amounts", "_errors", "_dialect", "_masking", "_fanout", "_version"},
+    {"_models", "_orders", "_events"},
+    {"_wire", "_listing"},
+    {"_transport", "_auth", "_retry", "_limits", "journal"},
+    {"_resources", "_attempts"},
+    {"_session"},
+    {"__init__"},  # the public names: all of the lines above it
+    {"fleet", "bulk", "ipn", "sandbox"},
+    {"__main__", "_cli", "testing"},
+)
+LAYER = {room: height for height, line in enumerate(LINES) for room in line}
+NEIGHBOURS = {("fleet", "bulk"), ("__main__", "_cli")}  # on one line, and acquainted
+ALONE = {"sandbox"}  # a second, independent reading of the specification
+PUBLIC_API_ONLY = {"_cli"}  # what it does, a user of the package can do
+
+# An outside library, and the rooms it may be in. One that is not named here is nowhere welcome.
+EVERYWHERE = frozenset(LAYER)
+LIBRARIES: dict[str, frozenset[str]] = {
+    "attr": EVERYWHERE,
+    "attrs": EVERYWHERE,
+    "yarl": EVERYWHERE,
+    "multidict": EVERYWHERE,
+    "aiohttp": frozenset({"_transport", "_session", "sandbox"}),  # the client
+    "aiohttp.web": frozenset({"ipn", "sandbox", "_cli", "testing"}),
+    "msgspec": frozenset({"_wire", "journal", "sandbox", "bulk"}),
+    "cattrs": frozenset({"_wire", "journal"}),
+    "typer": frozenset({"_cli"}),
+    "click": frozenset({"_cli"}),  # what typer is made of
+    "rich": frozenset({"_cli"}),
+    "phonenumbers": frozenset({"_cli", "bulk"}),
+    "python_calamine": frozenset({"bulk"}),
+    "sqlite3": frozenset({"journal"}),
+    "asyncpg": frozenset({"journal"}),
+    "pgqueuer": frozenset({"fleet"}),
+    "opentelemetry": frozenset({"_session", "ipn"}),
+    "pytest": frozenset({"testing"}),
+    "pytest_asyncio": frozenset({"testing"}),
+}
+
+# The world outside the process: only the command line looks at it or speaks to it.
+ENVIRONMENT = {"os.environ", "os.environb", "os.getenv", "os.getenvb", "os.putenv", "os.unsetenv", "sys.argv"}
+PRINTING = {"print", "input", "sys.stdout", "sys.stderr", "sys.stdin"}
+EXITING = {"sys.exit", "os._exit", "exit", "quit", "SystemExit"}
+WORLD = {
+    **dict.fromkeys(ENVIRONMENT | PRINTING, frozenset({"_cli"})),
+    **dict.fromkeys(EXITING, frozenset({"_cli", "__main__"})),  # __main__ hands on the exit code that _cli chose
+}
+
+
+def faults(module: str, source: str, *, package: bool = False) -> list[str]:
+    """What one module does that its room may not.
+
+    Args:
+        module: Dotted name, e.g. `payments_async._wire.codec`; for a package its own name, without `__init__`.
+        source: Its text.
+        package: Whether it is the `__init__.py` of a package, which relative imports are counted from.
+    """
+    tree = ast.parse(source)
+    room = module.split(".")[1] if "." in module else "__init__"
+    if room not in LAYER:
+        return [f"{module}: no line of LINES names {room}: give it a layer"]
+    found = [(line, fault) for line, target in imports(tree, module, package) if (fault := import_fault(room, target))]
+    found += [(line, f"{name} is for {_names(WORLD[name])}") for line, name in uses(tree) if room not in WORLD[name]]
+    return [f"{module}:{line}: {fault}" for line, fault in sorted(set(found))]
+
+
+def imports(tree: ast.Module, module: str, package: bool) -> Iterator[tuple[int, str]]:
+    """Every import, wherever it stands, as line and full dotted name of what is imported."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    yield node.lineno, alias.name
+                    if alias.asname is None and not alias.name.startswith(PACKAGE):
+                        # `import aiohttp.web` binds aiohttp, with all that is in it
+                        yield node.lineno, alias.name.partition(".")[0]
+            case ast.ImportFrom(module=origin, names=names, level=level):
+                start = ".".join(filter(None, [_above(module, level - package) if level else "", origin]))
+                for alias in names:
+                    yield node.lineno, f"{start}.{alias.name}"
+            case ast.Call(
+                func=ast.Name(id="__import__" | "import_module") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield node.lineno, name
+
+
+def import_fault(room: str, target: str) -> str | None:
+    """Why this room may not import that, or None."""
+    top, _, rest = target.partition(".")
+    if top != PACKAGE:
+        return library_fault(room, target)
+    other = rest.partition(".")[0]
+    other = other if other in LAYER else "__init__"
+    if other == room:
+        return None
+    if room in ALONE:
+        return f"imports {other}, but shares no code with the rest of the package"
+    if LAYER[other] > LAYER[room]:
+        return f"imports {other}, which is above it"
+    if LAYER[other] == LAYER[room] and (room, other) not in NEIGHBOURS:
+        return f"imports {other}, which is beside it"
+    if room in PUBLIC_API_ONLY and other.startswith("_") and other != "__init__":
+        return f"imports {other}, but uses the public names only"
+    return None
+
+
+def library_fault(room: str, target: str) -> str | None:
+    """Why this room may not import that outside library, or None."""
+    top = target.partition(".")[0]
+    if target.startswith("aiohttp.web"):  # aiohttp.web_request and the like are of one piece with aiohttp.web
+        top = "aiohttp.web"
+    if top in LIBRARIES:
+        return None if room in LIBRARIES[top] else f"imports {top}, which is for {_names(LIBRARIES[top])}"
+    if top in sys.stdlib_module_names:
+        return None
+    return f"imports {top}, which has no room: name it in LIBRARIES"
+
+
+def uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every use of a name in WORLD, whatever it was imported as."""
+    meaning = {name: name for name in WORLD if "." not in name}
+    called_only = {"exit", "quit", "input"}  # good names for variables too
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                meaning |= {alias.asname or alias.name: alias.name for alias in names if alias.name in {"os", "sys"}}
+            case ast.ImportFrom(module="os" | "sys" as origin, names=names, level=0):
+                full = {alias.asname or alias.name: f"{origin}.{alias.name}" for alias in names}
+                meaning |= full
+                yield from ((node.lineno, name) for name in full.values() if name in WORLD)
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) if meaning.get(name) in WORLD:
+                if name not in called_only or id(node) in called:
+                    yield node.lineno, meaning[name]
+            case ast.Attribute(value=ast.Name(id=name), attr=attr) if f"{meaning.get(name)}.{attr}" in WORLD:
+                yield node.lineno, f"{meaning[name]}.{attr}"
+
+
+def _above(module: str, levels: int) -> str:
+    parts = module.split(".")
+    return ".".join(parts[: len(parts) - levels])
+
+
+def _names(rooms: frozenset[str]) -> str:
+    return ", ".join(sorted(rooms))
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    # the package's own __main__ is a room of its own; only __init__ stands for its folder
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_imports_go_downwards_only() -> None:
+    """Every module keeps to its layer, and every outside library to its room."""
+    found = chain.from_iterable(
+        faults(_module(path), path.read_text(encoding="utf-8"), package=path.name == "__init__.py")
+        for path in sorted(ROOT.rglob("*.py"))
+    )
+    assert [] == list(found)
+
+
+FORBIDDEN = [
+    pytest.param(
+        "_wire.codec", "from payments_async._session import PaymentsSession", "_session, which is above", id="up"
+    ),
+    pytest.param("_wire.codec", "from .._session import PaymentsSession", "_session, which is above", id="up-relative"),
+    pytest.param("_models", "from . import _wire", "_wire, which is above", id="up-from-dot"),
+    pytest.param("_models", "import payments_async._wire.codec", "_wire, which is above", id="up-plain-import"),
+    pytest.param("_models", "from ._events import TransactionEvent", "_events, which is beside", id="sideways"),
+    pytest.param("journal.rows", "from .._retry import RetryPolicy", "_retry, which is beside", id="sideways-package"),
+    pytest.param("bulk.runner", "from payments_async.fleet import submit", "fleet, which is beside", id="one-way-pair"),
+    pytest.param("ipn.receiver", "from payments_async.bulk import plan", "bulk, which is beside", id="ipn-and-bulk"),
+    pytest.param(
+        "bulk.runner", "from payments_async.sandbox import Sandbox", "sandbox, which is beside", id="to-sandbox"
+    ),
+    pytest.param("testing", "from payments_async import _cli", "_cli, which is beside", id="testing-and-cli"),
+    pytest.param("journal.rows", "from payments_async import Dialect", "__init__, which is above", id="public-names"),
+    pytest.param("_session", "import payments_async", "__init__, which is above", id="public-names-plain"),
+    pytest.param(
+        "_retry", "def f():\n    from payments_async import bulk", "bulk, which is above", id="inside-function"
+    ),
+    pytest.param(
+        "_auth",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ._session import PaymentsSession",
+        "_session, which is above",
+        id="type-checking",
+    ),
+    pytest.param("_errors", "import_module('payments_async._models')", "_models, which is above", id="by-name"),
+    pytest.param("sandbox.app", "from payments_async._amounts import exact", "shares no code", id="sandbox-alone"),
+    pytest.param("_cli.pay", "from payments_async._wire import codec", "public names only", id="cli-private"),
+    pytest.param("_clock", "import time", "give it a layer", id="unknown-room"),
+    pytest.param("_auth", "import aiohttp", "aiohttp, which is for _session", id="client"),
+    pytest.param("ipn.receiver", "from aiohttp import ClientSession", "aiohttp, which is for", id="client-name"),
+    pytest.param("ipn.receiver", "import aiohttp.web", "aiohttp, which is for", id="client-through-web"),
+    pytest.param("_session", "from aiohttp import web", "aiohttp.web, which is for", id="web"),
+    pytest.param("_session", "from aiohttp.web_request import BaseRequest", "aiohttp.web, which is for", id="web-part"),
+    pytest.param("_models", "import msgspec", "msgspec, which is for", id="msgspec"),
+    pytest.param("bulk.reader", "from cattrs import Converter", "cattrs, which is for", id="cattrs"),
+    pytest.param("bulk.plan", "from rich.table import Table", "rich, which is for", id="rich"),
+    pytest.param("bulk.plan", "import typer", "typer, which is for", id="typer"),
+    pytest.param("_models", "import phonenumbers", "phonenumbers, which is for", id="phonenumbers"),
+    pytest.param("_cli.bulk", "import python_calamine", "python_calamine, which is for", id="calamine"),
+    pytest.param("ipn.inbox", "import sqlite3", "sqlite3, which is for", id="sqlite3"),
+    pytest.param("fleet", "import asyncpg", "asyncpg, which is for", id="asyncpg"),
+    pytest.param("_transport", "import requests", "requests, which has no room", id="uninvited"),
+    pytest.param("_auth", "import os\nx = os.environ['A']", "os.environ is for", id="environ"),
+    pytest.param("_auth", "from os import getenv as g\n", "os.getenv is for", id="getenv-renamed"),
+    pytest.param("_auth", "import os as o\nx = o.getenv('A')", "os.getenv is for", id="module-renamed"),
+    pytest.param("bulk.plan", "print('x')", "print is for", id="print"),
+    pytest.param("bulk.plan", "def run(echo=print): ...", "print is for", id="print-as-value"),
+    pytest.param("bulk.plan", "import sys\nsys.stderr.write('x')", "sys.stderr is for", id="stderr"),
+    pytest.param("ipn", "import sys\nsys.exit(1)", "sys.exit is for", id="exit"),
+    pytest.param("ipn", "raise SystemExit(1)", "SystemExit is for", id="system-exit"),
+]
+
+ALLOWED = [
+    pytest.param(
+        "_wire.codec", "from .call import Call\nfrom payments_async._wire import replies", id="within-a-package"
+    ),
+    pytest.param("_wire.codec", "from .._models import Page\nfrom .. import _errors", id="down"),
+    pytest.param("_session", "from payments_async.journal import Journal\nimport aiohttp", id="session"),
+    pytest.param(
+        "bulk.runner", "from payments_async import PayoutOrder\nfrom .._session import PaymentsSession", id="bulk"
+    ),
+    pytest.param("fleet", "from payments_async.bulk import run_batch\nimport pgqueuer", id="fleet-and-bulk"),
+    pytest.param("__main__", "import sys\nfrom payments_async._cli import main\nsys.exit(main())", id="main-and-cli"),
+    pytest.param("_cli.pay", "import os, typer\nfrom payments_async.bulk import plan\nprint(os.environ)", id="cli"),
+    pytest.param(
+        "ipn.app", "from aiohttp import web\nimport aiohttp.web as w\nfrom aiohttp.web import Request", id="web"
+    ),
+    pytest.param(
+        "sandbox.app", "import aiohttp, msgspec\nfrom aiohttp import web\nfrom .ledger import Ledger", id="sandbox"
+    ),
+    pytest.param("_models", "import attrs, decimal, zoneinfo\nexit = 1\ny = exit", id="ordinary"),
+    pytest.param("testing", "import pytest\nfrom payments_async.sandbox import Sandbox", id="testing"),
+]
+
+
+@pytest.mark.parametrize(("module", "source", "expected"), FORBIDDEN)
+def test_a_violation_is_found(module: str, source: str, expected: str) -> None:
+    """The test above can fail: each rule has a source that breaks it, and is named by exactly one fault."""
+    found = faults(f"{PACKAGE}.{module}", source)
+    assert [True] == [expected in fault for fault in found], found
+
+
+@pytest.mark.parametrize(("module", "source"), ALLOWED)
+def test_what_the_layers_allow_passes(module: str, source: str) -> None:
+    """No rule is so broad that it forbids what the layers are for."""
+    assert [] == faults(f"{PACKAGE}.{module}", source)
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "count"),
+    [
+        pytest.param("payments_async", "from ._session import PaymentsSession\nfrom . import _models", 0, id="down"),
+        pytest.param("payments_async", "from .bulk import plan", 1, id="up"),
+        pytest.param(
+            "payments_async._wire", "from .codec import read\nfrom .._models import Page", 0, id="sub-package"
+        ),
+        pytest.param("payments_async._wire", "from .._session import PaymentsSession", 1, id="sub-package-up"),
+    ],
+)
+def test_a_package_counts_its_dots_from_itself(module: str, source: str, count: int) -> None:
+    """In `__init__.py` one dot is the package itself, not the one around it."""
+    assert count == len(faults(module, source, package=True))
+
+
+def test_every_room_is_on_one_line() -> None:
+    """A room on two lines would have the higher one's freedom."""
+    assert sum(map(len, LINES)) == len(LAYER)
+    assert all(rooms <= EVERYWHERE for rooms in LIBRARIES.values())

@@ -1,0 +1,148 @@
+"""README.md is run: its code blocks here, its command lines by `.ci/run`.
+
+Above a block, `<!-- not run -->` leaves it out and `<!-- continues -->` runs it in the names of the block before it.
+"""
+
+import ast
+import asyncio
+import inspect
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+FENCE = re.compile(
+    r"(?:^<!--[ ]*(?P<mark>[a-z ]+?)[ ]*-->[ ]*\n(?:[ ]*\n)?)?"  # a mark, directly above
+    r"^(?P<indent>[ ]*)```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^(?P=indent)```[ ]*$",
+    re.MULTILINE | re.DOTALL,
+)
+SHELLS = {"bash", "sh", "shell", "console"}
+MARKS = {None, "not run", "continues"}
+
+
+class Block(NamedTuple):
+    line: int
+    language: str
+    mark: str | None
+    code: str
+
+
+def blocks(text: str) -> list[Block]:
+    """The fenced blocks of a Markdown text, each with the line that its code starts on."""
+    found = []
+    for match in FENCE.finditer(text):
+        indent = len(match["indent"])
+        code = "".join(line[indent:] for line in match["body"].splitlines(keepends=True))
+        line = text.count("\n", 0, match.start("body")) + 1
+        found.append(Block(line, match["language"], match["mark"], code))
+    return found
+
+
+def chains(text: str) -> list[list[Block]]:
+    """The Python blocks to run, those that continue one another together."""
+    found: list[list[Block]] = []
+    for block in blocks(text):
+        if block.language != "python" or block.mark == "not run":
+            continue
+        if block.mark == "continues":
+            found[-1].append(block)
+        else:
+            found.append([block])
+    return found
+
+
+def command_lines(text: str) -> list[str]:
+    """The command lines that set something up: those that a reader types first."""
+    lines = [line for block in blocks(text) if block.language in SHELLS for line in block.code.splitlines()]
+    return [line.strip().removeprefix("$ ") for line in lines if "-m venv" in line]
+
+
+def run(chain: list[Block], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Run blocks as one script would run them, `await` at the top level included."""
+    script = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    with asyncio.Runner() as runner:
+        for block in chain:
+            # empty lines in front, so that a traceback names the README's own line
+            source = "\n" * (block.line - 1) + block.code
+            code = compile(source, str(README), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            result = eval(code, vars(script))  # noqa: S307 - our own README
+            if inspect.iscoroutine(result):
+                runner.run(result)
+    return script
+
+
+def text_of_readme() -> str:
+    """The README, empty as long as there is none."""
+    return README.read_text(encoding="utf-8") if README.exists() else ""
+
+
+def test_there_is_a_readme_with_code_that_is_run() -> None:
+    """Without a block, the test below would pass by having nothing to do."""
+    assert chains(text_of_readme())
+
+
+def test_every_mark_above_a_block_is_known() -> None:
+    """A mark with a slip of the pen would be passed over in silence."""
+    assert MARKS >= {block.mark for block in blocks(text_of_readme())}
+
+
+@pytest.mark.parametrize("chain", [pytest.param(c, id=f"line-{c[0].line}") for c in chains(text_of_readme())])
+def test_a_code_block_runs(chain: list[Block], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the README shows works as it stands."""
+    monkeypatch.chdir(tmp_path)
+    run(chain, monkeypatch)
+
+
+def test_the_command_lines_are_those_of_ci() -> None:
+    """A fresh clone is set up by the very lines that `.ci/run` runs: one for the demo, one for the tests."""
+    script = {line.strip() for line in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()}
+    found = command_lines(text_of_readme())
+    assert [] == [line for line in found if line not in script]
+    assert {"demo", "pytest"} == {line.split()[-1] for line in found}
+
+
+EXAMPLE = """
+Words.
+```bash
+$ python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/payments-async demo
+```
+<!-- not run -->
+```python
+raise RuntimeError
+```
+
+```python
+import asyncio
+answer = await asyncio.sleep(0, 41)
+```
+1. In between.
+<!-- continues -->
+
+   ```python
+   answer += 1
+   ```
+"""
+
+
+def test_blocks_are_found_and_joined() -> None:
+    """A marked block is left out, a continuing one belongs to the block before it, indentation is taken off."""
+    assert [[12, 19]] == [[block.line for block in chain] for chain in chains(EXAMPLE)]
+    assert [EXAMPLE.splitlines()[3].removeprefix("$ ")] == command_lines(EXAMPLE)
+
+
+def test_a_chain_shares_its_names_and_may_await(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Top-level await works, and the next block sees what came of it."""
+    assert 42 == run(chains(EXAMPLE)[0], monkeypatch).answer
+
+
+def test_a_failing_block_fails_with_the_line_of_the_readme(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test can fail, and says where."""
+    with pytest.raises(ZeroDivisionError) as caught:
+        run([Block(7, "python", None, "x = 1\nx / 0\n")], monkeypatch)
+    assert 7 == caught.traceback[-1].lineno  # counted from nought, so it is the README's line 8
