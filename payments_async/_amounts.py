@@ -1,0 +1,90 @@
+"""Exact decimal amounts: what may come in, what may go out. Knows no currency and never rounds."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+
+__all__ = ["amount_text", "order_amount", "read_amount"]
+
+MAX_DIGITS = 30  # far beyond any amount of money; keeps "1E+999999999" from being written out
+_LEAST, _MOST = Decimal("1E-6"), Decimal("1E+15")  # the usual case; beyond it every digit is counted
+_PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
+
+
+def order_amount(value: object) -> Decimal:
+    """The amount of an order, exact and above zero.
+
+    Args:
+        value: A ``Decimal``, an ``int`` or a plain decimal text such as ``"1500.50"``, in units of the
+            account's currency (not in cents).
+
+    Raises:
+        TypeError: For a ``float`` (it is not exact), a ``bool`` and anything else.
+        ValueError: For zero, a negative amount, NaN, an infinity or more than 30 digits.
+    """
+    if type(value) is Decimal:
+        amount = value
+        if amount.is_finite() and _LEAST <= amount < _MOST and len(str(amount)) <= MAX_DIGITS:
+            return amount  # the usual case, quickly
+    match value:
+        case Decimal():
+            amount = value
+        case bool():
+            raise TypeError("amount: a bool is not an amount; pass decimal.Decimal")
+        case int():
+            amount = Decimal(value)
+        case str():
+            if not _PLAIN.fullmatch(value):
+                raise ValueError("amount: not a plain decimal number; write digits and one point, as in '1500.50'")
+            amount = Decimal(value)
+        case float():
+            raise TypeError("amount: a float is not exact; pass decimal.Decimal('...') made from text")
+        case _:
+            raise TypeError(f"amount: expected decimal.Decimal, not {type(value).__name__}")
+    if not amount.is_finite():
+        raise ValueError("amount: must be a finite number, not NaN or an infinity")
+    if amount <= 0:
+        raise ValueError("amount: must be above zero; the direction comes from the kind of order")
+    return _bounded(amount)
+
+
+def read_amount(value: object) -> Decimal:
+    """The exact amount a received JSON value stands for; negative and zero are fine, the scale is kept.
+
+    Raises:
+        ValueError: For anything that is no finite number of a sensible size.
+    """
+    match value:
+        case bool() | float():
+            raise ValueError("not an exact amount")
+        case Decimal():
+            amount = value
+        case int():
+            amount = Decimal(value)
+        case str():
+            try:
+                amount = Decimal(value.strip())
+            except InvalidOperation:
+                raise ValueError("not a number") from None
+        case _:
+            raise ValueError("not a number")
+    if not amount.is_finite():
+        raise ValueError("not a finite number")
+    return _bounded(amount)
+
+
+def amount_text(amount: Decimal) -> str:
+    """The amount as a JSON number without an exponent, digit for digit and with its scale.
+
+    >>> amount_text(Decimal("150000.00")), amount_text(Decimal("1E+3"))
+    ('150000.00', '1000')
+    """
+    return format(amount, "f")
+
+
+def _bounded(amount: Decimal) -> Decimal:
+    _sign, digits, exponent = amount.as_tuple()
+    if not isinstance(exponent, int) or len(digits) + abs(exponent) > MAX_DIGITS:
+        raise ValueError(f"amount: more than {MAX_DIGITS} digits")
+    return amount

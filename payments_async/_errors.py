@@ -1,0 +1,141 @@
+"""Every error of the package. What the caller does next decides the class.
+
+::
+
+    PaymentsError
+      NotSent                 surely not carried out: send it again
+      OutcomeUnknown          it may have been carried out: reconcile, never resend
+      Rejected                the service said no, in its own words
+        AuthenticationFailed  ... to our credentials or our address
+      ServiceFault            a read failed on the other side: ask again later
+        UnreadableReply       ... or came back in a shape nobody documented
+    IncompleteListing         (a warning) a listing ended with rows missing
+
+A call that moves money raises the first three branches and nothing else (besides ``asyncio.CancelledError``, and
+``ValueError`` or ``TypeError`` for a wrong order before anything is sent).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "AuthenticationFailed",
+    "IncompleteListing",
+    "NotSent",
+    "OutcomeUnknown",
+    "PaymentsError",
+    "Rejected",
+    "ServiceFault",
+    "UnreadableReply",
+]
+
+_FIELDS = ("request_id", "status", "code", "correlation_id", "transaction_id", "retry_after")
+
+
+class PaymentsError(Exception):
+    """Anything that went wrong with one call to the service.
+
+    Attributes:
+        message: What happened, in the service's words where it had any. Personal data is masked.
+        request_id: Of the order concerned, or ``None``.
+        status: The HTTP status of the answer, or ``None`` when there was none.
+        code: The envelope's error code, or ``None``.
+        correlation_id: The service's own reference for the exchange, or ``None``.
+        transaction_id: The transaction the answer named, or ``None``.
+        retry_after: Seconds the service asked to wait, or ``None``.
+        next_step: What the caller can do about it.
+    """
+
+    next_step: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        request_id: str | None = None,
+        status: int | None = None,
+        code: int | None = None,
+        correlation_id: str | None = None,
+        transaction_id: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.request_id = request_id
+        self.status = status
+        self.code = code
+        self.correlation_id = correlation_id
+        self.transaction_id = transaction_id
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        facts = {
+            "request": self.request_id,
+            "HTTP": self.status,
+            "code": self.code,
+            "transaction": self.transaction_id,
+            "correlation": self.correlation_id,
+        }
+        shown = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+        text = f"{self.message} [{shown}]" if shown else self.message
+        return f"{text} -> {self.next_step}" if self.next_step else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, {name: getattr(self, name) for name in _FIELDS})
+
+
+def _rebuild(kind: type[PaymentsError], message: str, fields: dict[str, Any]) -> PaymentsError:
+    return kind(message, **fields)
+
+
+class NotSent(PaymentsError):
+    """The order was surely not carried out: nothing left, or it was turned away unread (as by HTTP 429)."""
+
+    next_step = "it is safe to send it again"
+
+
+class OutcomeUnknown(PaymentsError):
+    """The order may have been carried out. Only evidence settles it: a notification or the transaction list."""
+
+    next_step = "never send it again: look it up (transactions.find) or wait for its notification"
+
+
+class Rejected(PaymentsError):
+    """The service refused the call, in its own words."""
+
+    next_step = "correct what the service names"
+
+
+class AuthenticationFailed(Rejected):
+    """The service refused our credentials or our address."""
+
+    next_step = "check app_key, app_password and user_id, and that this machine's address is whitelisted in the portal"
+
+
+class ServiceFault(PaymentsError):
+    """A read failed on the other side or on the way, after the retries the policy allows."""
+
+    next_step = "ask again later"
+
+
+class UnreadableReply(ServiceFault):
+    """A read was answered in a shape nobody documented."""
+
+    next_step = "ask again later; if it stays, compare the answer with the Dialect"
+
+
+class IncompleteListing(UserWarning):
+    """A listing ended with fewer rows than the service counted, so absence from it proves nothing.
+
+    Attributes:
+        expected: Rows the service said there are.
+        seen: Different rows that were received.
+    """
+
+    def __init__(self, expected: int, seen: int) -> None:
+        super().__init__(
+            f"the service counted {expected} rows but showed {seen}; absence from this listing is no proof"
+        )
+        self.expected = expected
+        self.seen = seen

@@ -1,0 +1,36 @@
+"""What may be shown of a person: enough to recognise a row one knows, too little to learn a number or a name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["mask", "masked", "redact"]
+
+_NUMBERS = re.compile(
+    r"(?<![\w.-])\+?\d(?:[ -]?\d){8,}(?![\w-])"
+)  # nine digits and more: telephone and account numbers
+_EMAILS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+
+
+def mask(text: str) -> str:
+    """The text with all but its last three characters hidden; short texts are hidden whole.
+
+    >>> mask("+256772000017"), mask("Ann")
+    ('***017', '***')
+    """
+    return f"***{text[-3:]}" if len(text) > 6 else "***"
+
+
+def masked(text: object) -> str:
+    """The ``repr`` of a personal field: masked when it is text, as it is when it is ``None``."""
+    return repr(mask(text)) if isinstance(text, str) else repr(text)
+
+
+def redact(text: str, private: Iterable[str] = ()) -> str:
+    """Words from outside, fit for a log: the texts named in ``private``, long numbers and e-mail addresses masked."""
+    for piece in private:
+        if len(piece) > 2:
+            text = text.replace(piece, mask(piece))
+    text = _EMAILS.sub("***", text)
+    return _NUMBERS.sub(lambda found: mask(found.group()), text)

@@ -1,0 +1,290 @@
+"""What comes back from the service, as frozen values. Knows nothing of JSON or HTTP."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from payments_async._masking import masked
+
+__all__ = [
+    "Acceptance",
+    "Account",
+    "Card",
+    "Page",
+    "Product",
+    "ProductItem",
+    "Settlement",
+    "Transaction",
+    "TransactionBeneficiary",
+    "TransactionProduct",
+    "TransactionStatus",
+    "Validation",
+]
+
+T = TypeVar("T")
+
+
+class TransactionStatus(enum.StrEnum):
+    """Status of a transaction. Open: a status nobody documented is kept as it came and equals its text.
+
+    Section "States and transitions".
+    """
+
+    ENQUEUED = "ENQUEUED"
+    PROCESSING = "PROCESSING"
+    FAILED = "FAILED"
+    SUCCESSFUL = "SUCCESSFULL"  # Spec: "SUCCESSFULL (spelled exactly so)"
+    REVERSED = "REVERSED"
+
+    @classmethod
+    def _missing_(cls, value: object) -> TransactionStatus | None:
+        if not isinstance(value, str):
+            return None
+        known = _STATUS_SPELLINGS.get(value.strip().upper())
+        if known is not None:
+            return cls(known)
+        unknown = str.__new__(cls, value)
+        unknown._name_ = value
+        unknown._value_ = value
+        return unknown
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the money has moved or surely will not: successful, failed or reversed."""
+        return self in _FINAL
+
+
+_FINAL = frozenset({TransactionStatus.SUCCESSFUL, TransactionStatus.FAILED, TransactionStatus.REVERSED})
+_STATUS_SPELLINGS = {
+    "ENQUEUED": "ENQUEUED",
+    "QUEUED": "ENQUEUED",
+    "PROCESSING": "PROCESSING",
+    "PENDING": "PROCESSING",
+    "FAILED": "FAILED",
+    "FAILURE": "FAILED",
+    "SUCCESSFULL": "SUCCESSFULL",
+    "SUCCESSFUL": "SUCCESSFULL",
+    "SUCCESS": "SUCCESSFULL",
+    "COMPLETED": "SUCCESSFULL",
+    "REVERSED": "REVERSED",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Acceptance:
+    """The service's "queued", which is not success (section "Transaction acceptance response").
+
+    Attributes:
+        request_id: Of the order.
+        transaction_id: What the service calls it from now on.
+        batch_id: As sent.
+        status: ``PROCESSING`` right after acceptance.
+        message: The service's words.
+        created_on: When the service queued it; ``None`` when missing or unreadable.
+        extra: What the service said beyond that, and unreadable values, as they came.
+    """
+
+    request_id: str
+    transaction_id: str
+    batch_id: str | None = None
+    status: TransactionStatus | None = None
+    message: str | None = None
+    created_on: datetime | None = None
+    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class TransactionProduct:
+    """Product of a transaction record: its id, with a name or an item id beside it."""
+
+    id: str | None = None
+    name: str | None = None
+    product_item_id: str | None = None
+    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class TransactionBeneficiary:
+    """Beneficiary of a transaction record, flattened from the two documented spellings of its ``data``."""
+
+    id: str | None = None
+    name: str | None = attrs.field(default=None, repr=masked)
+    customer_reference: str | None = attrs.field(default=None, repr=masked)
+    phone: str | None = attrs.field(default=None, repr=masked)
+    email: str | None = attrs.field(default=None, repr=masked)
+    memo: str | None = attrs.field(default=None, repr=masked)
+    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class Transaction:
+    """What the service made of an order (section "Transaction record").
+
+    Attributes:
+        transaction_id: The service's id.
+        request_id: Ours.
+        amount: Signed as the service shows it: payouts are documented as negative. Compare magnitudes.
+        status: Absent in every current sample; ``None`` then. The list filter tells it.
+        fees: As the service writes it, a text.
+        extra: What the service said beyond that, and unreadable values, as they came.
+    """
+
+    transaction_id: str
+    request_id: str | None = None
+    batch_id: str | None = None
+    account_number: str | None = attrs.field(default=None, repr=masked)
+    name: str | None = attrs.field(default=None, repr=masked)
+    currency: str | None = None
+    amount: Decimal | None = None
+    transaction_type: str | None = None
+    product: TransactionProduct | None = None
+    beneficiary: TransactionBeneficiary | None = None
+    status: TransactionStatus | None = None
+    status_message: str | None = None
+    created_on: datetime | None = None
+    fees: str | None = None
+    initiator: str | None = attrs.field(default=None, repr=masked)
+    approver: str | None = attrs.field(default=None, repr=masked)
+    attachments: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
+    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class Product:
+    """A product of the service (section "Product").
+
+    Attributes:
+        product_regex: A hint of what customer references look like. Some are junk, so it never blocks an order.
+    """
+
+    product_id: str
+    name: str | None = None
+    image_uri: str | None = None
+    category_id: str | None = None
+    short_description: str | None = None
+    long_description: str | None = None
+    country_code: str | None = None
+    currency_code: str | None = None
+    is_active: bool | None = None
+    is_external: bool | None = None
+    sort_order: int | None = None
+    product_regex: str | None = None
+    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class ProductItem:
+    """An item of a product (section "Product item").
+
+    Attributes:
+        amount: Price in units of the product's currency; binding when ``is_amount_fixed``.
+    """
+
+    product_item_id: str
+    name: str | None = None
+    category: str | None = None
+    amount: Decimal | None = None
+    is_amount_fixed: bool | None = None
+    validity_period: str | None = None
+    type: str | None = None
+    product_id: str | None = None
+    short_description: str | None = None
+    long_description: str | None = None
+    product_regex: str | None = None
+    is_active: bool | None = None
+    product_item_code: str | None = None
+    sort_order: int | None = None
+    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class Account:
+    """The client account (section 12).
+
+    Attributes:
+        balance: Exact, in units of ``currency``.
+    """
+
+    account_number: str
+    balance: Decimal
+    name: str | None = attrs.field(default=None, repr=masked)
+    description: str | None = attrs.field(default=None, repr=masked)
+    currency: str | None = None
+    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class Card:
+    """A card (section 13).
+
+    Attributes:
+        masked_card_number: First and last four digits, as the service masks it.
+        balance: Exact, in units of ``currency``; the service writes it as text.
+        transactions, statement: As they came: their structure is not shown.
+    """
+
+    card_id: str | None = None
+    masked_card_number: str | None = None
+    name: str | None = attrs.field(default=None, repr=masked)
+    currency: str | None = None
+    balance: Decimal | None = None
+    status: str | None = None
+    card_holder: str | None = attrs.field(default=None, repr=masked)
+    transactions: Any = attrs.field(default=None, repr=False)
+    statement: Any = attrs.field(default=None, repr=False)
+    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class Validation:
+    """The service's opinion of a product item, a customer reference and an amount (section 11).
+
+    Attributes:
+        ok: Whether the order would be taken.
+        message: The reason, where one was given.
+        data: The object beside it, as it came: its contents are not shown.
+    """
+
+    ok: bool
+    message: str | None = None
+    data: Any = attrs.field(default=None, repr=False)
+    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class Page(Generic[T]):
+    """One page of a listing (section "Paged collection").
+
+    Attributes:
+        collection: The rows of this page.
+        total_count: Rows in the whole listing, as the service counts them.
+        next_page: Whether it says that another page follows; not relied on.
+    """
+
+    collection: tuple[T, ...]
+    total_count: int | None = None
+    page_size: int | None = None
+    current_page: int | None = None
+    total_pages: int | None = None
+    previous_page: bool | None = None
+    next_page: bool | None = None
+    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class Settlement:
+    """How an order ended, and what says so.
+
+    Attributes:
+        status: A final status.
+        evidence: The notification's event, the record that carried a status, or the name of the filtered list.
+    """
+
+    status: TransactionStatus
+    evidence: Any

@@ -1,0 +1,343 @@
+"""Our instructions to the service: orders, their destinations and beneficiaries, checked when they are made."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+import uuid
+from datetime import date, datetime
+from decimal import Decimal
+
+import attrs
+
+from payments_async._amounts import order_amount
+from payments_async._masking import masked
+
+__all__ = [
+    "AirtimeLine",
+    "BankAccount",
+    "Beneficiary",
+    "CollectionOrder",
+    "Destination",
+    "InternetLine",
+    "MobileMoneyWallet",
+    "Order",
+    "PayoutOrder",
+    "UtilityAccount",
+    "request_id_for",
+]
+
+_PHONE = re.compile(r"\+?[0-9(][0-9 ()./-]*", re.ASCII)
+_PLAIN_PHONE = re.compile(r"\+?[0-9]{7,15}", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
+_LONGEST_ID = 128  # the specification names no maximum; longer ones are surely a mistake
+_LONGEST_TEXT = 4096
+_PLAIN_ID = re.compile(rf"[!-~]{{1,{_LONGEST_ID}}}", re.ASCII)
+
+
+@attrs.frozen
+class MobileMoneyWallet:
+    """A mobile money wallet (section 2; for collections section 7).
+
+    Attributes:
+        phone_number: Number of the wallet, 7 to 15 digits; a plus, blanks and dashes are allowed.
+
+    Raises:
+        ValueError: When the number is empty or no telephone number.
+    """
+
+    phone_number: str = attrs.field(repr=masked)
+
+    def __attrs_post_init__(self) -> None:
+        _phone("destination.phone_number", self.phone_number)
+
+
+@attrs.frozen
+class BankAccount:
+    """A bank account (section 3).
+
+    Attributes:
+        account_number: The receiving account; leading zeros count, so it is text.
+        bank_code: Code of the receiving bank, from the products and product items.
+
+    Raises:
+        ValueError: When one of them is empty.
+    """
+
+    account_number: str = attrs.field(repr=masked)
+    bank_code: str
+
+    def __attrs_post_init__(self) -> None:
+        _identifier("destination.account_number", self.account_number)
+        _identifier("destination.bank_code", self.bank_code)
+
+
+@attrs.frozen
+class AirtimeLine:
+    """A telephone line that receives airtime (section 4).
+
+    Attributes:
+        phone_number: Number to top up, 7 to 15 digits; a plus, blanks and dashes are allowed.
+    """
+
+    phone_number: str = attrs.field(repr=masked)
+
+    def __attrs_post_init__(self) -> None:
+        _phone("destination.phone_number", self.phone_number)
+
+
+@attrs.frozen
+class InternetLine:
+    """A telephone line that receives a mobile internet bundle (section 5).
+
+    Attributes:
+        phone_number: Number to top up, 7 to 15 digits; a plus, blanks and dashes are allowed.
+    """
+
+    phone_number: str = attrs.field(repr=masked)
+
+    def __attrs_post_init__(self) -> None:
+        _phone("destination.phone_number", self.phone_number)
+
+
+@attrs.frozen
+class UtilityAccount:
+    """A customer's account with a utility (section 6).
+
+    Attributes:
+        customer_reference: Number of the electricity or water account.
+        area: Area of the account: required for national water, optional for electricity.
+    """
+
+    customer_reference: str = attrs.field(repr=masked)
+    area: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        _identifier("destination.customer_reference", self.customer_reference)
+        _text("destination.area", self.area)
+
+
+Destination = MobileMoneyWallet | BankAccount | AirtimeLine | InternetLine | UtilityAccount
+_DESTINATIONS = (MobileMoneyWallet, BankAccount, AirtimeLine, InternetLine, UtilityAccount)
+
+
+@attrs.frozen(kw_only=True)
+class Beneficiary:
+    """Who is paid, or who pays a collection. Masked in every ``repr``.
+
+    Attributes:
+        name: Name of the person or business.
+        phone_number: Where they are reached; not necessarily where the money goes.
+        email_address: Their e-mail address.
+        id: Identifier of the beneficiary with the service.
+    """
+
+    name: str = attrs.field(repr=masked)
+    phone_number: str | None = attrs.field(default=None, repr=masked)
+    email_address: str | None = attrs.field(default=None, repr=masked)
+    id: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        _text("beneficiary.name", self.name)
+        if not self.name or self.name.isspace():
+            raise ValueError("beneficiary.name: must not be empty")
+        if self.phone_number is not None:
+            _phone("beneficiary.phone_number", self.phone_number)
+        if self.email_address is not None:
+            _email("beneficiary.email_address", self.email_address)
+        if self.id is not None:
+            _identifier("beneficiary.id", self.id)
+
+
+@attrs.frozen(kw_only=True)
+class PayoutOrder:
+    """Our instruction for one payout, before the service has it (sections 2 to 6).
+
+    Attributes:
+        request_id: Identifier of this payout, unique for ever. It has no default: a generated one would turn a second
+            run into a second payment. ``request_id_for`` derives a stable one from business keys.
+        amount: Above zero, exact, in units of the account's currency.
+        destination: Where the money goes; its class selects the endpoint.
+        product_item_id: Item of the operator or provider.
+        beneficiary: Who is paid.
+        product_id: Product of the item; the samples show it for airtime, internet and utilities.
+        batch_id: Groups the orders of one batch.
+        account_number: Account to pay from (described, but in no sample).
+        message: Free text.
+        metadata: Further data, as text.
+        currency: What the caller means, such as ``"UGX"``. Never sent; compared with the account and the records.
+
+    Raises:
+        ValueError: When a field is empty or out of bounds; the message names the field and the remedy.
+        TypeError: When a field has the wrong type, such as a ``float`` amount.
+    """
+
+    request_id: str
+    amount: Decimal = attrs.field(converter=order_amount)
+    destination: Destination
+    product_item_id: str
+    beneficiary: Beneficiary
+    product_id: str | None = None
+    batch_id: str | None = None
+    account_number: str | None = attrs.field(default=None, repr=masked)
+    message: str | None = attrs.field(default=None, repr=masked)
+    metadata: str | None = attrs.field(default=None, repr=masked)
+    currency: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        _instance("destination", self.destination, _DESTINATIONS)
+        _check_order(self)
+        _identifier("product_item_id", self.product_item_id)
+        if self.product_id is not None:
+            _identifier("product_id", self.product_id)
+        if isinstance(self.destination, UtilityAccount) and not self.destination.area and _needs_area(self):
+            # Spec: "beneficiary.data.area is required for national water bill payments"
+            raise ValueError("destination.area: required for national water; pass UtilityAccount(..., area='Kampala')")
+
+
+@attrs.frozen(kw_only=True)
+class CollectionOrder:
+    """Our instruction to collect money from a mobile money wallet (section 7).
+
+    Attributes:
+        request_id: Identifier of this collection, unique for ever; see ``PayoutOrder``.
+        amount: Above zero, exact, in units of the account's currency.
+        payer: The wallet funds are collected from.
+        provider_item_id: Item of the wallet's operator.
+        beneficiary: Who pays.
+        batch_id, account_number, message, metadata, currency: As in ``PayoutOrder``.
+
+    Raises:
+        ValueError: When a field is empty or out of bounds; the message names the field and the remedy.
+        TypeError: When a field has the wrong type, such as a ``float`` amount.
+    """
+
+    request_id: str
+    amount: Decimal = attrs.field(converter=order_amount)
+    payer: MobileMoneyWallet
+    provider_item_id: str
+    beneficiary: Beneficiary
+    batch_id: str | None = None
+    account_number: str | None = attrs.field(default=None, repr=masked)
+    message: str | None = attrs.field(default=None, repr=masked)
+    metadata: str | None = attrs.field(default=None, repr=masked)
+    currency: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        _instance("payer", self.payer, (MobileMoneyWallet,))
+        _check_order(self)
+        _identifier("provider_item_id", self.provider_item_id)
+
+
+Order = PayoutOrder | CollectionOrder
+
+
+def request_id_for(*business_key: str | int | Decimal | date) -> str:
+    """A request id that is the same for the same business key, on any machine and in any year.
+
+    Args:
+        business_key: What makes the payment that one payment, such as ``("payroll", "2026-11", employee_number)``.
+
+    Raises:
+        TypeError: For a float, ``None`` or another type whose text is not stable.
+        ValueError: For an empty key or an empty part.
+
+    >>> request_id_for("payroll", "2026-11", 17) == request_id_for("payroll", "2026-11", 17)
+    True
+    """
+    if not business_key:
+        raise ValueError("business_key: name at least one part")
+    digest = hashlib.sha256(b"".join(_key_part(part) for part in business_key)).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=5))
+
+
+def _key_part(part: object) -> bytes:
+    match part:
+        case bool():
+            raise TypeError("business_key: a bool is no business key")
+        case str():
+            kind, text = "s", unicodedata.normalize("NFC", part).strip()
+        case int():
+            kind, text = "n", str(part)
+        case Decimal() if part.is_finite():
+            kind, text = "n", format(part.normalize(), "f")
+        case datetime():
+            raise TypeError("business_key: a time of day changes from run to run; use a date or a text")
+        case date():
+            kind, text = "d", part.isoformat()
+        case _:
+            raise TypeError(f"business_key: {type(part).__name__} has no stable text; pass str, int, Decimal or date")
+    if not text:
+        raise ValueError("business_key: no part may be empty")
+    data = text.encode()
+    return f"{kind}{len(data)}:".encode() + data
+
+
+def _check_order(order: PayoutOrder | CollectionOrder) -> None:
+    _identifier("request_id", order.request_id)
+    _instance("beneficiary", order.beneficiary, (Beneficiary,))
+    if order.batch_id is not None:
+        _identifier("batch_id", order.batch_id)
+    if order.account_number is not None:
+        _identifier("account_number", order.account_number)
+    if order.message is not None:
+        _text("message", order.message)
+    if order.metadata is not None:
+        _text("metadata", order.metadata)
+    if order.currency is not None and not (len(order.currency) == 3 and order.currency.isalpha()):
+        raise ValueError("currency: expected a code of three letters such as 'UGX'")
+
+
+def _instance(name: str, value: object, kinds: tuple[type, ...]) -> None:
+    if not isinstance(value, kinds):
+        raise TypeError(f"{name}: expected {' or '.join(kind.__name__ for kind in kinds)}, not {type(value).__name__}")
+
+
+def _identifier(name: str, value: object) -> None:
+    if type(value) is str and _PLAIN_ID.fullmatch(value):
+        return  # the usual case, quickly
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected text, not {type(value).__name__}")
+    if not value.strip():
+        raise ValueError(f"{name}: must not be empty")
+    if value != value.strip() or _CONTROL.search(value) or not _encodable(value):
+        raise ValueError(f"{name}: must not begin or end with blanks or contain control characters")
+    if len(value) > _LONGEST_ID:
+        raise ValueError(f"{name}: longer than {_LONGEST_ID} characters")
+
+
+def _text(name: str, value: object) -> None:
+    if value is None or (type(value) is str and value.isascii() and len(value) <= _LONGEST_TEXT):
+        return  # the usual case, quickly
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected text, not {type(value).__name__}")
+    if len(value) > _LONGEST_TEXT:
+        raise ValueError(f"{name}: longer than {_LONGEST_TEXT} characters")
+    if not _encodable(value):
+        raise ValueError(f"{name}: contains half a character (a lone surrogate); re-encode it as UTF-8")
+
+
+def _phone(name: str, value: object) -> None:
+    if type(value) is str and _PLAIN_PHONE.fullmatch(value):
+        return  # the usual case, quickly
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected text, not {type(value).__name__}; a number loses its leading zero and plus")
+    if not value.strip():
+        raise ValueError(f"{name}: must not be empty")
+    if not _PHONE.fullmatch(value) or not 7 <= sum(map(str.isdecimal, value)) <= 15:
+        raise ValueError(f"{name}: not a telephone number; write 7 to 15 digits as in '+256772000017' or '0772000017'")
+
+
+def _email(name: str, value: object) -> None:
+    if not isinstance(value, str) or not _EMAIL.fullmatch(value) or not _encodable(value):
+        raise ValueError(f"{name}: not an e-mail address; leave it out (None) if there is none")
+
+
+def _encodable(value: str) -> bool:
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _needs_area(order: PayoutOrder) -> bool:
+    return "NWSC" in f"{order.product_id or ''} {order.product_item_id}".upper()

@@ -1,0 +1,87 @@
+"""Call: one exchange with the service, described but not made; and Reply: what came back, not yet understood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+__all__ = ["Call", "Refused", "Reply", "Unreadable"]
+
+T = TypeVar("T")
+
+
+class Reply(NamedTuple):
+    """An HTTP answer: its status, its whole body, and the seconds its ``Retry-After`` asks to wait."""
+
+    status: int
+    body: bytes
+    retry_after: float | None = None
+
+
+class Call(NamedTuple, Generic[T]):
+    """One exchange, described but not made.
+
+    Attributes:
+        method: HTTP method.
+        path: Path below the base address, percent-encoded, with a leading slash.
+        read: Turns the decoded JSON of a 2xx answer into the result; raises ``Refused`` or ``Unreadable``.
+        read_quickly: Turns the body of the usual 2xx answer into the result at once, or gives ``None``: then ``read``
+            decides. A shortcut for speed that never raises.
+        query: Query string, encoded, without the question mark.
+        body: JSON body, ready to send.
+        repeatable: Whether making it twice is harmless, so that it may be retried.
+        once: Whether carrying it out twice would do harm: its failures are sorted as those of money.
+        authorized: Whether it carries the Authorization header.
+        request_id: Of the order, where there is one.
+        sent_before: The order may have left before this call, so a refusal proves nothing.
+        private: Gives the personal texts in the body, to be masked in words that come back.
+    """
+
+    method: str
+    path: str
+    read: Callable[[Any], T]
+    read_quickly: Callable[[bytes], T | None] | None = None
+    query: str = ""
+    body: bytes | None = None
+    repeatable: bool = False
+    once: bool = False
+    authorized: bool = True
+    request_id: str | None = None
+    sent_before: bool = False
+    private: Callable[[], tuple[str, ...]] = tuple
+
+    @property
+    def label(self) -> str:
+        """What to call it in a message."""
+        return f"{self.method} {self.path}"
+
+    def __repr__(self) -> str:
+        return f"<Call {self.label}>"  # the body holds personal data
+
+
+class Refused(Exception):
+    """The envelope says no.
+
+    Attributes:
+        code: The error code, or ``None``.
+    """
+
+    def __init__(self, message: str, *, code: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+
+class Unreadable(Exception):
+    """The answer has a shape nobody documented.
+
+    Attributes:
+        code: Its error code, where it could be read.
+        transaction_id: The transaction it named, where it could be read.
+    """
+
+    def __init__(self, message: str, *, code: int | None = None, transaction_id: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.transaction_id = transaction_id

@@ -1,0 +1,255 @@
+"""JSON to models and back: every known spelling, exact numbers, timestamps, strict text and truth values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, tzinfo
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin
+
+import attrs
+import cattrs
+import msgspec
+
+from payments_async._amounts import read_amount
+from payments_async._models import (
+    Account,
+    Card,
+    Product,
+    ProductItem,
+    Transaction,
+    TransactionBeneficiary,
+    TransactionProduct,
+    TransactionStatus,
+)
+from payments_async._wire.call import Unreadable
+
+__all__ = ["decode", "encode", "fold", "read_code", "read_record", "read_text", "read_timestamp"]
+
+T = TypeVar("T")
+
+encode = msgspec.json.Encoder(decimal_format="number").encode
+_decoder = msgspec.json.Decoder(float_hook=Decimal)
+_BOM = b"\xef\xbb\xbf"
+
+# Other names of a field, folded: the earlier edition's and those of neighbouring descriptions.
+_ALIASES: Mapping[type, Mapping[str, str]] = {
+    Transaction: {"clientreferenceid": "request_id", "type": "transaction_type"},
+    TransactionBeneficiary: {"customerphone": "phone", "phonenumber": "phone", "customeremail": "email"},
+    ProductItem: {"itemid": "product_item_id"},
+}
+_MERGED: Mapping[type, str] = {TransactionBeneficiary: "data"}  # members of this member belong to the record itself
+
+
+def decode(body: bytes) -> Any:
+    """The JSON value of a body; numbers with a fraction or an exponent as ``Decimal``, digit for digit.
+
+    Raises:
+        Unreadable: When it is no JSON; the message says what it looks like instead.
+    """
+    try:
+        return _decoder.decode(body.removeprefix(_BOM))
+    except (msgspec.DecodeError, InvalidOperation, RecursionError) as error:
+        start = body.lstrip()[:1]
+        what = "a web page" if start == b"<" else "an empty body" if not start else "no readable JSON"
+        raise Unreadable(f"the answer is {what}") from error
+
+
+@lru_cache(maxsize=1024)
+def fold(name: str) -> str:
+    """A member's name without case, underscores and dashes: all spellings of one name fold to one."""
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def read_text(value: object) -> str:
+    """An id or text, whatever JSON type carried it.
+
+    Raises:
+        ValueError: For truth values, null, lists and objects.
+    """
+    match value:
+        case str():
+            return value
+        case bool():
+            raise ValueError("a truth value is no text")
+        case int():
+            return str(value)
+        case Decimal():
+            return format(read_amount(value), "f")
+        case _:
+            raise ValueError("no text")
+
+
+def read_code(value: object) -> int | None:
+    """The envelope's ``code``: ``None`` when missing.
+
+    Raises:
+        Unreadable: For a truth value, a text that is no number and anything else.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 20:
+        return int(value)
+    try:
+        return _read_int(value)
+    except ValueError:
+        raise Unreadable("the answer's code is no number") from None
+
+
+def read_record(kind: type[T], value: object, timezone: tzinfo) -> T:
+    """One record in any spelling; what is optional and unreadable is ``None``, its text stays in ``extra``.
+
+    Raises:
+        Unreadable: When it is no object or a required member is missing or unreadable.
+    """
+    return _converter(timezone).structure(value, kind)
+
+
+_TWELVE_HOURS = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})\s+(\d{1,2}):(\d{2}):(\d{2})\s*([AaPp])\.?[Mm]\.?", re.ASCII)
+
+
+@lru_cache(maxsize=256, typed=True)  # many answers carry the same second
+def _moment(text: str, timezone: tzinfo) -> datetime:
+    found = _TWELVE_HOURS.fullmatch(text)
+    if found is None:
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone)
+    month, day, year, hour, minute, second = map(int, found.groups()[:6])
+    if not 1 <= hour <= 12:
+        raise ValueError("no hour of a twelve-hour clock")
+    afternoon = found.group(7) in "Pp"
+    return datetime(year, month, day, hour % 12 + 12 * afternoon, minute, second, tzinfo=timezone)
+
+
+def read_timestamp(value: object, timezone: tzinfo) -> datetime:
+    """A moment, aware. Understands ``M/D/YYYY h:mm:ss AM|PM``, ``YYYY-MM-DD HH:mm:ss`` and ISO 8601.
+
+    Args:
+        value: The text as it came.
+        timezone: Zone of a text that names none.
+
+    Raises:
+        ValueError: For anything else.
+    """
+    if not isinstance(value, str) or len(value) > 64:
+        raise ValueError("no timestamp")
+    return _moment(value.strip(), timezone)
+
+
+def _read_int(value: object) -> int:
+    match value:
+        case bool():
+            raise ValueError("a truth value is no number")
+        case int():
+            return value
+        case Decimal() if (amount := read_amount(value)) == amount.to_integral_value():
+            return int(amount)
+        case str() if value.strip().lstrip("-").isdecimal() and len(value) < 20:
+            return int(value)
+        case _:
+            raise ValueError("no whole number")
+
+
+def _read_bool(value: object) -> bool:
+    match value:
+        case bool():
+            return value
+        case int() if value in (0, 1):
+            return bool(value)
+        case str() if value.strip().lower() in ("true", "false"):
+            return value.strip().lower() == "true"
+        case _:
+            raise ValueError("no truth value")
+
+
+def _read_mapping(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    return value
+
+
+@lru_cache(maxsize=8)
+def _converter(timezone: tzinfo) -> cattrs.Converter:
+    converter = cattrs.Converter(detailed_validation=False)
+    converter.register_structure_hook(str, lambda value, _: read_text(value))
+    converter.register_structure_hook(bool, lambda value, _: _read_bool(value))
+    converter.register_structure_hook(int, lambda value, _: _read_int(value))
+    converter.register_structure_hook(Decimal, lambda value, _: read_amount(value))
+    converter.register_structure_hook(datetime, lambda value, _: read_timestamp(value, timezone))
+    converter.register_structure_hook(TransactionStatus, lambda value, _: TransactionStatus(read_text(value)))
+    converter.register_structure_hook_func(
+        lambda kind: get_origin(kind) is Mapping, lambda value, _: _read_mapping(value)
+    )
+    for kind in (TransactionProduct, TransactionBeneficiary, Transaction, Product, ProductItem, Account, Card):
+        converter.register_structure_hook(kind, _Record(kind, converter))
+    return converter
+
+
+@attrs.frozen
+class _Field:
+    name: str
+    required: bool
+    read: Callable[[Any, Any], Any]
+    kind: Any
+
+
+class _Record(Generic[T]):
+    """Reads one class: a cattrs hook that knows spellings, and that nothing the service says may be dropped."""
+
+    def __init__(self, kind: type[T], converter: cattrs.Converter) -> None:
+        self._kind = kind
+        self._merged = _MERGED.get(kind)
+        self._fields: dict[str, _Field] = {}
+        for attribute in attrs.fields(attrs.resolve_types(kind)):  # type: ignore[type-var, arg-type]
+            if attribute.name != "extra":
+                base = _without_none(attribute.type)
+                read = _as_it_is if base is Any else converter.get_structure_hook(base)
+                self._fields[attribute.name] = _Field(attribute.name, attribute.default is attrs.NOTHING, read, base)
+        self._names = {fold(name): name for name in self._fields} | dict(_ALIASES.get(kind, {}))
+
+    def __call__(self, value: Any, _: Any) -> T:
+        if not isinstance(value, dict):
+            raise Unreadable(f"expected an object for {self._kind.__name__}")
+        known: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
+        self._sort(value, known, extra)
+        for field in self._fields.values():
+            if field.required and known.get(field.name) is None:
+                raise Unreadable(f"{self._kind.__name__}: {field.name} is missing or unreadable")
+        make: Callable[..., T] = self._kind
+        return make(**known, extra=extra)
+
+    def _sort(self, value: Mapping[str, Any], known: dict[str, Any], extra: dict[str, Any]) -> None:
+        for key, item in value.items():
+            name = self._names.get(fold(key))
+            if key == self._merged and isinstance(item, dict):
+                self._sort(item, known, extra)
+            elif name is None or known.get(name) is not None:
+                extra[key] = item
+            elif item is None:
+                known[name] = None
+            else:
+                self._read(self._fields[name], key, item, known, extra)
+
+    def _read(self, field: _Field, key: str, item: Any, known: dict[str, Any], extra: dict[str, Any]) -> None:
+        try:
+            known[field.name] = value = field.read(item, field.kind)
+        except (ValueError, ArithmeticError, Unreadable):
+            known[field.name] = None
+            extra[key] = item
+            return
+        if field.kind is TransactionStatus and value != item:
+            extra[key] = item  # the service's own word for it is kept
+
+
+def _as_it_is(value: Any, _: Any) -> Any:
+    return value
+
+
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) in (Union, UnionType):
+        (kind,) = (option for option in get_args(kind) if option is not NoneType)
+    return kind

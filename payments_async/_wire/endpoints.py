@@ -1,0 +1,320 @@
+"""One function for each endpoint of the specification: typed arguments to a Call. Sections are the specification's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any
+from urllib.parse import quote, unquote, urlencode
+
+from payments_async._amounts import order_amount
+from payments_async._dialect import Dialect
+from payments_async._models import (
+    Acceptance,
+    Account,
+    Card,
+    Page,
+    Product,
+    ProductItem,
+    Transaction,
+    TransactionStatus,
+    Validation,
+)
+from payments_async._orders import (
+    AirtimeLine,
+    BankAccount,
+    CollectionOrder,
+    Destination,
+    InternetLine,
+    MobileMoneyWallet,
+    Order,
+    PayoutOrder,
+    UtilityAccount,
+)
+from payments_async._wire.bodies import collection_body, json_amount, payout_body, private_texts
+from payments_async._wire.call import Call
+from payments_async._wire.codec import encode
+from payments_async._wire.readers import (
+    Login,
+    read_acceptance,
+    read_anything,
+    read_login,
+    read_plain_acceptance,
+    read_validation,
+    reads,
+    reads_page,
+)
+
+__all__ = [
+    "enable_card",
+    "find_transaction",
+    "get_account",
+    "get_card",
+    "get_product",
+    "get_transaction",
+    "list_product_items",
+    "list_products",
+    "list_transactions",
+    "log_in",
+    "raw",
+    "refresh",
+    "request_collection",
+    "reset_card_pin",
+    "send_payout",
+    "validate",
+]
+
+_PIN = re.compile(r"[0-9]{4,12}", re.ASCII)
+_MONEY_PATHS = ("transactions/payouts", "transactions/collections")
+
+
+def log_in(app_key: str, app_password: str, user_id: str, dialect: Dialect) -> Call[Login]:
+    """Obtain a token (section 1 and "Authentication")."""
+    body = {
+        "appKey": app_key,
+        "appPassword": app_password,
+        "userId": user_id,
+        "includeRefereshToken": dialect.include_refresh_token,  # Spec: "Spelled exactly so"
+    }
+    path = f"{dialect.api_prefix}/auth/login"
+    return Call(method="POST", path=path, body=encode(body), authorized=False, read=read_login)
+
+
+def refresh(refresh_token: str, path: str, dialect: Dialect) -> Call[Login]:
+    """Renew a token by the refresh token; the call is a guess (section "Authentication", 4)."""
+    body = encode({"refreshToken": refresh_token})
+    return Call(method="POST", path=f"{dialect.api_prefix}{path}", body=body, authorized=False, read=read_login)
+
+
+def send_payout(order: PayoutOrder, dialect: Dialect, *, sent_before: bool = False) -> Call[Acceptance]:
+    """One payout; the destination's class selects the endpoint (sections 2 to 6)."""
+    path = _payout_path(order.destination, dialect)
+    return _money(path, payout_body(order, dialect), order, dialect, sent_before)
+
+
+def request_collection(order: CollectionOrder, dialect: Dialect, *, sent_before: bool = False) -> Call[Acceptance]:
+    """One mobile money collection (section 7)."""
+    path = "/transactions/collections/mobilemoney"
+    return _money(path, collection_body(order, dialect), order, dialect, sent_before)
+
+
+def list_transactions(
+    *,
+    number: int,
+    size: int,
+    since: date | None,
+    until: date | None,
+    status: TransactionStatus | None,
+    dialect: Dialect,
+) -> Call[Page[Transaction]]:
+    """One page of transactions (section 8).
+
+    Args:
+        number: Page, from 1.
+        size: Rows of a page.
+        since, until: First and last day; a ``datetime`` counts as its day in ``Dialect.timezone``.
+        status: Only transactions in this status.
+    """
+    query = _paging(number, size)
+    first, last = dialect.date_keys
+    query |= {first: _day(since, dialect), last: _day(until, dialect), "transactionStatus": status}
+    read = reads_page(Transaction, dialect.timezone)
+    return _read("/transactions", read, dialect, query=query)
+
+
+def get_transaction(transaction_id: str, dialect: Dialect) -> Call[Transaction]:
+    """One transaction by the service's id (section 9)."""
+    path = f"/transactions/{_segment('transaction_id', transaction_id)}"
+    return _read(path, reads(Transaction, dialect.timezone), dialect)
+
+
+def find_transaction(request_id: str, path: str, dialect: Dialect) -> Call[Transaction]:
+    """One transaction by our request id, on the path of an earlier edition (``Dialect.find_by_request_path``)."""
+    path = path.replace("{request_id}", _segment("request_id", request_id))
+    return _read(path, reads(Transaction, dialect.timezone), dialect)
+
+
+def list_products(*, number: int, size: int, dialect: Dialect) -> Call[Page[Product]]:
+    """One page of products (section 10)."""
+    query = _paging(number, size) if dialect.product_paging else {}
+    return _read("/products", reads_page(Product, dialect.timezone), dialect, query=query)
+
+
+def get_product(product_id: str, dialect: Dialect) -> Call[Product]:
+    """One product (section 10)."""
+    return _read(f"/products/{_segment('product_id', product_id)}", reads(Product, dialect.timezone), dialect)
+
+
+def list_product_items(product_id: str, *, number: int, size: int, dialect: Dialect) -> Call[Page[ProductItem]]:
+    """One page of a product's items (section 10); the path is a guess (``Dialect.product_items_path``)."""
+    path = dialect.product_items_path.replace("{product_id}", _segment("product_id", product_id))
+    query = _paging(number, size) if dialect.product_paging else {}
+    return _read(path, reads_page(ProductItem, dialect.timezone), dialect, query=query)
+
+
+def validate(
+    product_item_id: str, customer_reference: str, amount: Decimal | int | str, dialect: Dialect
+) -> Call[Validation]:
+    """Ask whether an order would be taken (section 11). It moves nothing, so it is repeatable.
+
+    Args:
+        customer_reference: Account or telephone number of the customer.
+        amount: Above zero, in units of the account's currency.
+    """
+    if not customer_reference:
+        raise ValueError("customer_reference: must not be empty")
+    body = {
+        "productItemId": _identifier("product_item_id", product_item_id),
+        "customerReference": customer_reference,
+        "amount": json_amount(order_amount(amount)),
+    }
+    return Call(
+        method="POST",
+        path=f"{dialect.api_prefix}/products/validation",
+        body=encode(body),
+        repeatable=True,
+        authorized=dialect.validation_authorized,  # Spec: "sent without an Authorization header in the sample"
+        read=read_validation,
+        private=lambda: (customer_reference,),
+    )
+
+
+def get_account(dialect: Dialect) -> Call[Account]:
+    """The client account with its balance (section 12)."""
+    return _read("/accounts", reads(Account, dialect.timezone), dialect)
+
+
+def get_card(card_id: str, masked_number: str | None, dialect: Dialect) -> Call[Card]:
+    """One card (section 13). The samples send the masked number as the body of the GET."""
+    body = encode({"masked-card-number": masked_number}) if masked_number and dialect.card_body_on_get else None
+    return Call(
+        method="GET",
+        path=dialect.cards_path,
+        query=urlencode({"id": _identifier("card_id", card_id)}),
+        body=body,
+        repeatable=True,
+        read=reads(Card, dialect.timezone),
+    )
+
+
+def enable_card(masked_number: str, dialect: Dialect) -> Call[Card]:
+    """Enable a card to transact (section 14); the member that says so is a guess."""
+    return _patch_card({"masked-card-number": masked_number, dialect.card_enable_member: True}, dialect)
+
+
+def reset_card_pin(masked_number: str, pin: str, dialect: Dialect) -> Call[Card]:
+    """Set a card's PIN anew (section 14); the member that carries it is a guess."""
+    if not _PIN.fullmatch(pin):
+        raise ValueError("pin: expected a text of 4 to 12 digits")
+    body = {"masked-card-number": masked_number, dialect.card_pin_member: pin}
+    return _patch_card(body, dialect, private=(pin,))
+
+
+def raw(method: str, path: str, *, query: Mapping[str, str] | None, body: Any) -> Call[Any]:
+    """Any other endpoint. Only a GET is repeatable.
+
+    Args:
+        path: Below the base address, such as ``/api/anything``; ``query`` goes separately.
+        body: What becomes the JSON body, or ``None``.
+
+    Raises:
+        ValueError: For the payout and collection paths, which have methods of their own that are safe.
+    """
+    method = method.upper()
+    if method not in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+        raise ValueError("method: expected GET, POST, PUT, PATCH or DELETE")
+    if not path.startswith("/") or "?" in path or "#" in path:
+        raise ValueError("path: must start with '/' and hold no query; pass query={...}")
+    _refuse_money(path)
+    return Call(
+        method=method,
+        path=quote(path, safe="/%:@!$&'()*+,;=~-._"),
+        query=urlencode(query or {}),
+        body=None if body is None else encode(body),
+        repeatable=method == "GET",
+        once=method != "GET",
+        read=read_anything,
+    )
+
+
+def _refuse_money(path: str) -> None:
+    plain = path
+    for _ in range(4):  # however often it was encoded
+        plain = unquote(plain)
+    plain = "/".join(part for part in plain.replace("\\", "/").lower().split("/") if part not in ("", "."))
+    if ".." in plain.split("/") or any(part in plain for part in _MONEY_PATHS):
+        raise ValueError("path: payouts and collections go through payouts.send() and collections.request()")
+
+
+def _money(path: str, members: dict[str, Any], order: Order, dialect: Dialect, sent_before: bool) -> Call[Acceptance]:
+    return Call(
+        method="POST",
+        path=dialect.api_prefix + path,
+        body=encode(members),
+        once=True,
+        request_id=order.request_id,
+        sent_before=sent_before,
+        private=partial(private_texts, order),
+        read=partial(read_acceptance, request_id=order.request_id, timezone=dialect.timezone),
+        read_quickly=partial(read_plain_acceptance, request_id=order.request_id, timezone=dialect.timezone),
+    )
+
+
+def _read(path: str, read: Any, dialect: Dialect, *, query: Mapping[str, Any] | None = None) -> Call[Any]:
+    shown = urlencode({name: value for name, value in (query or {}).items() if value is not None})
+    return Call(method="GET", path=dialect.api_prefix + path, query=shown, repeatable=True, read=read)
+
+
+def _patch_card(body: dict[str, Any], dialect: Dialect, private: tuple[str, ...] = ()) -> Call[Card]:
+    _identifier("masked_number", body["masked-card-number"])
+    return Call(
+        method="PATCH",
+        path=dialect.card_patch_path,
+        body=encode(body),
+        once=True,
+        private=lambda: private,
+        read=reads(Card, dialect.timezone),
+    )
+
+
+def _payout_path(destination: Destination, dialect: Dialect) -> str:
+    match destination:
+        case MobileMoneyWallet():
+            return "/transactions/payouts/mobilemoney"
+        case BankAccount():
+            return "/transactions/payouts/banktransfers"
+        case AirtimeLine():
+            return "/transactions/payouts/airtime"
+        case InternetLine():
+            return dialect.internet_path
+        case UtilityAccount():
+            return "/transactions/payouts/utilities"
+
+
+def _paging(number: int, size: int) -> dict[str, Any]:
+    if number < 1 or size < 1:
+        raise ValueError("number and size: must be 1 or more")
+    return {"pageNumber": number, "pageSize": size}
+
+
+def _day(moment: date | None, dialect: Dialect) -> str | None:
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise ValueError("since/until: a datetime must be aware; or pass a date")
+        moment = moment.astimezone(dialect.timezone).date()
+    return None if moment is None else moment.isoformat()
+
+
+def _segment(name: str, value: str) -> str:
+    return quote(_identifier(name, value), safe="")
+
+
+def _identifier(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected text, not {type(value).__name__}")
+    if not value.strip() or value in (".", ".."):
+        raise ValueError(f"{name}: must not be empty")
+    return value

@@ -1,0 +1,287 @@
+"""Decoded JSON to results: the envelope in all its spellings, the acceptance, pages, logins, validations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import tzinfo
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from payments_async._models import Acceptance, Page, TransactionStatus, Validation
+from payments_async._wire.call import Refused, Unreadable
+from payments_async._wire.codec import fold, read_code, read_record, read_text, read_timestamp
+
+__all__ = [
+    "Login",
+    "failure_facts",
+    "read_acceptance",
+    "read_anything",
+    "read_login",
+    "read_plain_acceptance",
+    "read_validation",
+    "reads",
+    "reads_page",
+]
+
+T = TypeVar("T")
+
+
+class Envelope(NamedTuple):
+    """The common response envelope, and the card endpoints' with ``success`` in place of ``code``."""
+
+    code: int | None
+    success: bool | None
+    message: str | None
+    data: Any
+    correlation_id: str | None
+    rest: Mapping[str, Any]
+
+
+class Login(NamedTuple):
+    """What a login gave (section "Authentication")."""
+
+    token: str
+    refresh_token: str | None
+
+
+class _Documented(msgspec.Struct, forbid_unknown_fields=True):
+    requestId: str  # noqa: N815 - the service's own spelling
+    batchId: str  # noqa: N815
+    transactionId: str  # noqa: N815
+    status: str
+    message: str
+    createdOn: str  # noqa: N815
+
+
+class _DocumentedAcceptance(msgspec.Struct):
+    code: Literal[0]
+    data: _Documented
+
+
+_decode_documented = msgspec.json.Decoder(_DocumentedAcceptance).decode
+
+
+def read_plain_acceptance(body: bytes, *, request_id: str, timezone: tzinfo) -> Acceptance | None:
+    """The acceptance exactly as documented, which is the usual case, quickly; ``None`` when anything differs."""
+    try:
+        data = _decode_documented(body).data
+        moment = read_timestamp(data.createdOn, timezone)
+    except (ValueError, RecursionError):
+        return None
+    status = _PLAIN_STATUSES.get(data.status)
+    if status is None or data.requestId != request_id or not data.transactionId:
+        return None
+    return Acceptance(
+        request_id=request_id,
+        transaction_id=data.transactionId,
+        batch_id=data.batchId or None,
+        status=status,
+        message=data.message or None,
+        created_on=moment,
+    )
+
+
+def read_acceptance(value: Any, *, request_id: str, timezone: tzinfo) -> Acceptance:
+    """The service's "queued" in any spelling (section "Transaction acceptance response").
+
+    Raises:
+        Refused: When the envelope has an error code and names no transaction.
+        Unreadable: When it is anything but an acceptance of this request.
+    """
+    if type(value) is not dict or type(value.get("data")) is not dict:
+        value = _folded(value)
+    data = value.get("data")
+    data = data if isinstance(data, dict) else {}
+    known, extra = _acceptance_members(data, timezone)
+    transaction = known["transaction_id"]
+    try:
+        code = read_code(value.get("code"))
+    except Unreadable as error:
+        raise Unreadable(error.message, transaction_id=transaction) from None
+    if code is not None and code != 0:
+        if transaction is None:
+            raise Refused(_message(value), code=code)
+        raise Unreadable(
+            f"an error code beside a transaction: {_message(value)}", code=code, transaction_id=transaction
+        )
+    echo = known["request_id"]
+    if transaction is None:
+        raise Unreadable("the answer names no transaction")
+    if echo != request_id and (echo is not None or code is None):
+        raise Unreadable("the answer does not belong to this request", transaction_id=transaction)
+    known["request_id"] = request_id
+    return Acceptance(**known, extra=extra)
+
+
+def reads(kind: type[T], timezone: tzinfo) -> Callable[[Any], T]:
+    """A reader of one record in an envelope."""
+    return partial(_read_one, kind=kind, timezone=timezone)
+
+
+def reads_page(kind: type[T], timezone: tzinfo) -> Callable[[Any], Page[T]]:
+    """A reader of a paged collection in an envelope (section "Paged collection")."""
+    return partial(_read_page, kind=kind, timezone=timezone)
+
+
+def read_validation(value: Any) -> Validation:
+    """The service's opinion (section 11). A "no" is an answer, not an error."""
+    envelope = _envelope(value)
+    if envelope.success is not None:
+        ok = envelope.success
+    elif envelope.code is not None:
+        ok = envelope.code == 0
+    else:
+        raise Unreadable("the validation says neither success nor code")
+    return Validation(ok=ok, message=envelope.message, data=envelope.data, extra=envelope.rest)
+
+
+def read_login(value: Any) -> Login:
+    """Token and refresh token, at the top or under ``data``, in any spelling.
+
+    Raises:
+        Refused: When it says that it did not succeed.
+        Unreadable: When there is no token.
+    """
+    folded = _folded(value)
+    inner = _folded(folded["data"]) if isinstance(folded.get("data"), dict) else {}
+    token = inner.get("token") or folded.get("token")
+    if folded.get("success") is False or inner.get("success") is False or (not token and folded.get("success") == 0):
+        raise Refused(_message(folded), code=_code_or_none(folded))
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
+        code = _code_or_none(folded)
+        if code:
+            raise Refused(_message(folded), code=code)
+        raise Unreadable("the login answer holds no token")
+    refresh = inner.get("refreshtoken") or folded.get("refreshtoken")
+    return Login(token, refresh if isinstance(refresh, str) else None)
+
+
+def failure_facts(value: Any) -> tuple[str | None, int | None, str | None]:
+    """Message, code and correlation id of a failed call's body, each ``None`` where it cannot be read."""
+    try:
+        folded = _folded(value)
+    except Unreadable:
+        return None, None, None
+    return _optional(folded, "message"), _code_or_none(folded), _optional(folded, "correlationid")
+
+
+def read_anything(value: Any) -> Any:
+    """The decoded JSON as it is."""
+    return value
+
+
+def _read_one(value: Any, *, kind: type[T], timezone: tzinfo) -> T:
+    return read_record(kind, _payload(value), timezone)
+
+
+def _read_page(value: Any, *, kind: type[T], timezone: tzinfo) -> Page[T]:
+    data = _payload(value)
+    folded = {"collection": data} if isinstance(data, list) else _folded(data)
+    rows = folded.get("collection")
+    if not isinstance(rows, list):
+        raise Unreadable("the listing holds no collection")
+    return Page(
+        collection=tuple(read_record(kind, row, timezone) for row in rows),
+        total_count=_count(folded.get("totalcount")),
+        page_size=_count(folded.get("pagesize")),
+        current_page=_count(folded.get("currentpage")),
+        total_pages=_count(folded.get("totalpages")),
+        previous_page=_flag(folded.get("previouspage")),
+        next_page=_flag(folded.get("nextpage")),
+    )
+
+
+def _payload(value: Any) -> Any:
+    envelope = _envelope(value)
+    # Spec: "One description says 1 on success for some read endpoints; the examples all show 0."
+    if envelope.code not in (None, 0, 1) or (envelope.success is False and envelope.data is None):
+        raise Refused(envelope.message or "refused without words", code=envelope.code)
+    if envelope.data is None:  # present data beats the flag: the card's own sample shows success 0 beside full data
+        raise Unreadable("the answer holds no data", code=envelope.code)
+    return envelope.data
+
+
+def _envelope(value: Any) -> Envelope:
+    folded = _folded(value)
+    success = _flag(folded.get("success"))
+    rest = {k: v for k, v in value.items() if fold(k) not in ("code", "success", "message", "data", "status")}
+    return Envelope(
+        read_code(folded.get("code")), success, _optional(folded, "message"), folded.get("data"),
+        _optional(folded, "correlationid"), rest,
+    )  # fmt: skip
+
+
+def _folded(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Unreadable("the answer is no object")
+    return {fold(key): item for key, item in value.items()}
+
+
+_PLAIN_STATUSES = {str(status): status for status in TransactionStatus}
+_ACCEPTANCE = {
+    "requestId": "request_id",
+    "batchId": "batch_id",
+    "transactionId": "transaction_id",
+    "status": "status",
+    "message": "message",
+    "createdOn": "created_on",
+}
+_ACCEPTANCE_FOLDED = {fold(name): field for name, field in _ACCEPTANCE.items()} | {"clientreferenceid": "request_id"}
+
+
+def _acceptance_members(data: Mapping[str, Any], timezone: tzinfo) -> tuple[dict[str, Any], dict[str, Any]]:
+    known: dict[str, Any] = {"transaction_id": None, "request_id": None}
+    extra: dict[str, Any] = {}
+    for key, item in data.items():
+        name = _ACCEPTANCE.get(key) or _ACCEPTANCE_FOLDED.get(fold(key))
+        if item is None and name is not None:
+            continue
+        try:
+            match name:
+                case None:
+                    extra[key] = item
+                case "created_on":
+                    known[name] = read_timestamp(item, timezone)
+                case "status":
+                    known[name] = TransactionStatus(read_text(item))
+                case _:
+                    known[name] = read_text(item) or None
+        except (ValueError, ArithmeticError):
+            extra[key] = item  # it never costs a payment: the text is kept
+    return known, extra
+
+
+def _message(value: Mapping[str, Any]) -> str:
+    return _optional(value, "message") or "refused without words"
+
+
+def _optional(folded: Mapping[str, Any], name: str) -> str | None:
+    try:
+        return read_text(folded.get(name)) or None
+    except (ValueError, ArithmeticError):
+        return None
+
+
+def _code_or_none(folded: Mapping[str, Any]) -> int | None:
+    try:
+        return read_code(folded.get("code"))
+    except Unreadable:
+        return None
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _flag(value: Any) -> bool | None:
+    match value:
+        case bool():
+            return value
+        case 0 | 1:
+            return bool(value)
+        case str():
+            return {"true": True, "1": True, "success": True, "false": False, "0": False}.get(value.strip().lower())
+        case _:
+            return None

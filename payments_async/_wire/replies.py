@@ -1,0 +1,138 @@
+"""HTTP status and envelope to payload, or to the right error. What may have been carried out is decided here."""
+
+from __future__ import annotations
+
+import email.utils
+import http
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from payments_async._dialect import Dialect
+from payments_async._errors import (
+    AuthenticationFailed,
+    NotSent,
+    OutcomeUnknown,
+    PaymentsError,
+    Rejected,
+    ServiceFault,
+    UnreadableReply,
+)
+from payments_async._masking import redact
+from payments_async._wire.call import Call, Refused, Reply, Unreadable
+from payments_async._wire.codec import decode
+from payments_async._wire.readers import failure_facts
+
+__all__ = ["lost_reply", "never_left", "read_reply", "retry_after"]
+
+T = TypeVar("T")
+
+# Answers of a service that read the order and declined it. Every other status proves nothing.
+_REFUSALS = frozenset({400, 403, 404, 405, 406, *range(410, 418), 421, 422, 426, 431})
+_LONGEST_WORDS = 500
+
+
+def read_reply(call: Call[T], reply: Reply, dialect: Dialect) -> T:
+    """The result of a call, or the error that says what to do next.
+
+    Raises:
+        NotSent, OutcomeUnknown, Rejected, AuthenticationFailed: For a call that must be carried out only once.
+        Rejected, AuthenticationFailed, ServiceFault, UnreadableReply: For any other.
+    """
+    if 200 <= reply.status < 300:
+        if call.read_quickly is not None and (result := call.read_quickly(reply.body)) is not None:
+            return result
+        try:
+            return call.read(decode(reply.body))
+        except Refused as error:
+            raise _failure(Rejected, call, reply, error.message, code=error.code) from None
+        except Unreadable as error:
+            shapeless = OutcomeUnknown if call.once else UnreadableReply
+            named = error.transaction_id
+            raise _failure(shapeless, call, reply, error.message, code=error.code, transaction_id=named) from None
+    raise _failure(_once(reply.status, dialect) if call.once else _repeated(reply.status), call, reply)
+
+
+def never_left(call: Call[Any], why: str) -> PaymentsError:
+    """The error of a call of which no byte left."""
+    kind = NotSent if call.once else ServiceFault
+    return kind(redact(f"{call.label}: {why}"), request_id=call.request_id)
+
+
+def lost_reply(call: Call[Any], why: str) -> PaymentsError:
+    """The error of a call that may have arrived and whose answer did not."""
+    kind = OutcomeUnknown if call.once else ServiceFault
+    return kind(redact(f"{call.label}: {why}"), request_id=call.request_id)
+
+
+def retry_after(text: str | None, now: float) -> float | None:
+    """Seconds to wait by a ``Retry-After`` header in either of its forms, or ``None``.
+
+    Args:
+        text: The header.
+        now: Unix seconds.
+    """
+    if text is None:
+        return None
+    text = text.strip()
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return float(text)
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.fromtimestamp(now, UTC)).total_seconds())
+
+
+def _once(status: int, dialect: Dialect) -> type[PaymentsError]:
+    if status in dialect.turned_away_unread:
+        return AuthenticationFailed if status == 401 else NotSent
+    return Rejected if status in _REFUSALS else OutcomeUnknown
+
+
+def _repeated(status: int) -> type[PaymentsError]:
+    if status == 401:
+        return AuthenticationFailed
+    return Rejected if 400 <= status < 500 and status not in (407, 408, 409, 425, 429) else ServiceFault
+
+
+def _reason(status: int) -> str:
+    if 300 <= status < 400:
+        return "the answer is a redirect, which is never followed; check the base address"
+    try:
+        return http.HTTPStatus(status).phrase
+    except ValueError:
+        return "an undocumented HTTP status"
+
+
+def _failure(
+    kind: type[PaymentsError],
+    call: Call[Any],
+    reply: Reply,
+    message: str | None = None,
+    *,
+    code: int | None = None,
+    transaction_id: str | None = None,
+) -> PaymentsError:
+    said, said_code, correlation_id = _said(reply)
+    message = message or said or _reason(reply.status)
+    if kind is Rejected and call.once and call.sent_before:
+        # A refusal of a repeated order may mean "already have it": it says nothing of the earlier attempt.
+        kind, message = OutcomeUnknown, f"refused when sent again, which proves nothing: {message}"
+    return kind(
+        f"{call.label}: {redact(message[:_LONGEST_WORDS], call.private())}",
+        request_id=call.request_id,
+        status=reply.status,
+        code=said_code if code is None else code,
+        correlation_id=correlation_id,
+        transaction_id=transaction_id,
+        retry_after=reply.retry_after,
+    )
+
+
+def _said(reply: Reply) -> tuple[str | None, int | None, str | None]:
+    try:
+        return failure_facts(decode(reply.body))
+    except Unreadable:
+        return None, None, None
