@@ -1,0 +1,274 @@
+"""The sandbox as its users see it: a server to open, to trouble and to question. Knows nothing of the endpoints."""
+
+import asyncio
+import ssl as tls
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+from . import _access
+from ._app import application
+from ._clock import Clock, ManualClock, SystemClock
+from ._control import control_routes
+from ._faults import Fault, Target
+from ._ledger import Execution
+from ._notifier import Delivery, DeliveryPolicy
+from ._quirks import Quirks
+from ._service import Received, Service, Settings
+
+_PLAIN_READING = Quirks()
+
+
+class Sandbox:
+    """The whole service, simulated: `async with` serves it, `app()` mounts it elsewhere.
+
+    Durations are seconds of the sandbox's clock, except `ipn_timeout`, which is of the computer's.
+
+    Args:
+        quirks: Which reading of the specification to follow.
+        clock: A `ManualClock` for tests that must not sleep; the computer's clock by default.
+        seed: Decides transaction ids, tokens and everything left to chance.
+        prefix: A path before every path.
+        host: The address to serve on.
+        port: The port to serve on; 0 finds a free one.
+        ssl: Serves https with this context.
+        processing_delay: From acceptance to the end of an order.
+        ipn_url: Where notifications go; None sends none.
+        ipn_attempts: Tries at one notification before it is given up.
+        ipn_wait_initial: Wait before the second try; every further wait is twice as long.
+        ipn_timeout: How long an answer to a notification is waited for.
+        ipn_concurrency: Notifications under way at once.
+        balance: What the account holds at first.
+        currency: Of the account and of every transaction.
+        account_number: Of the account.
+        allowed_peers: Whitelisted addresses; None admits everybody.
+        token_lifetime: How long a token is good. # Spec: "Token lifetime | 60 minutes"
+        fast: For load tests. Orders end at once, the ledger is compact (no beneficiary, no message), no request and no
+            delivery is remembered.
+    """
+
+    def __init__(
+        self, *, quirks: Quirks = _PLAIN_READING, clock: Clock | None = None, seed: int = 0, prefix: str = "",
+        host: str = "127.0.0.1", port: int = 0, ssl: tls.SSLContext | None = None, processing_delay: float = 0.05,
+        ipn_url: str | None = None, ipn_attempts: int = 5, ipn_wait_initial: float = 0.2, ipn_timeout: float = 5.0,
+        ipn_concurrency: int = 20, balance: Decimal = Decimal(1_000_000_000), currency: str = "UGX",
+        account_number: int = 6, allowed_peers: tuple[str, ...] | None = None, token_lifetime: float = 3600.0,
+        fast: bool = False,
+    ) -> None:  # fmt: skip
+        self._prefix = prefix.rstrip("/")
+        self._host, self._port, self._tls = host, port, ssl
+        self._clock = SystemClock() if clock is None else clock
+        delivery = DeliveryPolicy(
+            attempts=ipn_attempts, wait_initial=ipn_wait_initial, timeout=ipn_timeout, concurrency=ipn_concurrency
+        )
+        settings = Settings(
+            quirks=quirks, seed=seed, processing_delay=processing_delay, balance=balance, currency=currency,
+            account_number=account_number, allowed_peers=allowed_peers, token_lifetime=token_lifetime, fast=fast,
+            delivery=delivery,
+        )  # fmt: skip
+        self._service = Service(settings, self._clock)
+        self._service.notifier.url = ipn_url
+        self._runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> Self:
+        self._runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls)
+        try:
+            await site.start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        self._port = int(self._runner.addresses[0][1])
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def app(self) -> web.Application:
+        """Return an application to mount elsewhere. Only one application of a sandbox may run at a time."""
+        return application(self._service, self._prefix, control_routes(self, self._prefix), self._lifetime)
+
+    @property
+    def base_url(self) -> str:
+        """Where the service is, with the prefix and without a trailing slash."""
+        if self._runner is None:
+            raise RuntimeError("the sandbox is not open: use `async with Sandbox() as sandbox`")
+        scheme, host = "https" if self._tls else "http", f"[{self._host}]" if ":" in self._host else self._host
+        return f"{scheme}://{host}:{self._port}{self._prefix}"
+
+    @property
+    def app_key(self) -> str:
+        """The application key that may log in."""
+        return _access.APP_KEY
+
+    @property
+    def app_password(self) -> str:
+        """The password of the application key."""
+        return _access.APP_PASSWORD
+
+    @property
+    def user_id(self) -> str:
+        """The delegated user."""
+        return _access.USER_ID
+
+    @property
+    def ipn_url(self) -> str | None:
+        """Where notifications go; may be set at any time, and holds for those not yet sent."""
+        return self._service.notifier.url
+
+    @ipn_url.setter
+    def ipn_url(self, url: str | None) -> None:
+        self._service.notifier.url = url
+
+    @property
+    def balance(self) -> Decimal:
+        """What the account holds; what is reserved for orders under way is still in it."""
+        return self._service.balance
+
+    @balance.setter
+    def balance(self, balance: Decimal) -> None:
+        self._service.balance = balance
+
+    @property
+    def ledger(self) -> Sequence[Execution]:
+        """Everything carried out, oldest first."""
+        return self._service.ledger
+
+    @property
+    def requests(self) -> list[Received]:
+        """The latest requests, refused ones included, oldest first; none in fast mode."""
+        return list(self._service.requests)
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """The latest tries to deliver notifications, in the order they ended; none in fast mode."""
+        return list(self._service.notifier.deliveries)
+
+    @property
+    def delivered(self) -> int:
+        """How many notifications were answered with 200; counted in fast mode too."""
+        return self._service.notifier.delivered
+
+    @property
+    def logins(self) -> int:
+        """How often somebody logged in."""
+        return self._service.access.logins
+
+    @property
+    def scripts_pending(self) -> int:
+        """How many scripts have not yet struck as often as they were told to."""
+        return self._service.faults.pending
+
+    def executions(self, request_id: str) -> int:
+        """Return how often this requestId was carried out, however that ended."""
+        return self._service.ledger.executions(request_id)
+
+    def duplicates(self) -> list[str]:
+        """Return the requestIds that were carried out more than once."""
+        return self._service.ledger.duplicates()
+
+    def script(
+        self,
+        fault: Fault,
+        *,
+        times: int | None = 1,
+        on: Target | None = None,
+        request_id: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Let a fault strike the next calls that match.
+
+        Args:
+            times: How many of them; None is for ever.
+            on: Which calls; "money" is payouts and collections, None is all.
+            request_id: Only orders with this requestId.
+            options: What the fault is told; see `Fault`.
+
+        Raises:
+            ValueError: There is no such operation or option, or the fault cannot strike there.
+        """
+        self._service.faults.script(fault, times=times, on=on, request_id=request_id, options=options)
+
+    def chaos(self, rates: Mapping[Fault, float], *, seed: int | None = None, **options: Any) -> None:
+        """Give faults a chance to strike orders; replaces what was said before, and `{}` ends it.
+
+        An order is struck according to a hash of seed, fault and requestId, so the same orders meet the same trouble
+        in whatever order they come. A fault of the answer strikes an order once: sent again, it gets through.
+
+        Args:
+            rates: The probability of each fault, from 0 to 1.
+            seed: Another seed than the sandbox's.
+            options: What the faults are told; each takes those it knows.
+
+        Raises:
+            ValueError: A rate is no probability, or no fault knows the option.
+        """
+        self._service.faults.chaos(rates, seed=seed, options=options)
+
+    async def reset(self) -> None:
+        """Go back to the beginning; `ipn_url` and the clock stay."""
+        await self._service.reset()
+
+    async def settle(self, timeout: float = 10.0) -> None:
+        """Wait until every order has ended and every notification was answered or given up.
+
+        A `ManualClock` is moved forward as far as that takes.
+
+        Args:
+            timeout: Seconds of the computer's clock.
+
+        Raises:
+            TimeoutError: It took longer.
+        """
+        scheduler, notifier = self._service.scheduler, self._service.notifier
+        async with asyncio.timeout(timeout):
+            while scheduler.next_due is not None or not notifier.idle:
+                await notifier.join()
+                if not self._step():
+                    await scheduler.join()
+
+    async def advance(self, seconds: float) -> None:
+        """Move the `ManualClock` forward, letting everything due on the way happen at its own time.
+
+        Notifications that become due are delivered before the clock moves on.
+
+        Raises:
+            RuntimeError: The sandbox runs on another clock.
+        """
+        if not isinstance(self._clock, ManualClock):
+            raise RuntimeError("only a ManualClock can be advanced: Sandbox(clock=ManualClock())")
+        service, target = self._service, self._clock.after(seconds)
+        await service.notifier.join()
+        while (due := service.scheduler.next_due) is not None and due <= target:
+            self._step()
+            await service.notifier.join()
+        self._clock.advance_to(target)
+
+    def _step(self) -> bool:
+        """Move a ManualClock to whatever is due next, and let it happen."""
+        if not isinstance(self._clock, ManualClock):
+            return False
+        if (due := self._service.scheduler.next_due) is not None:
+            self._clock.advance_to(due)
+            self._service.scheduler.run_due()
+        return True
+
+    async def _lifetime(self, app: web.Application) -> AsyncIterator[None]:
+        service = self._service
+        await service.notifier.start()
+        scheduler = asyncio.get_running_loop().create_task(service.scheduler.run())
+        yield
+        scheduler.cancel()
+        with suppress(asyncio.CancelledError):
+            await scheduler
+        await service.notifier.close()
+        service.scheduler.clear()

@@ -1,0 +1,204 @@
+"""The service itself: the life of an order from acceptance to its last notification. Knows nothing of HTTP."""
+
+from collections import deque
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Context, Decimal
+from functools import partial
+from random import Random
+
+import attrs
+
+from ._access import Access
+from ._cards import Cards
+from ._clock import Clock
+from ._faults import Fault, FaultPlan, Strike
+from ._ledger import Execution, Ledger, Status
+from ._notices import ERROR, PROCESSING, SUCCESS, Notice, Sender
+from ._notifier import DeliveryPolicy, Notifier
+from ._orders import Order
+from ._quirks import Quirks
+from ._refusals import Code, Refusal
+from ._scheduler import Scheduler
+
+EXACT = Context(prec=100)  # the default of 28 digits would round a great balance
+_KEPT = 100_000  # requests and deliveries remembered as evidence
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """What one sandbox was asked to be; durations are seconds. See `Sandbox`."""
+
+    quirks: Quirks
+    seed: int
+    processing_delay: float
+    balance: Decimal
+    currency: str
+    account_number: int
+    subscription_id: int = 1
+    allowed_peers: tuple[str, ...] | None
+    token_lifetime: float
+    fast: bool
+    delivery: DeliveryPolicy
+
+
+@attrs.frozen(kw_only=True)
+class Received:
+    """One request as it came over the wire."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    at: datetime
+
+
+class Service:
+    """All state of the sandbox, and what happens to an order.
+
+    No method that touches the ledger or the money waits for anything, so an execution and its bookkeeping are one step
+    of the event loop.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        quirks = settings.quirks
+        kept = 0 if settings.fast else _KEPT
+        self.settings = settings
+        self.clock = clock
+        self.scheduler = Scheduler(clock)
+        self.faults = FaultPlan(settings.seed)
+        self.cards = Cards()
+        self.access = Access(
+            clock=clock,
+            quirks=quirks,
+            seed=settings.seed,
+            token_lifetime=settings.token_lifetime,
+            allowed_peers=settings.allowed_peers,
+        )
+        self.notifier = Notifier(
+            clock=clock,
+            scheduler=self.scheduler,
+            quirks=quirks,
+            sender=Sender(
+                account_number=settings.account_number,
+                subscription_id=settings.subscription_id,
+                currency=settings.currency,
+            ),
+            policy=settings.delivery,
+            answered=self._answered,
+            keep=kept,
+        )
+        self.requests: deque[Received] = deque(maxlen=kept)
+        self._begin()
+
+    def _begin(self) -> None:
+        settings = self.settings
+        self.balance = settings.balance
+        self._reserved = Decimal(0)
+        self.ledger = Ledger(
+            seed=settings.seed, compact=settings.fast, holds_until_answered=settings.quirks.final_after_answer
+        )
+        self._first_page_version = 0
+        self._shifts = Random(settings.seed)
+
+    async def reset(self) -> None:
+        """Go back to the beginning: no orders, no faults, no tokens, no evidence, the first balance."""
+        self.scheduler.clear()
+        await self.notifier.clear()
+        self.scheduler.clear()  # a delivery that was just stopped may have arranged its next try
+        self.faults.clear()
+        self.access.reset()
+        self.cards.reset()
+        self.requests.clear()
+        self._begin()
+
+    def carry_out(self, order: Order) -> tuple[Execution, Notice | None]:
+        """Accept an order, and arrange everything that follows from it.
+
+        Returns:
+            The execution, and a notification that must be answered before the order is.
+
+        Raises:
+            Refusal: The requestId was used before (as the quirks say), or the balance does not suffice.
+        """
+        if earlier := self.ledger.first_of(order.request_id):
+            match self.settings.quirks.repeated_request_id:
+                case "refuse_400":
+                    raise Refusal(400, Code.REPEATED, "requestId was used before")
+                case "same_transaction":
+                    return earlier, None
+                case "accept":
+                    pass
+        self._reserve(order)
+        execution = self.ledger.add(order, at=self.clock.now())
+        ending = self.faults.ending(order.kind, order.request_id)
+        noticing = self.faults.notice(order.kind, order.request_id)
+        end = partial(self._end, execution.transaction_id, ending, noticing)
+        if self.settings.fast or (noticing and noticing.fault is Fault.NOTIFY_EARLY):
+            return execution, end()
+        self.scheduler.after(self.settings.processing_delay, end)
+        return execution, None
+
+    def page_shift(self, number: int) -> int:
+        """Return by how many rows this page of transactions begins too late: -1, 0 or 1."""
+        if number == 1:
+            self._first_page_version = self.ledger.version
+        unstable = self.settings.quirks.unstable_pages and self.ledger.version != self._first_page_version
+        return self._shifts.choice((-1, 1)) if unstable else 0
+
+    def _reserve(self, order: Order) -> None:
+        if order.kind == "collection":
+            return
+        if order.amount > EXACT.subtract(self.balance, self._reserved):
+            raise Refusal(400, Code.BALANCE, "amount exceeds the available balance")
+        self._reserved = EXACT.add(self._reserved, order.amount)
+
+    def _end(self, transaction_id: str, ending: Strike | None, noticing: Strike | None) -> Notice | None:
+        failed = ending is not None and ending.fault is Fault.FAILS
+        ended = self.ledger.change(transaction_id, status=Status.FAILED if failed else Status.SUCCESSFULL)
+        if ended.kind == "payout":
+            self._reserved = EXACT.subtract(self._reserved, ended.amount)
+        if not failed:
+            self._move(ended, forward=True)
+        if ending is not None and ending.fault is Fault.REVERSED:
+            self.scheduler.after(ending.options["seconds"], partial(self._reverse, transaction_id))
+        return self._announce(Notice(execution=ended, status_code=ERROR if failed else SUCCESS), noticing)
+
+    def _reverse(self, transaction_id: str) -> None:
+        reversed_ = self.ledger.change(transaction_id, status=Status.REVERSED)
+        self._move(reversed_, forward=False)
+        if (code := self.settings.quirks.ipn_reversal_code) is not None:
+            self.notifier.send(Notice(execution=reversed_, status_code=code, number=2))
+
+    def _move(self, execution: Execution, *, forward: bool) -> None:
+        out = (execution.kind == "payout") is forward
+        self.balance = (EXACT.subtract if out else EXACT.add)(self.balance, execution.amount)
+
+    def _announce(self, final: Notice, noticing: Strike | None) -> Notice | None:
+        match noticing:
+            case None:
+                self.notifier.send(final)
+            case Strike(fault=Fault.NOTIFY_EARLY):
+                return final
+            case Strike(fault=Fault.NOTIFY_LATE, options=options):
+                self.scheduler.after(options["seconds"], partial(self.notifier.send, final))
+            case Strike(fault=Fault.NOTIFY_REPEATED, options=options):
+                self.notifier.send(_repeated(final, int(options["copies"])))
+            case Strike(fault=Fault.NOTIFY_REORDERED):
+                self.notifier.send(attrs.evolve(final, then=attrs.evolve(final, status_code=PROCESSING)))
+            case Strike(fault=Fault.NOTIFY_LOST):
+                pass
+            case Strike(fault=fault):
+                raise AssertionError(f"{fault.name} is no fault of a notification")
+        return None
+
+    def _answered(self, transaction_id: str) -> None:
+        self.ledger.change(transaction_id, answered=True)
+
+
+def _repeated(notice: Notice, copies: int) -> Notice:
+    chain = notice
+    for _ in range(copies - 1):
+        chain = attrs.evolve(notice, then=chain)
+    return chain
