@@ -1,0 +1,178 @@
+"""Credentials, tokens, and one login for all tasks. Decides nothing about the call that needs the token."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import attrs
+
+from payments_async._dialect import Dialect
+from payments_async._errors import PaymentsError
+from payments_async._masking import masked
+from payments_async._wire.readers import Login
+
+__all__ = ["Authenticator", "Credentials", "Token"]
+
+_MARGIN = 300.0  # seconds before the end of its life at which a token is renewed
+_JITTER = 120.0  # at most so many seconds earlier, so that many processes do not renew together
+_RENEWAL_PAUSE = 5.0  # seconds between failed renewals while the old token still serves
+
+
+@attrs.frozen(kw_only=True)
+class Credentials:
+    """What a client application logs in with (section "Authentication"). Never shown in full.
+
+    Attributes:
+        app_key: Application key, from the portal.
+        app_password: Application password, shown only once in the portal.
+        user_id: The delegated user, under whose permissions transactions are processed.
+
+    Raises:
+        ValueError: When one is empty or has blanks around it (a common mistake when copying).
+    """
+
+    app_key: str = attrs.field(repr=masked)
+    app_password: str = attrs.field(repr=False)
+    user_id: str = attrs.field(repr=masked)
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("app_key", "app_password", "user_id"):
+            value: object = getattr(self, name)
+            if not isinstance(value, str):
+                raise TypeError(f"{name}: expected text, not {type(value).__name__}")
+            if not value.strip():
+                raise ValueError(f"{name}: must not be empty; the portal shows it under its applications menu")
+            if value != value.strip():
+                raise ValueError(f"{name}: must not begin or end with blanks; copy it again")
+
+
+@attrs.frozen(kw_only=True)
+class Token:
+    """A token as the session uses it.
+
+    Attributes:
+        authorization: Value of the Authorization header.
+        generation: Counts logins; a late 401 for an older generation proves nothing of this one.
+        renew_at, expires_at: Seconds of the monotonic clock.
+        refresh_token: As the service gave it, or ``None``.
+    """
+
+    authorization: str = attrs.field(repr=False)
+    generation: int
+    renew_at: float
+    expires_at: float
+    refresh_token: str | None = attrs.field(default=None, repr=False)
+
+
+class Authenticator:
+    """Hands out the token of now; logs in when there is none, once for all who wait.
+
+    Args:
+        log_in: Makes the login call. Raises ``PaymentsError``.
+        refresh: Makes the refresh call with a refresh token, or ``None`` where renewal is a login.
+        clock: Monotonic seconds.
+        chance: Draws from [0, 1).
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        *,
+        log_in: Callable[[], Awaitable[Login]],
+        refresh: Callable[[str], Awaitable[Login]] | None,
+        clock: Callable[[], float],
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._lifetime = dialect.token_lifetime
+        self._scheme_is_open = dialect.authorization_scheme == "auto"
+        self._scheme: str = "Token" if self._scheme_is_open else dialect.authorization_scheme
+        self._log_in = log_in
+        self._refresh = refresh
+        self._clock = clock
+        self._chance = chance
+        self._lock = asyncio.Lock()
+        self._logins = 0  # begun
+        self._failed: tuple[int, PaymentsError] | None = None
+        self._token: Token | None = None
+        self._refused_in_row = 0  # tokens refused since one was taken
+
+    async def token(self) -> Token:
+        """A token that is good by our clock.
+
+        Raises:
+            PaymentsError: When the login fails.
+        """
+        token, now = self._token, self._clock()
+        if token is not None and (now < token.renew_at or (now < token.expires_at and self._lock.locked())):
+            return token
+        return await self._renew(token, keep=token is not None and now < token.expires_at)
+
+    def was_accepted(self, token: Token) -> None:
+        """The service took this token, and so the scheme it came in."""
+        self._refused_in_row = 0
+        if self._scheme_is_open:
+            self._scheme_is_open = False
+            self._scheme = token.authorization.partition(" ")[0]
+
+    def was_refused(self, token: Token, times: int) -> bool:
+        """The service answered 401 to this token. Tells whether another try makes sense.
+
+        One login more is worth a try; when that fresh token is refused too, credentials, address or scheme are wrong.
+        With the scheme open, the other one is tried then, once.
+
+        Args:
+            times: How often the call in hand has been refused by now.
+        """
+        if self._token is not None and self._token.generation == token.generation:
+            self._token = None  # else it is a late answer for an older token: the newer one is as good as ever
+            self._refused_in_row += 1
+            if self._scheme_is_open and self._refused_in_row > 1:
+                self._scheme = "Bearer" if self._scheme == "Token" else "Token"
+        limit = 3 if self._scheme_is_open else 2
+        return times < limit and self._refused_in_row < limit
+
+    async def _renew(self, seen: Token | None, *, keep: bool) -> Token:
+        begun = self._logins - self._lock.locked()  # a login under way now is ours too, whatever becomes of it
+        async with self._lock:
+            token = self._token
+            if token is not None and (seen is None or token.generation != seen.generation):
+                return token  # somebody else has renewed it meanwhile
+            if self._failed is not None and self._failed[0] > begun:
+                raise _again(self._failed[1])  # the login we waited for has failed: its failure is ours
+            self._logins += 1
+            try:
+                self._token = self._made(await self._obtain(seen))
+            except PaymentsError as error:
+                if keep and seen is not None and self._token is seen:  # not refused meanwhile
+                    self._token = attrs.evolve(seen, renew_at=self._clock() + _RENEWAL_PAUSE)
+                    return self._token
+                self._failed = (self._logins, _again(error))  # what is shared is never raised itself
+                raise
+            return self._token
+
+    async def _obtain(self, seen: Token | None) -> Login:
+        if self._refresh is not None and seen is not None and seen.refresh_token is not None:
+            try:
+                return await self._refresh(seen.refresh_token)
+            except PaymentsError:
+                pass  # a login follows
+        return await self._log_in()
+
+    def _made(self, login: Login) -> Token:
+        now = self._clock()
+        margin = min(_MARGIN + self._chance() * _JITTER, self._lifetime / 2)
+        return Token(
+            authorization=f"{self._scheme} {login.token}",
+            generation=self._logins,
+            renew_at=now + self._lifetime - margin,
+            expires_at=now + self._lifetime,
+            refresh_token=login.refresh_token,
+        )
+
+
+def _again(error: PaymentsError) -> PaymentsError:
+    make, arguments = error.__reduce__()
+    again: PaymentsError = make(*arguments)
+    return again

@@ -1,0 +1,92 @@
+"""How much may be under way: concurrency, rate, and the cool-down after a 429 that every task obeys."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import attrs
+
+__all__ = ["Gate", "Limits"]
+
+Sleep = Callable[[float], Awaitable[object]]
+
+_LONGEST_PAUSE = 900.0  # seconds of cool-down that are believed; then somebody asks again
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """What one session allows itself.
+
+    Attributes:
+        concurrency: Calls under way at once. The wait for a place is not part of any timeout.
+        rate: Calls begun per second, evenly spread; ``None`` for no limit.
+        reply_bytes: Largest body of an answer that is read.
+    """
+
+    concurrency: int = 100
+    rate: float | None = None
+    reply_bytes: int = 8 * 2**20
+
+    def __attrs_post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ValueError("concurrency: must be 1 or more")
+        if self.rate is not None and not self.rate > 0:
+            raise ValueError("rate: must be above 0 calls a second, or None for no limit")
+        if self.reply_bytes < 1024:
+            raise ValueError("reply_bytes: must be 1024 or more")
+
+
+class Gate:
+    """Lets calls through as ``Limits`` allow. One for a session, shared by all its tasks."""
+
+    def __init__(self, limits: Limits, *, clock: Callable[[], float], sleep: Sleep) -> None:
+        self._places = asyncio.Semaphore(limits.concurrency)
+        self._interval = 0.0 if limits.rate is None else 1.0 / limits.rate
+        self._clock = clock
+        self._sleep = sleep
+        self._next = 0.0  # when the next call may begin, by the rate
+        self._cool_until = 0.0
+        self.leave = self._places.release
+
+    async def enter(self, patience: float) -> float:
+        """Wait for a place, for the rate and for the end of a cool-down; ``leave()`` gives the place back.
+
+        Args:
+            patience: Seconds of cool-down that are waited for.
+
+        Returns:
+            0 with a place, or the seconds of a cool-down that outlasts the patience, without a place.
+        """
+        await self._places.acquire()
+        if not self._interval and not self._cool_until:
+            return 0.0
+        pause = 1.0
+        try:
+            pause = await self._wait_for_turn(patience)
+        finally:
+            if pause:
+                self._places.release()
+        return pause
+
+    def cool_down(self, seconds: float) -> None:
+        """Let nobody through for a while; the longest of several cool-downs counts."""
+        self._cool_until = max(self._cool_until, self._clock() + min(seconds, _LONGEST_PAUSE))
+
+    async def _wait_for_turn(self, patience: float) -> float:
+        while True:
+            while (delay := self._cool_until - self._clock()) > 0:
+                if delay > patience:
+                    return delay
+                patience -= delay
+                await self._sleep(delay)
+            self._cool_until = 0.0
+            if not self._interval:
+                return 0.0
+            now = self._clock()
+            turn = max(self._next, now)
+            self._next = turn + self._interval
+            if turn > now:
+                await self._sleep(turn - now)
+            if not self._cool_until:  # else turns went by in the cool-down: taking them now would be a burst
+                return 0.0

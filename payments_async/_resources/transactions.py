@@ -1,0 +1,200 @@
+"""Transactions: what the service made of our orders (sections 8 and 9)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Protocol
+
+from payments_async._errors import AuthenticationFailed, Rejected, ServiceFault
+from payments_async._listing import Listing
+from payments_async._models import Acceptance, Page, Settlement, Transaction, TransactionStatus
+from payments_async._resources.executor import Executor
+from payments_async._wire import endpoints
+
+__all__ = ["Transactions"]
+
+_POLL_INITIAL = 1.0  # seconds between two looks at the lists, growing
+_POLL_MAX = 30.0
+
+
+class Notified(Protocol):
+    """What ``settled`` needs of a receiver."""
+
+    async def wait_for(self, request_id: str, timeout: float | None = None) -> Any:
+        """The final event of an order."""
+
+
+class Transactions:
+    """What the service made of our orders."""
+
+    def __init__(self, session: Executor) -> None:
+        self._session = session
+
+    async def get(self, transaction_id: str) -> Transaction:
+        """One transaction by the service's id. It usually carries no status: the list filter tells it.
+
+        Raises:
+            Rejected, ServiceFault: The read was refused (no such transaction), or failed for now.
+        """
+        return await self._session.execute(endpoints.get_transaction(transaction_id, self._session.dialect))
+
+    async def page(
+        self,
+        *,
+        number: int = 1,
+        size: int = 50,
+        since: date | None = None,
+        until: date | None = None,
+        status: TransactionStatus | None = None,
+    ) -> Page[Transaction]:
+        """One page of transactions.
+
+        Args:
+            number: From 1.
+            size: Rows of a page; the largest the service takes is not documented.
+            since: First day, in ``Dialect.timezone``.
+            until: Last day.
+            status: Only this one.
+        """
+        dialect = self._session.dialect
+        call = endpoints.list_transactions(
+            number=number, size=size, since=since, until=until, status=status, dialect=dialect
+        )
+        return await self._session.execute(call)
+
+    def iterate(
+        self,
+        *,
+        since: date | None = None,
+        until: date | None = None,
+        status: TransactionStatus | None = None,
+        size: int = 50,
+    ) -> Listing[Transaction]:
+        """All transactions of a window, each once, for ``async for``.
+
+        The window's end is pinned: without ``until`` it is today, so that the list does not grow for ever below the
+        reader. ``Listing.incomplete`` tells after the loop whether rows went missing.
+        """
+        return self._listing(since, until, status, size, warns=True)
+
+    async def find(
+        self, request_id: str, *, since: date | None = None, until: date | None = None
+    ) -> Transaction | None:
+        """The transaction of an order, or ``None`` where the lists do not show it, which proves nothing.
+
+        The list has no filter for the request id, so all rows of the window are read; name a narrow one. Rows that
+        went missing are told by an ``IncompleteListing`` warning.
+        """
+        found = await self._find_by_path(request_id)
+        if found is None:
+            async for transaction in self.iterate(since=since, until=until):
+                if transaction.request_id == request_id:
+                    found = transaction
+                    break
+        if found is not None:
+            self._session.note_evidence(request_id)
+        return found
+
+    async def settled(
+        self, acceptance: Acceptance, *, receiver: Notified | None = None, timeout: float = 120.0
+    ) -> Settlement:
+        """Wait until an accepted order has ended, by whichever tells first: its notification or the filtered lists.
+
+        Args:
+            acceptance: What ``payouts.send`` or ``collections.request`` gave.
+            receiver: A ``payments_async.ipn.Receiver`` that hears the notifications, if there is one.
+            timeout: Seconds.
+
+        Raises:
+            TimeoutError: When nothing told a final status in time. The order may end at any time after.
+        """
+        async with asyncio.timeout(timeout):
+            settlement = await self._first_to_tell(acceptance, receiver)
+        self._session.note_evidence(acceptance.request_id)
+        return settlement
+
+    def _listing(
+        self, since: date | None, until: date | None, status: TransactionStatus | None, size: int, *, warns: bool
+    ) -> Listing[Transaction]:
+        end = until or datetime.now(self._session.dialect.timezone).date()
+
+        async def fetch(number: int) -> Page[Transaction]:
+            return await self.page(number=number, size=size, since=since, until=end, status=status)
+
+        return Listing(fetch, lambda transaction: transaction.transaction_id, warns=warns)
+
+    async def status_by_lists(self, transaction_id: str, around: datetime) -> TransactionStatus | None:
+        """The status whose filtered list shows a transaction, when exactly one does.
+
+        A service that does not know the filter's name would silently return everything: an id that appears under
+        several statuses has none.
+
+        Args:
+            transaction_id: Which one.
+            around: About when it was accepted; the days before and after are looked at too.
+        """
+        since, until = (around + timedelta(days=days) for days in (-1, 1))
+        shown = [status for status in TransactionStatus if await self._is_listed(transaction_id, since, until, status)]
+        return shown[0] if len(shown) == 1 else None
+
+    async def _is_listed(self, transaction_id: str, since: date, until: date, status: TransactionStatus) -> bool:
+        # presence is looked for; absence proves nothing, so there is nobody to warn of missing rows
+        rows = self._listing(since, until, status, 50, warns=False)
+        async for transaction in rows:
+            if transaction.transaction_id == transaction_id:
+                return True
+        return False
+
+    async def _first_to_tell(self, acceptance: Acceptance, receiver: Notified | None) -> Settlement:
+        looks = self._look_until_final(acceptance)
+        if receiver is None:
+            return await looks
+        tasks = [asyncio.ensure_future(looks), asyncio.ensure_future(_notified(receiver, acceptance.request_id))]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # a failed look does not outweigh a notification that came at the same moment
+            return min(done, key=lambda task: task.exception() is not None).result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_until_final(self, acceptance: Acceptance) -> Settlement:
+        around = acceptance.created_on or datetime.now(UTC)
+        pause = _POLL_INITIAL
+        while True:
+            try:
+                if (settlement := await self._look(acceptance.transaction_id, around)) is not None:
+                    return settlement
+            except AuthenticationFailed:
+                raise
+            except (ServiceFault, Rejected):
+                pass  # not shown yet, or not now; whoever waits has set a timeout
+            await self._session.sleep(pause)
+            pause = min(_POLL_MAX, pause * 2)
+
+    async def _look(self, transaction_id: str, around: datetime) -> Settlement | None:
+        record = await self.get(transaction_id)
+        if record.status is not None and record.status.is_final:
+            return Settlement(status=record.status, evidence=record)
+        status = await self.status_by_lists(transaction_id, around)
+        if status is not None and status.is_final:
+            return Settlement(status=status, evidence=f"the list of {status} transactions")
+        return None
+
+    async def _find_by_path(self, request_id: str) -> Transaction | None:
+        path = self._session.dialect.find_by_request_path
+        if path is None:
+            return None
+        try:
+            found = await self._session.execute(endpoints.find_transaction(request_id, path, self._session.dialect))
+        except Rejected:
+            return None
+        return found if found.request_id == request_id else None
+
+
+async def _notified(receiver: Notified, request_id: str) -> Settlement:
+    event = await receiver.wait_for(request_id, None)
+    status = TransactionStatus.SUCCESSFUL if event.status_code == 0 else TransactionStatus.FAILED
+    return Settlement(status=status, evidence=event)

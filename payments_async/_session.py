@@ -1,0 +1,344 @@
+"""PaymentsSession: our open connection to the service for one application key. Keeps the books of what is unsettled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl as tls
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import aiohttp
+from yarl import URL
+
+from payments_async._attempts import Attempts, Line, make_headers
+from payments_async._auth import Authenticator, Credentials
+from payments_async._dialect import Dialect
+from payments_async._errors import (
+    AuthenticationFailed,
+    NotSent,
+    OutcomeUnknown,
+    PaymentsError,
+    Rejected,
+    ServiceFault,
+    UnreadableReply,
+)
+from payments_async._fanout import fan_out
+from payments_async._limits import Gate, Limits
+from payments_async._resources import Accounts, Cards, Collections, Payouts, Products, Transactions
+from payments_async._retry import RetryPolicy
+from payments_async._transport import DEFAULT_TIMEOUT, Outgoing, Transport, TransportFailure
+from payments_async._wire import endpoints
+from payments_async._wire.call import Call
+from payments_async._wire.readers import Login
+from payments_async._wire.replies import lost_reply, never_left, read_reply
+
+__all__ = ["PaymentsSession"]
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+_log = logging.getLogger("payments_async")
+
+
+class PaymentsSession:
+    """An open connection to the service for one application key. Use it with ``async with``, in one event loop.
+
+    Attributes:
+        payouts, collections, transactions, products, accounts, cards: The endpoints.
+    """
+
+    def __init__(
+        self,
+        base_url: str | URL,
+        credentials: Credentials,
+        *,
+        dialect: Dialect | None = None,
+        retry: RetryPolicy | None = None,
+        limits: Limits | None = None,
+        timeout: aiohttp.ClientTimeout = DEFAULT_TIMEOUT,
+        http: aiohttp.ClientSession | None = None,
+        ssl: tls.SSLContext | None = None,
+        proxy: str | URL | None = None,
+        trust_env: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        """Describe a session; nothing is sent before its first call.
+
+        Args:
+            base_url: ``https://host:port/prefix``; a trailing slash does not matter. Plain ``http://`` only to a
+                loopback host.
+            credentials: Of the application and its delegated user.
+            dialect: How requests are written where the specification leaves a choice.
+            retry: How often and how patiently reads are repeated.
+            limits: Concurrency, rate, largest answer.
+            timeout: Of one HTTP exchange: 60 s in all, 10 s to connect. The wait for a place is not part of it.
+            http: Your own ``aiohttp.ClientSession``; it is never closed here.
+            ssl: TLS settings, a client certificate included.
+            proxy: Address of an HTTP proxy; the service whitelists addresses, so yours may need one.
+            trust_env: Whether the proxy variables of the environment count (not with ``http``: set it there).
+            clock: Monotonic seconds.
+            sleep: Waits for seconds.
+
+        Raises:
+            ValueError: When the address or a setting cannot be right; the message names it.
+        """
+        if http is not None and trust_env:
+            raise ValueError("trust_env: set it on your own ClientSession when you bring one (http=...)")
+        self._dialect = dialect or Dialect()
+        self._retry = retry or RetryPolicy()
+        limits = limits or Limits()
+        self._transport = Transport(
+            base_url,
+            http=http,
+            timeout=timeout,
+            ssl=ssl,
+            proxy=proxy,
+            trust_env=trust_env,
+            reply_bytes=limits.reply_bytes,
+        )
+        self._check_prefix()
+        self._credentials = credentials
+        renew = None if self._dialect.refresh_path is None else self._refresh
+        self._line = Line(
+            transport=self._transport,
+            gate=Gate(limits, clock=clock, sleep=sleep),
+            auth=Authenticator(self._dialect, log_in=self._log_in, refresh=renew, clock=clock),
+            dialect=self._dialect,
+            clock=clock,
+            sleep=sleep,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing = False
+        self._under_way = 0
+        self._drained = asyncio.Event()
+        self._unsettled: set[str] = set()
+        self.payouts = Payouts(self)
+        self.collections = Collections(self)
+        self.transactions = Transactions(self)
+        self.products = Products(self)
+        self.accounts = Accounts(self)
+        self.cards = Cards(self)
+
+    async def __aenter__(self) -> Self:
+        if self._loop is not None:
+            raise NotSent("this session was opened before; make a new PaymentsSession")
+        self._loop = asyncio.get_running_loop()
+        await self._transport.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<PaymentsSession {self._transport.base_url}>"
+
+    @property
+    def base_url(self) -> str:
+        """The base address, without a trailing slash."""
+        return self._transport.base_url
+
+    @property
+    def credentials(self) -> Credentials:
+        """What it logs in with."""
+        return self._credentials
+
+    @property
+    def dialect(self) -> Dialect:
+        """How requests are written."""
+        return self._dialect
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Monotonic seconds."""
+        return self._line.clock
+
+    @property
+    def sleep(self) -> Callable[[float], Awaitable[object]]:
+        """Waits for seconds."""
+        return self._line.sleep
+
+    @property
+    def unsettled(self) -> AbstractSet[str]:
+        """Request ids of orders whose outcome this session does not know: under way, cancelled or unknown."""
+        return frozenset(self._unsettled)
+
+    async def aclose(self) -> None:
+        """Take no further call, wait for those under way, and close. Closing twice is harmless."""
+        self._closing = True
+        try:
+            while self._under_way:
+                self._drained.clear()
+                await self._drained.wait()
+        finally:
+            await self._transport.close()
+
+    async def log_in(self) -> None:
+        """Make sure that there is a good token now, so that the next call need not wait for one.
+
+        Raises:
+            AuthenticationFailed: The service refused credentials or address.
+            ServiceFault: It could not be reached or read.
+        """
+        self._check_usable(None)
+        await self._line.auth.token()
+
+    def note_evidence(self, request_id: str) -> None:
+        """The outcome of this order is known now, from elsewhere: it no longer counts as unsettled."""
+        self._unsettled.discard(request_id)
+
+    async def raw(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Any = None) -> Any:
+        """Call an endpoint this package does not know: authorised, decoded, untyped.
+
+        Args:
+            method: GET is repeatable; anything else is made once and fails as money does.
+            path: Below the base address, such as ``/api/anything``.
+            query: Parameters of the query string.
+            body: What becomes the JSON body; write amounts as ``Decimal``.
+
+        Raises:
+            ValueError: For the payout and collection paths.
+        """
+        return await self.execute(endpoints.raw(method, path, query=query, body=body))
+
+    async def map(
+        self,
+        function: Callable[[Item], Awaitable[T]],
+        items: Iterable[Item] | AsyncIterable[Item],
+        *,
+        concurrency: int = 20,
+    ) -> AsyncGenerator[tuple[Item, T | Exception], None]:
+        """Call any function over many items: pairs of item and result or exception, as they are done.
+
+        Args:
+            function: Such as ``payments.transactions.get``.
+            items: Taken only as they are worked on.
+            concurrency: Calls under way at once; the session's ``Limits`` count too.
+        """
+        async with aclosing(fan_out(function, items, concurrency)) as results:
+            async for pair in results:
+                yield pair
+
+    async def execute(self, call: Call[T], *, retry: RetryPolicy | None = None) -> T:
+        """Make a call: login, limits, retries and errors are seen to. Every other method comes here.
+
+        Args:
+            call: From ``payments_async._wire.endpoints``.
+            retry: In place of the session's.
+        """
+        self._check_usable(call)
+        self._under_way += 1
+        try:
+            if not call.once:
+                return await Attempts(self._line, call, retry or self._retry).run()
+            return await self._execute_once(call, retry or self._retry)
+        finally:
+            self._under_way -= 1
+            if self._closing and not self._under_way:
+                self._drained.set()
+
+    async def _execute_once(self, call: Call[T], retry: RetryPolicy) -> T:
+        request_id = call.request_id or ""
+        open_before = request_id in self._unsettled
+        if open_before and not call.sent_before:
+            raise OutcomeUnknown(
+                "this session has sent it already and does not know the outcome; it was not sent again",
+                request_id=request_id,
+            )
+        self._note(request_id, unsettled=True)
+        unsettled = open_before
+        attempts = Attempts(self._line, call, retry)
+        try:
+            result = await attempts.run()
+            unsettled = False
+        except OutcomeUnknown:
+            unsettled = True
+            _log.warning("outcome unknown", extra={"request_id": request_id})
+            raise
+        except PaymentsError:
+            raise
+        except Exception as error:
+            # A clock or a sleep that was passed in has failed; a money call raises what it promised all the same.
+            unsettled = open_before or attempts.left
+            why = f"the call failed ({type(error).__name__})"
+            raise (lost_reply if attempts.left else never_left)(call, why) from error
+        except BaseException as error:
+            unsettled = open_before or attempts.left
+            if attempts.left:
+                what = f"order {request_id}" if request_id else call.label
+                error.add_note(f"payments_async: {what} may have left; its outcome is unknown")
+            raise
+        finally:
+            self._note(request_id, unsettled=unsettled)
+        return result
+
+    def _note(self, request_id: str, *, unsettled: bool) -> None:
+        if not unsettled:
+            self._unsettled.discard(request_id)
+        elif request_id:  # a card has none
+            self._unsettled.add(request_id)
+
+    def _check_usable(self, call: Call[Any] | None) -> None:
+        request_id = None if call is None else call.request_id
+        if self._loop is None:
+            why = "this session is not open; use it within 'async with PaymentsSession(...)'"
+        elif self._closing:
+            why = "this session is closed; make a new PaymentsSession"
+        elif asyncio.get_running_loop() is not self._loop:
+            why = "this session belongs to another event loop; open one for each loop"
+        else:
+            return
+        raise NotSent(why, request_id=request_id)
+
+    def _check_prefix(self) -> None:
+        prefix = self._dialect.api_prefix
+        if prefix and URL(self._transport.base_url).path.endswith(prefix):
+            raise ValueError(
+                f"base_url: leave out the final {prefix!r}: it is added to every path (or set Dialect(api_prefix=''))"
+            )
+
+    async def _log_in(self) -> Login:
+        own = self._credentials
+        _log.debug("logging in")
+        call = endpoints.log_in(own.app_key, own.app_password, own.user_id, self._dialect)
+        return await self._login_call(call, (own.app_key, own.app_password, own.user_id))
+
+    async def _refresh(self, refresh_token: str) -> Login:
+        call = endpoints.refresh(refresh_token, self._dialect.refresh_path or "", self._dialect)
+        return await self._login_call(call, (refresh_token,))
+
+    async def _login_call(self, call: Call[Login], secrets: tuple[str, ...]) -> Login:
+        try:
+            reply = await self._transport.exchange(call, Outgoing(call.body or b""), make_headers(None))
+        except TransportFailure as failure:
+            raise ServiceFault(f"the login failed: {failure}") from failure
+        try:
+            return read_reply(call, reply, self._dialect)
+        except PaymentsError as error:
+            problem = _login_problem(error, secrets)
+        except Exception as error:  # noqa: BLE001 - whatever a reader trips over
+            problem = UnreadableReply(f"the login could not be read ({type(error).__name__})", status=reply.status)
+        raise problem  # here, so that words with our secrets in them do not hang on as its context
+
+
+def _login_problem(error: PaymentsError, secrets: tuple[str, ...]) -> PaymentsError:
+    kind: type[PaymentsError] = AuthenticationFailed if isinstance(error, Rejected) else type(error)
+    words = error.message
+    for secret in secrets:
+        words = words.replace(secret, "***")
+    if error.status in (404, 405):
+        words += "; check the base address and Dialect.api_prefix"
+    return kind(
+        f"the login {'was refused' if kind is AuthenticationFailed else 'failed'}: {words}",
+        status=error.status,
+        code=error.code,
+        correlation_id=error.correlation_id,
+        retry_after=error.retry_after,
+    )

@@ -1,0 +1,239 @@
+"""The only HTTP client: sends one Call once, and knows whether a byte of it has left. Repeats nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import ssl as tls
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+from multidict import CIMultiDict
+from yarl import URL
+
+from payments_async._wire.call import Call, Reply
+from payments_async._wire.replies import retry_after
+
+__all__ = ["DEFAULT_TIMEOUT", "Outgoing", "Transport", "TransportFailure", "check_base_url"]
+
+# Strict on purpose: a payout is answered in a second or two, and its outcome is unknown while nobody answers.
+DEFAULT_TIMEOUT = aiohttp.ClientTimeout(total=60.0, sock_connect=10.0)
+_CHUNK = 2**16
+_NOT_KNOWN = object()
+
+
+class TransportFailure(Exception):
+    """No usable answer. Whether the request may have arrived is ``Outgoing.left``."""
+
+
+class Outgoing(aiohttp.BytesPayload):
+    """The body of one attempt, which knows whether a byte of it may have left, and leaves only once.
+
+    The headers wait for the body (before aiohttp 3.13 they precede it, which carries nothing out), so this is the
+    first byte that counts.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body, content_type="application/json")
+        self.left = False
+
+    def leave(self) -> None:
+        """Note that it leaves. Whoever repeats requests below us (a middleware, a redirect) must not repeat these."""
+        if self.left:
+            raise TransportFailure("something tried to send the same request twice")
+        self.left = True
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Write the body, once: what aiohttp calls before 3.12."""
+        await self.write_with_length(writer, None)
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """Write the body, once; noting first that it leaves, unless the connection is gone already."""
+        transport = getattr(writer, "transport", _NOT_KNOWN)  # None once the connection is lost
+        if self.left or transport is _NOT_KNOWN or (transport is not None and not transport.is_closing()):
+            self.leave()
+        await writer.write(self._value if content_length is None else self._value[:content_length])
+
+
+class Transport:
+    """One HTTP client below one base address."""
+
+    def __init__(
+        self,
+        base_url: str | URL,
+        *,
+        http: aiohttp.ClientSession | None,
+        timeout: aiohttp.ClientTimeout,
+        ssl: tls.SSLContext | None,
+        proxy: str | URL | None,
+        trust_env: bool,
+        reply_bytes: int,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._base = str(check_base_url(base_url)).rstrip("/")
+        self._http = http
+        self._theirs: tuple[Any, ...] = tuple(getattr(http, "_middlewares", None) or ())
+        self._own: aiohttp.ClientSession | None = None
+        self._trust_env = trust_env
+        self._reply_bytes = reply_bytes
+        self._wall_clock = wall_clock
+        self._urls: dict[str, URL] = {}
+        self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, "timeout": timeout}
+        if ssl is not None:
+            self._options["ssl"] = ssl
+        if proxy is not None:
+            self._options["proxy"] = _check_proxy(proxy)
+
+    @property
+    def base_url(self) -> str:
+        """The base address, without a trailing slash."""
+        return self._base
+
+    async def open(self) -> None:
+        """Make the HTTP client, unless one was brought."""
+        if self._http is None:
+            self._own = self._http = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),  # the gate limits; a wait for a connection would eat timeouts
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=self._trust_env,
+            )
+
+    async def close(self) -> None:
+        """Close the HTTP client, unless it was brought."""
+        if self._own is not None:
+            await self._own.close()
+
+    async def exchange(self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str]) -> Reply:
+        """Send one call once and read its whole answer.
+
+        Raises:
+            TransportFailure: Without a usable answer; says why, naming no person and no secret.
+        """
+        if self._http is None or self._http.closed:
+            raise TransportFailure("the HTTP client is closed")
+        url = self._urls.get(call.path) if not call.query else None
+        if url is None:
+            url = self._url(call)
+        options = self._options
+        if self._theirs and outgoing is not None:
+            options = options | {"middlewares": (*self._theirs, partial(_watch, outgoing))}
+        cause: Exception | None = None
+        try:
+            # redirects are never followed: a redirected payout would be sent twice
+            answer = await self._http.request(call.method, url, data=outgoing, headers=headers, **options)
+            try:
+                body = await self._read(answer)
+            except BaseException:
+                answer.close()
+                raise
+            if answer.status < 300:
+                return Reply(answer.status, body)
+            return Reply(answer.status, body, retry_after(answer.headers.get("Retry-After"), self._wall_clock()))
+        except TransportFailure:
+            raise
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            why = "the HTTP client was closed under way"  # its waiters are cancelled then, though nobody cancelled us
+        except Exception as error:  # noqa: BLE001 - aiohttp and a caller's middlewares raise whatever they like
+            why = _words(error)
+            # Other errors carry our headers, or words of the answer.
+            cause = error if isinstance(error, OSError) else None
+        raise TransportFailure(why) from cause  # here, so that no other error hangs on as its context
+
+    def _url(self, call: Call[Any]) -> URL:
+        if call.query:
+            return URL(f"{self._base}{call.path}?{call.query}", encoded=True)
+        url = URL(self._base + call.path, encoded=True)
+        if len(self._urls) < 64 and call.body is not None:
+            self._urls[call.path] = url
+        return url
+
+    async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
+        length = answer.content_length
+        if length is not None and length <= self._reply_bytes and "Content-Encoding" not in answer.headers:
+            return await answer.read()
+        pieces, size = [], length or 0
+        if size <= self._reply_bytes:
+            size = 0
+            while size <= self._reply_bytes and (piece := await answer.content.read(_CHUNK)):
+                pieces.append(piece)
+                size += len(piece)
+        if size > self._reply_bytes:
+            answer.close()
+            raise TransportFailure(f"the answer is larger than Limits.reply_bytes ({self._reply_bytes} bytes)")
+        return b"".join(pieces)
+
+
+async def _watch(outgoing: Outgoing, request: Any, handler: Callable[[Any], Any]) -> Any:
+    """The innermost middleware, where a caller's own ones may have put another body in place of ours."""
+    if request.body is not outgoing:
+        outgoing.leave()
+    return await handler(request)
+
+
+def _check_proxy(proxy: str | URL) -> URL:
+    try:
+        url = URL(proxy)
+        right = url.scheme in ("http", "https") and bool(url.host)
+    except (ValueError, TypeError):
+        right = False
+    if not right:
+        raise ValueError("proxy: must begin with http:// and name a host, as in 'http://host:port'")
+    return URL(proxy)
+
+
+def check_base_url(base_url: str | URL) -> URL:
+    """The base address, when payments may be sent there.
+
+    Raises:
+        ValueError: When it is no absolute address, holds credentials or a query, or is plain ``http://`` to another
+            machine.
+    """
+    try:
+        url = URL(base_url)
+        host = url.host
+    except (ValueError, TypeError) as error:
+        raise ValueError("base_url: not an address; write it as in 'https://host:port/prefix'") from error
+    if url.scheme not in ("https", "http") or not host or any(map(str.isspace, host)):
+        raise ValueError("base_url: must begin with https:// and name a host, as in 'https://host:port/prefix'")
+    if url.user is not None or url.password is not None:
+        raise ValueError("base_url: must not contain a user or a password; pass Credentials")
+    if url.query_string or url.fragment:
+        raise ValueError("base_url: must not contain a query or a fragment")
+    if url.scheme == "http" and not _is_loopback(host):
+        # Spec: "All requests must use HTTPS."
+        raise ValueError("base_url: plain http:// is allowed to this machine only; use https://")
+    return url
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _words(error: Exception) -> str:
+    match error:
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | tls.SSLError():
+            return "the TLS connection failed; check the address, the certificate and the ssl setting"
+        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
+            return "the proxy could not be used; check the proxy setting"
+        case aiohttp.ClientConnectorDNSError():
+            return "the host's name could not be resolved; check the base address"
+        case aiohttp.ConnectionTimeoutError():
+            return "no connection in time; check the base address and the network"
+        case aiohttp.ClientConnectorError():
+            return "the connection was refused or failed; check the base address and the network"
+        case TimeoutError():
+            return "no answer in time (timeout)"
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError() | aiohttp.ClientPayloadError():
+            return "the connection broke before the whole answer had come"
+        case _:
+            return f"the exchange failed ({type(error).__name__})"
