@@ -12,7 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+import attrs
 import pytest
+
+from payments_async import Dialect
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -146,3 +149,14 @@ def test_a_failing_block_fails_with_the_line_of_the_readme(monkeypatch: pytest.M
     with pytest.raises(ZeroDivisionError) as caught:
         run([Block(7, "python", None, "x = 1\nx / 0\n")], monkeypatch)
     assert 7 == caught.traceback[-1].lineno  # counted from nought, so it is the README's line 8
+
+
+def test_the_table_of_the_dialect_is_the_dialect() -> None:
+    """Every guess is documented, with its true default, and none that is gone."""
+    shown = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \| .+\|$", text_of_readme(), re.MULTILINE))
+    true = {
+        field.name: "{401, 429}" if field.name == "turned_away_unread" else getattr(Dialect(), field.name)
+        for field in attrs.fields(Dialect)
+    }
+    written = {name: str(value).replace("'", '"') for name, value in true.items()}
+    assert {name: text.strip('"') for name, text in shown.items()} == written
