@@ -1,0 +1,192 @@
+"""One walk through a batch file that gathers everything there is to say about it. Keeps no row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from payments_async._masking import redact
+from payments_async.bulk._columns import COLUMNS, Columns
+from payments_async.bulk._formats import Layout, Row, Table, open_table
+from payments_async.bulk._problems import Problem, harmless, problem
+from payments_async.bulk._repeats import Repeat, Repeats
+from payments_async.bulk._rows import Reading, Rules, always_needed, read_row
+
+__all__ = ["Findings", "survey"]
+
+_REPEATED = {
+    "nothing": "repeats row {first} exactly; delete it, or give it an id of its own if both are meant",
+    "amount": "row {first} has this id with another amount; delete the wrong one, or give this one an id of its own",
+    "details": "row {first} has this id with the same amount and other details; delete the wrong one, "
+    "or give this one an id of its own",
+}
+_CUT_OFF = "the file ends within this row and may be cut off; export it again, with a line break after the last row"
+_NO_HEADER = "no header, or none that is known; put one such as request_id,kind,amount,name,... above the rows"
+_FEWEST_COLUMNS = 3  # a row of cells may have one that sounds like a column, such as a kind "bank"
+
+
+@attrs.frozen(kw_only=True)
+class Findings:
+    """What a walk through a file found.
+
+    Attributes:
+        rules: The rules by which to read the rows again.
+        refused: Good rows that are left out all the same.
+        good: How many rows make an order.
+        rows, problems, notes, repeats: As in ``Batch``.
+    """
+
+    rules: Rules
+    refused: frozenset[int]
+    good: int
+    rows: int
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+    repeats: tuple[Repeat, ...]
+
+
+def survey(path: Path, layout: Layout, rules: Rules, *, go_on: Callable[[], None] = lambda: None) -> Findings:
+    """Check every row of a file.
+
+    Args:
+        go_on: Called now and then; it may raise to stop the walk.
+    """
+    with open_table(path, layout) as table, Repeats() as repeats:
+        walk = _Walk(table.columns, rules)
+        sound = walk.check_header(table.columns)
+        if sound is not None:
+            for row in table.rows:
+                if not walk.rows % 1024:
+                    go_on()
+                walk.check_row(row, repeats)
+        found = tuple(sorted(repeats.found(), key=lambda repeat: repeat.row))
+    if walk.last and walk.last.short and not layout.fingerprint.ends_a_line and layout.format == "csv":
+        walk.refuse(walk.last.number, walk.last.line, "", "", _CUT_OFF)
+    ids = _request_ids(path, layout, {repeat.row for repeat in found}) if found else {}
+    for repeat in found:
+        remedy = _REPEATED[repeat.difference].format(first=repeat.first_row)
+        walk.refuse(repeat.row, repeat.line, "request_id", ids.get(repeat.row, ""), remedy)
+    walk.tell_lacking()
+    return Findings(
+        rules=walk.rules,
+        refused=frozenset(walk.refused),
+        good=walk.good - len(walk.refused) if sound else 0,
+        rows=walk.rows,
+        problems=tuple(sorted(walk.problems, key=_place)),
+        notes=() if sound is None else tuple(_notes(table, layout, walk)),
+        repeats=found,
+    )
+
+
+class _Walk:
+    """What was seen so far."""
+
+    def __init__(self, columns: Columns | None, rules: Rules) -> None:
+        self.rules = attrs.evolve(rules, unusable=columns.absent if columns else frozenset())
+        self.header_row = columns.row if columns else 1
+        self.problems: list[Problem] = []
+        self.refused: set[int] = set()
+        self.rows = 0
+        self.good = 0
+        self.last: Row | None = None
+        self.ignored: dict[str, list[int]] = {}  # column: how many rows fill it in vain, and the first of them
+        self._bad: set[int] = set()
+        self._told: set[str] = set()  # columns the header was already blamed for
+        self._lacking: dict[str, tuple[int, str | None]] = {}  # column: first row that needs it, and its kind
+
+    def check_header(self, columns: Columns | None) -> bool | None:
+        """Whether rows can be paid by this header; ``None`` when they cannot even be read."""
+        if columns is None:
+            return True  # each row names its own, or there is none
+        if len(columns.doubled) + sum(map(bool, columns.names)) < _FEWEST_COLUMNS:
+            self._blame_header("", "", _NO_HEADER)  # what stands there may be a person's
+            return None
+        for column, headings in columns.doubled.items():
+            self._blame_header(column, " / ".join(headings), "the file has this column twice; keep one of them")
+        for column in sorted(always_needed(self.rules) & columns.absent - columns.doubled.keys()):
+            others = f"; it has no use for {_listed(columns.unknown)}" if columns.unknown else ""
+            self._blame_header(column, "", f"the file has no such column{others}; add it, or mend its heading")
+        return not self.problems
+
+    def check_row(self, row: Row, repeats: Repeats) -> None:
+        """Read one row, and keep what is to be said about it."""
+        self.rows += 1
+        self.last = row
+        if row.fault:
+            column, remedy = row.fault
+            self._blame(row, column, row.cells.get(column, ""), remedy)
+            return
+        reading = read_row(row.cells, self.rules)
+        for column, value, remedy in reading.faults:
+            self._blame(row, column, value, remedy)
+        for column in reading.lacking:
+            self._bad.add(row.number)
+            self._lacking.setdefault(column, (row.number, reading.kind))
+        for column in reading.ignored:
+            self.ignored.setdefault(column, [0, row.number])[0] += 1
+        if request_id := reading.values.get("request_id"):
+            repeats.add(request_id, row.number, row.line, *_hashes(reading))
+        if reading.order is not None:
+            self.good += 1
+
+    def refuse(self, row: int, line: int, column: str, value: str, remedy: str) -> None:
+        """Blame a row for what only shows in the company of others."""
+        self.problems.append(problem(row, line, column, value, remedy))
+        if row not in self._bad:
+            self.refused.add(row)
+
+    def tell_lacking(self) -> None:
+        """Say once which columns rows need that the file is without."""
+        if not self.rows and not self.problems:
+            self._blame_header("", "", "there is no row to pay; is it the right file?")
+        for column, (row, kind) in self._lacking.items():
+            if column not in self._told:
+                remedy = f"the file has no such column, and {kind or 'some'} rows need it (first in row {row}); add it"
+                self._blame_header(column, "", remedy)
+
+    def _blame(self, row: Row, column: str, value: str, remedy: str) -> None:
+        self._bad.add(row.number)
+        self.problems.append(problem(row.number, row.line, column, value, remedy))
+
+    def _blame_header(self, column: str, value: str, remedy: str) -> None:
+        self._told.add(column)
+        self.problems.append(Problem(row=self.header_row, column=column, value=harmless(value), remedy=remedy))
+
+
+def _place(problem: Problem) -> tuple[int, int]:
+    return problem.row, COLUMNS.index(problem.column) if problem.column in COLUMNS else -1
+
+
+def _hashes(reading: Reading) -> tuple[int, int]:
+    """Of the amount, and of all that the row says: what is alike once read counts as alike."""
+    amount = hash(reading.amount if reading.amount is not None else reading.cells.get("amount"))
+    content = hash(reading.order) if reading.order is not None else hash(frozenset(reading.cells.items()))
+    return amount, content
+
+
+def _request_ids(path: Path, layout: Layout, rows: set[int]) -> dict[int, str]:
+    """The ids in some rows, read again: all of them would not fit into memory."""
+    with open_table(path, layout) as table:
+        return {row.number: row.cells.get("request_id", "") for row in table.rows if row.number in rows}
+
+
+def _notes(table: Table, layout: Layout, walk: _Walk) -> Iterator[str]:
+    if layout.note:
+        yield layout.note
+    if unknown := [*(table.columns.unknown if table.columns else ()), *table.unknown]:
+        yield f"columns that are not known and not read: {_listed(unknown)}"
+    for column, (count, first) in walk.ignored.items():
+        yield f"{column} is filled in {count} rows whose kind has no use for it (first in row {first}); it is not sent"
+    if table.other_sheets:
+        yield f"only one sheet is read; the workbook also has {_listed(table.other_sheets)}"
+    if walk.rules.derive_request_ids and not walk.rules.batch_id:
+        yield (
+            "request ids are derived without a batch id: rows that are alike in the file of another month "
+            "get the same ids; pass a batch id"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(harmless(redact(name))) for name in names)
