@@ -10,6 +10,7 @@ __all__ = ["amount_text", "order_amount", "read_amount"]
 MAX_DIGITS = 30  # far beyond any amount of money; keeps "1E+999999999" from being written out
 _LEAST, _MOST = Decimal("1E-6"), Decimal("1E+15")  # the usual case; beyond it every digit is counted
 _PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 
 
 def order_amount(value: object) -> Decimal:
@@ -27,26 +28,30 @@ def order_amount(value: object) -> Decimal:
         amount = value
         if amount.is_finite() and _LEAST <= amount < _MOST and len(str(amount)) <= MAX_DIGITS:
             return amount  # the usual case, quickly
-    match value:
-        case Decimal():
-            amount = value
-        case bool():
-            raise TypeError("amount: a bool is not an amount; pass decimal.Decimal")
-        case int():
-            amount = Decimal(value)
-        case str():
-            if not _PLAIN.fullmatch(value):
-                raise ValueError("amount: not a plain decimal number; write digits and one point, as in '1500.50'")
-            amount = Decimal(value)
-        case float():
-            raise TypeError("amount: a float is not exact; pass decimal.Decimal('...') made from text")
-        case _:
-            raise TypeError(f"amount: expected decimal.Decimal, not {type(value).__name__}")
+    amount = _exact(value)
     if not amount.is_finite():
         raise ValueError("amount: must be a finite number, not NaN or an infinity")
     if amount <= 0:
         raise ValueError("amount: must be above zero; the direction comes from the kind of order")
     return _bounded(amount)
+
+
+def _exact(value: object) -> Decimal:
+    match value:
+        case Decimal():
+            return value
+        case bool():
+            raise TypeError("amount: a bool is not an amount; pass decimal.Decimal")
+        case int():
+            return Decimal(value)
+        case str():
+            if not _PLAIN.fullmatch(value):
+                raise ValueError("amount: not a plain decimal number; write digits and one point, as in '1500.50'")
+            return Decimal(value)
+        case float():
+            raise TypeError("amount: a float is not exact; pass decimal.Decimal('...') made from text")
+        case _:
+            raise TypeError(f"amount: expected decimal.Decimal, not {type(value).__name__}")
 
 
 def read_amount(value: object) -> Decimal:
@@ -62,11 +67,11 @@ def read_amount(value: object) -> Decimal:
             amount = value
         case int():
             amount = Decimal(value)
-        case str():
+        case str() if _NUMBER.fullmatch(value.strip()):  # Decimal itself would take "1_000" too
             try:
                 amount = Decimal(value.strip())
             except InvalidOperation:
-                raise ValueError("not a number") from None
+                raise ValueError("not a number of a sensible size") from None
         case _:
             raise ValueError("not a number")
     if not amount.is_finite():
@@ -85,6 +90,6 @@ def amount_text(amount: Decimal) -> str:
 
 def _bounded(amount: Decimal) -> Decimal:
     _sign, digits, exponent = amount.as_tuple()
-    if not isinstance(exponent, int) or len(digits) + abs(exponent) > MAX_DIGITS:
+    if not isinstance(exponent, int) or max(len(digits) + exponent, 1) + max(-exponent, 0) > MAX_DIGITS:
         raise ValueError(f"amount: more than {MAX_DIGITS} digits")
     return amount

@@ -114,9 +114,11 @@ class Attempts(Generic[T]):
 
     async def _attempt(self) -> T:
         line, call = self._line, self._call
-        if pause := await line.gate.enter(self._patience()):
+        first = self._made == 1
+        patience = self._policy.total  # what is left of it is waited for in a cool-down
+        if pause := await line.gate.enter(patience if first else patience - (line.clock() - self._begun)):
             raise self._pause(pause)
-        if self._made == 1:
+        if first:
             self._begun = line.clock()
         try:
             token = await self._token() if call.authorized else None
@@ -181,11 +183,6 @@ class Attempts(Generic[T]):
         error = never_left(self._call, "the token was refused; the next try logs in")
         error.status = 401
         raise error
-
-    def _patience(self) -> float:
-        """Seconds of cool-down that may be waited for: what is left of the policy's total."""
-        total = self._policy.total
-        return total if self._made == 1 else total - (self._line.clock() - self._begun)
 
     def _pause(self, seconds: float) -> PaymentsError:
         self._paused = True

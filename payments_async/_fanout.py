@@ -53,7 +53,8 @@ class _Pool(Generic[Item, Result]):
         self._room = asyncio.Semaphore(2 * concurrency)  # an item is taken only when its result has room
         self._results: asyncio.Queue[tuple[Item, Result | Exception] | None] = asyncio.Queue()
         self._stopped = False
-        self._failure: Exception | None = None
+        self._taker: asyncio.Task[None] | None = None  # the worker that waits for the source
+        self._failure: BaseException | None = None
         self._running = concurrency
         self._workers = [asyncio.ensure_future(self._work()) for _ in range(concurrency)]
 
@@ -72,7 +73,9 @@ class _Pool(Generic[Item, Result]):
         self._stopped = True
         for _ in self._workers:
             self._room.release()
-        await asyncio.gather(*self._workers)
+        if self._taker is not None:
+            self._taker.cancel()  # a silent source would hold it for ever
+        await asyncio.gather(*self._workers, return_exceptions=True)
 
     async def close(self) -> None:
         """Stop everything."""
@@ -84,7 +87,7 @@ class _Pool(Generic[Item, Result]):
             await close()
 
     def raise_failure(self) -> None:
-        """Raise what the items themselves raised, if they did."""
+        """Raise what the items themselves raised, or the cancellation that a call made of itself."""
         if self._failure is not None:
             raise self._failure
 
@@ -102,6 +105,9 @@ class _Pool(Generic[Item, Result]):
             pass
         except Exception as error:  # noqa: BLE001 - the items could not be read: told after what is under way
             self._failure = error
+        except asyncio.CancelledError as error:
+            self._failure = error  # the call cancelled itself: its item has no result, so the end must not look good
+            raise
         finally:
             self._stopped = True
             self._results.put_nowait(None)
@@ -110,11 +116,14 @@ class _Pool(Generic[Item, Result]):
         async with self._one_at_a_time:
             if self._stopped:
                 raise StopAsyncIteration
+            self._taker = asyncio.current_task()
             try:
                 return await anext(self._items)
             except BaseException:
                 self._stopped = True
                 raise
+            finally:
+                self._taker = None
 
 
 async def _awaitable(items: Iterable[Item]) -> AsyncIterator[Item]:

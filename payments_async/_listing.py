@@ -50,6 +50,7 @@ class Listing(AsyncIterator[T], Generic[T]):
     async def __anext__(self) -> T:
         while not self._rows:
             if self._ended:
+                self._tell()
                 raise StopAsyncIteration
             await self._turn()
         return self._rows.pop()
@@ -66,22 +67,21 @@ class Listing(AsyncIterator[T], Generic[T]):
         self._rows = fresh[::-1]
         self._expected = max(self._expected, page.total_count or 0)
         self._stale = 0 if fresh else self._stale + 1
-        if self._is_last(page):
-            self._end()
+        self._ended = self._is_last(page)
 
     def _is_last(self, page: Page[T]) -> bool:
         if not page.collection or self._stale >= _MOST_STALE_PAGES:
             return True
         if page.total_pages:
-            # nextPage lies both ways: the count of pages is believed until a page past it brings nothing new
-            return self._number >= page.total_pages and (not page.next_page or self._stale > 0)
+            # nextPage lies both ways, and so may the count of pages: rows that are missing are asked for once more
+            over = not page.next_page and self.seen >= self._expected
+            return self._number >= page.total_pages and (over or self._stale > 0)
         if page.next_page is None:
             return self._expected > 0 and self.seen >= self._expected
         return not page.next_page and self.seen >= self._expected
 
-    def _end(self) -> None:
-        self._ended = True
-        if self.seen < self._expected:
+    def _tell(self) -> None:
+        if self.seen < self._expected and self.incomplete is None:
             self.incomplete = IncompleteListing(self._expected, self.seen)
             if self._warns:
-                warnings.warn(self.incomplete, stacklevel=4)
+                warnings.warn(self.incomplete, stacklevel=3)

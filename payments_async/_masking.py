@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["mask", "masked", "redact"]
+__all__ = ["mask", "masked", "redact", "redacted"]
 
 _NUMBERS = re.compile(
     r"(?<![\w.-])\+?\d(?:[ -]?\d){8,}(?![\w-])"
@@ -27,10 +27,15 @@ def masked(text: object) -> str:
     return repr(mask(text)) if isinstance(text, str) else repr(text)
 
 
+def redacted(text: object) -> str:
+    """The ``repr`` of words from outside: long numbers and e-mail addresses in them are masked."""
+    return repr(redact(text)) if isinstance(text, str) else repr(text)
+
+
 def redact(text: str, private: Iterable[str] = ()) -> str:
-    """Words from outside, fit for a log: the texts named in ``private``, long numbers and e-mail addresses masked."""
+    """Words from outside, fit for a log: texts named in ``private`` hidden, long numbers and e-mail addresses masked."""
     for piece in private:
         if len(piece) > 2:
-            text = text.replace(piece, mask(piece))
+            text = re.sub(re.escape(piece), "***", text, flags=re.IGNORECASE)
     text = _EMAILS.sub("***", text)
     return _NUMBERS.sub(lambda found: mask(found.group()), text)

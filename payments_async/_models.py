@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from payments_async._masking import masked
+from payments_async._masking import masked, redacted
 
 __all__ = [
     "Acceptance",
@@ -94,7 +94,7 @@ class Acceptance:
     transaction_id: str
     batch_id: str | None = None
     status: TransactionStatus | None = None
-    message: str | None = None
+    message: str | None = attrs.field(default=None, repr=redacted)
     created_on: datetime | None = None
     extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
 
@@ -104,7 +104,7 @@ class TransactionProduct:
     """Product of a transaction record: its id, with a name or an item id beside it."""
 
     id: str | None = None
-    name: str | None = None
+    name: str | None = attrs.field(default=None, repr=masked)  # one sample has product and beneficiary swapped
     product_item_id: str | None = None
     extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
 
@@ -146,7 +146,7 @@ class Transaction:
     product: TransactionProduct | None = None
     beneficiary: TransactionBeneficiary | None = None
     status: TransactionStatus | None = None
-    status_message: str | None = None
+    status_message: str | None = attrs.field(default=None, repr=redacted)
     created_on: datetime | None = None
     fees: str | None = None
     initiator: str | None = attrs.field(default=None, repr=masked)
@@ -211,7 +211,7 @@ class Account:
         balance: Exact, in units of ``currency``.
     """
 
-    account_number: str
+    account_number: str = attrs.field(repr=masked)
     balance: Decimal
     name: str | None = attrs.field(default=None, repr=masked)
     description: str | None = attrs.field(default=None, repr=masked)
@@ -252,7 +252,7 @@ class Validation:
     """
 
     ok: bool
-    message: str | None = None
+    message: str | None = attrs.field(default=None, repr=masked)  # it may name the customer
     data: Any = attrs.field(default=None, repr=False)
     extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
 

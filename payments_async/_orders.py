@@ -192,7 +192,8 @@ class PayoutOrder:
         _identifier("product_item_id", self.product_item_id)
         if self.product_id is not None:
             _identifier("product_id", self.product_id)
-        if isinstance(self.destination, UtilityAccount) and not self.destination.area and _needs_area(self):
+        area_is_missing = isinstance(self.destination, UtilityAccount) and not (self.destination.area or "").strip()
+        if area_is_missing and _needs_area(self):
             # Spec: "beneficiary.data.area is required for national water bill payments"
             raise ValueError("destination.area: required for national water; pass UtilityAccount(..., area='Kampala')")
 
@@ -262,7 +263,7 @@ def _key_part(part: object) -> bytes:
         case int():
             kind, text = "n", str(part)
         case Decimal() if part.is_finite():
-            kind, text = "n", format(part.normalize(), "f")
+            kind, text = "n", _number_text(part)
         case datetime():
             raise TypeError("business_key: a time of day changes from run to run; use a date or a text")
         case date():
@@ -273,6 +274,14 @@ def _key_part(part: object) -> bytes:
         raise ValueError("business_key: no part may be empty")
     data = text.encode()
     return f"{kind}{len(data)}:".encode() + data
+
+
+def _number_text(number: Decimal) -> str:
+    """The same for equal numbers; ``normalize()`` would round to the precision of the moment."""
+    text = format(number, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def _check_order(order: PayoutOrder | CollectionOrder) -> None:
@@ -286,6 +295,8 @@ def _check_order(order: PayoutOrder | CollectionOrder) -> None:
         _text("message", order.message)
     if order.metadata is not None:
         _text("metadata", order.metadata)
+    if order.currency is not None and not isinstance(order.currency, str):
+        raise TypeError(f"currency: expected text, not {type(order.currency).__name__}")
     if order.currency is not None and not (len(order.currency) == 3 and order.currency.isalpha()):
         raise ValueError("currency: expected a code of three letters such as 'UGX'")
 
@@ -331,7 +342,9 @@ def _phone(name: str, value: object) -> None:
 
 
 def _email(name: str, value: object) -> None:
-    if not isinstance(value, str) or not _EMAIL.fullmatch(value) or not _encodable(value):
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected text, not {type(value).__name__}")
+    if not _EMAIL.fullmatch(value) or not _encodable(value):
         raise ValueError(f"{name}: not an e-mail address; leave it out (None) if there is none")
 
 

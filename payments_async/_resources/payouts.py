@@ -31,7 +31,7 @@ class Payouts:
             order: Its destination's class selects the endpoint.
             sent_before: The order may have been sent earlier, by whomever: a refusal proves nothing then and is
                 raised as ``OutcomeUnknown``. Without it, an order whose outcome this session does not know is not
-                sent again.
+                sent again. ``NotSent`` speaks of this try alone then.
             retry: In place of the session's; ``RetryPolicy(attempts=1)`` makes exactly one try.
 
         Raises:

@@ -16,6 +16,7 @@ __all__ = ["Transactions"]
 
 _POLL_INITIAL = 1.0  # seconds between two looks at the lists, growing
 _POLL_MAX = 30.0
+_NOTIFIED = {0: TransactionStatus.SUCCESSFUL, 2: TransactionStatus.FAILED}  # Spec: "0 success, 1 processing, 2 error"
 
 
 class Notified(Protocol):
@@ -196,5 +197,10 @@ class Transactions:
 
 async def _notified(receiver: Notified, request_id: str) -> Settlement:
     event = await receiver.wait_for(request_id, None)
-    status = TransactionStatus.SUCCESSFUL if event.status_code == 0 else TransactionStatus.FAILED
+    status = _NOTIFIED.get(event.status_code)
+    if status is None:
+        await (
+            asyncio.get_running_loop().create_future()
+        )  # neither success nor failure: the lists decide, or the timeout
+        raise AssertionError("this future is never done")
     return Settlement(status=status, evidence=event)

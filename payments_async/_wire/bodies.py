@@ -53,8 +53,16 @@ def private_texts(order: Order) -> tuple[str, ...]:
     place = order.destination if isinstance(order, PayoutOrder) else order.payer
     whereto = place.customer_reference if isinstance(place, UtilityAccount) else _number(place)
     who = order.beneficiary
-    texts = (whereto, who.name, who.phone_number, who.email_address, order.account_number, order.message)
-    return tuple(text for text in texts if text)
+    texts = (
+        whereto,
+        who.name,
+        who.phone_number,
+        who.email_address,
+        order.account_number,
+        order.message,
+        order.metadata,
+    )
+    return tuple(sorted(filter(None, texts), key=len, reverse=True))  # the longest first: it may hold a shorter one
 
 
 def _number(place: MobileMoneyWallet | BankAccount | AirtimeLine | InternetLine) -> str:

@@ -17,6 +17,9 @@ class Reply(NamedTuple):
     body: bytes
     retry_after: float | None = None
 
+    def __repr__(self) -> str:
+        return f"<Reply {self.status}>"  # the body holds personal data, of a login the token
+
 
 class Call(NamedTuple, Generic[T]):
     """One exchange, described but not made.

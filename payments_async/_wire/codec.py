@@ -27,19 +27,20 @@ from payments_async._models import (
 )
 from payments_async._wire.call import Unreadable
 
-__all__ = ["decode", "encode", "fold", "read_code", "read_record", "read_text", "read_timestamp"]
+__all__ = ["decode", "encode", "fold", "read_code", "read_int", "read_record", "read_text", "read_timestamp"]
 
 T = TypeVar("T")
 
 encode = msgspec.json.Encoder(decimal_format="number").encode
 _decoder = msgspec.json.Decoder(float_hook=Decimal)
 _BOM = b"\xef\xbb\xbf"
+_WHOLE = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 # Other names of a field, folded: the earlier edition's and those of neighbouring descriptions.
 _ALIASES: Mapping[type, Mapping[str, str]] = {
     Transaction: {"clientreferenceid": "request_id", "type": "transaction_type"},
     TransactionBeneficiary: {"customerphone": "phone", "phonenumber": "phone", "customeremail": "email"},
-    ProductItem: {"itemid": "product_item_id"},
+    ProductItem: {"itemid": "product_item_id", "itemname": "name", "itemprice": "amount"},
 }
 _MERGED: Mapping[type, str] = {TransactionBeneficiary: "data"}  # members of this member belong to the record itself
 
@@ -52,7 +53,7 @@ def decode(body: bytes) -> Any:
     """
     try:
         return _decoder.decode(body.removeprefix(_BOM))
-    except (msgspec.DecodeError, InvalidOperation, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, InvalidOperation, RecursionError) as error:
         start = body.lstrip()[:1]
         what = "a web page" if start == b"<" else "an empty body" if not start else "no readable JSON"
         raise Unreadable(f"the answer is {what}") from error
@@ -91,10 +92,8 @@ def read_code(value: object) -> int | None:
     """
     if value is None:
         return None
-    if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 20:
-        return int(value)
     try:
-        return _read_int(value)
+        return read_int(value)
     except ValueError:
         raise Unreadable("the answer's code is no number") from None
 
@@ -139,7 +138,12 @@ def read_timestamp(value: object, timezone: tzinfo) -> datetime:
     return _moment(value.strip(), timezone)
 
 
-def _read_int(value: object) -> int:
+def read_int(value: object) -> int:
+    """A whole number, whatever JSON type carried it.
+
+    Raises:
+        ValueError: For a truth value, a fraction and anything else.
+    """
     match value:
         case bool():
             raise ValueError("a truth value is no number")
@@ -147,7 +151,7 @@ def _read_int(value: object) -> int:
             return value
         case Decimal() if (amount := read_amount(value)) == amount.to_integral_value():
             return int(amount)
-        case str() if value.strip().lstrip("-").isdecimal() and len(value) < 20:
+        case str() if _WHOLE.fullmatch(value.strip()):
             return int(value)
         case _:
             raise ValueError("no whole number")
@@ -165,6 +169,11 @@ def _read_bool(value: object) -> bool:
             raise ValueError("no truth value")
 
 
+def _is_mapping(kind: Any) -> bool:
+    origin: object = get_origin(kind)
+    return origin is Mapping
+
+
 def _read_mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("no object")
@@ -176,13 +185,11 @@ def _converter(timezone: tzinfo) -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=False)
     converter.register_structure_hook(str, lambda value, _: read_text(value))
     converter.register_structure_hook(bool, lambda value, _: _read_bool(value))
-    converter.register_structure_hook(int, lambda value, _: _read_int(value))
+    converter.register_structure_hook(int, lambda value, _: read_int(value))
     converter.register_structure_hook(Decimal, lambda value, _: read_amount(value))
     converter.register_structure_hook(datetime, lambda value, _: read_timestamp(value, timezone))
     converter.register_structure_hook(TransactionStatus, lambda value, _: TransactionStatus(read_text(value)))
-    converter.register_structure_hook_func(
-        lambda kind: get_origin(kind) is Mapping, lambda value, _: _read_mapping(value)
-    )
+    converter.register_structure_hook_func(_is_mapping, lambda value, _: _read_mapping(value))
     for kind in (TransactionProduct, TransactionBeneficiary, Transaction, Product, ProductItem, Account, Card):
         converter.register_structure_hook(kind, _Record(kind, converter))
     return converter
@@ -217,16 +224,18 @@ class _Record(Generic[T]):
         extra: dict[str, Any] = {}
         self._sort(value, known, extra)
         for field in self._fields.values():
-            if field.required and known.get(field.name) is None:
+            if field.required and known.get(field.name) in (None, ""):
                 raise Unreadable(f"{self._kind.__name__}: {field.name} is missing or unreadable")
         make: Callable[..., T] = self._kind
         return make(**known, extra=extra)
 
-    def _sort(self, value: Mapping[str, Any], known: dict[str, Any], extra: dict[str, Any]) -> None:
+    def _sort(
+        self, value: Mapping[str, Any], known: dict[str, Any], extra: dict[str, Any], *, inner: bool = False
+    ) -> None:
         for key, item in value.items():
             name = self._names.get(fold(key))
-            if key == self._merged and isinstance(item, dict):
-                self._sort(item, known, extra)
+            if self._merged is not None and fold(key) == self._merged and isinstance(item, dict) and not inner:
+                self._sort(item, known, extra, inner=True)
             elif name is None or known.get(name) is not None:
                 extra[key] = item
             elif item is None:

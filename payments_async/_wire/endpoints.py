@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
@@ -164,11 +165,9 @@ def validate(
         customer_reference: Account or telephone number of the customer.
         amount: Above zero, in units of the account's currency.
     """
-    if not customer_reference:
-        raise ValueError("customer_reference: must not be empty")
     body = {
         "productItemId": _identifier("product_item_id", product_item_id),
-        "customerReference": customer_reference,
+        "customerReference": _identifier("customer_reference", customer_reference),
         "amount": json_amount(order_amount(amount)),
     }
     return Call(
@@ -241,11 +240,14 @@ def raw(method: str, path: str, *, query: Mapping[str, str] | None, body: Any) -
 
 
 def _refuse_money(path: str) -> None:
-    plain = path
-    for _ in range(4):  # however often it was encoded
-        plain = unquote(plain)
-    plain = "/".join(part for part in plain.replace("\\", "/").lower().split("/") if part not in ("", "."))
-    if ".." in plain.split("/") or any(part in plain for part in _MONEY_PATHS):
+    plain, encoded = unquote(path), path
+    while plain != encoded:  # however often it was encoded
+        plain, encoded = unquote(plain), plain
+    plain = unicodedata.normalize("NFKC", plain).casefold().replace("\\", "/")
+    # Some servers drop parameters (";..."), and blanks and dots at the end of a part.
+    parts = [part.partition(";")[0].strip() for part in plain.split("/")]
+    plain = "/".join(part.rstrip(". ") for part in parts if part.rstrip(". "))
+    if ".." in parts or any(money in plain for money in _MONEY_PATHS):
         raise ValueError("path: payouts and collections go through payouts.send() and collections.request()")
 
 
@@ -301,6 +303,8 @@ def _paging(number: int, size: int) -> dict[str, Any]:
 
 
 def _day(moment: date | None, dialect: Dialect) -> str | None:
+    if moment is not None and not isinstance(moment, date):
+        raise TypeError(f"since/until: expected a date, not {type(moment).__name__}")
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise ValueError("since/until: a datetime must be aware; or pass a date")

@@ -11,7 +11,7 @@ import msgspec
 
 from payments_async._models import Acceptance, Page, TransactionStatus, Validation
 from payments_async._wire.call import Refused, Unreadable
-from payments_async._wire.codec import fold, read_code, read_record, read_text, read_timestamp
+from payments_async._wire.codec import fold, read_code, read_int, read_record, read_text, read_timestamp
 
 __all__ = [
     "Login",
@@ -35,8 +35,6 @@ class Envelope(NamedTuple):
     success: bool | None
     message: str | None
     data: Any
-    correlation_id: str | None
-    rest: Mapping[str, Any]
 
 
 class Login(NamedTuple):
@@ -44,6 +42,9 @@ class Login(NamedTuple):
 
     token: str
     refresh_token: str | None
+
+    def __repr__(self) -> str:
+        return "<Login>"
 
 
 class _Documented(msgspec.Struct, forbid_unknown_fields=True):
@@ -90,8 +91,7 @@ def read_acceptance(value: Any, *, request_id: str, timezone: tzinfo) -> Accepta
         Refused: When the envelope has an error code and names no transaction.
         Unreadable: When it is anything but an acceptance of this request.
     """
-    if type(value) is not dict or type(value.get("data")) is not dict:
-        value = _folded(value)
+    value = _folded(value)
     data = value.get("data")
     data = data if isinstance(data, dict) else {}
     known, extra = _acceptance_members(data, timezone)
@@ -134,7 +134,8 @@ def read_validation(value: Any) -> Validation:
         ok = envelope.code == 0
     else:
         raise Unreadable("the validation says neither success nor code")
-    return Validation(ok=ok, message=envelope.message, data=envelope.data, extra=envelope.rest)
+    extra = {key: item for key, item in value.items() if fold(key) not in ("success", "message", "data")}
+    return Validation(ok=ok, message=envelope.message, data=envelope.data, extra=extra)
 
 
 def read_login(value: Any) -> Login:
@@ -149,7 +150,7 @@ def read_login(value: Any) -> Login:
     token = inner.get("token") or folded.get("token")
     if folded.get("success") is False or inner.get("success") is False or (not token and folded.get("success") == 0):
         raise Refused(_message(folded), code=_code_or_none(folded))
-    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
+    if not token or not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
         code = _code_or_none(folded)
         if code:
             raise Refused(_message(folded), code=code)
@@ -178,25 +179,32 @@ def _read_one(value: Any, *, kind: type[T], timezone: tzinfo) -> T:
 
 def _read_page(value: Any, *, kind: type[T], timezone: tzinfo) -> Page[T]:
     data = _payload(value)
-    folded = {"collection": data} if isinstance(data, list) else _folded(data)
-    rows = folded.get("collection")
+    if isinstance(data, list):
+        data = {"collection": data}
+    rows = _folded(data).get("collection")
     if not isinstance(rows, list):
         raise Unreadable("the listing holds no collection")
-    return Page(
-        collection=tuple(read_record(kind, row, timezone) for row in rows),
-        total_count=_count(folded.get("totalcount")),
-        page_size=_count(folded.get("pagesize")),
-        current_page=_count(folded.get("currentpage")),
-        total_pages=_count(folded.get("totalpages")),
-        previous_page=_flag(folded.get("previouspage")),
-        next_page=_flag(folded.get("nextpage")),
-    )
+    known, extra = _page_members(data)
+    return Page(collection=tuple(read_record(kind, row, timezone) for row in rows), **known, extra=extra)
+
+
+def _page_members(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    known: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for key, item in data.items():
+        name, read = _PAGE.get(fold(key), (key, _nothing))
+        value = read(item)
+        if value is not None:
+            known[name] = value
+        elif item is not None and name != "collection":
+            extra[key] = item  # unknown, or known and unreadable
+    return known, extra
 
 
 def _payload(value: Any) -> Any:
     envelope = _envelope(value)
     # Spec: "One description says 1 on success for some read endpoints; the examples all show 0."
-    if envelope.code not in (None, 0, 1) or (envelope.success is False and envelope.data is None):
+    if envelope.code not in (None, 0, 1) or (envelope.success is False and not envelope.data):
         raise Refused(envelope.message or "refused without words", code=envelope.code)
     if envelope.data is None:  # present data beats the flag: the card's own sample shows success 0 beside full data
         raise Unreadable("the answer holds no data", code=envelope.code)
@@ -205,12 +213,12 @@ def _payload(value: Any) -> Any:
 
 def _envelope(value: Any) -> Envelope:
     folded = _folded(value)
-    success = _flag(folded.get("success"))
-    rest = {k: v for k, v in value.items() if fold(k) not in ("code", "success", "message", "data", "status")}
     return Envelope(
-        read_code(folded.get("code")), success, _optional(folded, "message"), folded.get("data"),
-        _optional(folded, "correlationid"), rest,
-    )  # fmt: skip
+        code=read_code(folded.get("code")),
+        success=_flag(folded.get("success")),
+        message=_optional(folded, "message"),
+        data=folded.get("data"),
+    )
 
 
 def _folded(value: Any) -> dict[str, Any]:
@@ -238,14 +246,17 @@ def _acceptance_members(data: Mapping[str, Any], timezone: tzinfo) -> tuple[dict
         name = _ACCEPTANCE.get(key) or _ACCEPTANCE_FOLDED.get(fold(key))
         if item is None and name is not None:
             continue
+        if name is None or known.get(name) is not None:  # said twice: the first counts, the other is kept
+            extra[key] = item
+            continue
         try:
             match name:
-                case None:
-                    extra[key] = item
                 case "created_on":
                     known[name] = read_timestamp(item, timezone)
                 case "status":
                     known[name] = TransactionStatus(read_text(item))
+                    if known[name] != item:
+                        extra[key] = item  # the service's own word for it is kept
                 case _:
                     known[name] = read_text(item) or None
         except (ValueError, ArithmeticError):
@@ -272,7 +283,11 @@ def _code_or_none(folded: Mapping[str, Any]) -> int | None:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    try:
+        count = read_int(value)
+    except ValueError:
+        return None
+    return count if count >= 0 else None
 
 
 def _flag(value: Any) -> bool | None:
@@ -285,3 +300,18 @@ def _flag(value: Any) -> bool | None:
             return {"true": True, "1": True, "success": True, "false": False, "0": False}.get(value.strip().lower())
         case _:
             return None
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+_PAGE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "totalcount": ("total_count", _count),
+    "pagesize": ("page_size", _count),
+    "currentpage": ("current_page", _count),
+    "totalpages": ("total_pages", _count),
+    "previouspage": ("previous_page", _flag),
+    "nextpage": ("next_page", _flag),
+    "collection": ("collection", _nothing),
+}

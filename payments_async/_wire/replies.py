@@ -29,6 +29,7 @@ T = TypeVar("T")
 # Answers of a service that read the order and declined it. Every other status proves nothing.
 _REFUSALS = frozenset({400, 403, 404, 405, 406, *range(410, 418), 421, 422, 426, 431})
 _LONGEST_WORDS = 500
+_MOST_WORDS_READ = 10_000
 
 
 def read_reply(call: Call[T], reply: Reply, dialect: Dialect) -> T:
@@ -44,12 +45,14 @@ def read_reply(call: Call[T], reply: Reply, dialect: Dialect) -> T:
         try:
             return call.read(decode(reply.body))
         except Refused as error:
-            raise _failure(Rejected, call, reply, error.message, code=error.code) from None
+            failure = _failure(Rejected, call, reply, error.message, code=error.code)
         except Unreadable as error:
             shapeless = OutcomeUnknown if call.once else UnreadableReply
             named = error.transaction_id
-            raise _failure(shapeless, call, reply, error.message, code=error.code, transaction_id=named) from None
-    raise _failure(_once(reply.status, dialect) if call.once else _repeated(reply.status), call, reply)
+            failure = _failure(shapeless, call, reply, error.message, code=error.code, transaction_id=named)
+    else:
+        failure = _failure(_once(reply.status, dialect) if call.once else _repeated(reply.status), call, reply)
+    raise failure  # here, so that the service's words as they came do not hang on as its context
 
 
 def never_left(call: Call[Any], why: str) -> PaymentsError:
@@ -121,7 +124,7 @@ def _failure(
         # A refusal of a repeated order may mean "already have it": it says nothing of the earlier attempt.
         kind, message = OutcomeUnknown, f"refused when sent again, which proves nothing: {message}"
     return kind(
-        f"{call.label}: {redact(message[:_LONGEST_WORDS], call.private())}",
+        f"{redact(call.label)}: {redact(message[:_MOST_WORDS_READ], call.private())[:_LONGEST_WORDS]}",
         request_id=call.request_id,
         status=reply.status,
         code=said_code if code is None else code,

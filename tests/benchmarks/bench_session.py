@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -171,7 +172,9 @@ def client_process(kind: str, base: str, count: int, concurrency: int, wrapper: 
     """Run one client in a process of its own."""
     command = [*wrapper, sys.executable, __file__, "--client", kind, "--base", base]
     command += ["--count", str(count), "--concurrency", str(concurrency)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+    environment = os.environ | {"PYTHONHASHSEED": "0"}  # or the start alone differs by millions of instructions
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return float(done.stdout.split()[-1])
 
 
 def instructions(kind: str, base: str, count: int) -> int:

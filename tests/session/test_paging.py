@@ -1,0 +1,293 @@
+"""Lists that shift, lie and ignore their filters; finding an order in them, and telling how it ended."""
+
+import asyncio
+import warnings
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from session.conftest import Open, OpenSandbox
+from session.wires import Request, Times, Wire, payout, reply, turns
+
+from payments_async import (
+    Acceptance,
+    AuthenticationFailed,
+    Dialect,
+    OutcomeUnknown,
+    PaymentsSession,
+    ServiceFault,
+    TransactionStatus,
+)
+from payments_async._errors import IncompleteListing
+from payments_async.sandbox import Fault, ManualClock, Sandbox
+
+DAY = date(2026, 1, 5)  # the sandbox's clock stands there
+QUIRKS: list[dict[str, Any]] = [
+    {},
+    {"next_page_lies": True},
+    {"newest_first": True},
+    {"ignores_date_filter": True},
+    {"list_swaps_product": True},
+    {"record_product_key": "productItemId"},
+    {"record_beneficiary_data": "phone"},
+    {"record_amount_sign": "collections_negative"},
+    {"record_account_number": "number"},
+    {"read_code": 1},
+    {"max_page_size": 7},
+    {"next_page_lies": True, "max_page_size": 3, "newest_first": True},
+]
+
+
+async def pay(payments: PaymentsSession, count: int) -> list[Acceptance]:
+    """So many payouts, one after the other."""
+    return [await payments.payouts.send(payout(f"r-{number}")) for number in range(count)]
+
+
+@pytest.mark.parametrize("quirks", QUIRKS)
+@pytest.mark.parametrize("count", [0, 1, 10, 23])
+async def test_every_row_once(opened: Open, opened_sandbox: OpenSandbox, quirks: dict[str, Any], count: int) -> None:
+    """Whatever the pages claim of themselves."""
+    payments = await opened(await opened_sandbox(quirks))
+    await pay(payments, count)
+    rows = [row async for row in payments.transactions.iterate(since=DAY, until=DAY, size=5)]
+    assert sorted(f"r-{number}" for number in range(count)) == sorted(str(row.request_id) for row in rows)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("newest_first", [True, False])
+async def test_pages_that_shift(opened: Open, opened_sandbox: OpenSandbox, newest_first: bool, seed: int) -> None:
+    """While the list grows below the reader no row comes twice, and rows that went missing are told of."""
+    sandbox = await opened_sandbox({"unstable_pages": True, "newest_first": newest_first}, seed=seed)
+    payments = await opened(sandbox)
+    await pay(payments, 20)
+    listing = payments.transactions.iterate(since=DAY, until=DAY, size=4)
+    seen: list[str] = []
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        async for row in listing:
+            seen.append(row.transaction_id)
+            if len(seen) in (4, 9):
+                await payments.payouts.send(payout(f"more-{len(seen)}"))
+    assert len(seen) == len(set(seen))
+    missing = {execution.transaction_id for execution in sandbox.ledger} - set(seen)
+    if missing:
+        assert listing.incomplete is not None
+        assert [IncompleteListing] == [warning.category for warning in told]
+        assert listing.incomplete.expected - listing.incomplete.seen <= len(missing)
+
+
+async def test_rows_that_went_missing(opened: Open, wire: Wire) -> None:
+    """A service that counts more than it shows: the listing ends, and says that absence is no proof."""
+    rows = [{"transactionId": f"t-{number}", "requestId": f"r-{number}"} for number in range(4)]
+
+    async def answer(request: Request) -> bytes | None:
+        shown = rows[:2] if "pageNumber=1&" in request.path else rows[3:] if "pageNumber=2&" in request.path else []
+        return reply({"code": 0, "data": {"collection": shown, "totalCount": 4, "nextPage": True}})
+
+    wire.answer = answer
+    payments = await opened(wire)
+    listing = payments.transactions.iterate(size=2)
+    with pytest.warns(IncompleteListing, match="counted 4 rows but showed 3"):
+        assert ["t-0", "t-1", "t-3"] == [row.transaction_id async for row in listing]
+    assert listing.incomplete is not None
+    with pytest.warns(IncompleteListing):
+        assert await payments.transactions.find("r-2") is None
+
+
+async def test_a_page_that_never_ends(opened: Open, wire: Wire) -> None:
+    """A service that ignores the page number does not hold a reader for ever."""
+
+    async def answer(_: Request) -> bytes | None:
+        row = {"transactionId": "t-1", "requestId": "r-1"}
+        return reply({"code": 0, "data": {"collection": [row], "nextPage": True}})
+
+    wire.answer = answer
+    payments = await opened(wire)
+    assert ["t-1"] == [row.transaction_id async for row in payments.transactions.iterate()]
+    assert len(wire.orders) < 5
+
+
+async def test_the_window_is_pinned(opened: Open, wire: Wire) -> None:
+    """Every page asks for the same last day, also without one."""
+
+    async def answer(_: Request) -> bytes | None:
+        return reply({"code": 0, "data": {"collection": []}})
+
+    wire.answer = answer
+    payments = await opened(wire)
+    _ = [row async for row in payments.transactions.iterate(since=DAY)]
+    today = datetime.now(UTC).date()
+    assert any(f"laterDate={day}" in wire.orders[0].path for day in (today, today - timedelta(days=1)))
+    assert "earlierDate=2026-01-05" in wire.orders[0].path
+
+
+async def test_a_fault_in_the_middle(opened: Open, sandbox: Sandbox) -> None:
+    """A page is asked for again; when it stays away the reader is told, and nothing is passed over."""
+    payments = await opened(sandbox)
+    await pay(payments, 9)
+    seen = []
+    async for row in payments.transactions.iterate(since=DAY, until=DAY, size=3):
+        seen.append(row.request_id)
+        if len(seen) == 3:
+            sandbox.script(Fault.ERROR_BEFORE, on="transactions")
+    assert 9 == len(seen)
+    sandbox.script(Fault.ERROR_BEFORE, on="transactions", times=None)
+    with pytest.raises(ServiceFault):
+        _ = [row async for row in payments.transactions.iterate(since=DAY, until=DAY)]
+
+
+# --- find -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [None, "/transactions/Requests/{request_id}"])
+@pytest.mark.parametrize("offered", [True, False])
+async def test_find(opened: Open, opened_sandbox: OpenSandbox, path: str | None, offered: bool) -> None:
+    """It finds an order whose answer was lost, which settles it; one that is not shown proves nothing."""
+    sandbox = await opened_sandbox({"requests_path": offered})
+    payments = await opened(sandbox, dialect=Dialect(find_by_request_path=path))
+    await pay(payments, 3)
+    sandbox.script(Fault.LOST_AFTER, on="payout")
+    sandbox.script(Fault.LOST_BEFORE, on="payout")
+    for name in ("after", "before"):
+        with pytest.raises(OutcomeUnknown):
+            await payments.payouts.send(payout(name))
+    found = await payments.transactions.find("after", since=DAY, until=DAY)
+    assert found is not None
+    assert sandbox.ledger[3].transaction_id == found.transaction_id
+    assert await payments.transactions.find("before", since=DAY, until=DAY) is None
+    assert {"before"} == payments.unsettled
+
+
+# --- settled ----------------------------------------------------------------------------------------------------------
+
+
+class Receiver:
+    """Hears of an order when it is told to."""
+
+    def __init__(self) -> None:
+        self.told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def wait_for(self, request_id: str, timeout: float | None = None) -> Any:
+        return await self.told
+
+
+class Event:
+    status_code = 0
+
+
+@pytest.fixture
+async def accepted_order(opened: Open, sandbox: Sandbox) -> tuple[PaymentsSession, Acceptance]:
+    """A session, and what it was told of its one order."""
+    payments = await opened(sandbox)
+    return payments, (await pay(payments, 1))[0]
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"), [(None, TransactionStatus.SUCCESSFUL), (Fault.FAILS, TransactionStatus.FAILED)]
+)
+async def test_settled_by_the_lists(
+    opened: Open, opened_sandbox: OpenSandbox, fault: Fault | None, status: TransactionStatus
+) -> None:
+    """Records carry no status; the filtered list that shows the id tells it."""
+    sandbox = await opened_sandbox()
+    payments = await opened(sandbox)
+    if fault is not None:
+        sandbox.script(fault, on="payout")
+    (acceptance,) = await pay(payments, 1)
+    await sandbox.settle()
+    settlement = await payments.transactions.settled(acceptance)
+    assert (status, f"the list of {status} transactions") == (settlement.status, settlement.evidence)
+
+
+async def test_settled_by_the_record(opened: Open, opened_sandbox: OpenSandbox) -> None:
+    """Where the service shows a status in the record, that is enough."""
+    sandbox = await opened_sandbox({"record_has_status": True})
+    payments = await opened(sandbox)
+    (acceptance,) = await pay(payments, 1)
+    await sandbox.settle()
+    assert "r-0" == (await payments.transactions.settled(acceptance)).evidence.request_id
+
+
+async def test_settled_by_a_notification(accepted_order: tuple[PaymentsSession, Acceptance]) -> None:
+    """Whichever tells first; the lists still say processing."""
+    payments, acceptance = accepted_order
+    receiver = Receiver()
+    waiting = asyncio.ensure_future(payments.transactions.settled(acceptance, receiver=receiver))
+    await turns()
+    receiver.told.set_result(Event())
+    settlement = await waiting
+    assert TransactionStatus.SUCCESSFUL == settlement.status
+    assert isinstance(settlement.evidence, Event)
+
+
+async def test_settled_although_the_lists_fail(
+    accepted_order: tuple[PaymentsSession, Acceptance], sandbox: Sandbox
+) -> None:
+    """A service that cannot be asked now is asked again, and a notification counts all the same."""
+    payments, acceptance = accepted_order
+    sandbox.script(Fault.ERROR_BEFORE, on="transaction", times=5)
+    sandbox.script(Fault.REFUSED, on="transactions", times=2)
+    await sandbox.settle()
+    assert TransactionStatus.SUCCESSFUL == (await payments.transactions.settled(acceptance)).status
+    sandbox.script(Fault.ERROR_BEFORE, on="transaction", times=None)
+    receiver = Receiver()
+    waiting = asyncio.ensure_future(payments.transactions.settled(acceptance, receiver=receiver))
+    await turns()
+    receiver.told.set_result(Event())
+    assert isinstance((await waiting).evidence, Event)
+
+
+async def test_settled_with_wrong_credentials(
+    accepted_order: tuple[PaymentsSession, Acceptance], sandbox: Sandbox
+) -> None:
+    """That is an error of its own, and no group of errors."""
+    payments, acceptance = accepted_order
+    sandbox.script(Fault.TOKEN_REVOKED, on="transaction", times=None)
+    for receiver in (None, Receiver()):
+        with pytest.raises(AuthenticationFailed):
+            await payments.transactions.settled(acceptance, receiver=receiver)
+
+
+async def test_a_notification_nobody_understands(
+    accepted_order: tuple[PaymentsSession, Acceptance], sandbox: Sandbox
+) -> None:
+    """An undocumented status code is no failure: the lists decide."""
+    payments, acceptance = accepted_order
+    receiver, event = Receiver(), Event()
+    event.status_code = 3
+    receiver.told.set_result(event)
+    waiting = asyncio.ensure_future(payments.transactions.settled(acceptance, receiver=receiver))
+    await turns()
+    assert not waiting.done()
+    await sandbox.settle()
+    assert TransactionStatus.SUCCESSFUL == (await waiting).status
+
+
+async def test_settled_in_time(accepted_order: tuple[PaymentsSession, Acceptance], times: Times) -> None:
+    """Nothing final in time is a TimeoutError; the looks come with growing pauses."""
+    payments, acceptance = accepted_order
+    for receiver in (None, Receiver()):
+        with pytest.raises(TimeoutError):
+            await payments.transactions.settled(acceptance, receiver=receiver, timeout=0.1)
+    assert [1.0, 2.0, 4.0] == times.slept[:3]
+
+
+async def test_a_filter_that_is_ignored(opened: Open, opened_sandbox: OpenSandbox) -> None:
+    """An id that every list shows has no status."""
+    sandbox = await opened_sandbox({"ignores_status_filter": True})
+    payments = await opened(sandbox)
+    (acceptance,) = await pay(payments, 1)
+    await sandbox.settle()
+    around = acceptance.created_on or datetime.now(UTC)
+    assert await payments.transactions.status_by_lists(acceptance.transaction_id, around) is None
+
+
+async def test_many_at_once_leave_the_warnings_alone(opened: Open, opened_sandbox: OpenSandbox) -> None:
+    """Looking at the lists in several tasks must not switch off warnings for the whole process."""
+    sandbox = await opened_sandbox(clock=ManualClock())
+    payments = await opened(sandbox)
+    acceptances = await pay(payments, 5)
+    await sandbox.settle()
+    before = list(warnings.filters)
+    await asyncio.gather(*(payments.transactions.settled(acceptance) for acceptance in acceptances))
+    assert before == list(warnings.filters)
