@@ -33,7 +33,7 @@ def redacted(text: object) -> str:
 
 
 def redact(text: str, private: Iterable[str] = ()) -> str:
-    """Words from outside, fit for a log: texts named in ``private`` hidden, long numbers and e-mail addresses masked."""
+    """Words from outside, fit for a log: texts in ``private`` hidden, long numbers and e-mail addresses masked."""
     for piece in private:
         if len(piece) > 2:
             text = re.sub(re.escape(piece), "***", text, flags=re.IGNORECASE)

@@ -43,6 +43,7 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 
 _log = logging.getLogger("payments_async")
+_log.addHandler(logging.NullHandler())  # whoever wants to read it says so; errors tell the rest
 
 
 class PaymentsSession:

@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import ssl as tls
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 from yarl import URL
 
+from payments_async._deadlines import Deadlines
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import retry_after
 
@@ -82,7 +83,13 @@ class Transport:
         self._reply_bytes = reply_bytes
         self._wall_clock = wall_clock
         self._urls: dict[str, URL] = {}
-        self._options: dict[str, Any] = {"allow_redirects": False, "raise_for_status": False, "timeout": timeout}
+        # The total is ours to keep: one timer for all exchanges costs less than aiohttp's one for each.
+        self._deadlines = Deadlines(timeout.total) if timeout.total else None
+        self._options: dict[str, Any] = {
+            "allow_redirects": False,  # a redirected payout would be sent twice
+            "raise_for_status": False,
+            "timeout": _without_total(timeout),
+        }
         if ssl is not None:
             self._options["ssl"] = ssl
         if proxy is not None:
@@ -104,6 +111,8 @@ class Transport:
 
     async def close(self) -> None:
         """Close the HTTP client, unless it was brought."""
+        if self._deadlines is not None:
+            self._deadlines.close()
         if self._own is not None:
             await self._own.close()
 
@@ -123,16 +132,11 @@ class Transport:
             options = options | {"middlewares": (*self._theirs, partial(_watch, outgoing))}
         cause: Exception | None = None
         try:
-            # redirects are never followed: a redirected payout would be sent twice
-            answer = await self._http.request(call.method, url, data=outgoing, headers=headers, **options)
-            try:
-                body = await self._read(answer)
-            except BaseException:
-                answer.close()
-                raise
-            if answer.status < 300:
-                return Reply(answer.status, body)
-            return Reply(answer.status, body, retry_after(answer.headers.get("Retry-After"), self._wall_clock()))
+            request = self._http.request(call.method, url, data=outgoing, headers=headers, **options)
+            if self._deadlines is None:
+                return await self._ask(request)
+            async with self._deadlines.stay():
+                return await self._ask(request)
         except TransportFailure:
             raise
         except asyncio.CancelledError:
@@ -145,6 +149,17 @@ class Transport:
             # Other errors carry our headers, or words of the answer.
             cause = error if isinstance(error, OSError) else None
         raise TransportFailure(why) from cause  # here, so that no other error hangs on as its context
+
+    async def _ask(self, request: Awaitable[aiohttp.ClientResponse]) -> Reply:
+        answer = await request
+        try:
+            body = await self._read(answer)
+        except BaseException:
+            answer.close()
+            raise
+        if answer.status < 300:
+            return Reply(answer.status, body)
+        return Reply(answer.status, body, retry_after(answer.headers.get("Retry-After"), self._wall_clock()))
 
     def _url(self, call: Call[Any]) -> URL:
         if call.query:
@@ -168,6 +183,16 @@ class Transport:
             answer.close()
             raise TransportFailure(f"the answer is larger than Limits.reply_bytes ({self._reply_bytes} bytes)")
         return b"".join(pieces)
+
+
+def _without_total(timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(
+        total=None,
+        connect=timeout.connect,
+        sock_read=timeout.sock_read,
+        sock_connect=timeout.sock_connect,
+        ceil_threshold=timeout.ceil_threshold,
+    )
 
 
 async def _watch(outgoing: Outgoing, request: Any, handler: Callable[[Any], Any]) -> Any:
