@@ -1,0 +1,318 @@
+"""A notification's body and query, in every known spelling, to its event. Judges no sender and stores nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, tzinfo
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from urllib.parse import unquote_plus
+
+import msgspec
+
+from payments_async._amounts import read_amount
+from payments_async._events import TransactionEvent, TransactionUnrecognised
+from payments_async._wire.codec import read_timestamp
+from payments_async._wire.usual_notifications import event_of, read_usual
+
+__all__ = ["UnreadableNotification", "read_notification", "read_unusual"]
+
+# Spec: "Query string of the call: transactionId, subscriptionId, accountId, requestId, Amount (double)."
+_QUERY = ("transaction_id", "subscription_id", "account_id", "request_id", "amount")
+# Not in the specification: an earlier edition called these two differently.
+_ALIASES = {"accountnumber": "account_id", "clientreferenceid": "request_id"}
+_REFERENCE = "request_reference"
+
+_BOM = b"\xef\xbb\xbf"
+_MEMBERS = re.compile(rb'"[ \t\r\n]*:').findall  # never fewer than there are members, sometimes more
+_LONGEST_NAME = 40  # of a member that could be one of ours
+_LONGEST_ID = 256
+_LONGEST_NUMBER = 64
+_MOST_BITS = 212  # of a whole number: 64 digits
+_LARGEST_EXPONENT = 400  # beyond every double, so that nothing needs gigabytes to be written out
+_LONGEST_QUERY = 8192
+_DEEPEST = 32
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
+_WHOLE = re.compile(r"-?[0-9]{1,9}", re.ASCII)
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
+
+
+class UnreadableNotification(ValueError):
+    """The notification cannot be read or contradicts itself. Its text names the member, never a value."""
+
+
+def read_notification(body: bytes, query: str, timezone: tzinfo = UTC) -> TransactionEvent:
+    """The event that a notification tells of (section "Events").
+
+    Members are known in PascalCase, camelCase, snake_case and any mixture; the rest is kept in ``extra``. What the
+    body leaves out is taken from the query: there it is less exact (``Amount`` is a double) but as much believed.
+
+    Args:
+        body: As it came, content coding undone. Its length is the caller's to limit.
+        query: Raw query string, without the question mark; may be empty.
+        timezone: Zone of a timestamp that names none.
+
+    Raises:
+        UnreadableNotification: Nothing else is ever raised, whatever the bytes.
+    """
+    return read_usual(body, query, timezone) or read_unusual(body, query, timezone)
+
+
+def read_unusual(body: bytes, query: str, timezone: tzinfo) -> TransactionEvent:
+    """As ``read_notification``, member by member: what every notification can be read with."""
+    found, extra = _members(_decoded(body), timezone)
+    if query:
+        _take_query(found, query)
+    code = found.get("status_code")
+    if code is None:
+        raise UnreadableNotification("the status code is missing")
+    if not found.get("transaction_id"):
+        raise UnreadableNotification("the transaction id is missing")
+    return event_of(code, TransactionUnrecognised)(**found, extra=extra)
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    try:
+        if body[:3] == _BOM:  # JSON forbids it, some senders write it
+            body = body[3:]
+        value = _decode(body)
+        if len(_MEMBERS(body)) != _count(value):
+            _slow_decoder.decode(body.decode())  # a member may have come twice, which the fast one does not tell
+    except UnreadableNotification:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise UnreadableNotification("the body is no readable JSON") from error
+    if type(value) is not dict:
+        raise UnreadableNotification("the body is no JSON object")
+    if b"\\u" in body:
+        _check_text(value)  # escapes can spell what no database keeps
+    return value
+
+
+def _count(value: Any) -> int:
+    """How many members there are, at every depth."""
+    if type(value) is dict:
+        count = len(value)
+        for member in value.values():
+            if type(member) is dict or type(member) is list:
+                count += _count(member)
+        return count
+    return sum(map(_count, value)) if type(value) is list else 0
+
+
+def _members(members: dict[str, Any], timezone: tzinfo) -> tuple[dict[str, Any], dict[str, Any]]:
+    found: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for name, value in members.items():
+        field = _NAMES.get(name) or _folded(name)
+        if field is None or field == _REFERENCE:
+            extra[name] = value
+        elif value is not None:
+            try:
+                value = _READERS[field](value, timezone)
+            except _Harmless:
+                extra[name] = value
+                continue
+            if found.setdefault(field, value) != value:
+                raise UnreadableNotification(f"{field} comes twice with different values")
+    if extra:
+        _check_size(extra, _DEEPEST)
+        _take_reference(found, extra)
+    return found, extra
+
+
+def _take_reference(found: dict[str, Any], extra: dict[str, Any]) -> None:
+    # Spec: "requestReference | object | camelCase description only: createdOn (datetime), requestId (string)"
+    for name, reference in extra.items():
+        if type(reference) is dict and _folded(name) == _REFERENCE:
+            for member, value in reference.items():
+                if value is not None and _folded(member) == "request_id":
+                    _complete(found, "request_id", _read_id(value))
+
+
+def _complete(found: dict[str, Any], field: str, value: Any) -> None:
+    """Take a value from elsewhere if the body left it out; otherwise the two must agree."""
+    known = found.get(field)
+    if known is None or known == "":
+        found[field] = value
+    elif known != value and not (_same_double if field == "amount" else _same_id)(known, value):
+        raise UnreadableNotification(f"{field} differs between the body and the query or the request reference")
+
+
+def _same_double(left: Decimal, right: Decimal) -> bool:
+    return float(left) == float(right)  # Spec: "Amount (double)" in the query
+
+
+def _same_id(left: str, right: str) -> bool:
+    # a plus in a query that was not encoded arrives as a space
+    return left.casefold().replace("+", " ") == right.casefold().replace("+", " ")
+
+
+def _take_query(found: dict[str, Any], query: str) -> None:
+    """Compare the documented parameters with the body; unknown ones are nobody's business."""
+    if len(query) > _LONGEST_QUERY:
+        raise UnreadableNotification("the query is too long")
+    if not query.isascii():
+        _check_text(query)
+    for pair in query.split("&"):
+        name, _, text = pair.partition("=")
+        field = _NAMES.get(name) or _folded(name)
+        if field is None or field not in _QUERY or not text or found.get(field) == text:
+            continue
+        if "%" in text or "+" in text:
+            text = _unquoted(text)
+        if field == "amount":
+            _complete(found, field, _read_amount(text.strip().replace(" ", "+")))  # as in 1E+06
+        else:
+            _complete(found, field, _READERS[field](text, UTC))
+
+
+def _unquoted(text: str) -> str:
+    try:
+        text = unquote_plus(text, errors="strict")
+    except ValueError as error:
+        raise UnreadableNotification("the query is not UTF-8") from error
+    _check_text(text)
+    return text
+
+
+class _Harmless(Exception):
+    """An unreadable member that must not cost the notification; it stays in ``extra`` as it came."""
+
+
+def _read_id(value: Any, _: object = None) -> str:
+    if type(value) is str:
+        text: str = value.strip()
+    elif type(value) is int:
+        text = str(value)
+    elif type(value) is Decimal and value.adjusted() < _LONGEST_NUMBER and value == value.to_integral_value():
+        text = str(int(value))
+    else:
+        raise UnreadableNotification("an id is neither text nor a whole number")
+    if len(text) > _LONGEST_ID:
+        raise UnreadableNotification("an id is too long")
+    return text
+
+
+def _read_transaction_id(value: Any, _: object) -> str:
+    text = _read_id(value)
+    return text.lower() if len(text) == 36 and _UUID.fullmatch(text) else text
+
+
+def _read_text(value: Any, _: object) -> str:
+    if type(value) is str:
+        return value
+    if type(value) is int:
+        return str(value)
+    raise _Harmless
+
+
+def _read_status_code(value: Any, _: object) -> int:
+    if type(value) is int and -(10**9) < value < 10**9:
+        return value
+    if type(value) is Decimal and value.adjusted() < 9 and value == value.to_integral_value():
+        return int(value)
+    if type(value) is str and _WHOLE.fullmatch(value.strip()):
+        return int(value)
+    raise UnreadableNotification("the status code is no whole number")
+
+
+def _read_amount(value: Any, _: object = None) -> Decimal:
+    try:
+        if type(value) is str:
+            value = value.strip()
+            if not _NUMBER.fullmatch(value):
+                raise ValueError("no plain number")
+        return read_amount(value)
+    except ValueError as error:
+        raise UnreadableNotification("the amount is no finite number of a sensible size") from error
+
+
+def _read_created_on(value: Any, timezone: tzinfo) -> datetime:
+    try:
+        moment = read_timestamp(value, timezone)
+    except (ValueError, OverflowError) as error:
+        raise _Harmless from error
+    if not 1970 <= moment.year < 9999:  # the year 1 is how some senders write "not set"
+        raise _Harmless
+    return moment
+
+
+def _folded(name: str) -> str | None:
+    """The field a name stands for in whatever case, or ``None``."""
+    return _FOLDED.get(name.replace("_", "").lower()) if len(name) <= _LONGEST_NAME else None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> None:
+    first: dict[str, Any] = {}
+    for name, value in pairs:
+        # == would take true for 1
+        if repr(first.setdefault(name, value)) != repr(value):
+            raise UnreadableNotification("a member comes twice with different values")
+
+
+def _number(text: str) -> Decimal:
+    if len(text) <= _LONGEST_NUMBER:
+        try:
+            number = Decimal(text)
+        except InvalidOperation as error:
+            raise UnreadableNotification("a number is out of range") from error
+        if abs(number.adjusted()) <= _LARGEST_EXPONENT:
+            return number
+    raise UnreadableNotification("a number is out of range")
+
+
+def _check_text(value: Any) -> None:
+    """Refuse text that no database can keep: a NUL, or half of a surrogate pair."""
+    if type(value) is str:
+        if "\0" in value:
+            raise UnreadableNotification("a text contains a NUL")
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise UnreadableNotification("a text is not Unicode") from error
+    elif type(value) is dict:
+        for name, member in value.items():
+            _check_text(name)
+            _check_text(member)
+    elif type(value) is list:
+        for item in value:
+            _check_text(item)
+
+
+def _check_size(value: Any, left: int) -> None:
+    """Refuse what is nested too deeply, and whole numbers of hundreds of digits."""
+    if type(value) is dict:
+        value = value.values()
+    elif type(value) is int and value.bit_length() > _MOST_BITS:
+        raise UnreadableNotification("a number has too many digits")
+    elif type(value) is not list:
+        return
+    if not left:
+        raise UnreadableNotification("the body is nested too deeply")
+    for item in value:
+        _check_size(item, left - 1)
+
+
+_READERS: Mapping[str, Callable[[Any, tzinfo], Any]] = {
+    "account_id": _read_id,
+    "subscription_id": _read_id,
+    "transaction_id": _read_transaction_id,
+    "batch_id": _read_id,
+    "request_id": _read_id,
+    "status_message": _read_text,
+    "status_code": _read_status_code,
+    "correlation_id": _read_text,
+    "created_on": _read_created_on,
+    "amount": _read_amount,
+    "currency_code": _read_text,
+}
+_decode = msgspec.json.Decoder(float_hook=_number).decode
+_slow_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=str, parse_int=str)
+_KNOWN = (*_READERS, _REFERENCE)
+_FOLDED = {name.replace("_", ""): name for name in _KNOWN} | _ALIASES
+_PASCAL = {name.title().replace("_", ""): name for name in _KNOWN}
+# the usual spellings as they are, so that nothing is folded for them
+_NAMES = _PASCAL | {name[0].lower() + name[1:]: field for name, field in _PASCAL.items()}

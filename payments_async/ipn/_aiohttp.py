@@ -1,0 +1,169 @@
+"""The receiver as an aiohttp sub-application: bytes in, answers out. Decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from payments_async.ipn import _answers as answers
+from payments_async.ipn._answers import Answer
+from payments_async.ipn._senders import UNIX_SOCKET
+
+if TYPE_CHECKING:
+    from payments_async.ipn._receiver import Receiver
+
+__all__ = ["health", "notify", "peer_of", "sub_app"]
+
+_JSON = CIMultiDict({"Content-Type": "application/json"})
+_BAD_METHOD = CIMultiDict({"Content-Type": "application/json", "Allow": "POST"})
+
+
+def sub_app(receiver: Receiver) -> web.Application:
+    """An application that starts the receiver and drains it at the end."""
+    app = web.Application()
+    with_token = receiver.path_token is not None
+
+    async def notifications(request: web.Request) -> web.StreamResponse:
+        return await notify(receiver, request, request.match_info["token"] if with_token else None)
+
+    async def healthy(request: web.Request) -> web.StreamResponse:
+        return await health(receiver, request, request.match_info.get("token"))
+
+    for path in ("/{token}", "/{token}/") if with_token else ("", "/"):
+        app.router.add_route("*", path, notifications)
+    app.router.add_get("/{token}/health" if with_token else "/health", healthy)
+
+    async def running(_: web.Application) -> AsyncIterator[None]:
+        receiver.start()
+        yield
+        await receiver.close()
+
+    app.cleanup_ctx.append(running)
+    return app
+
+
+def peer_of(request: web.BaseRequest) -> str:
+    """Address of the socket's peer, whatever headers and middlewares say."""
+    transport = request.transport
+    if transport is None:
+        return "nobody"  # who has hung up is no address, and so refused
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else UNIX_SOCKET
+
+
+async def notify(receiver: Receiver, request: web.BaseRequest, token: str | None) -> web.StreamResponse:
+    """Answer a request for the IPN path."""
+    peer = peer_of(request)
+    headers = request.headers
+    sender = receiver.screen(request.method, token, peer, headers)
+    if isinstance(sender, Answer):
+        return await _written(request, sender)
+    body = await _body(request, receiver.max_body, receiver.body_time)
+    if isinstance(body, Answer):
+        return await _written(request, body)
+    query = request.raw_path.partition("?")[2]
+    answer = await receiver.take(sender, peer, headers, query, body, lambda: _certificate(request))
+    if answer.status == 200:
+        return Taken(body=answer.body, headers=_JSON.copy())
+    return await _written(request, answer)
+
+
+async def health(receiver: Receiver, request: web.BaseRequest, token: str | None) -> web.StreamResponse:
+    """Answer a request for the health path."""
+    return await _written(request, await receiver.health() if receiver.knows_token(token) else answers.NOT_FOUND)
+
+
+class Taken(web.Response):
+    """The answer to a notification that was taken, written in one piece: a fifth more notifications a second.
+
+    Where a middleware added a header or an application listens to ``on_response_prepare``, aiohttp writes it.
+    """
+
+    _date: ClassVar[tuple[int, bytes]] = (0, b"")
+    _quick = False
+
+    async def prepare(self, request: web.BaseRequest) -> Any:
+        """Write headers and body, or let aiohttp do it."""
+        transport = request.transport
+        if transport is None or len(self.headers) != 1 or request.version != (1, 1) or _is_watched(request):
+            return await super().prepare(request)
+        if not self._quick:
+            self._quick = True
+            self._stays = request.keep_alive
+            body: bytes = self.body  # type: ignore[assignment]
+            transport.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b%b\r\n%b"
+                % (len(body), self._dated(), b"" if self._stays else b"Connection: close\r\n", body)
+            )
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing is left to write."""
+        if not self._quick:
+            await super().write_eof(data)
+
+    @property
+    def keep_alive(self) -> bool | None:
+        """Whether the connection stays."""
+        return self._stays if self._quick else super().keep_alive
+
+    @property
+    def body_length(self) -> int:
+        """For the access log."""
+        return len(self.body) if self._quick else super().body_length  # type: ignore[arg-type]
+
+    @classmethod
+    def _dated(cls) -> bytes:
+        second = int(time.time())
+        if second != cls._date[0]:
+            cls._date = (second, f"Date: {formatdate(second, usegmt=True)}\r\n".encode())
+        return cls._date[1]
+
+
+def _is_watched(request: web.BaseRequest) -> bool:
+    """Whether an application around us listens to ``on_response_prepare``."""
+    return isinstance(request, web.Request) and any(app.on_response_prepare for app in request.match_info.apps)
+
+
+async def _body(request: web.BaseRequest, longest: int, seconds: float) -> bytes | Answer:
+    """The body, or why there is none."""
+    content = request.content
+    try:
+        if content.is_eof():  # all of it is here: no timer is needed
+            return content.read_nowait()
+        if (request.content_length or 0) > longest:
+            return answers.TOO_LARGE
+        chunks, size = [], 0
+        async with asyncio.timeout(seconds):
+            while not content.at_eof():
+                chunks.append(await content.readany())
+                size += len(chunks[-1])
+                if size > longest:
+                    return answers.TOO_LARGE
+        return b"".join(chunks)
+    except TimeoutError:
+        return answers.TOO_SLOW
+    except Exception:  # noqa: BLE001 - a coding that cannot be undone, a chunk that is none, a sender who hung up
+        return answers.UNREADABLE
+
+
+async def _written(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+    headers = _BAD_METHOD if answer.status == 405 else _JSON
+    response = web.Response(status=answer.status, body=answer.body, headers=headers.copy())
+    if answer.hang_up:
+        await response.prepare(request)
+        await response.write_eof()
+        request.protocol.force_close()  # or aiohttp would go on listening for the rest
+    return response
+
+
+def _certificate(request: web.BaseRequest) -> bytes | None:
+    tls = None if request.transport is None else request.transport.get_extra_info("ssl_object")
+    certificate: bytes | None = None if tls is None else tls.getpeercert(binary_form=True)
+    return certificate

@@ -1,0 +1,164 @@
+"""The receiver as an ASGI application: bytes in, answers out. Decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from multidict import CIMultiDict
+
+from payments_async.ipn import _answers as answers
+from payments_async.ipn._answers import Answer
+from payments_async.ipn._senders import UNIX_SOCKET
+
+if TYPE_CHECKING:
+    from payments_async.ipn._receiver import Receiver
+
+__all__ = ["AsgiApp", "headers_of", "peer_of"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+_DISCARDED = 16 * 1024 * 1024  # bytes of a refused body that are read, so that its sender reads the refusal
+
+
+class AsgiApp:
+    """Made by ``Receiver.asgi``.
+
+    A mounted application hears of no start and no end: open the receiver (``async with receiver:``) in the lifespan of
+    yours. Let the server not rewrite the client's address from headers (``uvicorn --no-proxy-headers``): the receiver
+    does that itself, for the proxies it trusts.
+    """
+
+    def __init__(self, receiver: Receiver, path: str) -> None:
+        self._receiver = receiver
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the lifespan."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            answer = await self._answer(scope, receive)
+            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer.body))]
+            if answer.status == 405:
+                headers.append((b"allow", b"POST"))
+            if answer.hang_up:
+                headers.append((b"connection", b"close"))
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+            await send({"type": "http.response.body", "body": answer.body})
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            kind = (await receive())["type"]
+            if kind == "lifespan.startup":
+                self._receiver.start()
+            elif kind == "lifespan.shutdown":
+                await self._receiver.close()
+            await send({"type": f"{kind}.complete"})
+            if kind == "lifespan.shutdown":
+                return
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+        receiver = self._receiver
+        path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(self._path)
+        segments = [segment for segment in path.split("/") if segment]
+        token = segments.pop(0) if receiver.path_token is not None and segments else None
+        method = scope["method"]
+        if segments == ["health"] and method in ("GET", "HEAD"):
+            return await receiver.health() if receiver.knows_token(token) else answers.NOT_FOUND
+        if segments:
+            return answers.NOT_FOUND
+        peer, headers = peer_of(scope), headers_of(scope)
+        sender = receiver.screen(method, token, peer, headers)
+        if isinstance(sender, Answer):
+            await _discard(receive, receiver.body_time)
+            return sender
+        body = await _body(receive, receiver.max_body, receiver.body_time)
+        if isinstance(body, bytes):
+            body = _decoded(body, headers.get("Content-Encoding", ""), receiver.max_body)
+        if isinstance(body, Answer):
+            return body
+        query = scope["query_string"].decode(errors="surrogateescape")
+        return await receiver.take(sender, peer, headers, query, body, lambda: _certificate(scope))
+
+
+def peer_of(scope: Mapping[str, Any]) -> str:
+    """Address of the client as the server tells it."""
+    client = scope.get("client")
+    return str(client[0]) if client and client[0] else UNIX_SOCKET
+
+
+def headers_of(scope: Mapping[str, Any]) -> CIMultiDict[str]:
+    """The headers of a scope."""
+    return CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
+
+
+async def _body(receive: Receive, longest: int, seconds: float) -> bytes | Answer:
+    message = await _first(receive, seconds)
+    if message is None:
+        return answers.TOO_SLOW
+    body: bytes = message.get("body", b"")
+    if message.get("more_body"):
+        try:
+            async with asyncio.timeout(seconds):
+                while message.get("more_body") and len(body) <= longest:
+                    message = await receive()
+                    body += message.get("body", b"")
+        except TimeoutError:
+            return answers.TOO_SLOW
+    if len(body) > longest:
+        await _discard(receive, seconds) if message.get("more_body") else None
+        return answers.TOO_LARGE
+    return answers.UNREADABLE if message["type"] == "http.disconnect" else body
+
+
+async def _first(receive: Receive, seconds: float) -> MutableMapping[str, Any] | None:
+    try:
+        async with asyncio.timeout(seconds):
+            return await receive()
+    except TimeoutError:
+        return None
+
+
+async def _discard(receive: Receive, seconds: float) -> None:
+    """Read on for a while: a connection closed under a sender who still writes loses the answer too."""
+    left = _DISCARDED
+    try:
+        async with asyncio.timeout(seconds):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return
+    except TimeoutError:
+        return
+
+
+def _decoded(body: bytes, coding: str, longest: int) -> bytes | Answer:
+    match coding.strip().lower():
+        case "" | "identity":
+            return body
+        case "gzip" | "x-gzip" | "deflate":
+            decoder = zlib.decompressobj(_GZIP_OR_ZLIB)
+            try:
+                body = decoder.decompress(body, longest + 1)
+            except zlib.error:
+                return answers.UNREADABLE
+            return body if decoder.eof or decoder.unconsumed_tail else answers.UNREADABLE
+        case _:
+            return answers.UNREADABLE
+
+
+def _certificate(scope: Scope) -> bytes | None:
+    chain = ((scope.get("extensions") or {}).get("tls") or {}).get("client_cert_chain") or ()
+    for pem in chain:
+        return ssl.PEM_cert_to_DER_cert(pem)
+    return None

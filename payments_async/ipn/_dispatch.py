@@ -1,0 +1,202 @@
+"""From the inbox to the handlers: retries, dead letters, and what was left behind. Answers nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import attrs
+
+from payments_async._events import TransactionConflict, TransactionEvent
+from payments_async.ipn._confirm import Confirming, difference
+from payments_async.ipn._handling import Handling
+from payments_async.ipn._router import Router, words
+from payments_async.ipn._tasks import Tasks
+from payments_async.journal._inbox import Inbox
+
+__all__ = ["Dispatcher", "Job", "conflict_of"]
+
+_log = logging.getLogger("payments_async.ipn")
+_PER_SLOT = 4  # events waiting in memory for each handler that may run; the rest wait in the inbox
+
+
+class Job(NamedTuple):
+    """One event to handle.
+
+    Attributes:
+        until: Unix seconds when its lease ends.
+        tries: Rounds before this one.
+        done: Names of the handlers that have finished with it.
+    """
+
+    event_id: int
+    event: TransactionEvent
+    until: float
+    conflict: str | None = None
+    tries: int = 0
+    done: frozenset[str] = frozenset()
+
+
+class Dispatcher:
+    """Runs the handlers of stored events.
+
+    Args:
+        believed: Told of every event that is new, confirmed where that is asked for, and contradicts nothing.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        router: Router,
+        handling: Handling,
+        *,
+        owner: str,
+        confirm: Confirming | None,
+        believed: Callable[[TransactionEvent], None],
+        tasks: Tasks,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        random: Callable[[], float],
+    ) -> None:
+        self._inbox = inbox
+        self._router = router
+        self._handling = handling
+        self._owner = owner
+        self._confirm = confirm
+        self._believed = believed
+        self._tasks = tasks
+        self._clock = clock
+        self._sleep = sleep
+        self._random = random
+        self._jobs: deque[Job] = deque()
+        self._mine: set[int] = set()
+        self._workers = 0
+        self._room = handling.concurrency * _PER_SLOT
+        self._claiming = asyncio.Lock()
+        self._open = True
+
+    @property
+    def lease(self) -> float:
+        """Seconds to lease a new event for: none when there is no room for it here, so that anybody may claim it."""
+        return self._handling.lease if self._open and len(self._mine) < self._room else 0.0
+
+    def take(self, job: Job) -> None:
+        """Handle an event that is leased to this receiver."""
+        if job.event_id in self._mine:
+            return
+        self._mine.add(job.event_id)
+        self._jobs.append(job)
+        if self._workers < self._handling.concurrency:
+            self._workers += 1
+            self._tasks.start(self._work())
+
+    async def watch(self) -> None:
+        """Claim what is due, again and again."""
+        while True:
+            await self.claim()
+            await self._sleep(self._handling.poll)
+
+    async def claim(self) -> None:
+        """Take over due events that nobody holds: retries, and those of a receiver that died."""
+        async with self._claiming:
+            while self._open and (room := self._room - len(self._mine)) > 0:
+                until = self._clock() + self._handling.lease
+                try:
+                    claimed = await self._inbox.claim(self._owner, lease=self._handling.lease, limit=room)
+                except Exception as error:  # noqa: BLE001 - an inbox that is away for a while must not end the watch
+                    _log.error("the inbox cannot be read", extra={"error": words(error)})
+                    return
+                for stored in claimed:
+                    self.take(
+                        Job(stored.event_id, stored.event, until, stored.conflict, stored.tries, frozenset(stored.done))
+                    )
+                if len(claimed) < room:
+                    return
+
+    def open(self) -> None:
+        """Take jobs again, after ``close``."""
+        self._open = True
+
+    async def close(self) -> None:
+        """Take no more and drop what has not begun: it stays in the inbox, for the next receiver."""
+        self._open = False
+        self._mine.difference_update(job.event_id for job in self._jobs)
+        self._jobs.clear()
+        async with self._claiming:
+            pass
+
+    async def give_back(self) -> None:
+        """Give back the leases of what was dropped."""
+        try:
+            await self._inbox.release(self._owner)
+        except Exception as error:  # noqa: BLE001 - the leases run out by themselves
+            _log.warning("leases could not be given back", extra={"error": words(error)})
+
+    async def _work(self) -> None:
+        try:
+            while self._jobs:
+                job = self._jobs.popleft()
+                try:
+                    if self._clock() < job.until - self._handling.timeout:  # later, another receiver may have it
+                        await self._handle(job)
+                except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
+                    facts = {"event_id": job.event_id, "error": words(error)}
+                    _log.error("what became of an event could not be stored", extra=facts)
+                finally:
+                    self._mine.discard(job.event_id)
+        finally:
+            self._workers -= 1
+
+    async def _handle(self, job: Job) -> None:
+        event = attrs.evolve(job.event, event_id=job.event_id)
+        if job.conflict is not None:
+            event = conflict_of(event, job.conflict)
+        if self._confirm is not None and not await self._confirmed(self._confirm, job, event):
+            return
+        if not self._router.hears(event):
+            await self._inbox.finish(job.event_id, "handled")
+            return
+
+        async def done(handler: str) -> None:
+            await self._inbox.note_done(job.event_id, handler)
+
+        failures = await self._router.run(event, skip=job.done, done=done)
+        if not failures:
+            await self._inbox.finish(job.event_id, "handled")
+        else:
+            await self._again(job, "; ".join(f"{failure.name}: {failure.why}" for failure in failures))
+
+    async def _confirmed(self, payments: Confirming, job: Job, event: TransactionEvent) -> bool:
+        try:
+            async with asyncio.timeout(self._handling.timeout):
+                differs = await difference(payments, event)
+        except Exception as error:  # noqa: BLE001 - whatever the reason, there is no record to believe yet
+            await self._again(job, f"not confirmed: {words(error)}")
+            return False
+        if differs is None:
+            if job.conflict is None:
+                self._believed(event)
+            return True
+        facts = {"event_id": job.event_id, "transaction_id": event.transaction_id, "difference": differs}
+        _log.error("a notification is disputed", extra=facts)
+        await self._inbox.finish(job.event_id, "disputed", error=differs)
+        return False
+
+    async def _again(self, job: Job, error: str) -> None:
+        tries = job.tries + 1
+        if tries >= self._handling.attempts:
+            facts = {"event_id": job.event_id, "transaction_id": job.event.transaction_id, "error": error}
+            _log.error("an event is a dead letter", extra=facts)
+            await self._inbox.finish(job.event_id, "dead", error=error)
+        else:
+            delay = self._handling.wait(job.tries, self._random())
+            await self._inbox.retry_later(job.event_id, delay=delay, error=error)
+
+
+def conflict_of(event: TransactionEvent, conflict: str) -> TransactionConflict:
+    """The event as one that contradicts an earlier final one."""
+    fields = {field.name: getattr(event, field.name) for field in attrs.fields(type(event))}
+    return TransactionConflict(**fields | {"conflict": conflict})

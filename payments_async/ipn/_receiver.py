@@ -1,0 +1,347 @@
+"""What to do with one notification, from sender to answer. Knows nothing of any web framework."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import random as chance
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from multidict import MultiMapping
+
+from payments_async._dialect import Dialect
+from payments_async._events import TransactionEvent
+from payments_async._wire.notifications import UnreadableNotification, read_notification
+from payments_async.ipn import _answers as answers
+from payments_async.ipn._answers import Answer
+from payments_async.ipn._confirm import Confirming
+from payments_async.ipn._dispatch import Dispatcher
+from payments_async.ipn._handling import Handling
+from payments_async.ipn._kept import Kept
+from payments_async.ipn._router import Handler, Predicate, Router, words
+from payments_async.ipn._senders import DOCUMENTED_SENDERS, Senders
+from payments_async.ipn._tasks import Tasks
+from payments_async.ipn._unkept import Unkept
+from payments_async.ipn._verifiers import Delivery, Verifier
+from payments_async.ipn._waiting import Waiting
+from payments_async.journal._inbox import Inbox
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from payments_async.ipn._asgi import AsgiApp
+
+__all__ = ["Receiver"]
+
+H = TypeVar("H", bound=Handler)
+_log = logging.getLogger("payments_async.ipn")
+_SHORTEST_TOKEN = 16
+
+
+class Receiver:
+    """Takes notifications: believes nobody it does not know, loses nothing, runs no handler twice for one fact.
+
+    Mount it with ``app()`` or ``asgi()``. It starts by itself; ``async with receiver:`` or ``close()`` drains it where
+    no application does.
+
+    Args:
+        inbox: A journal. With one, a notification is stored, then answered 200, then handled, with retries. Without
+            one, handlers run before the answer, a failure is answered 500, and memory alone knows a duplicate (of the
+            last 10,000 transactions) and a final event that came before it was waited for (of the last 1,000).
+        senders: Addresses and networks notifications are taken from. None at all refuses everybody.
+        trusted_proxies: Addresses and networks of your own proxies; ``"unix:"`` for a Unix socket.
+        path_token: An unguessable last segment of the IPN URL; anything else there is 404.
+        verifiers: Further proof of the sender; every one must say yes.
+        confirm: A session. The transaction is read from the service before an event is believed.
+        shadow: Only report, in the log, whom ``senders`` and ``verifiers`` would have refused.
+        handling: How handlers are run.
+        proxy_headers: Where your proxies say whom they forward for.
+        max_body: Longest body in bytes, content coding undone.
+        body_time: Seconds a body may take to arrive.
+        dialect: Gives the zone of timestamps without one, and the ``ResponseCode`` of our answer.
+        owner: Name of this receiver in an inbox it shares; random by default.
+        clock: Gives Unix seconds.
+        sleep: Waits between two looks into the inbox.
+        random: Gives jitter, in [0, 1).
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox | None = None,
+        senders: Iterable[str] = DOCUMENTED_SENDERS,
+        trusted_proxies: Iterable[str] = (),
+        path_token: str | None = None,
+        verifiers: Iterable[Verifier] = (),
+        confirm: Confirming | None = None,
+        *,
+        shadow: bool = False,
+        handling: Handling = Handling(),  # noqa: B008 - frozen
+        proxy_headers: Iterable[str] = ("X-Forwarded-For", "Forwarded"),
+        max_body: int = 64 * 1024,
+        body_time: float = 10.0,
+        dialect: Dialect = Dialect(),
+        owner: str | None = None,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        random: Callable[[], float] = chance.random,
+    ) -> None:
+        self.max_body = max_body
+        self.body_time = body_time
+        self.path_token = _checked_token(path_token)
+        self._inbox = inbox
+        self._senders = Senders(senders, trusted_proxies, proxy_headers=proxy_headers)
+        self._verifiers = tuple(verifiers)
+        self._shadow = shadow
+        self._handling = handling
+        self._timezone = dialect.timezone
+        self._message = _ResponseMessage(dialect.ipn_response_code, clock)
+        self._clock = clock
+        self._tasks = Tasks()
+        self._watching: asyncio.Task[None] | None = None
+        self._router = Router(concurrency=handling.concurrency, timeout=handling.timeout)
+        self._waiting = Waiting(poll=handling.poll)
+        believed, tasks = self._waiting.announce, self._tasks
+        self._unkept = Unkept(self._router, handling, confirm=confirm, believed=believed, tasks=tasks)
+        self._kept: Kept | None = None
+        self._dispatcher: Dispatcher | None = None
+        if inbox is not None:
+            owner = owner or f"receiver-{secrets.token_hex(8)}"
+            self._dispatcher = Dispatcher(
+                inbox, self._router, handling, owner=owner, confirm=confirm, believed=believed, tasks=tasks,
+                clock=clock, sleep=sleep, random=random,
+            )  # fmt: skip
+            self._kept = Kept(
+                inbox, self._dispatcher, owner=owner, confirm=confirm, believed=believed, tasks=tasks, clock=clock
+            )
+
+    def on(
+        self, kind: type[TransactionEvent], *, when: Predicate | None = None, name: str | None = None
+    ) -> Callable[[H], H]:
+        """Register an async handler for a kind of event and its subtypes.
+
+        Handlers of one event run side by side. With an inbox a handler may run again for an event whose end was not
+        recorded: ``event.event_id`` stays the same.
+
+        Args:
+            when: Says of an event whether this handler wants it.
+            name: Kept in the inbox; its module and qualified name by default. Keep it when you move the function.
+        """
+
+        def register(handler: H) -> H:
+            self._router.add(kind, when, handler, name)
+            return handler
+
+        return register
+
+    def app(self) -> web.Application:
+        """An aiohttp application for ``add_subapp``; it answers with and without a trailing slash."""
+        from payments_async.ipn._aiohttp import sub_app
+
+        return sub_app(self)
+
+    def asgi(self, path: str = "") -> AsgiApp:
+        """An ASGI application for Starlette and FastAPI.
+
+        Starlette's mount at ``/ipn`` answers ``/ipn/`` alone and redirects ``/ipn``, so give it a route too::
+
+            app.router.routes.append(Route("/ipn", receiver.asgi("/ipn")))
+            app.mount("/ipn", receiver.asgi())
+
+        Args:
+            path: Where a route hands requests over, or where it stands by itself; empty where it is mounted.
+        """
+        from payments_async.ipn._asgi import AsgiApp
+
+        return AsgiApp(self, path)
+
+    def start(self) -> None:
+        """Begin to handle what the inbox holds. The first notification does it too."""
+        if self._dispatcher is not None and self._watching is None:
+            self._watching = self._tasks.start(self._dispatcher.watch())
+
+    async def close(self) -> None:
+        """Stop, and wait for handlers under way; what has not begun stays in the inbox."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+        if self._dispatcher is not None:
+            await self._dispatcher.close()
+        await self._tasks.join(self._handling.drain)
+        await self._tasks.cancel()
+        if self._dispatcher is not None and self._watching is not None:
+            await self._dispatcher.give_back()
+            self._watching = None
+            self._dispatcher.open()
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def wait_for(self, request_id: str, timeout: float | None = None) -> TransactionEvent:
+        """The final event of an order, also when it came before; processing does not count.
+
+        Args:
+            timeout: Seconds; ``None`` waits for ever.
+
+        Raises:
+            TimeoutError: When it did not come in time. That is no outcome.
+        """
+        look_up = self._unkept.final_event if self._kept is None else self._kept.final_event
+        async with asyncio.timeout(timeout):
+            return await self._waiting.wait(request_id, look_up)
+
+    async def replay(self, event_id: int | None = None) -> int:
+        """Handle one dead letter again, or all of them, and tell how many.
+
+        Raises:
+            ValueError: Without an inbox.
+        """
+        if self._inbox is None or self._dispatcher is None:
+            raise ValueError("there is no inbox, so there are no dead letters")
+        count = await self._inbox.revive(event_id)
+        if self._watching is not None:
+            await self._dispatcher.claim()
+        return count
+
+    def explain(self, request: Delivery | web.BaseRequest | dict[str, Any]) -> str:
+        """Say in words why a request's sender is accepted or refused.
+
+        Args:
+            request: An aiohttp request, an ASGI scope, or a delivery.
+        """
+        headers: MultiMapping[str]
+        match request:
+            case Delivery():
+                peer, headers = request.peer, request.headers
+            case dict():
+                from payments_async.ipn._asgi import headers_of, peer_of
+
+                peer, headers = peer_of(request), headers_of(request)
+            case _:
+                from payments_async.ipn._aiohttp import peer_of as peer_of_request
+
+                peer, headers = peer_of_request(request), request.headers
+        return self._senders.decide(peer, headers).why
+
+    async def health(self) -> Answer:
+        """How much is waiting, as a JSON answer: 503 when the inbox cannot be read."""
+        facts: dict[str, Any] = {"status": "ok"}
+        if self._inbox is not None:
+            try:
+                backlog = await self._inbox.backlog()
+            except Exception as error:  # noqa: BLE001 - whatever the reason, that is what health is asked for
+                _log.error("the inbox cannot be read", extra={"error": words(error)})
+                return Answer(503, b'{"status":"the inbox cannot be read"}')
+            oldest = None if backlog.oldest is None else round(max(0.0, self._clock() - backlog.oldest), 3)
+            facts |= {"pending": backlog.pending, "dead": backlog.dead, "oldest_seconds": oldest}
+        return Answer(200, json.dumps(facts).encode())
+
+    def screen(self, method: str, token: str | None, peer: str, headers: MultiMapping[str]) -> Answer | str:
+        """Look at a request before its body is read: a refusal, or the address of its sender.
+
+        Args:
+            token: Last segment of the path, or ``None`` where there is none.
+        """
+        decision = self._senders.decide(peer, headers)
+        if not decision.accepted:
+            _log.warning("a sender is not known", extra={"sender": decision.address, "why": decision.why})
+            if not self._shadow:
+                return answers.FORBIDDEN
+        if not self.knows_token(token):
+            return answers.NOT_FOUND
+        return decision.address if method == "POST" else answers.BAD_METHOD
+
+    def knows_token(self, token: str | None) -> bool:
+        """Compare in constant time."""
+        if token is None or self.path_token is None:
+            return token is self.path_token
+        return hmac.compare_digest(token.encode(errors="surrogateescape"), self.path_token.encode())
+
+    async def take(
+        self,
+        sender: str,
+        peer: str,
+        headers: MultiMapping[str],
+        query: str,
+        body: bytes,
+        certificate: Callable[[], bytes | None] = lambda: None,
+    ) -> Answer:
+        """Take a notification whose sender was accepted.
+
+        Args:
+            sender: What ``screen`` gave.
+            query: Raw query string, without the question mark.
+            body: Raw, content coding undone.
+            certificate: Gives the client's TLS certificate (DER), if the socket has one.
+        """
+        if len(body) > self.max_body:
+            return answers.TOO_LARGE
+        if self._verifiers:
+            through_proxy = self._senders.trusts(peer)
+            delivery = Delivery(
+                peer=peer, sender=sender, through_proxy=through_proxy, headers=headers, query=query, body=body,
+                certificate=certificate(),
+            )  # fmt: skip
+            if not await self._verified(delivery) and not self._shadow:
+                return answers.FORBIDDEN
+        try:
+            event = read_notification(body, query, self._timezone)
+        except UnreadableNotification as error:
+            _log.warning("a notification is unreadable", extra={"sender": sender, "why": str(error)})
+            return answers.refusal(400, str(error))
+        if self._kept is None:
+            handling = self._unkept.take(event)
+        else:
+            self.start()
+            handling = self._kept.take(event, body, query, sender)
+        # a caller who hangs up stops neither the storing nor the handlers
+        refused = None if handling is None else await asyncio.shield(handling)
+        return Answer(200, self._message.of(event)) if refused is None else refused
+
+    async def _verified(self, delivery: Delivery) -> bool:
+        for verifier in self._verifiers:
+            name = getattr(verifier, "__qualname__", type(verifier).__qualname__)
+            try:
+                async with asyncio.timeout(self._handling.timeout):
+                    genuine = await verifier(delivery)
+            except Exception as error:  # noqa: BLE001 - who cannot be verified is not believed
+                _log.error("a verifier failed", extra={"verifier": name, "error": words(error)})
+                return False
+            if genuine is not True:
+                _log.warning("a delivery is not genuine", extra={"verifier": name, "sender": delivery.sender})
+                return False
+        return True
+
+
+class _ResponseMessage:
+    """Our answer to what was taken; the time in it is written once a second."""
+
+    def __init__(self, code: str, clock: Callable[[], float]) -> None:
+        self._code = json.dumps(code)
+        self._clock = clock
+        self._second = -1
+        self._text = ""
+
+    def of(self, event: TransactionEvent) -> bytes:
+        second = int(self._clock())
+        if second != self._second:
+            self._second = second
+            self._text = datetime.fromtimestamp(second, UTC).strftime('"%Y-%m-%d %H:%M:%S"')
+        return answers.response_message(event, self._code, self._text)
+
+
+def _checked_token(token: str | None) -> str | None:
+    if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
+        raise ValueError("path_token: at least 16 printable ASCII characters, such as secrets.token_urlsafe() gives")
+    if token is not None and set(token) & set("/?#% "):
+        raise ValueError("path_token: without '/', '?', '#', '%' and spaces")
+    return token

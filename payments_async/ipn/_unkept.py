@@ -1,0 +1,107 @@
+"""Notifications without an inbox: handlers run before the answer, and a failure asks the service to send again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from decimal import Decimal
+
+from payments_async._events import TransactionEvent
+from payments_async.ipn import _answers as answers
+from payments_async.ipn._answers import Answer
+from payments_async.ipn._confirm import Confirming, difference
+from payments_async.ipn._dispatch import conflict_of
+from payments_async.ipn._handling import Handling
+from payments_async.ipn._recent import Recent
+from payments_async.ipn._router import Router, words
+from payments_async.ipn._tasks import Tasks
+
+__all__ = ["Unkept"]
+
+_log = logging.getLogger("payments_async.ipn")
+Fact = tuple[str, int, Decimal | None]
+_TRANSACTIONS = 10_000  # remembered, to know a duplicate
+_FINALS = 1_000  # events remembered, for those who wait
+
+
+class Unkept:
+    """Handles events at once and remembers the last transactions, in memory, to know a duplicate.
+
+    Args:
+        believed: Told of every event that is new, confirmed where that is asked for, and contradicts nothing.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        handling: Handling,
+        *,
+        confirm: Confirming | None,
+        believed: Callable[[TransactionEvent], None],
+        tasks: Tasks,
+    ) -> None:
+        self._router = router
+        self._handling = handling
+        self._confirm = confirm
+        self._believed = believed
+        self._tasks = tasks
+        self._recent = Recent(transactions=_TRANSACTIONS, finals=_FINALS)
+        self._under_way: dict[Fact, asyncio.Task[Answer | None]] = {}
+
+    def take(self, event: TransactionEvent) -> asyncio.Task[Answer | None] | None:
+        """Handle an event that is new: the task that does it, or ``None`` where there is nothing to wait for."""
+        conflict = self._recent.note(event)
+        if conflict is None:
+            return self._under_way.get(_fact(event)) if self._under_way else None
+        told = conflict_of(event, conflict) if conflict else event
+        if self._confirm is None:
+            if not conflict:
+                self._believe(event)
+            if not self._router.hears(told):
+                return None
+        task = self._under_way[_fact(event)] = self._tasks.start(self._handle(event, told))
+        return task
+
+    async def final_event(self, request_id: str) -> TransactionEvent | None:
+        """The first final event of an order, as far as it is remembered."""
+        return self._recent.final_event(request_id)
+
+    def _believe(self, event: TransactionEvent) -> None:
+        self._recent.keep(event)
+        self._believed(event)
+
+    async def _handle(self, event: TransactionEvent, told: TransactionEvent) -> Answer | None:
+        refused: Answer | None = answers.FAILED
+        try:
+            if self._confirm is not None:
+                refused = await self._disputed(self._confirm, event)
+                if refused is not None:
+                    return refused
+                refused = answers.FAILED
+                if told is event:
+                    self._believe(event)
+            if not await self._router.run(told):
+                refused = None
+            return refused
+        finally:
+            if refused is not None:
+                self._recent.forget(event)
+            del self._under_way[_fact(event)]
+
+    async def _disputed(self, payments: Confirming, event: TransactionEvent) -> Answer | None:
+        facts = {"transaction_id": event.transaction_id}
+        try:
+            async with asyncio.timeout(self._handling.timeout):
+                differs = await difference(payments, event)
+        except Exception as error:  # noqa: BLE001 - whatever the reason, there is no record to believe yet
+            _log.warning("a notification could not be confirmed", extra={**facts, "error": words(error)})
+            return answers.FAILED
+        if differs is None:
+            return None
+        _log.error("a notification is disputed", extra={**facts, "difference": differs})
+        return answers.CONTRADICTED
+
+
+def _fact(event: TransactionEvent) -> Fact:
+    return event.transaction_id, event.status_code, event.amount

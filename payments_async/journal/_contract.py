@@ -1,0 +1,157 @@
+"""What every journal keeps, in prose: the contract that each of them has to pass. Stores nothing itself.
+
+The rules any journal is measured by (tests/journal/test_contract_outbox.py and test_contract_inbox.py):
+
+* What a method returned is on disk. What raised did not happen, unless the disk itself failed on the way: then it may
+  have, and the safe reading of both is that nothing was granted and nothing is sent.
+* ``permit`` grants only what is committed, to the holder of a lease that is good by the database's clock, for an order
+  that is planned. An order becomes ``sending`` in no other way.
+* An expired lease never makes an order planned. Who claims the chunk next raises its token and makes what was
+  ``sending`` unknown, in one transaction.
+* Outcomes and evidence are taken from anybody, whatever token they hold. ``next_state`` decides, nothing else does.
+* Evidence counts only if request id, magnitude and currency agree with the order. What contradicts is kept as a
+  conflict, and never overwrites.
+* Cancelling a caller never loses what it reported, and never leaves behind a permit that somebody could still use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from typing import Protocol
+
+from payments_async._orders import Order
+from payments_async.journal._inbox import Inbox
+from payments_async.journal._records import (
+    Chunk,
+    Chunks,
+    ClaimedOrder,
+    Entry,
+    Evidence,
+    Finding,
+    Happening,
+    Loaded,
+    Outcome,
+    Permit,
+    Progress,
+    Refusal,
+    Run,
+    RunIdentity,
+)
+from payments_async.journal._states import State
+
+__all__ = ["Journal"]
+
+
+class Journal(Inbox, Protocol):
+    """The durable outbox and inbox. Several processes may share one.
+
+    Every method raises ``JournalUnavailable`` when the database cannot be written or read.
+    """
+
+    async def open_run(
+        self, batch_id: str, identity: RunIdentity, *, source_digest: str | None = None, policy: str | None = None
+    ) -> Run:
+        """Begin a batch, or find it again.
+
+        Raises:
+            WrongAccount: The journal holds batches of another identity.
+        """
+
+    async def run(self, batch_id: str) -> Run:
+        """A batch as it stands.
+
+        Raises:
+            RunUnknown: There is no such batch.
+        """
+
+    async def load(self, batch_id: str, orders: Iterable[Order] | AsyncIterable[Order], *, owner: str) -> Loaded:
+        """Write down all orders of a batch, in constant memory. The same orders again, in any sequence, change nothing.
+
+        A load that was interrupted is begun again and completed; until then nothing of the batch can be claimed. Once
+        complete, a batch holds these orders for good.
+
+        Args:
+            owner: Who loads, so that two do not at once.
+
+        Raises:
+            OrdersDiffer: A request id with another body, one of another batch, or, once complete, an order more or
+                less. It names them. Nothing was sent, nothing was added to a complete batch.
+            LoadBusy: Another process is loading.
+            RunUnknown: ``open_run`` comes first.
+        """
+
+    async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:
+        """Lease the first free chunk with planned orders for so many seconds; ``None`` when there is none.
+
+        What the last holder left ``sending`` is unknown from then on.
+
+        Raises:
+            RunUnknown: The batch is not loaded.
+        """
+
+    async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
+        """Prolong a lease, which may have run out as long as nobody took it over. Raises ``LeaseLost`` otherwise."""
+
+    async def release_chunk(self, chunk: Chunk) -> None:
+        """Give a chunk back at once. To be called when nothing of it is under way any more."""
+
+    async def expire_chunks(self, batch_id: str | None = None) -> int:
+        """Take over every chunk whose lease ran out, for nobody: tells how many orders are unknown now."""
+
+    async def chunks(self, batch_id: str) -> Chunks:
+        """How the chunks of a batch stand."""
+
+    async def permit(self, chunk: Chunk, claimed: ClaimedOrder, *, after: Outcome | None = None) -> Permit | Refusal:
+        """Ask to send one order once; in the same commit, record the outcome of the one before.
+
+        When this raises, nothing may be sent, and the outcome has to be recorded again. When it is cancelled the
+        outcome is recorded, and a permit that was granted is given back: it never reached the caller, so nothing left.
+        """
+
+    async def record(self, outcome: Outcome) -> Finding:
+        """Write down how an attempt ended. Taken at any time, also when the lease was lost; also when cancelled."""
+
+    async def apply_evidence(self, evidence: Evidence) -> Finding | None:
+        """Write down what was found out about an order; ``None`` when the journal holds no such order."""
+
+    async def park(self, request_id: str, *, detail: str) -> Finding:
+        """Two clean sweeps of a closed window did not find an unknown order: a person has to decide."""
+
+    async def write_off(self, request_id: str, *, who: str, why: str) -> Entry:
+        """A named person states that a parked order never arrived: it is planned again.
+
+        Raises:
+            NotParked: It is not parked.
+            OrderUnknown: There is no such order.
+        """
+
+    async def acknowledge(self, request_id: str, *, who: str, why: str) -> Entry:
+        """A named person has seen the conflict of an order: it is kept in the history and counted no more."""
+
+    async def lift_quarantine(self, batch_id: str, *, who: str, why: str) -> int:
+        """A named person states that the orders of quarantined chunks were looked up: tells how many chunks."""
+
+    async def entry(self, request_id: str) -> Entry | None:
+        """One order."""
+
+    def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
+        """Orders in the sequence they were loaded in; constant memory; changes made meanwhile may or may not show."""
+
+    def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
+        """Orders with a contradiction that nobody has acknowledged."""
+
+    async def progress(self, batch_id: str | None = None) -> Progress:
+        """Counts and sums of a batch, or of all; cheap at any size."""
+
+    async def runs(self) -> Sequence[Run]:
+        """All batches, oldest first."""
+
+    async def history(self, request_id: str) -> Sequence[Happening]:
+        """All that is known of one order, in time.
+
+        Raises:
+            OrderUnknown: There is no such order.
+        """
+
+    async def unmatched_events(self) -> int:
+        """Notifications about orders this journal never sent."""

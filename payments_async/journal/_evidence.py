@@ -1,0 +1,144 @@
+"""What is found out about an order, from anybody: whether it counts, what it changes, and that it is kept."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import msgspec
+
+from payments_async._amounts import amount_text
+from payments_async._events import TransactionEvent
+from payments_async.journal._bodies import pack_transaction_id, read_event, unpack_transaction_id
+from payments_async.journal._records import Evidence, Finding
+from payments_async.journal._rows import Row, change, row_by_request, rows_by_transaction
+from payments_async.journal._states import News, State, Verdict, next_state
+from payments_async.journal._writer import Transaction
+
+__all__ = ["apply", "apply_event", "apply_loose_events", "find", "keep"]
+
+_NOTIFIED = {0: News.NOTIFIED_SUCCESSFUL, 1: News.NOTIFIED_PROCESSING, 2: News.NOTIFIED_FAILED}
+_SETTLING = frozenset(
+    {
+        News.NOTIFIED_SUCCESSFUL, News.NOTIFIED_FAILED, News.NOTIFIED_REVERSED,
+        News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED,
+    }
+)  # fmt: skip
+# until the service has confirmed the order, a transaction id is a hint: an unusable answer may have named a wrong one
+_CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
+_currency = msgspec.json.Decoder(dict[str, object]).decode
+
+
+def find(transaction: Transaction, request_id: str | None, transaction_id: str | None) -> Row | None:
+    """The order that evidence is about: by its request id, else by the transaction if only one order carries it."""
+    row = None if request_id is None else row_by_request(transaction, request_id)
+    if row is None and transaction_id is not None:
+        rows = rows_by_transaction(transaction, transaction_id)
+        row = rows[0] if len(rows) == 1 else None
+    return row
+
+
+def apply(transaction: Transaction, row: Row, evidence: Evidence, *, event_id: int | None = None) -> Finding:
+    """Weigh evidence, let the table decide, and keep both."""
+    words = _disagreement(row, evidence)
+    if words is not None:
+        verdict = Verdict(row.state, conflict=True)
+    else:
+        verdict = next_state(row.state, evidence.news, sent_before=bool(row.sent_before))
+        if verdict.conflict:
+            words = f"{evidence.news} ({evidence.source}) for an order that is {row.state}"
+    learned = evidence.transaction_id if not verdict.conflict or verdict.state is not row.state else None
+    if verdict.state is not row.state or words is not None or _is_news(row, learned):
+        change(transaction, row, verdict.state, transaction_id=learned, conflict=words)
+    keep(transaction, row, evidence, verdict.state, words, event_id=event_id)
+    return Finding(request_id=row.request_id, before=row.state, state=verdict.state, conflict=words)
+
+
+def apply_event(
+    transaction: Transaction, row: Row, event: TransactionEvent, *, event_id: int, peer: str, at: float
+) -> Finding:
+    """A notification as evidence; ties the event to its order."""
+    transaction.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))
+    evidence = Evidence(
+        news=_NOTIFIED.get(event.status_code, News.NOTIFIED_UNRECOGNISED),
+        source=f"notification {peer}",
+        request_id=event.request_id,
+        transaction_id=event.transaction_id,
+        amount=event.amount,
+        currency=event.currency_code or None,
+        at=at,
+    )
+    return apply(transaction, row, evidence, event_id=event_id)
+
+
+def apply_loose_events(transaction: Transaction, row: Row) -> None:
+    """Notifications that came before the journal knew whose they were."""
+    found = transaction.execute(
+        """SELECT id, transaction_id, status_code, event, peer, received_at FROM ipn_event
+        WHERE order_id IS NULL AND state <> 'disputed'
+        AND (request_id = ? OR (request_id IS NULL AND transaction_id = ?)) ORDER BY id""",
+        (row.request_id, unpack_transaction_id(row.transaction_id)),
+    ).fetchall()
+    for event_id, transaction_id, status_code, packed, peer, at in found:
+        event = read_event(transaction_id, status_code, packed)
+        finding = apply_event(transaction, row, event, event_id=event_id, peer=peer, at=at)
+        if finding.conflict is not None:
+            transaction.execute(
+                "UPDATE ipn_event SET conflict = coalesce(conflict, ?) WHERE id = ?", (finding.conflict, event_id)
+            )
+        latest = row_by_request(transaction, row.request_id)
+        assert latest is not None
+        row = latest
+
+
+def keep(
+    transaction: Transaction, row: Row, evidence: Evidence, after: State, conflict: str | None, *,
+    event_id: int | None = None,
+) -> None:  # fmt: skip
+    """Write evidence down. The same again, when it changes nothing, is counted in one row: sweeps repeat themselves."""
+    amount = None if evidence.amount is None else amount_text(evidence.amount)
+    at = transaction.now if evidence.at is None else evidence.at
+    if after is row.state and event_id is None:
+        again = transaction.execute(
+            """UPDATE evidence SET times = times + 1, last_at = ? WHERE order_id = ? AND news = ? AND source = ?
+            AND transaction_id IS ? AND amount IS ? AND currency IS ? AND detail IS ? AND before = ? AND after = ?
+            AND conflict IS ?""",
+            (
+                at, row.id, evidence.news, evidence.source, evidence.transaction_id, amount, evidence.currency,
+                evidence.detail, row.state, after, conflict,
+            ),
+        )  # fmt: skip
+        if again.rowcount:
+            return
+    transaction.execute(
+        """INSERT INTO evidence (order_id, at, news, source, transaction_id, amount, currency, detail, before, after,
+        before_at, conflict, event_id, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            row.id, at, evidence.news, evidence.source, evidence.transaction_id, amount, evidence.currency,
+            evidence.detail, row.state, after, row.updated_at, conflict, event_id, at,
+        ),
+    )  # fmt: skip
+
+
+def _disagreement(row: Row, evidence: Evidence) -> str | None:
+    confirmed = row.state in _CONFIRMED and unpack_transaction_id(row.transaction_id) is not None
+    same_transaction = confirmed and pack_transaction_id(evidence.transaction_id) == row.transaction_id
+    if evidence.request_id is not None and evidence.request_id != row.request_id:
+        return f"the transaction of this order is said to be of request id {evidence.request_id}"
+    if evidence.request_id is None and not same_transaction:
+        return "it names no request id, and its transaction was never confirmed to be this order's"
+    if confirmed and evidence.transaction_id is not None and not same_transaction:
+        return f"another transaction, {evidence.transaction_id}, for the same request id"
+    if evidence.amount is None:
+        if evidence.news in _SETTLING and not same_transaction:
+            return "it names no amount, and its transaction was never confirmed to be this order's"
+    elif evidence.amount.copy_abs() != Decimal(row.amount):
+        return f"its amount is {amount_text(evidence.amount.copy_abs())}, the order's {row.amount}"
+    if evidence.currency is not None:
+        ours = _currency(row.body).get("currency")
+        if isinstance(ours, str) and ours.upper() != evidence.currency.strip().upper():
+            return f"its currency is {evidence.currency}, the order's {ours}"
+    return None
+
+
+def _is_news(row: Row, transaction_id: str | None) -> bool:
+    return transaction_id is not None and pack_transaction_id(transaction_id) != row.transaction_id

@@ -1,0 +1,124 @@
+"""What a journal keeps of notifications: the contract of an inbox and the records it deals in. Stores nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+import attrs
+
+from payments_async._events import TransactionEvent
+
+__all__ = ["Backlog", "Delivery", "Inbox", "Receipt", "StoredEvent"]
+
+
+@attrs.frozen(kw_only=True)
+class Delivery:
+    """One notification exactly as it came.
+
+    Attributes:
+        body: Raw body.
+        query: Raw query string, without the question mark.
+        peer: Address of the sender that was accepted.
+        received_at: Unix seconds.
+    """
+
+    body: bytes = attrs.field(repr=False)
+    query: str = attrs.field(repr=False)
+    peer: str
+    received_at: float
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of body and query: two equal deliveries are one row."""
+        return hashlib.sha256(self.body + b"\0" + self.query.encode()).digest()
+
+
+@attrs.frozen(kw_only=True)
+class Receipt:
+    """What became of a delivery that was stored.
+
+    Attributes:
+        event_id: Stable id of the event, the same for every repetition.
+        is_new: False when the same transaction, status code and amount was stored before.
+        conflict: Words when it contradicts a final event stored before (an error after a success, another amount),
+            else ``None``. The earlier event stands.
+    """
+
+    event_id: int
+    is_new: bool
+    conflict: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class StoredEvent:
+    """An event with what handling it has come to.
+
+    Attributes:
+        state: ``pending``, ``handled``, ``dead`` (its tries ran out) or ``disputed`` (the service's record disagrees).
+        tries: Rounds of handling so far.
+        done: Names of the handlers that have finished; they are not run again.
+        error: Words of the last failure, without personal data.
+        conflict: As in ``Receipt``.
+    """
+
+    event_id: int
+    event: TransactionEvent
+    peer: str
+    received_at: float
+    state: str
+    tries: int = 0
+    done: frozenset[str] = frozenset()
+    error: str | None = None
+    conflict: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Backlog:
+    """How much is waiting: unhandled and dead events, and when the oldest unhandled one came (Unix seconds)."""
+
+    pending: int
+    dead: int
+    oldest: float | None
+
+
+class Inbox(Protocol):
+    """Keeps notifications. Every method returns once its effect is on disk; ``receive`` shares commits between callers.
+
+    Several receivers, in several processes, may share one inbox: ``claim`` leases an event to one of them for a while.
+    """
+
+    async def receive(self, delivery: Delivery, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
+        """Store a delivery and its event, and lease a new event to ``owner`` for ``lease`` seconds.
+
+        It is applied as evidence to its order if there is one. After it returns the notification may be answered with
+        200.
+        """
+
+    async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
+        """Lease due, unleased events that are ``pending``, oldest first."""
+
+    async def release(self, owner: str) -> None:
+        """Give back every lease of ``owner`` at once, as a shutdown does with events it has not begun."""
+
+    async def note_done(self, event_id: int, handler: str) -> None:
+        """One handler has finished with the event."""
+
+    async def finish(self, event_id: int, state: str, *, error: str | None = None) -> None:
+        """The event is ``handled``, ``dead`` or ``disputed``."""
+
+    async def retry_later(self, event_id: int, *, delay: float, error: str) -> None:
+        """Count a try, give the lease back and make the event due again after ``delay`` seconds."""
+
+    async def revive(self, event_id: int | None = None) -> int:
+        """Make one dead event, or all of them, pending again; tells how many."""
+
+    def dead_letters(self) -> AsyncIterator[StoredEvent]:
+        """Dead events, oldest first."""
+
+    async def final_event(self, request_id: str) -> TransactionEvent | None:
+        """The first final event of an order that was received and is not disputed, or ``None``."""
+
+    async def backlog(self) -> Backlog:
+        """How much is waiting."""

@@ -1,0 +1,119 @@
+"""What a journal on SQLite shows: runs, entries, progress. Reads only, a page at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from decimal import Context, Decimal
+from typing import Any, Protocol
+
+from payments_async.journal._faults import RunUnknown
+from payments_async.journal._records import Entry, Progress, Run, RunIdentity
+from payments_async.journal._rows import COLUMNS, bounds, entry_of, loose, row_by_request, run_of
+from payments_async.journal._states import State
+
+__all__ = ["PAGE", "Pages", "entries_after", "entry", "progress", "run", "runs"]
+
+PAGE = 500  # entries in memory at once
+_EXACT = Context(prec=100)
+_RUNS = "id, batch_id, base_address, key_fingerprint, user_id, state, source_digest, policy"
+
+
+class Pages(Protocol):
+    """Reads a page of entries: given the number of the last one, the next ones and the number of their last."""
+
+    def __call__(self, connection: sqlite3.Connection, /, *, after: int) -> tuple[list[Entry], int]: ...
+
+
+def runs(connection: sqlite3.Connection) -> Sequence[Run]:
+    """All batches, oldest first."""
+    found = connection.execute(f"SELECT {_RUNS} FROM run ORDER BY id").fetchall()  # noqa: S608 - no value in it
+    return tuple(_run(connection, values) for values in found)
+
+
+def run(connection: sqlite3.Connection, batch_id: str) -> Run:
+    """One batch.
+
+    Raises:
+        RunUnknown: There is none of that name.
+    """
+    found = connection.execute(f"SELECT {_RUNS} FROM run WHERE batch_id = ?", (batch_id,)).fetchone()  # noqa: S608
+    if found is None:
+        raise RunUnknown(f"the journal holds no batch {batch_id}")
+    return _run(connection, found)
+
+
+def entry(connection: sqlite3.Connection, request_id: str) -> Entry | None:
+    """One order."""
+    row = row_by_request(connection, request_id)
+    return None if row is None else entry_of(row, _batches(connection)[run_of(row.id)])
+
+
+def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = False) -> Pages:
+    """A reader of pages of entries, in the sequence they were loaded in."""
+    where = ["o.id > ?", "o.id <= ?"]
+    if state is not None:
+        # written out, so that SQLite sees that a partial index covers it
+        where.append(f"o.state = '{State(state).value}'")
+    if conflicts:
+        where.append("o.conflict IS NOT NULL")
+    sql = f"SELECT {COLUMNS} FROM outbox o WHERE {' AND '.join(where)} ORDER BY o.id LIMIT {PAGE}"  # noqa: S608
+
+    def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[Entry], int]:
+        first, last = (0, (1 << 63) - 1) if batch_id is None else bounds(_number(connection, batch_id))
+        names = _batches(connection)
+        rows = list(map(loose, connection.execute(sql, (max(after, first - 1), last)).fetchall()))
+        return [entry_of(row, names[run_of(row.id)]) for row in rows], rows[-1].id if rows else after
+
+    return read
+
+
+def progress(connection: sqlite3.Connection, batch_id: str | None) -> Progress:
+    """Counts and sums by state."""
+    counts = {str(state): 0 for state in State}
+    sums = {str(state): Decimal(0) for state in State}
+    first, last = 0, (1 << 63) - 1
+    sql: str = "SELECT state, count, total FROM tally"
+    values: tuple[int, ...] = ()
+    if batch_id is not None:
+        number = _number(connection, batch_id)
+        first, last = bounds(number)
+        sql, values = f"{sql} WHERE run = ?", (number,)
+    for state, count, total in connection.execute(sql, values):
+        counts[state] += count
+        sums[state] = _EXACT.add(sums[state], Decimal(total))
+    (conflicts,) = connection.execute(
+        "SELECT count(*) FROM outbox WHERE conflict IS NOT NULL AND id BETWEEN ? AND ?", (first, last)
+    ).fetchone()
+    return Progress(counts=counts, sums=sums, conflicts=conflicts)
+
+
+def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
+    number, batch_id, address, fingerprint, user_id, state, source_digest, policy = values
+    total, amount = 0, Decimal(0)
+    for count, part in connection.execute("SELECT count, total FROM tally WHERE run = ?", (number,)):
+        total, amount = total + count, _EXACT.add(amount, Decimal(part))
+    (quarantined,) = connection.execute(
+        "SELECT count(*) FROM chunk WHERE run = ? AND state = 'quarantined'", (number,)
+    ).fetchone()
+    return Run(
+        batch_id=batch_id,
+        identity=RunIdentity(base_address=address, key_fingerprint=fingerprint, user_id=user_id),
+        ready=state == "ready",
+        total=total,
+        amount=amount,
+        source_digest=source_digest,
+        policy=policy,
+        quarantined=quarantined,
+    )
+
+
+def _number(connection: sqlite3.Connection, batch_id: str) -> int:
+    found = connection.execute("SELECT id FROM run WHERE batch_id = ?", (batch_id,)).fetchone()
+    if found is None:
+        raise RunUnknown(f"the journal holds no batch {batch_id}")
+    return int(found[0])
+
+
+def _batches(connection: sqlite3.Connection) -> dict[int, str]:
+    return dict(connection.execute("SELECT id, batch_id FROM run"))

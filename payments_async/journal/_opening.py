@@ -1,0 +1,117 @@
+"""How the file is opened, and what SQLite's errors mean to the one who pays. Knows no table."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from payments_async.journal._faults import (
+    JournalCorrupt,
+    JournalError,
+    JournalFull,
+    JournalLocked,
+    JournalReadOnly,
+    JournalUnavailable,
+    NotAJournal,
+)
+
+__all__ = ["check", "now", "open_reader", "open_writer", "translated"]
+
+_FAULTS: dict[int, tuple[type[JournalError], str]] = {
+    sqlite3.SQLITE_BUSY: (JournalLocked, "the journal is held by another process"),
+    sqlite3.SQLITE_LOCKED: (JournalLocked, "the journal is held by another connection"),
+    sqlite3.SQLITE_READONLY: (JournalReadOnly, "the journal cannot be written"),
+    sqlite3.SQLITE_PERM: (JournalReadOnly, "the journal may not be opened"),
+    sqlite3.SQLITE_FULL: (JournalFull, "the disk is full"),
+    sqlite3.SQLITE_CORRUPT: (JournalCorrupt, "the journal is damaged"),
+    sqlite3.SQLITE_NOTADB: (NotAJournal, "the file is no SQLite database, or is encrypted or damaged"),
+    sqlite3.SQLITE_CANTOPEN: (JournalUnavailable, "the journal cannot be opened"),
+    sqlite3.SQLITE_IOERR: (JournalUnavailable, "the disk could not be read or written"),
+}
+
+
+def translated(error: sqlite3.Error) -> JournalError:
+    """The error of the journal that says what SQLite's means. Its text holds no value of a row."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return JournalUnavailable(f"the database refused ({type(error).__name__}: {error})")
+    kind, words = _FAULTS.get(code & 0xFF, (JournalUnavailable, "the database refused"))
+    return kind(f"{words} ({error.sqlite_errorname}: {error})")
+
+
+def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
+    """The one connection that writes. Makes the file if there is none, readable by its owner alone.
+
+    Args:
+        busy_timeout: Seconds to wait for another process.
+
+    Raises:
+        JournalError: With what to do about it.
+    """
+    try:
+        # orders name people; the files beside it (-wal, -shm) take over its permissions
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except PermissionError as error:
+        raise JournalReadOnly(f"{path} cannot be opened for writing") from error
+    except OSError as error:
+        raise JournalUnavailable(f"{path} cannot be opened ({error.strerror})") from error
+    connection = _connect(path, busy_timeout)
+    try:
+        _make_durable(connection)
+    except sqlite3.Error as error:
+        connection.close()
+        raise translated(error) from error
+    except JournalError:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
+    """A connection that only reads."""
+    connection = _connect(path, busy_timeout)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def now(connection: sqlite3.Connection) -> float:
+    """Unix seconds by the database's clock, which is the same for every process on the file."""
+    (seconds,) = connection.execute("SELECT (julianday('now') - 2440587.5) * 86400.0").fetchone()
+    return float(seconds)
+
+
+def check(connection: sqlite3.Connection) -> None:
+    """Read the whole file.
+
+    Raises:
+        JournalCorrupt: It is damaged.
+    """
+    found = connection.execute("PRAGMA integrity_check(3)").fetchall()
+    if found != [("ok",)]:
+        raise JournalCorrupt(f"the journal is damaged ({'; '.join(str(words) for (words,) in found)})")
+
+
+def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(
+            path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        connection.execute("PRAGMA cache_size = -32000")  # kibibytes
+    except sqlite3.Error as error:
+        raise translated(error) from error
+    return connection
+
+
+def _make_durable(connection: sqlite3.Connection) -> None:
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # no database, or a damaged one: say so first
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise JournalUnavailable(f"the file system does not allow write-ahead logging (journal_mode is {mode})")
+    connection.execute("PRAGMA synchronous = FULL")  # NORMAL can forget a permit after a power cut
+    connection.execute("PRAGMA fullfsync = ON")  # on macOS an fsync is none without it
+    connection.execute("PRAGMA checkpoint_fullfsync = ON")
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")  # pages
+    (level,) = connection.execute("PRAGMA synchronous").fetchone()
+    if level != 2:
+        raise JournalUnavailable("synchronous=FULL could not be set")

@@ -1,0 +1,327 @@
+"""The records a journal deals in: runs, chunks, permits, outcomes, evidence, entries. Stores nothing itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Self
+
+import attrs
+
+from payments_async._orders import Order
+from payments_async.journal._states import News, State
+
+__all__ = [
+    "Chunk",
+    "Chunks",
+    "ClaimedOrder",
+    "Entry",
+    "Evidence",
+    "Finding",
+    "Happening",
+    "Loaded",
+    "Outcome",
+    "Permit",
+    "Progress",
+    "Refusal",
+    "Run",
+    "RunIdentity",
+]
+
+
+def _without_slash(address: str) -> str:
+    return address.rstrip("/")
+
+
+@attrs.frozen(kw_only=True)
+class RunIdentity:
+    """Whose money a journal is about. A journal of another account, or of the sandbox, is refused.
+
+    Attributes:
+        base_address: Of the service, as the session was given it.
+        key_fingerprint: Of the application key, which is not stored itself.
+        user_id: Of the credentials.
+    """
+
+    base_address: str = attrs.field(converter=_without_slash)
+    key_fingerprint: str
+    user_id: str
+
+    @classmethod
+    def of(cls, base_address: str, *, app_key: str, user_id: str) -> Self:
+        """The identity of a session: its address and whom it logs in."""
+        fingerprint = hashlib.sha256(b"payments-async:" + app_key.encode()).hexdigest()[:16]
+        return cls(base_address=base_address, key_fingerprint=fingerprint, user_id=user_id)
+
+
+@attrs.frozen(kw_only=True)
+class Run:
+    """One batch as the journal knows it.
+
+    Attributes:
+        ready: Whether all of its orders are in. Nothing is sent before.
+        total: Orders in it so far.
+        amount: Sum of their amounts.
+        source_digest: Of the plan or file it was made from, as it was given at first.
+        policy: How it was meant to be run, as it was given at first.
+        quarantined: Chunks that wait for a person because the file was restored or copied since.
+    """
+
+    batch_id: str
+    identity: RunIdentity
+    ready: bool
+    total: int
+    amount: Decimal
+    source_digest: str | None = None
+    policy: str | None = None
+    quarantined: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Loaded:
+    """What loading came to.
+
+    Attributes:
+        total: Orders the batch holds.
+        added: Of these, new ones.
+        repeated: Orders that came twice in what was loaded, word for word, and count once.
+    """
+
+    total: int
+    added: int
+    repeated: int
+
+
+@attrs.frozen(kw_only=True)
+class ClaimedOrder:
+    """One planned order of a chunk.
+
+    Attributes:
+        id: The journal's own number for it.
+        attempt: Permits it had when its chunk was claimed.
+        sent_before: It was written off once and may have arrived then: pass it on to ``send``.
+    """
+
+    id: int
+    order: Order
+    attempt: int = 0
+    sent_before: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Chunk:
+    """A lease on up to 500 orders that lie side by side.
+
+    Attributes:
+        token: Raised with every claim; a permit is granted to the highest alone.
+        lease_until: Unix seconds by the database's clock.
+        orders: Those that were planned when it was claimed.
+        taken_over: Orders of the last holder that are unknown now.
+    """
+
+    batch_id: str
+    run: int
+    number: int
+    owner: str
+    token: int
+    lease_until: float
+    orders: tuple[ClaimedOrder, ...] = attrs.field(default=(), repr=False)
+    taken_over: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Chunks:
+    """How the chunks of a batch stand.
+
+    Attributes:
+        open: Not done, and free to be claimed.
+        leased: Not done, and somebody's.
+        done: Nothing planned or sending is left in them.
+        quarantined: Wait for a person.
+        next_expiry: Seconds until the first lease ends, or ``None``.
+    """
+
+    open: int = 0
+    leased: int = 0
+    done: int = 0
+    quarantined: int = 0
+    next_expiry: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Permit:
+    """The committed right to send one order once. Without it nothing is sent.
+
+    Attributes:
+        id: The journal's own number for the order.
+        amount: Of the order.
+        attempt: 1 for the first.
+        sent_before: As in ``ClaimedOrder``.
+    """
+
+    id: int
+    request_id: str
+    amount: Decimal
+    token: int
+    attempt: int
+    sent_before: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Refusal:
+    """Why there is no permit. Nothing may be sent.
+
+    Attributes:
+        id: The journal's own number for the order.
+        state: Where the order stands.
+        lease_lost: The chunk is no longer ours: stop with all of it.
+    """
+
+    id: int
+    state: State
+    lease_lost: bool
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """How one attempt ended, as the one who made it saw it.
+
+    Attributes:
+        permit: The permit it was made under.
+        news: ``ACCEPTED``, ``REJECTED``, ``UNKNOWN``, or ``NOT_SENT`` when it is proved that nothing was carried out.
+        transaction_id: What the answer named.
+        code, message: The service's words, masked. Leave the message of an acceptance out: it says nothing.
+    """
+
+    permit: Permit
+    news: News
+    transaction_id: str | None = None
+    code: int | None = None
+    message: str | None = attrs.field(default=None, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.news not in _OUTCOMES:
+            raise ValueError(f"news: an attempt does not end as {self.news}")
+
+
+_OUTCOMES = frozenset({News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT})
+
+
+@attrs.frozen(kw_only=True)
+class Evidence:
+    """What anybody found out about an order, whatever they hold.
+
+    Attributes:
+        news: What was found.
+        source: Where, in a few words: ``"list FAILED"``, ``"record"``, ``"operator"``.
+        request_id: As the source names it; ``None`` when it names none.
+        transaction_id: As the source names it.
+        amount: With whatever sign; magnitudes are compared.
+        currency: As the source names it.
+        at: Unix seconds when it was seen; now by default.
+        detail: More words, without personal data.
+    """
+
+    news: News
+    source: str
+    request_id: str | None = None
+    transaction_id: str | None = None
+    amount: Decimal | None = None
+    currency: str | None = None
+    at: float | None = None
+    detail: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.request_id is None and self.transaction_id is None:
+            raise ValueError("evidence: name the request id or the transaction id")
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """What became of an outcome or of evidence.
+
+    Attributes:
+        before, state: The states around it; equal when nothing changed.
+        conflict: Words when it contradicts what is known, for a person; it is kept.
+    """
+
+    request_id: str
+    before: State
+    state: State
+    conflict: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Entry:
+    """One order in the journal.
+
+    Attributes:
+        batch_id: Of the run, which need not be the one in the order.
+        attempt: Permits so far.
+        transaction_id: What the service calls it; a hint while the order is unknown.
+        code, message: The service's words, masked.
+        conflict: Words of the first contradiction nobody has acknowledged.
+        sent_before: It was written off once.
+        permitted_at: Unix seconds of the last permit, or ``None``.
+        updated_at: Unix seconds of the last change.
+    """
+
+    request_id: str
+    batch_id: str
+    state: State
+    order: Order
+    amount: Decimal
+    attempt: int = 0
+    transaction_id: str | None = None
+    code: int | None = None
+    message: str | None = attrs.field(default=None, repr=False)
+    conflict: str | None = None
+    sent_before: bool = False
+    permitted_at: float | None = None
+    updated_at: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class Progress:
+    """How a batch stands.
+
+    Attributes:
+        counts: Orders by state; every state is there.
+        sums: Their amounts, exact.
+        conflicts: Orders with a contradiction nobody has acknowledged, whatever their state.
+    """
+
+    counts: Mapping[str, int]
+    sums: Mapping[str, Decimal]
+    conflicts: int = 0
+
+    @property
+    def total(self) -> int:
+        """All orders."""
+        return sum(self.counts.values())
+
+
+@attrs.frozen(kw_only=True)
+class Happening:
+    """One thing in the life of an order, for whoever explains it.
+
+    Attributes:
+        at: Unix seconds.
+        what: ``planned``, ``permit``, ``answer``, ``notification``, ``evidence``, ``takeover``, ``resolution``.
+        by: Who brought it: a worker, a sender's address, a source, a person.
+        news: What it said.
+        state: Where the order stood after it, where that is known.
+        rule: The rule that decided.
+        detail: More, in words.
+        conflict: Words, when it contradicted what was known.
+    """
+
+    at: float
+    what: str
+    by: str | None = None
+    news: News | None = None
+    state: State | None = None
+    rule: str | None = None
+    detail: str | None = None
+    conflict: str | None = None

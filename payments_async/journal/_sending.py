@@ -1,0 +1,177 @@
+"""Permits and the outcomes of attempts: the only way to ``sending``, and the ways out of it. Opens no connection."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from payments_async.journal._bodies import pack_transaction_id, unpack_transaction_id
+from payments_async.journal._evidence import apply, apply_loose_events, keep
+from payments_async.journal._faults import OrderUnknown
+from payments_async.journal._records import Chunk, ClaimedOrder, Evidence, Finding, Outcome, Permit, Refusal
+from payments_async.journal._rows import Row, change, chunk_of, row_by_id, run_of
+from payments_async.journal._states import News, State, next_state
+from payments_async.journal._writer import Transaction, Work
+
+__all__ = ["permit", "record", "withdraw"]
+
+_PERMITTED = State.SENDING
+_ENDS = {  # of an attempt whose order is as its permit left it and was never written off: nearly always
+    news: next_state(_PERMITTED, news).state for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)
+}
+
+
+def permit(chunk: Chunk, claimed: ClaimedOrder, after: Outcome | None) -> Work[Permit | Refusal]:
+    """Grant the right to send, if the chunk is ours, its lease good and the order planned; record what was before."""
+
+    def work(transaction: Transaction) -> Permit | Refusal:
+        if after is not None:
+            _record(transaction, after)
+            transaction.passed("permit.after_recorded")
+        order_id, attempt, sent_before = claimed.id, claimed.attempt, claimed.sent_before
+        good = _is_held(transaction, chunk) and run_of(order_id) == chunk.run and chunk_of(order_id) == chunk.number
+        if not good or not _grant(transaction, chunk, order_id, attempt):
+            row = row_by_id(transaction, order_id)
+            if row is None:
+                raise OrderUnknown(f"there is no order {order_id}")
+            attempt, sent_before = row.attempt, bool(row.sent_before)  # it has changed since the chunk was claimed
+            if not good or not _grant(transaction, chunk, order_id, attempt):
+                return Refusal(id=order_id, state=row.state, lease_lost=not good)
+        amount = claimed.order.amount
+        _count(transaction, order_id, amount, State.PLANNED, _PERMITTED)
+        return Permit(
+            id=order_id, request_id=claimed.order.request_id, amount=amount, token=chunk.token, attempt=attempt + 1,
+            sent_before=sent_before,
+        )  # fmt: skip
+
+    return work
+
+
+def record(outcome: Outcome) -> Work[Finding]:
+    """Write down how an attempt ended."""
+    return lambda transaction: _record(transaction, outcome)
+
+
+def withdraw(chunk: Chunk, claimed: ClaimedOrder) -> Work[None]:
+    """Give back a permit that never reached its caller, who was cancelled: so nothing was sent under it."""
+
+    def work(transaction: Transaction) -> None:
+        row = row_by_id(transaction, claimed.id)
+        if row is not None and row.state is State.SENDING and row.token == chunk.token:
+            granted = Permit(
+                id=row.id, request_id=row.request_id, amount=claimed.order.amount, token=row.token, attempt=row.attempt
+            )
+            _record(transaction, Outcome(permit=granted, news=News.NOT_SENT, message="cancelled before it was sent"))
+
+    return work
+
+
+def _is_held(transaction: Transaction, chunk: Chunk) -> bool:
+    lease = (chunk.run, chunk.number, chunk.token, chunk.owner)
+    held = transaction.known.get(lease)
+    if held is None:
+        found = transaction.execute(
+            """SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open'
+            AND lease_until > ?""",
+            (*lease, transaction.now),
+        ).fetchone()
+        held = transaction.known[lease] = found is not None
+    return held
+
+
+def _grant(transaction: Transaction, chunk: Chunk, order_id: int, attempt: int) -> bool:
+    now = transaction.now
+    granted = transaction.execute(
+        """UPDATE outbox SET state = 'sending', token = ?, attempt = ?, permitted_at = ?, updated_at = ?
+        WHERE id = ? AND state = 'planned' AND attempt = ?""",
+        (chunk.token, attempt + 1, now, now, order_id, attempt),
+    )
+    return granted.rowcount == 1
+
+
+def _record(transaction: Transaction, outcome: Outcome) -> Finding:
+    permit = outcome.permit
+    state = None if permit.sent_before else _ENDS.get(outcome.news)
+    if state is not None:
+        packed = pack_transaction_id(outcome.transaction_id)
+        done = transaction.execute(
+            """UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = ?, message = ?,
+            updated_at = ? WHERE id = ? AND state = 'sending' AND attempt = ? AND sent_before = 0""",
+            (state, packed, outcome.code, outcome.message, transaction.now, permit.id, permit.attempt),
+        )
+        if done.rowcount:
+            _count(transaction, permit.id, permit.amount, _PERMITTED, state)
+            if packed is not None and _are_nameless(transaction):
+                state = _settle_early(transaction, outcome, state)
+            return Finding(request_id=permit.request_id, before=_PERMITTED, state=state)
+    return _record_unusual(transaction, outcome)
+
+
+def _record_unusual(transaction: Transaction, outcome: Outcome) -> Finding:
+    row = row_by_id(transaction, outcome.permit.id)
+    if row is None:
+        raise OrderUnknown(f"there is no order {outcome.permit.id}")
+    evidence = Evidence(
+        news=outcome.news, source=f"answer to attempt {outcome.permit.attempt}", request_id=row.request_id,
+        transaction_id=outcome.transaction_id, detail=outcome.message,
+    )  # fmt: skip
+    if outcome.news is News.ACCEPTED and row.state is not State.SENDING:
+        return apply(transaction, row, evidence)
+    if row.attempt != outcome.permit.attempt and outcome.news is not News.ACCEPTED:
+        keep(transaction, row, evidence, row.state, None)  # says nothing of the attempt under way
+        return Finding(request_id=row.request_id, before=row.state, state=row.state)
+    if outcome.news is News.ACCEPTED and row.attempt != outcome.permit.attempt:
+        return apply(transaction, row, evidence)
+    verdict = next_state(row.state, outcome.news, sent_before=bool(row.sent_before))
+    words = f"{outcome.news} (own answer) for an order that is {row.state}" if verdict.conflict else None
+    if row.state is State.SENDING and verdict.state is State.PLANNED:
+        _archive(transaction, row, outcome)
+    else:
+        keep(transaction, row, evidence, verdict.state, words)
+    hint = outcome.transaction_id if verdict.state is not row.state else None
+    change(
+        transaction, row, verdict.state, transaction_id=hint, code=outcome.code, message=outcome.message, conflict=words
+    )
+    return Finding(request_id=row.request_id, before=row.state, state=verdict.state, conflict=words)
+
+
+def _archive(transaction: Transaction, row: Row, outcome: Outcome) -> None:
+    """Keep an attempt whose place in the row the next one will take."""
+    transaction.execute(
+        """INSERT INTO attempt (order_id, n, token, permitted_at, outcome, code, message, done_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            row.id, row.attempt, row.token, row.permitted_at, outcome.news, outcome.code, outcome.message,
+            transaction.now,
+        ),
+    )  # fmt: skip
+
+
+def _are_nameless(transaction: Transaction) -> bool:
+    """Whether there are notifications without a request id, of transactions nobody knew when they came."""
+    nameless = transaction.known.get("nameless")
+    if nameless is None:
+        found = transaction.execute(
+            "SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL LIMIT 1"
+        ).fetchone()
+        nameless = transaction.known["nameless"] = found is not None
+    return nameless
+
+
+def _settle_early(transaction: Transaction, outcome: Outcome, state: State) -> State:
+    """Apply a notification that named this transaction, but no request id, before its answer came."""
+    text = unpack_transaction_id(pack_transaction_id(outcome.transaction_id))
+    early = transaction.execute(
+        "SELECT 1 FROM ipn_event WHERE transaction_id = ? AND order_id IS NULL AND request_id IS NULL LIMIT 1", (text,)
+    ).fetchone()
+    row = None if early is None else row_by_id(transaction, outcome.permit.id)
+    if row is None:
+        return state
+    apply_loose_events(transaction, row)
+    settled = row_by_id(transaction, outcome.permit.id)
+    return state if settled is None else settled.state
+
+
+def _count(transaction: Transaction, order_id: int, amount: Decimal, before: State, after: State) -> None:
+    run = run_of(order_id)
+    transaction.count(run, before, -1, amount.copy_negate())
+    transaction.count(run, after, 1, amount)

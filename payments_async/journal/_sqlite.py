@@ -1,0 +1,313 @@
+"""SqliteJournal: the journal in one file, for one machine. Holds the threads; the SQL lives beside it, by noun."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeVar
+
+import attrs
+
+from payments_async._events import TransactionEvent
+from payments_async._orders import Order
+from payments_async.journal import (
+    _explaining,
+    _leasing,
+    _loading,
+    _looking,
+    _opening,
+    _receiving,
+    _resolving,
+    _schema,
+    _sending,
+)
+from payments_async.journal._faults import JournalClosed, JournalError
+from payments_async.journal._inbox import Backlog, Delivery, Receipt, StoredEvent
+from payments_async.journal._records import (
+    Chunk,
+    Chunks,
+    ClaimedOrder,
+    Entry,
+    Evidence,
+    Finding,
+    Happening,
+    Loaded,
+    Outcome,
+    Permit,
+    Progress,
+    Refusal,
+    Run,
+    RunIdentity,
+)
+from payments_async.journal._states import State
+from payments_async.journal._writer import Writer
+
+__all__ = ["SqliteJournal"]
+
+T = TypeVar("T")
+
+
+class SqliteJournal:
+    """The durable outbox and inbox in one SQLite file. Several processes of one machine may share it.
+
+    Write-ahead log, ``synchronous=FULL``: what a method returned survives a power cut. The methods and what they
+    promise are those of ``Journal``.
+
+    Args:
+        path: The file; made, readable by its owner alone, if there is none. Not on a network file system.
+        busy_timeout: Seconds to wait for another process before ``JournalLocked``.
+        clock: Gives Unix seconds in place of the database's clock, for tests of leases.
+        crash_at: Called with the name of every point between two steps (``CRASH_POINTS``), for tests that kill there.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        busy_timeout: float = 10.0,
+        clock: Callable[[], float] | None = None,
+        crash_at: Callable[[str], None] | None = None,
+    ) -> None:
+        if str(path) in ("", ":memory:"):
+            raise ValueError("path: a journal in memory forgets what was sent; name a file")
+        self._path = Path(path)
+        self._busy_timeout = busy_timeout
+        self._clock = clock
+        self._writer = Writer(self._open, clock=clock, crash_at=crash_at)
+        self._reader: sqlite3.Connection | None = None
+        self._reading: ThreadPoolExecutor | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._writer.start()
+        self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-reader")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Finish what is queued and close the file."""
+        reading, self._reading = self._reading, None
+        await self._writer.close()
+        if reading is not None:
+            if self._reader is not None:
+                reading.submit(self._reader.close)
+                self._reader = None
+            await asyncio.get_running_loop().run_in_executor(None, reading.shutdown)
+
+    # The outbox: batches
+
+    async def open_run(
+        self, batch_id: str, identity: RunIdentity, *, source_digest: str | None = None, policy: str | None = None
+    ) -> Run:
+        """Begin a batch, or find it again. Raises ``WrongAccount``."""
+        await self._writer.submit("open_run", _loading.open_run(batch_id, identity, source_digest, policy))
+        return await self.run(batch_id)
+
+    async def run(self, batch_id: str) -> Run:
+        """A batch as it stands. Raises ``RunUnknown``."""
+        return await self._read(lambda connection: _looking.run(connection, batch_id))
+
+    async def runs(self) -> Sequence[Run]:
+        """All batches, oldest first."""
+        return await self._read(_looking.runs)
+
+    async def load(self, batch_id: str, orders: Iterable[Order] | AsyncIterable[Order], *, owner: str) -> Loaded:
+        """Write down all orders of a batch. Raises ``OrdersDiffer``, ``LoadBusy`` and ``RunUnknown``."""
+        submit = self._writer.submit
+        load = await submit("load", _loading.begin(batch_id, owner))
+        async for block in _loading.blocks(orders):
+            await submit("load_block", _loading.add(load, block))
+        last: int | None = load.first - 1 if load.resumed else None
+        while last is not None:
+            last = await submit("load_drop", _loading.drop_unseen(load, last))
+        return await submit("load_complete", _loading.complete(batch_id, load))
+
+    # The outbox: chunks, permits, outcomes
+
+    async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:
+        """Lease the first free chunk with planned orders. Raises ``RunUnknown``."""
+        return await self._writer.submit("claim_chunk", _leasing.claim_chunk(batch_id, owner, lease), droppable=True)
+
+    async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
+        """Prolong a lease. Raises ``LeaseLost``."""
+        until = await self._writer.submit("renew_chunk", _leasing.renew_chunk(chunk, lease), droppable=True)
+        return attrs.evolve(chunk, lease_until=until)
+
+    async def release_chunk(self, chunk: Chunk) -> None:
+        """Give a chunk back; nothing of it may be under way."""
+        await self._writer.submit("release_chunk", _leasing.release_chunk(chunk))
+
+    async def expire_chunks(self, batch_id: str | None = None) -> int:
+        """Take over, for nobody, every chunk whose lease ran out; tells how many orders are unknown now."""
+        return await self._writer.submit("expire_chunks", _leasing.expire_chunks(batch_id))
+
+    async def chunks(self, batch_id: str) -> Chunks:
+        """How the chunks of a batch stand."""
+        return await self._read(lambda connection: _leasing.chunks(connection, batch_id, self._now(connection)))
+
+    async def permit(self, chunk: Chunk, claimed: ClaimedOrder, *, after: Outcome | None = None) -> Permit | Refusal:
+        """Ask to send one order once, and record the outcome of the one before in the same commit."""
+        asked = self._writer.submit("permit", _sending.permit(chunk, claimed, after), droppable=after is None)
+        try:
+            return await asked
+        except asyncio.CancelledError:
+            # The caller gets no permit, so nothing leaves; the commit may have granted one all the same. Where this
+            # is not written down any more, the order is unknown when its lease runs out.
+            self._writer.submit("withdraw", _sending.withdraw(chunk, claimed)).add_done_callback(_look_away)
+            raise
+
+    async def record(self, outcome: Outcome) -> Finding:
+        """Write down how an attempt ended, whatever became of the lease."""
+        return await self._writer.submit("record", _sending.record(outcome))
+
+    # The outbox: evidence and persons
+
+    async def apply_evidence(self, evidence: Evidence) -> Finding | None:
+        """Write down what was found out about an order; ``None`` when there is no such order."""
+        return await self._writer.submit("apply_evidence", _resolving.apply_evidence(evidence))
+
+    async def park(self, request_id: str, *, detail: str) -> Finding:
+        """Two clean sweeps did not find an unknown order. Raises ``OrderUnknown``."""
+        return await self._writer.submit("park", _resolving.park(request_id, detail))
+
+    async def write_off(self, request_id: str, *, who: str, why: str) -> Entry:
+        """A named person states that a parked order never arrived. Raises ``NotParked`` and ``OrderUnknown``."""
+        await self._writer.submit("write_off", _resolving.write_off(request_id, who, why))
+        return await self._entry(request_id)
+
+    async def acknowledge(self, request_id: str, *, who: str, why: str) -> Entry:
+        """A named person has seen the conflict of an order. Raises ``OrderUnknown``."""
+        await self._writer.submit("acknowledge", _resolving.acknowledge(request_id, who, why))
+        return await self._entry(request_id)
+
+    async def lift_quarantine(self, batch_id: str, *, who: str, why: str) -> int:
+        """A named person states that the orders of quarantined chunks were looked up; tells how many chunks."""
+        return await self._writer.submit("lift_quarantine", _resolving.lift_quarantine(batch_id, who, why))
+
+    # The outbox: looking
+
+    async def entry(self, request_id: str) -> Entry | None:
+        """One order."""
+        return await self._read(lambda connection: _looking.entry(connection, request_id))
+
+    def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
+        """Orders in the sequence they were loaded in, a page in memory at a time."""
+        return self._stream(_looking.entries_after(batch_id, state))
+
+    def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
+        """Orders with a contradiction that nobody has acknowledged."""
+        return self._stream(_looking.entries_after(batch_id, None, conflicts=True))
+
+    async def progress(self, batch_id: str | None = None) -> Progress:
+        """Counts and sums of a batch, or of all. Raises ``RunUnknown``."""
+        return await self._read(lambda connection: _looking.progress(connection, batch_id))
+
+    async def history(self, request_id: str) -> Sequence[Happening]:
+        """All that is known of one order, in time. Raises ``OrderUnknown``."""
+        return await self._read(lambda connection: _explaining.history(connection, request_id))
+
+    async def unmatched_events(self) -> int:
+        """Notifications about orders this journal never sent."""
+        return await self._read(_receiving.unmatched)
+
+    async def check(self) -> None:
+        """Read the whole file and raise ``JournalCorrupt`` if it is damaged. Takes seconds for millions of orders."""
+        await self._read(_opening.check)
+
+    # The inbox
+
+    async def receive(self, delivery: Delivery, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
+        """Store a delivery and its event, settle its order, and lease a new event."""
+        return await self._writer.submit("receive", _receiving.receive(delivery, event, owner, lease))
+
+    async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
+        """Lease due events, oldest first."""
+        return await self._writer.submit("claim", _receiving.claim(owner, lease, limit), droppable=True)
+
+    async def release(self, owner: str) -> None:
+        """Give back the leases of a receiver."""
+        await self._writer.submit("release", _receiving.release(owner))
+
+    async def note_done(self, event_id: int, handler: str) -> None:
+        """One handler has finished with an event."""
+        await self._writer.submit("note_done", _receiving.note_done(event_id, handler))
+
+    async def finish(self, event_id: int, state: str, *, error: str | None = None) -> None:
+        """An event is ``handled``, ``dead`` or ``disputed``."""
+        await self._writer.submit("finish", _receiving.finish(event_id, state, error))
+
+    async def retry_later(self, event_id: int, *, delay: float, error: str) -> None:
+        """Count a round and make the event due again after so many seconds."""
+        await self._writer.submit("retry_later", _receiving.retry_later(event_id, delay, error))
+
+    async def revive(self, event_id: int | None = None) -> int:
+        """Make one dead event, or all, pending again; tells how many."""
+        return await self._writer.submit("revive", _receiving.revive(event_id))
+
+    async def dead_letters(self) -> AsyncIterator[StoredEvent]:
+        """Dead events, oldest first."""
+        last = 0
+        while page := await self._read(partial(_receiving.dead_after, after=last, limit=100)):
+            for stored in page:
+                yield stored
+            last = page[-1].event_id
+
+    async def final_event(self, request_id: str) -> TransactionEvent | None:
+        """The first final event of an order that nothing contradicts."""
+        return await self._read(lambda connection: _receiving.final_event(connection, request_id))
+
+    async def backlog(self) -> Backlog:
+        """How many events wait, and since when."""
+        return await self._read(_receiving.backlog)
+
+    # Beneath
+
+    def _open(self) -> sqlite3.Connection:
+        connection = _opening.open_writer(self._path, busy_timeout=self._busy_timeout)
+        try:
+            _schema.migrate(connection)
+            _resolving.quarantine_copy(connection, self._path)
+        except (sqlite3.Error, JournalError):
+            connection.close()
+            raise
+        return connection
+
+    def _now(self, connection: sqlite3.Connection) -> float:
+        return _opening.now(connection) if self._clock is None else self._clock()
+
+    async def _entry(self, request_id: str) -> Entry:
+        entry = await self.entry(request_id)
+        assert entry is not None
+        return entry
+
+    async def _stream(self, pages: _looking.Pages) -> AsyncIterator[Entry]:
+        last = -1
+        while True:
+            entries, last = await self._read(partial(pages, after=last))
+            if not entries:
+                return
+            for entry in entries:
+                yield entry
+
+    async def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        if self._reading is None:
+            raise JournalClosed("the journal is not open")
+        return await asyncio.get_running_loop().run_in_executor(self._reading, self._read_now, read)
+
+    def _read_now(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            if self._reader is None:
+                self._reader = _opening.open_reader(self._path, busy_timeout=self._busy_timeout)
+            return read(self._reader)
+        except sqlite3.Error as error:
+            raise _opening.translated(error) from error
+
+
+def _look_away(done: asyncio.Future[None]) -> None:
+    if not done.cancelled():
+        done.exception()  # whoever was cancelled is gone: the lease running out says the rest

@@ -1,0 +1,223 @@
+"""The receiver against a bare aiohttp handler that reads JSON and returns 200. Only the ratios mean anything.
+
+Every server is a process of its own, the load is another one, and rounds are interleaved. Each notification is a
+different one. Three bare handlers are measured, for their answers cost different amounts: an empty one, one with the
+bytes the receiver answers, and a small JSON object. Run it with ``python tests/benchmarks/receiver.py``.
+"""
+
+import argparse
+import asyncio
+import itertools
+import multiprocessing
+import os
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from aiohttp import web
+
+from payments_async.ipn import Receiver, TransactionEvent, serve
+
+ANSWER = b"x" * 330
+
+
+async def bare_empty(request: web.Request) -> web.Response:
+    """What most people write first."""
+    await request.json()
+    return web.Response()
+
+
+async def bare_body(request: web.Request) -> web.Response:
+    """The same with an answer as long as ours."""
+    await request.json()
+    return web.Response(body=ANSWER, content_type="application/json")
+
+
+async def bare_json(request: web.Request) -> web.Response:
+    """The same with a small JSON answer."""
+    await request.json()
+    return web.json_response({"ResponseCode": "0"})
+
+
+def bare(handler: Callable[[web.Request], object]) -> web.Application:
+    """An application with one route."""
+    app = web.Application()
+    app.router.add_post("/ipn", handler)  # type: ignore[arg-type]
+    return app
+
+
+def mounted(receiver: Receiver) -> web.Application:
+    """The receiver as a sub-app, as it is used."""
+    app = web.Application()
+    app.add_subapp("/ipn", receiver.app())
+    return app
+
+
+def handled(receiver: Receiver) -> Receiver:
+    """With one handler that does nothing."""
+
+    @receiver.on(TransactionEvent)
+    async def settle(event: TransactionEvent) -> None:
+        return
+
+    return receiver
+
+
+async def with_inbox() -> web.Application:
+    """The receiver on a fresh SQLite journal."""
+    from payments_async.journal import SqliteJournal
+
+    journal = SqliteJournal(Path(tempfile.mkdtemp()) / "inbox.sqlite")
+    await journal.__aenter__()
+    return mounted(handled(Receiver(journal, senders=["127.0.0.1"])))
+
+
+async def application(name: str) -> web.Application:
+    """One of the contestants."""
+    match name:
+        case "bare":
+            return bare(bare_empty)
+        case "bare, as many bytes":
+            return bare(bare_body)
+        case "bare, JSON answer":
+            return bare(bare_json)
+        case "receiver":
+            return mounted(Receiver(senders=["127.0.0.1"]))
+        case "receiver, a handler":
+            return mounted(handled(Receiver(senders=["127.0.0.1"])))
+        case "receiver, SQLite inbox":
+            return await with_inbox()
+        case _:
+            raise ValueError(name)
+
+
+def run_server(name: str, port: int) -> None:
+    """Serve one contestant until killed."""
+
+    async def main() -> None:
+        if name == "ipn serve":
+            await serve(Receiver(senders=["127.0.0.1"]), "127.0.0.1", port)
+        runner = web.AppRunner(await application(name), access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        await asyncio.Event().wait()
+
+    asyncio.run(main())
+
+
+class Sender(asyncio.Protocol):
+    """Sends one notification after the other on one connection."""
+
+    def __init__(self, numbers: "itertools.count[int]", answered: list[int]) -> None:
+        self.numbers = numbers
+        self.answered = answered
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.send()
+
+    def data_received(self, data: bytes) -> None:
+        if not data.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(data[:200].decode())
+        self.answered[0] += 1
+        self.send()
+
+    def send(self) -> None:
+        number = next(self.numbers)
+        identity = f"672b00f8-a02c-5e41-9fd0-{number:012x}"
+        body = (
+            f'{{"AccountId": "6", "SubscriptionId": "77", "TransactionId": "{identity}", "BatchId": "batch-01", '
+            f'"RequestId": "req-{number}", "StatusMessage": "Transaction successful", "StatusCode": 0, '
+            f'"CorrelationId": "corr-{number}", "CreatedOn": "2024-02-27 14:06:41", "Amount": 500.25, '
+            f'"CurrencyCode": "UGX"}}'
+        )
+        query = f"transactionId={identity}&subscriptionId=77&accountId=6&requestId=req-{number}&Amount=500.25"
+        self.transport.write(  # type: ignore[attr-defined]
+            f"POST /ipn?{query} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n{body}".encode()
+        )
+
+
+def processor_time(pid: int) -> float:
+    """Seconds of processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def load(port: int, pid: int, connections: int, seconds: float, start: int) -> tuple[float, float]:
+    """Notifications answered per second, and per second of the server's processor time."""
+    numbers, answered = itertools.count(start), [0]
+    loop = asyncio.get_running_loop()
+    transports = [
+        (await loop.create_connection(lambda: Sender(numbers, answered), "127.0.0.1", port))[0]
+        for _ in range(connections)
+    ]
+    await asyncio.sleep(0.3)
+    before, begun, used = answered[0], time.perf_counter(), processor_time(pid)
+    await asyncio.sleep(seconds)
+    count = answered[0] - before
+    rate, efficiency = count / (time.perf_counter() - begun), count / (processor_time(pid) - used)
+    for transport in transports:
+        transport.abort()
+    return rate, efficiency
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for_port(port: int) -> None:
+    """Until the server listens."""
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise RuntimeError("a server did not start")
+
+
+def main() -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--no-inbox", action="store_true")
+    options = parser.parse_args()
+    names = ["bare", "bare, as many bytes", "bare, JSON answer", "receiver", "receiver, a handler", "ipn serve"]
+    names += [] if options.no_inbox else ["receiver, SQLite inbox"]
+    ports = {name: free_port() for name in names}
+    context = multiprocessing.get_context("spawn")
+    servers = {name: context.Process(target=run_server, args=(name, ports[name]), daemon=True) for name in names}
+    for server in servers.values():
+        server.start()
+    start = itertools.count(0, 10**9)
+    results: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for port in ports.values():
+        wait_for_port(port)
+    for _ in range(options.rounds):
+        for name in names:
+            pid = servers[name].pid or 0
+            results[name].append(asyncio.run(load(ports[name], pid, options.connections, options.seconds, next(start))))
+    for server in servers.values():
+        server.kill()
+    for title, column in (("per second", 0), ("per CPU second", 1)):
+        table(title, {name: statistics.median(pair[column] for pair in pairs) for name, pairs in results.items()})
+
+
+def table(title: str, medians: dict[str, float]) -> None:
+    """Print one measure, and its ratio to each bare handler."""
+    bares = list(medians)[:3]
+    print(f"{title:24}{'':>12}" + "".join(f"{'/ ' + name:>24}" for name in bares))
+    for name, median in medians.items():
+        print(f"{name:24}{median:12.0f}" + "".join(f"{median / medians[other]:24.3f}" for other in bares))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""An inbox in memory that keeps the contract, for tests that need no disk."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import attrs
+
+from payments_async._events import TransactionEvent
+from payments_async.journal._inbox import Backlog, Delivery, Receipt, StoredEvent
+
+
+@attrs.define
+class _Row:
+    stored: StoredEvent
+    owner: str | None
+    lease_until: float
+    due: float
+
+
+class MemoryInbox:
+    """Keeps everything until the process ends."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.rows: dict[int, _Row] = {}
+        self.deliveries: dict[bytes, Delivery] = {}
+        self.broken: Exception | None = None
+
+    def state(self, event_id: int) -> str:
+        return self.rows[event_id].stored.state
+
+    async def receive(self, delivery: Delivery, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
+        if self.broken is not None:
+            raise self.broken
+        self.deliveries[delivery.digest] = delivery
+        conflict = None
+        for row in self.rows.values():
+            known = row.stored.event
+            if known.transaction_id != event.transaction_id:
+                continue
+            if (known.status_code, known.amount) == (event.status_code, event.amount):
+                return Receipt(event_id=row.stored.event_id, is_new=False, conflict=row.stored.conflict)
+            if known.status_code in (0, 2) and row.stored.conflict is None and event.status_code in (0, 2):
+                conflict = f"status code {event.status_code} after the final {known.status_code}"
+        number = len(self.rows) + 1
+        stored = StoredEvent(
+            event_id=number, event=event, peer=delivery.peer, received_at=delivery.received_at, state="pending",
+            conflict=conflict,
+        )  # fmt: skip
+        self.rows[number] = _Row(stored, owner, self.clock() + lease, 0.0)
+        return Receipt(event_id=number, is_new=True, conflict=conflict)
+
+    async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
+        now = self.clock()
+        free = [
+            row for row in self.rows.values()
+            if row.stored.state == "pending" and row.due <= now and (row.owner is None or row.lease_until <= now)
+        ][:limit]  # fmt: skip
+        for row in free:
+            row.owner, row.lease_until = owner, now + lease
+        return [row.stored for row in free]
+
+    async def release(self, owner: str) -> None:
+        for row in self.rows.values():
+            if row.owner == owner:
+                row.owner = None
+
+    async def note_done(self, event_id: int, handler: str) -> None:
+        row = self.rows[event_id]
+        row.stored = attrs.evolve(row.stored, done=row.stored.done | {handler})
+
+    async def finish(self, event_id: int, state: str, *, error: str | None = None) -> None:
+        row = self.rows[event_id]
+        row.stored = attrs.evolve(row.stored, state=state, error=error)
+        row.owner = None
+
+    async def retry_later(self, event_id: int, *, delay: float, error: str) -> None:
+        row = self.rows[event_id]
+        row.stored = attrs.evolve(row.stored, tries=row.stored.tries + 1, error=error)
+        row.owner, row.due = None, self.clock() + delay
+
+    async def revive(self, event_id: int | None = None) -> int:
+        dead = [
+            row for row in self.rows.values() if row.stored.state == "dead" and event_id in (None, row.stored.event_id)
+        ]
+        for row in dead:
+            row.stored = attrs.evolve(row.stored, state="pending", tries=0)
+            row.due = 0.0
+        return len(dead)
+
+    async def dead_letters(self) -> AsyncIterator[StoredEvent]:
+        for row in list(self.rows.values()):
+            if row.stored.state == "dead":
+                yield row.stored
+
+    async def final_event(self, request_id: str) -> TransactionEvent | None:
+        for row in self.rows.values():
+            event = row.stored.event
+            if event.request_id == request_id and event.status_code in (0, 2) and row.stored.state != "disputed":
+                return event
+        return None
+
+    async def backlog(self) -> Backlog:
+        pending = [row.stored for row in self.rows.values() if row.stored.state == "pending"]
+        dead = sum(row.stored.state == "dead" for row in self.rows.values())
+        return Backlog(pending=len(pending), dead=dead, oldest=min((p.received_at for p in pending), default=None))

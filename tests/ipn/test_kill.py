@@ -1,0 +1,90 @@
+"""A receiver process with a SQLite inbox, killed under load: what was answered 200 is there, and is handled once."""
+
+import asyncio
+import itertools
+import json
+import signal
+import socket
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from ipn.notifications import notification
+
+if not hasattr(pytest.importorskip("payments_async.journal"), "SqliteJournal"):
+    pytest.skip("there is no SQLite journal yet", allow_module_level=True)
+
+PROGRAM = Path(__file__).parent / "receiver_process.py"
+KILLS = 3
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def started(port: int, journal: Path, handled: Path) -> asyncio.subprocess.Process:
+    """A receiver process that listens."""
+    process = await asyncio.create_subprocess_exec(sys.executable, str(PROGRAM), str(port), str(journal), str(handled))
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                (await asyncio.open_connection("127.0.0.1", port))[1].close()
+                return process
+            except OSError:
+                assert process.returncode is None
+                await asyncio.sleep(0.02)
+
+
+async def send(port: int, numbers: "itertools.count[int]", answered: list[str]) -> None:
+    """Send one notification after the other until the process is gone."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        while True:
+            name = f"t-{next(numbers)}"
+            body = notification(name)
+            writer.write(b"POST /ipn HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200"), head
+            answered.append(name)
+            await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split(b"\r")[0]))
+    except (OSError, asyncio.IncompleteReadError):
+        writer.close()
+
+
+@pytest.mark.slow
+async def test_no_answered_notification_is_lost_or_handled_twice(tmp_path: Path) -> None:
+    """Killed three times under load; after the last start everything answered is handled, each event once."""
+    port, journal, handled = free_port(), tmp_path / "journal.sqlite", tmp_path / "handled"
+    numbers, answered = itertools.count(), list[str]()
+    for _ in range(KILLS):
+        process = await started(port, journal, handled)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(16):
+                group.create_task(send(port, numbers, answered))
+            await asyncio.sleep(0.4)
+            process.send_signal(signal.SIGKILL)
+        await process.wait()
+    process = await started(port, journal, handled)
+    async with asyncio.timeout(20):
+        while (await health(port))["pending"]:  # noqa: ASYNC110 - another process has no event to wait for
+            await asyncio.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+    counts = Counter(handled.read_text(encoding="ascii").split())
+    assert len(answered) > KILLS
+    assert len(set(answered)) <= len(counts)  # one that was stored may have gone unanswered
+    assert {1} == set(counts.values())
+
+
+async def health(port: int) -> dict[str, int]:
+    """What the receiver says of its backlog."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /ipn/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    facts: dict[str, int] = json.loads(answer.partition(b"\r\n\r\n")[2])
+    return facts

@@ -1,0 +1,304 @@
+"""The parser: everything it may be given is an event or the one parse error, in time."""
+
+import json
+import random
+import time
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from payments_async._wire.notifications import UnreadableNotification, read_notification, read_unusual
+from payments_async._wire.usual_notifications import read_usual
+from payments_async.ipn import TransactionEvent, TransactionSucceeded
+
+LEAST = b'"TransactionId":"a","StatusCode":0'
+PASCAL = {
+    "AccountId": "6", "SubscriptionId": "77", "TransactionId": "672b00f8-a02c-5e41-9fd0-4f0c4c74308d",
+    "BatchId": "b", "RequestId": "r", "StatusMessage": "fine", "StatusCode": 0, "CorrelationId": "c",
+    "CreatedOn": "2024-02-27 14:06:41", "Amount": 500.25, "CurrencyCode": "UGX",
+}  # fmt: skip
+
+
+def read(members: bytes, query: str = "") -> TransactionEvent:
+    """The event of the least notification with further members."""
+    return read_notification(b"{%b,%b}" % (LEAST, members) if members else b"{%b}" % LEAST, query)
+
+
+def outcome(body: bytes, query: str) -> Any:
+    """The event, or that it cannot be read."""
+    try:
+        return read_notification(body, query)
+    except UnreadableNotification:
+        return None
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        pytest.param(b'"x":' + b"9" * 5000, id="integer-of-thousands-of-digits"),
+        pytest.param(b'"x":1' + b"0" * 400, id="integer-of-hundreds-of-digits"),
+        pytest.param(b'"x":1e999999999', id="exponent-bomb"),
+        pytest.param(b'"x":1e-999999999', id="negative-exponent-bomb"),
+        pytest.param(b'"x":1e99999999999999999999999', id="exponent-out-of-range"),
+        pytest.param(b'"Amount":1e29,"amount":1e30', id="two-amounts"),
+        pytest.param(b'"Amount":1e31', id="amount-of-no-sensible-size"),
+        pytest.param(b'"Amount":"NaN"', id="nan-as-text"),
+        pytest.param(b'"Amount":"-Infinity"', id="infinity-as-text"),
+        pytest.param(b'"Amount":"1_000"', id="underscore-in-amount"),
+        pytest.param('"Amount":"١٢"'.encode(), id="foreign-digits"),
+        pytest.param(b'"Amount":true', id="amount-is-true"),
+        pytest.param(b'"Amount":{}', id="amount-is-object"),
+        pytest.param(b'"x":NaN', id="nan-anywhere"),
+        pytest.param(b'"x":-Infinity', id="infinity-anywhere"),
+        pytest.param(b'"x":"\\ud800"', id="half-a-surrogate"),
+        pytest.param(b'"x\\udfff":1', id="half-a-surrogate-in-a-name"),
+        pytest.param(b'"x":"\\u0000"', id="nul"),
+        pytest.param(b'"x":"\xff"', id="no-utf-8"),
+        pytest.param(b'"x":' + b"[" * 60 + b"]" * 60, id="nested"),
+        pytest.param(b'"x":' + b'{"a":' * 9000 + b"1" + b"}" * 9000, id="nested-deeply"),
+        pytest.param(b'"TransactionId" : "b"', id="repeated-with-spaces"),
+        pytest.param(b'"z":":x","TransactionId" :"b"', id="repeated-and-hidden"),
+        pytest.param(b'"Transaction\\u0049d":"b"', id="repeated-with-an-escape"),
+        pytest.param(b'"transaction_id":"b"', id="another-spelling"),
+        pytest.param(b'"x":{"a":1,"a":true}', id="one-and-true"),
+        pytest.param(b'"x":[{"a":1,"a":2}]', id="repeated-in-a-list"),
+        pytest.param(b'"RequestId":"a","requestReference":{"requestId":"b"}', id="reference-differs"),
+        pytest.param(b'"StatusCode":false', id="repeated-as-false"),
+        pytest.param(b'"RequestId":["a"]', id="id-is-a-list"),
+        pytest.param(b'"RequestId":"' + b"a" * 300 + b'"', id="id-too-long"),
+        pytest.param(b'"AccountId":6.5', id="id-is-a-fraction"),
+    ],
+)
+def test_what_cannot_be_trusted_is_refused(members: bytes) -> None:
+    """A contradiction, or a value nobody can mean, is the one parse error."""
+    with pytest.raises(UnreadableNotification):
+        read(members)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"null", b"[]", b'"x"', b"{}", b"{", b"\xff\xfe{\x00}\x00", b"{}{}", b"\xef\xbb\xbf"]
+)
+def test_what_is_no_notification_is_refused(body: bytes) -> None:
+    """Nothing without a transaction id and a status code is an event."""
+    with pytest.raises(UnreadableNotification):
+        read_notification(body, "")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Amount=inf",
+        "Amount=nan",
+        "Amount=1_0",
+        "requestId=%ff",
+        "requestId=%00",
+        "requestId=\udcff",
+        "requestId=a&requestId=b",
+        "transaction_id=b",
+        "Amount=1&Amount=2",
+        "x=" + "a" * 9000,
+    ],
+)
+def test_a_query_that_cannot_be_trusted_is_refused(query: str) -> None:
+    """The query is read as strictly as the body."""
+    with pytest.raises(UnreadableNotification):
+        read(b"", query)
+
+
+def test_a_parameter_without_a_value_is_none() -> None:
+    """An empty one contradicts nothing."""
+    assert Decimal(5) == read(b'"Amount":5', "Amount=&requestId=").amount
+
+
+def test_the_query_fills_in_what_the_body_leaves_out() -> None:
+    """Ids come from the query when the body has none, and the body's request reference before it."""
+    query = "transactionId=t&subscriptionId=77&accountId=6&requestId=r%201&Amount=1E+06"
+    event = read_notification(b'{"statusCode":"2"}', query)
+    assert ("t", "77", "6", "r 1", Decimal("1E+6")) == (
+        event.transaction_id, event.subscription_id, event.account_id, event.request_id, event.amount,
+    )  # fmt: skip
+    assert "x" == read(b'"requestReference":{"requestId":"x"}').request_id
+
+
+def test_an_unencoded_plus_in_the_query_is_no_contradiction() -> None:
+    """A sender that does not encode a plus still agrees with its body."""
+    assert "a+b" == read(b'"RequestId":"a+b"', "requestId=a+b").request_id
+
+
+def test_the_earlier_edition_is_read() -> None:
+    """Its two other names are known, and ids are text whatever carried them."""
+    event = read(b'"client_referenceId":"r","account_number":6.0,"subscription_id":77')
+    assert ("r", "6", "77") == (event.request_id, event.account_id, event.subscription_id)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2024-02-27T14:06:41.1234567Z", datetime(2024, 2, 27, 14, 6, 41, 123456, tzinfo=UTC)),
+        ("2/27/2024 2:06:41 PM", datetime(2024, 2, 27, 14, 6, 41, tzinfo=UTC)),
+        ("2024-02-27 14:06:41", datetime(2024, 2, 27, 14, 6, 41, tzinfo=UTC)),
+        ("0001-01-01T00:00:00", None),
+        ("yesterday", None),
+        (20240227, None),
+    ],
+)
+def test_a_date_never_costs_a_notification(text: object, expected: datetime | None) -> None:
+    """Three shapes are read; anything else is kept in extra."""
+    event = read(b'"CreatedOn":' + json.dumps(text).encode())
+    assert (expected, {} if expected else {"CreatedOn": text}) == (event.created_on, event.extra)
+
+
+def test_nothing_that_is_said_is_dropped() -> None:
+    """Members nobody documented are kept as they came, numbers exact."""
+    event = read(b'"New":{"a":[1,{"b":0.10}]},"StatusMessage":["odd"]')
+    assert {"New": {"a": [1, {"b": Decimal("0.10")}]}, "StatusMessage": ["odd"]} == event.extra
+    assert str(event.extra["New"]["a"][1]["b"]) == "0.10"
+
+
+def test_no_person_is_in_a_repr() -> None:
+    """An event can be logged."""
+    event = read(b'"AccountId":"1234567890","StatusMessage":"Grace Akello was paid","x":"+256772000017"')
+    assert [] == [secret for secret in ("1234567890", "Akello", "Grace", "256772") if secret in repr(event)]
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+ids = st.one_of(st.text("abcABC0123456789-+ %&=é", max_size=12), st.integers(-5, 10**20))
+notifications = st.fixed_dictionaries(
+    {"TransactionId": ids, "StatusCode": st.integers(-3, 10)},
+    optional={
+        "AccountId": ids, "SubscriptionId": ids, "BatchId": ids, "RequestId": ids, "StatusMessage": texts,
+        "CorrelationId": texts, "CurrencyCode": texts, "Amount": st.sampled_from([1, 500.25, -3, "7.50", 1e21]),
+        "CreatedOn": st.one_of(texts, st.datetimes(timezones=st.just(UTC)).map(str)),
+    },
+)  # fmt: skip
+
+
+def spelled(members: dict[str, Any], spelling: str) -> dict[str, Any]:
+    """The same members under other names."""
+    snake = {name: "".join("_" + c.lower() if c.isupper() else c for c in name)[1:] for name in members}
+    names = {
+        "pascal": {name: name for name in members},
+        "camel": {name: name[0].lower() + name[1:] for name in members},
+        "snake": snake,
+        "upper": {name: name.upper() for name in members},
+    }
+    return {names[spelling][name]: value for name, value in members.items()}
+
+
+@settings(deadline=None)
+@given(notifications, st.sampled_from(["camel", "snake", "upper"]))
+def test_the_spelling_makes_no_difference(members: dict[str, Any], spelling: str) -> None:
+    """Every spelling of a notification is the same event, or as unreadable as the others."""
+    known = outcome(json.dumps(members).encode(), "")
+    other = outcome(json.dumps(spelled(members, spelling)).encode(), "")
+    if known is not None and known.extra:
+        known = other = None if other is None else known
+    assert known == other
+
+
+@settings(deadline=None)
+@given(
+    st.fixed_dictionaries(dict.fromkeys(PASCAL, st.none())).flatmap(
+        lambda _: st.fixed_dictionaries({
+            **{name: st.one_of(st.just(value), ids, texts) for name, value in PASCAL.items()},
+            "StatusCode": st.one_of(st.integers(-1, 9), st.just(10**12), st.just("0")),
+            "Amount": st.sampled_from([500.25, 500, -1.5, 10**20, "5", "NaN"]),
+            "CreatedOn": st.sampled_from(["2024-02-27 14:06:41", "2024-02-30 14:06:41", "0001-01-01T00:00:00", "x"]),
+        })
+    ),
+    st.booleans(),
+    st.sampled_from([",", ", ", " ,"]),
+    st.sampled_from([UTC, ZoneInfo("Africa/Kampala")]),
+)  # fmt: skip
+def test_the_quick_way_and_the_thorough_way_agree(
+    members: dict[str, Any], camel: bool, comma: str, timezone: Any
+) -> None:
+    """A usual notification is read in one step; the result is the one that reading member by member gives."""
+    if camel:
+        members = spelled(members, "camel") | {
+            "requestReference": {"createdOn": "2024-02-27T14:06:00", "requestId": members["RequestId"]}
+        }
+    folded = {name.lower(): value for name, value in members.items()}
+    query = (
+        f"transactionId={folded['transactionid']}&subscriptionId={folded['subscriptionid']}"
+        f"&accountId={folded['accountid']}&requestId={folded['requestid']}&Amount={folded['amount']}"
+    )
+    body = json.dumps(members, separators=(comma, ": ")).encode()
+    quick = read_usual(body, query, timezone)
+    if quick is not None:
+        assert read_unusual(body, query, timezone) == quick
+
+
+def test_a_usual_notification_goes_the_quick_way() -> None:
+    """Both documented spellings do, or the quick way would be dead."""
+    query = "transactionId=672b00f8-a02c-5e41-9fd0-4f0c4c74308d&subscriptionId=77&accountId=6&requestId=r&Amount=500.25"
+    camel = spelled(PASCAL, "camel") | {"requestReference": {"createdOn": "2024-02-27T14:06:00", "requestId": "r"}}
+    for members in (PASCAL, camel):
+        assert isinstance(read_usual(json.dumps(members).encode(), query, UTC), TransactionSucceeded)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200), st.text(max_size=60))
+def test_no_bytes_break_the_parser(body: bytes, query: str) -> None:
+    """Nothing but an event or the one parse error."""
+    outcome(body, query)
+
+
+scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text())
+values = st.recursive(
+    scalars, lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.sampled_from([*PASCAL, "x"]), inner))
+)
+
+
+@settings(deadline=None)
+@given(values)
+def test_no_json_breaks_the_parser(value: Any) -> None:
+    """Nor does any JSON value, in any member."""
+    outcome(json.dumps(value).encode(), "")
+    outcome(json.dumps({**PASCAL, "x": value, "requestReference": value}).encode(), "")
+    for name in PASCAL:
+        outcome(json.dumps({**PASCAL, name: value}).encode(), "")
+
+
+@settings(max_examples=1, deadline=None)
+@given(st.integers(0, 2**32))
+def test_mutations_of_a_notification_break_nothing(seed: int) -> None:
+    """A bounded fuzz run: flipped, cut, doubled and spliced bytes, each read within a tenth of a second."""
+    chance = random.Random(seed)
+    whole = json.dumps(PASCAL).encode()
+    pieces = [
+        b'"',
+        b"{",
+        b"[",
+        b":",
+        b",",
+        b"\\u0000",
+        b"\\ud800",
+        b"1e999",
+        b"-",
+        b"NaN",
+        b"\xff",
+        b"9" * 500,
+        b"[" * 3000,
+    ]
+    for _ in range(3000):
+        body = bytearray(whole)
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(body) + 1)
+            match chance.randrange(4):
+                case 0:
+                    body[at:at] = chance.choice(pieces)
+                case 1:
+                    del body[at : at + chance.randint(1, 20)]
+                case 2 if at < len(body):
+                    body[at] = chance.randrange(256)
+                case _:
+                    body[at:at] = body[chance.randrange(len(body) + 1) :][:50]
+        start = time.perf_counter()
+        outcome(bytes(body), "transactionId=672b00f8-a02c-5e41-9fd0-4f0c4c74308d")
+        assert time.perf_counter() - start < 0.1

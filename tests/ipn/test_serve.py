@@ -1,0 +1,104 @@
+"""The server of its own: its limits on slow senders, and its shutdown."""
+
+import asyncio
+
+from ipn.notifications import notification
+
+from payments_async.ipn import Receiver, TransactionEvent, serve, serving
+
+BODY = notification()
+HEAD = b"POST /ipn HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n" % len(BODY)
+
+
+async def post(port: int) -> bytes:
+    """A whole notification, and the first line of the answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(HEAD + b"\r\n" + BODY)
+    line = await reader.readline()
+    writer.close()
+    return line
+
+
+async def dribble(port: int, text: bytes) -> bytes:
+    """Send a byte now and then, until the server has had enough; everything it said."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    said = asyncio.ensure_future(reader.read())
+    try:
+        for byte in text:
+            if said.done() or writer.is_closing():
+                break
+            writer.write(bytes([byte]))
+            await asyncio.wait({said}, timeout=0.02)
+        return await said
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def test_senders_of_slow_headers_are_cut_off_and_stop_nobody() -> None:
+    """Many of them, and a genuine sender is answered meanwhile."""
+    async with serving(Receiver(senders=["127.0.0.1"]), port=0, header_time=0.2) as (_, port):
+        async with asyncio.timeout(3), asyncio.TaskGroup() as group:
+            slow = [group.create_task(dribble(port, HEAD * 20)) for _ in range(20)]
+            idle = group.create_task(dribble(port, b""))
+            await asyncio.sleep(0.1)
+            assert b"HTTP/1.1 200 OK\r\n" == await post(port)
+        assert {b""} == {task.result() for task in [*slow, idle]}
+        assert b"HTTP/1.1 200 OK\r\n" == await post(port)
+
+
+async def test_senders_of_slow_bodies_are_cut_off() -> None:
+    """They hear 408 and the connection is closed, whatever they go on sending."""
+    receiver = Receiver(senders=["127.0.0.1"], body_time=0.15)
+    async with serving(receiver, port=0, header_time=5.0) as (_, port):
+        async with asyncio.timeout(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HEAD + b"\r\n" + BODY[:5])
+            assert b"HTTP/1.1 408" in await reader.read()
+            writer.close()
+            assert b"HTTP/1.1 200 OK\r\n" == await post(port)
+
+
+async def test_a_body_may_be_slower_than_headers() -> None:
+    """The limit on headers ends where the body begins."""
+    async with serving(Receiver(senders=["127.0.0.1"]), port=0, header_time=0.1) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HEAD + b"\r\n")
+        for piece in (BODY[:10], BODY[10:20], BODY[20:]):
+            await asyncio.sleep(0.08)
+            writer.write(piece)
+        assert b"HTTP/1.1 200 OK\r\n" == await reader.readline()
+        await asyncio.sleep(0.25)  # idle between two requests for longer than headers may take
+        writer.write(HEAD + b"\r\n" + BODY)
+        assert (await reader.readuntil(b" 200 OK")).endswith(b"HTTP/1.1 200 OK")
+        writer.close()
+
+
+async def test_there_are_only_so_many_connections() -> None:
+    """A further one is closed; when one ends, there is room again."""
+    async with serving(Receiver(senders=["127.0.0.1"]), port=0, connections=2) as (_, port):
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        await asyncio.sleep(0.02)
+        assert b"" == await post(port)
+        for _, writer in held:
+            writer.close()
+        await asyncio.sleep(0.02)
+        assert b"HTTP/1.1 200 OK\r\n" == await post(port)
+
+
+async def test_a_cancelled_server_finishes_what_is_under_way() -> None:
+    """The sender whose notification is being handled still gets its answer."""
+    receiver, begun, address = Receiver(senders=["127.0.0.1"]), asyncio.Event(), asyncio.Queue[int]()
+
+    @receiver.on(TransactionEvent)
+    async def settle(event: TransactionEvent) -> None:
+        begun.set()
+        await asyncio.sleep(0.05)
+
+    server = asyncio.ensure_future(serve(receiver, port=0, started=lambda host, port: address.put_nowait(port)))
+    answer = asyncio.ensure_future(post(await address.get()))
+    await begun.wait()
+    server.cancel()
+    assert b"HTTP/1.1 200 OK\r\n" == await answer
+    assert isinstance((await asyncio.gather(server, return_exceptions=True))[0], asyncio.CancelledError)

@@ -1,0 +1,44 @@
+"""The pytest plugin for users, used as they would: the fixtures meet each other, and made-up notifications are read."""
+
+from decimal import Decimal
+from typing import Any, get_args
+
+import pytest
+
+from payments_async import Beneficiary, MobileMoneyWallet, PaymentsSession, PayoutOrder
+from payments_async.ipn import Receiver, TransactionFailed, TransactionSucceeded
+from payments_async.sandbox import Sandbox
+from payments_async.testing import Spelling, deliver, notification, receiver, sandbox, session
+
+__all__ = ["receiver", "sandbox", "session"]  # fixtures, as the plugin gives them
+
+
+@pytest.mark.parametrize("spelling", get_args(Spelling))
+@pytest.mark.parametrize("number_ids", [False, True])
+async def test_a_made_up_notification_is_read_in_every_spelling(spelling: Any, number_ids: bool) -> None:
+    """The event is the same whatever the spelling."""
+    mine = Receiver(senders=["127.0.0.1"])
+    made = notification("r-1", amount=Decimal("500.10"), spelling=spelling, number_ids=number_ids, status_code=2)
+    assert 200 == (await deliver(mine, made)).status
+    event = await mine.wait_for("r-1", timeout=1)
+    assert isinstance(event, TransactionFailed)
+    assert ("6", "77", "500.10") == (event.account_id, event.subscription_id, str(event.amount))
+    assert 403 == (await deliver(mine, made, sender="10.0.0.1")).status
+
+
+async def test_the_fixtures_meet(sandbox: Sandbox, session: PaymentsSession, receiver: Receiver) -> None:
+    """A payout through the session is notified by the sandbox and heard by the receiver."""
+    heard: list[TransactionSucceeded] = []
+
+    @receiver.on(TransactionSucceeded)
+    async def settled(event: TransactionSucceeded) -> None:
+        heard.append(event)
+
+    order = PayoutOrder(
+        request_id="r-1", amount=Decimal(1500), destination=MobileMoneyWallet("+256772000017"),
+        product_item_id="MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG", beneficiary=Beneficiary(name="Grace Akello"),
+    )  # fmt: skip
+    acceptance = await session.payouts.send(order)
+    event = await receiver.wait_for("r-1", timeout=5)
+    assert acceptance.transaction_id == event.transaction_id
+    assert isinstance(event, TransactionSucceeded)
