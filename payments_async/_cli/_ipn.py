@@ -1,0 +1,127 @@
+"""`payments-async ipn`: hear notifications, and send one to try a receiver out."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated
+
+import attrs
+import typer
+from rich.markup import escape
+from yarl import URL
+
+from payments_async._cli._command import command
+from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._http import exchange
+from payments_async._cli._notice import Spelling, notification
+from payments_async._cli._sandbox import until_stopped
+from payments_async._cli._screen import Screen, clean, money, plain
+from payments_async.ipn import DOCUMENTED_SENDERS, Receiver, TransactionEvent, serving
+
+__all__ = ["add_ipn"]
+
+LOOPBACK = ("127.0.0.0/8", "::1")
+
+
+def add_ipn(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="Notifications: hear them, send one to try a receiver out.", no_args_is_help=True)
+    command(group, "serve")(serve)
+    command(group, "send")(send)
+    app.add_typer(group, name="ipn")
+
+
+async def serve(
+    screen: Screen,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    path: Annotated[str, typer.Option(help="Where notifications go.")] = "/ipn",
+    path_token: Annotated[
+        str | None,
+        typer.Option(envvar="PAYMENTS_IPN_TOKEN", show_default=False, help="An unguessable last segment of that path."),
+    ] = None,
+    sender: Annotated[
+        list[str] | None,
+        typer.Option(show_default=False, help="Address or network to hear; repeat it. The documented ones by default."),
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None, typer.Option(show_default=False, help="Address or network of a proxy of yours; repeat it.")
+    ] = None,
+    shadow: Annotated[bool, typer.Option("--shadow", help="Only report unknown senders, refuse nobody.")] = False,
+) -> Exit:
+    """Hear notifications and show each on a line, until stopped. With --json each line is a document."""
+    if path_token:
+        screen.secrets.add(path_token)
+    senders, proxies = sender or (*DOCUMENTED_SENDERS, *LOOPBACK), trusted_proxy or ()
+    try:
+        receiver = Receiver(senders=senders, trusted_proxies=proxies, path_token=path_token, shadow=shadow)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    receiver.on(TransactionEvent)(heard := _Heard(screen))
+    try:
+        async with serving(receiver, host, port, path=path) as (at, on):
+            token = "/..." if path_token else ""
+            screen.note(f"listening at http://{at}:{on}/{path.strip('/')}{token}; Ctrl-C stops")
+            await until_stopped()
+    except OSError as error:
+        raise BadInput(f"--port: {host}:{port} cannot be listened on ({error.strerror}); name another one") from error
+    screen.note(f"{heard.count:,} notifications heard")
+    return Exit.FINE
+
+
+class _Heard:
+    """Shows what is heard."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self.count = 0
+
+    async def __call__(self, event: TransactionEvent) -> None:
+        self.count += 1
+        kind = type(event).__name__.removeprefix("Transaction").lower()
+        if self._screen.as_json:
+            members = {field.name: plain(getattr(event, field.name)) for field in attrs.fields(type(event))}
+            self._screen.line(json.dumps({"kind": kind, **members}))
+            return
+        words = clean(f"{event.request_id or '(no request id)'}  {event.transaction_id}")
+        amount = money(event.amount, event.currency_code)
+        at = datetime.now(UTC).strftime("%H:%M:%S")
+        self._screen.line(f"{at}  {kind:<12} {amount:>20}  {words}")
+
+
+async def send(
+    screen: Screen,
+    url: Annotated[str, typer.Argument(help="The IPN URL of a receiver of yours.")],
+    request_id: Annotated[str, typer.Option(help="Of the order.")] = "demo-000001",
+    transaction_id: Annotated[str | None, typer.Option(help="Random by default.", show_default=False)] = None,
+    amount: Annotated[str, typer.Option(help="As in 1500.50.")] = "1500.50",
+    currency: Annotated[str, typer.Option(help="Of the amount.")] = "UGX",
+    status_code: Annotated[int, typer.Option(help="0 success, 1 processing, 2 error.")] = 0,
+    spelling: Annotated[Spelling, typer.Option(help="How the members are spelled.")] = Spelling.PASCAL,
+    times: Annotated[int, typer.Option(min=1, max=1000, help="Send it so often: a repetition must do no harm.")] = 1,
+) -> Exit:
+    """Send a made-up notification to a receiver, to try it out. It says nothing to the service."""
+    address = URL(url)
+    if address.scheme not in ("http", "https") or not address.host:
+        raise BadInput("URL: must begin with http:// or https:// and name a host, as in http://127.0.0.1:8080/ipn")
+    try:
+        exact = Decimal(amount)
+    except ArithmeticError as error:
+        raise BadInput("--amount: not a number; write it as in 1500.50") from error
+    named = transaction_id or str(uuid.uuid4())
+    query, body = notification(spelling, named, request_id, exact, currency, status_code, datetime.now(UTC))
+    try:
+        answers = [await exchange("POST", address.with_query(query), body=body) for _ in range(times)]
+    except (OSError, ValueError) as error:
+        screen.trouble(
+            f"{address.host}:{address.port} did not take it ({type(error).__name__})", "is a receiver there?"
+        )
+        return Exit.FAILED
+    told = [{"status": answer.status, "body": answer.body.decode("utf-8", "replace")} for answer in answers]
+    for one in told:
+        screen.say(escape(clean(f"{one['status']}  {one['body']}")))
+    screen.document({"transaction_id": named, "answers": told})
+    return Exit.FINE if all(answer.status == 200 for answer in answers) else Exit.FAILED

@@ -1,0 +1,219 @@
+"""The commands that only look: account, products, validate, transactions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from payments_async import PaymentsSession, Transaction, TransactionStatus
+from payments_async._cli._command import command
+from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._screen import Screen, money
+from payments_async._cli._settings import Settings
+
+__all__ = ["add_looks"]
+
+_DAYS = 7
+_NOT_SHOWN = (
+    "the lists do not show request id {}, which proves nothing: never send it again on these grounds; "
+    "look again later, or widen --since and --until"
+)
+day = partial(typer.Option, formats=["%Y-%m-%d"], show_default=False)
+
+
+def add_looks(app: typer.Typer) -> None:
+    """Add the commands."""
+    for name, function in (
+        ("account", account),
+        ("products", products),
+        ("validate", validate),
+        ("transactions", transactions),
+    ):
+        command(app, name)(function)
+
+
+async def account(screen: Screen, settings: Settings) -> Exit:
+    """Show the account and its balance."""
+    async with settings.session() as payments:
+        found = await payments.accounts.get()
+    screen.fields(
+        [
+            ("balance", money(found.balance, found.currency)),
+            ("account", screen.person(found.account_number)),
+            ("name", screen.person(found.name)),
+            ("description", screen.person(found.description)),
+        ]
+    )
+    screen.document(found)
+    return Exit.FINE
+
+
+async def products(
+    screen: Screen,
+    settings: Settings,
+    product_id: Annotated[str | None, typer.Argument(help="Shows this one with its items.", show_default=False)] = None,
+) -> Exit:
+    """List the products, or show one with its items."""
+    async with settings.session() as payments:
+        if product_id is not None:
+            return await _product(screen, payments, product_id)
+        found = [product async for product in payments.products.iterate()]
+    rows = [
+        [one.product_id, one.name or "", one.category_id or "", one.currency_code or "", _yes(one.is_active)]
+        for one in found
+    ]
+    screen.table(["Product", "Name", "Category", "Currency", "Active"], rows)
+    screen.document(found)
+    return Exit.FINE
+
+
+async def _product(screen: Screen, payments: PaymentsSession, product_id: str) -> Exit:
+    found = await payments.products.get(product_id)
+    items = [item async for item in payments.products.items(product_id)]
+    screen.fields(
+        [
+            ("product", found.product_id),
+            ("name", found.name),
+            ("category", found.category_id),
+            ("currency", found.currency_code),
+            ("active", _yes(found.is_active)),
+        ]
+    )
+    rows = [
+        [
+            item.product_item_id,
+            item.name or "",
+            money(item.amount) if item.is_amount_fixed else "any",
+            item.validity_period or "",
+            _yes(item.is_active),
+        ]
+        for item in items
+    ]
+    screen.table(["Item", "Name", "Amount", "Validity", "Active"], rows, right=["Amount"])
+    screen.document({"product": found, "items": items})
+    return Exit.FINE
+
+
+async def validate(
+    screen: Screen,
+    settings: Settings,
+    product_item_id: Annotated[str, typer.Argument(help="Item of the operator or provider.")],
+    customer_reference: Annotated[str, typer.Argument(help="Account or telephone number of the customer.")],
+    amount: Annotated[str, typer.Argument(help="As in 1500.50.")],
+) -> Exit:
+    """Ask the service whether it would take an order. Sends no order; status 3 is a no."""
+    async with settings.session() as payments:
+        try:
+            answer = await payments.products.validate(product_item_id, customer_reference, amount)
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+    words = answer.message or ("the service would take it" if answer.ok else "the service would not take it")
+    screen.fields([("valid" if answer.ok else "not valid", words)])
+    screen.document(answer)
+    return Exit.FINE if answer.ok else Exit.FAILED
+
+
+async def transactions(
+    screen: Screen,
+    settings: Settings,
+    transaction_id: Annotated[str | None, typer.Argument(help="Shows this one.", show_default=False)] = None,
+    since: Annotated[datetime | None, day(help=f"First day, UTC; {_DAYS} days ago by default.")] = None,
+    until: Annotated[datetime | None, day(help="Last day, UTC; today by default.")] = None,
+    status: Annotated[str | None, typer.Option(help="Only those of this status.", show_default=False)] = None,
+    request_id: Annotated[str | None, typer.Option(help="Look for this order.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Most rows to show; 0 for all.")] = 100,
+) -> Exit:
+    """List transactions, or find one. A list usually carries no status: filter by one."""
+    first = since.date() if since else (datetime.now(UTC) - timedelta(days=_DAYS)).date()
+    last = until.date() if until else None
+    if last is not None and last < first:
+        raise BadInput("--until: lies before --since")
+    wanted = _status(status)
+    async with settings.session() as payments:
+        if transaction_id is not None:
+            return _one(screen, await payments.transactions.get(transaction_id))
+        if request_id is not None:
+            return await _find(screen, payments, request_id, first, last)
+        found = await _list(screen, payments.transactions.iterate(since=first, until=last, status=wanted), limit)
+    screen.table(
+        ["Created", "Request id", "Transaction", "Type", "Amount", "Status", "Beneficiary"],
+        [_row(screen, one, wanted) for one in found],
+        right=["Amount"],
+    )
+    screen.document(found)
+    return Exit.FINE
+
+
+async def _list(screen: Screen, rows: AsyncIterator[Transaction], limit: int) -> list[Transaction]:
+    found: list[Transaction] = []
+    async for transaction in rows:
+        if limit and len(found) == limit:
+            screen.note(f"stopped after {limit} rows; --limit 0 shows all")
+            break
+        found.append(transaction)
+    return found
+
+
+async def _find(screen: Screen, payments: PaymentsSession, request_id: str, since: date, until: date | None) -> Exit:
+    found = await payments.transactions.find(request_id, since=since, until=until)
+    if found is None:
+        screen.trouble(_NOT_SHOWN.format(request_id))
+        screen.document(None)
+        return Exit.UNKNOWN
+    return _one(screen, found)
+
+
+def _one(screen: Screen, found: Transaction) -> Exit:
+    person = found.beneficiary
+    screen.fields(
+        [
+            ("transaction", found.transaction_id),
+            ("request id", found.request_id),
+            ("batch", found.batch_id),
+            ("status", found.status or "not shown; filter the list by --status"),
+            ("amount", money(found.amount, found.currency)),
+            ("type", found.transaction_type),
+            ("created", _moment(found.created_on)),
+            ("beneficiary", screen.person(person.name) if person else None),
+            ("phone", screen.person(person.phone) if person else None),
+            ("reference", screen.person(person.customer_reference) if person else None),
+            ("message", found.status_message),
+        ]
+    )
+    screen.document(found)
+    return Exit.FINE
+
+
+def _row(screen: Screen, one: Transaction, filtered: TransactionStatus | None) -> Sequence[str]:
+    return [
+        _moment(one.created_on),
+        one.request_id or "",
+        one.transaction_id,
+        one.transaction_type or "",
+        money(one.amount, one.currency),
+        one.status or filtered or "",
+        screen.person(one.beneficiary.name) if one.beneficiary else "",
+    ]
+
+
+def _status(text: str | None) -> TransactionStatus | None:
+    if text is None:
+        return None
+    status = TransactionStatus(text)
+    if status not in list(TransactionStatus):
+        names = ", ".join(TransactionStatus)
+        # the service answers a filter it does not know with every transaction
+        raise BadInput(f"--status: must be one of {names}")
+    return status
+
+
+def _moment(moment: datetime | None) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S") if moment else ""
+
+
+def _yes(flag: bool | None) -> str:
+    return "" if flag is None else "yes" if flag else "no"

@@ -1,0 +1,82 @@
+"""`payments-async sandbox`: the simulated service in the foreground, for trying things out and for other languages."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
+from typing import Annotated
+
+import typer
+
+from payments_async._cli._command import command
+from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._screen import Screen, money
+from payments_async._cli._trouble import SECONDS, Faults, rates, spelling
+from payments_async.sandbox import Sandbox
+
+__all__ = ["add_sandbox", "until_stopped"]
+
+
+def add_sandbox(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "sandbox")(sandbox)
+
+
+async def sandbox(
+    screen: Screen,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 7027,
+    host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
+    prefix: Annotated[str, typer.Option(help="A path before every path.")] = "",
+    faults: Annotated[Faults, typer.Option(help="How much goes wrong.")] = Faults.NONE,
+    seed: Annotated[int, typer.Option(help="Decides which orders the faults strike.")] = 1,
+    ipn_url: Annotated[str | None, typer.Option(help="Where notifications go.", show_default=False)] = None,
+    balance: Annotated[str, typer.Option(help="What the account holds at first.")] = "1000000000",
+    processing_delay: Annotated[float, typer.Option(min=0, help="Seconds from acceptance to the end.")] = 1.0,
+    fast: Annotated[bool, typer.Option("--fast", help="For load tests: orders end at once.")] = False,
+) -> Exit:
+    """Run the simulated service until stopped, with its control interface at /_sandbox/. Its money is made up."""
+    try:
+        service = Sandbox(
+            port=port, host=host, prefix=prefix, seed=seed, quirks=spelling(faults, seed), ipn_url=ipn_url,
+            balance=Decimal(balance), processing_delay=processing_delay, fast=fast,
+        )  # fmt: skip
+    except InvalidOperation as error:
+        raise BadInput("--balance: not a number; write it as in 1000000") from error
+    try:
+        async with service:
+            if faults is not Faults.NONE:
+                service.chaos(rates(faults), seconds=SECONDS)
+            _introduce(screen, service)
+            await until_stopped()
+            screen.say(f"\n{len(service.ledger):,} orders carried out, {len(service.duplicates()):,} more than once.")
+    except OSError as error:
+        raise BadInput(f"--port: {host}:{port} cannot be served on ({error.strerror}); name another one") from error
+    return Exit.FINE
+
+
+def _introduce(screen: Screen, service: Sandbox) -> None:
+    settings = {
+        "PAYMENTS_BASE_URL": service.base_url,
+        "PAYMENTS_APP_KEY": service.app_key,
+        "PAYMENTS_APP_PASSWORD": service.app_password,  # of a service that does not exist
+        "PAYMENTS_USER_ID": service.user_id,
+    }
+    screen.say(
+        f"[bold]The simulated service[/] is at {service.base_url}, with {money(service.balance)} in its account."
+    )
+    screen.say(f"It is steered at {service.base_url}/_sandbox/state; Ctrl-C stops it. For the other commands:\n")
+    for name, value in settings.items():
+        screen.say(f"  export {name}={value}")
+    screen.document({"settings": settings, "control": f"{service.base_url}/_sandbox/", "ipn_url": service.ipn_url})
+
+
+async def until_stopped() -> None:
+    """Wait for Ctrl-C or a request to end."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # where there are no signal handlers, Ctrl-C raises KeyboardInterrupt
+            loop.add_signal_handler(number, stopped.set)
+    await stopped.wait()

@@ -1,0 +1,184 @@
+"""What a command shows: words and tables for people, one JSON document for machines. Decides nothing."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+import sys
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from payments_async import PaymentsError
+from payments_async._cli._exits import remedy_of
+
+__all__ = ["Screen", "clean", "mask", "money", "plain"]
+
+_PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines
+_LONG_NUMBERS = re.compile(r"(?<![\w.-])\+?\d(?:[ -]?\d){8,}(?![\w-])")
+_EMAILS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+
+
+class Screen:
+    """Where a command writes to.
+
+    Attributes:
+        as_json: One JSON document on standard output and nothing else.
+        show_personal: Names, telephone and account numbers in full.
+        debug: Tracebacks.
+        secrets: Texts that are hidden wherever they would appear.
+        out, err: Standard output and standard error.
+    """
+
+    def __init__(self, *, as_json: bool = False, show_personal: bool = False, debug: bool = False) -> None:
+        self.as_json = as_json
+        self.show_personal = show_personal
+        self.debug = debug
+        self.secrets: set[str] = set()
+        width = None if sys.stdout.isatty() else _PIPED_WIDTH
+        self.out = Console(highlight=False, emoji=False, width=width)
+        self.err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether somebody watches: a terminal, and no JSON."""
+        return self.out.is_terminal and not self.as_json
+
+    def person(self, text: str | None) -> str:
+        """A personal value as this screen may show it."""
+        if not text:
+            return ""
+        return clean(text) if self.show_personal else mask(text)
+
+    def say(self, markup: str = "") -> None:
+        """Write a line for people; the brackets of rich are understood. Silent with ``--json``."""
+        if not self.as_json:
+            self.out.print(markup, soft_wrap=not self.is_live)
+
+    def line(self, text: str) -> None:
+        """Write a line as it is, at once: for what comes while the command runs, with ``--json`` too."""
+        sys.stdout.write(clean(text) + "\n")
+        sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """Write a line about the command itself, not its result, to standard error."""
+        self.err.print(escape(clean(text)), style="dim")
+
+    def document(self, value: object) -> None:
+        """Write the JSON document, with ``--json``. Amounts are texts, so that every digit stays."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(plain(value), indent=2) + "\n")
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Sequence[str] = ()) -> None:
+        """Write a table for people, without its empty columns. Those named in ``right`` hold numbers."""
+        if self.as_json:
+            return
+        rows = list(rows)
+        kept = [number for number, _ in enumerate(columns) if not rows or any(str(row[number]) for row in rows)]
+        shape = box.SIMPLE_HEAD if self.out.is_terminal else None
+        table = Table(box=shape, pad_edge=False, header_style="bold")
+        for name in (columns[number] for number in kept):
+            # a number or an id is never broken; words are
+            table.add_column(name, justify="right" if name in right else "left", no_wrap=name in right, overflow="fold")
+        for row in rows:
+            cells = (row[number] for number in kept)
+            table.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in cells))
+        self._print(table)
+
+    def fields(self, pairs: Iterable[tuple[str, str | None]]) -> None:
+        """Write one thing: a name and a value on each line, empty values left out."""
+        if self.as_json:
+            return
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in pairs:
+            if value:
+                grid.add_row(name, Text(clean(value)))
+        self._print(grid)
+
+    def _print(self, table: Table) -> None:
+        if self.out.is_terminal:
+            self.out.print(table)
+            return
+        with self.out.capture() as captured:  # a pipe wants no blanks that fill up a column
+            self.out.print(table)
+        for line in captured.get().splitlines():
+            self.line(line.rstrip())
+
+    def trouble(self, message: str, next_step: str = "") -> None:
+        """Write what went wrong, and what to do, to standard error."""
+        self.err.print(f"[bold red]payments-async:[/] {escape(clean(self._hidden(message)))}")
+        if next_step:
+            self.err.print(f"  {escape(clean(self._hidden(next_step)))}")
+
+    def payments_error(self, error: PaymentsError, status: int) -> None:
+        """Write an error of the package with its next step; with ``--json`` as a document too."""
+        remedy = remedy_of(error)
+        self.trouble(str(error).removesuffix(f" -> {error.next_step}"), remedy)
+        self.document({"error": describe(error, remedy), "exit_status": status})
+
+    def traceback(self, error: BaseException) -> None:
+        """Write a traceback, without secrets, telephone numbers and addresses."""
+        text = self._hidden("".join(traceback.format_exception(error)))
+        text = _LONG_NUMBERS.sub(lambda found: mask(found.group()), _EMAILS.sub("***", text))
+        self.err.print(escape(text), style="dim")
+
+    def _hidden(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def describe(error: PaymentsError, remedy: str) -> dict[str, object]:
+    """An error for machines."""
+    names = ("message", "request_id", "transaction_id", "status", "code", "correlation_id")
+    return {"kind": type(error).__name__, "next_step": remedy, **{name: getattr(error, name) for name in names}}
+
+
+def mask(text: str) -> str:
+    """Enough to recognise a value one knows, too little to learn it."""
+    return f"***{clean(text)[-3:]}" if len(text) > 6 else "***"
+
+
+def clean(text: str) -> str:
+    """Words from outside, fit for a terminal: control characters cannot move the cursor or set colours."""
+    return "".join(character if character.isprintable() or character == "\n" else " " for character in text)
+
+
+def money(amount: Decimal | None, currency: str | None = None) -> str:
+    """An amount as people read it, every digit kept."""
+    if amount is None:
+        return ""
+    return f"{amount:,f} {clean(currency)}" if currency else f"{amount:,f}"
+
+
+def plain(value: object) -> Any:
+    """A value as JSON knows it."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case enum.Enum():
+            return value.value
+        case str():
+            return value
+        case Decimal():
+            return format(value, "f")
+        case datetime() | date():
+            return value.isoformat()
+        case Mapping():
+            return {str(name): plain(member) for name, member in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain(member) for member in value]
+        case _:
+            fields = getattr(type(value), "__attrs_attrs__", ())
+            return {field.name: plain(getattr(value, field.name)) for field in fields} if fields else str(value)

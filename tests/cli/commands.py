@@ -1,0 +1,72 @@
+"""What tests of the command line share: the environment a command runs in, and what it left behind."""
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+
+import attrs
+
+from payments_async.sandbox import Sandbox
+
+Run = Callable[..., Awaitable["Ran"]]
+NO_SERVICE = "http://127.0.0.1:9"  # the discard port: nobody is there
+
+
+@attrs.frozen
+class Ran:
+    """What a command left behind."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        """All of its words, on one line."""
+        return " ".join(f"{self.out} {self.err}".split())
+
+
+def surroundings(sandbox: Sandbox | None, more: Mapping[str, str | None]) -> dict[str, str]:
+    """An environment with the sandbox's settings; None takes one away."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PAYMENTS_", "NO_COLOR"))}
+    settings: dict[str, str | None] = {"PYTHONWARNINGS": "error", "COLUMNS": "110"}
+    if sandbox is not None:
+        settings |= {
+            "PAYMENTS_BASE_URL": sandbox.base_url,
+            "PAYMENTS_APP_KEY": sandbox.app_key,
+            "PAYMENTS_APP_PASSWORD": sandbox.app_password,
+            "PAYMENTS_USER_ID": sandbox.user_id,
+        }
+    return {**kept, **{name: value for name, value in {**settings, **more}.items() if value is not None}}
+
+
+def checked(sandbox: Sandbox, settings: Mapping[str, str | None], ran: Ran) -> Ran:
+    """What a command left behind; its password must not be in it."""
+    for secret in {sandbox.app_password, settings.get("PAYMENTS_APP_PASSWORD") or sandbox.app_password}:
+        assert secret not in ran.out + ran.err
+    return ran
+
+
+def on_terminal(arguments: tuple[str, ...], typed: str, environment: Mapping[str, str]) -> Ran:
+    """Run a command on a terminal of its own, where somebody types."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "payments_async", *arguments],
+        env=environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    os.write(ours, typed.encode())
+    shown = b""
+    try:
+        while piece := os.read(ours, 65536):
+            shown += piece
+    except OSError:  # what Linux answers once the other end is closed
+        pass
+    finally:
+        os.close(ours)
+    return Ran(process.wait(60), shown.decode(), "")

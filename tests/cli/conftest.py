@@ -1,0 +1,65 @@
+"""Runs the real command against a sandbox: in this process, in one of its own, or on a terminal."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+import warnings
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from cli.commands import Ran, Run, checked, on_terminal, surroundings
+from typer.testing import CliRunner
+
+from payments_async._cli._app import app
+from payments_async.sandbox import Sandbox
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A service in this process."""
+    async with Sandbox() as service:
+        yield service
+
+
+@pytest.fixture
+def run(sandbox: Sandbox) -> Iterator[Run]:
+    """Run a command in a thread and a loop of its own, in a pipe. No secret is ever in what it says."""
+    log, show = logging.getLogger("payments_async"), warnings.showwarning
+    before = (log.handlers, log.level, log.propagate)
+
+    async def run(*arguments: str, typed: str = "", **settings: str | None) -> Ran:
+        environment: dict[str, str | None] = dict(surroundings(sandbox, settings))
+        environment |= {name: None for name, value in settings.items() if value is None}
+        result = await asyncio.to_thread(CliRunner().invoke, app, arguments, input=typed, env=environment)
+        return checked(sandbox, settings, Ran(result.exit_code, result.stdout, result.stderr))
+
+    yield run
+    log.handlers, log.level, log.propagate = before
+    warnings.showwarning = show
+
+
+@pytest.fixture
+def run_process(sandbox: Sandbox) -> Run:
+    """Run a command in a process of its own, in a pipe."""
+
+    async def run(*arguments: str, typed: str = "", **settings: str | None) -> Ran:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "payments_async", *arguments, env=surroundings(sandbox, settings),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        out, err = await asyncio.wait_for(process.communicate(typed.encode()), 60)
+        return checked(sandbox, settings, Ran(process.returncode or 0, out.decode(), err.decode()))
+
+    return run
+
+
+@pytest.fixture
+def run_on_terminal(sandbox: Sandbox) -> Run:
+    """Run a command on a terminal, where somebody types."""
+
+    async def run(*arguments: str, typed: str = "", **settings: str | None) -> Ran:
+        ran = await asyncio.to_thread(on_terminal, arguments, typed, surroundings(sandbox, settings))
+        return checked(sandbox, settings, ran)
+
+    return run

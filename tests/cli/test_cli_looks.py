@@ -1,0 +1,161 @@
+"""Commands that only look: what they show, what they hide, and what they say of a bad setting."""
+
+import json
+import ssl
+import sys
+from pathlib import Path
+
+import pytest
+from cli.commands import NO_SERVICE, Run
+
+import payments_async._cli
+from payments_async.sandbox import Sandbox
+
+PAY = (
+    "pay", "--amount", "1000", "--item", "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG", "--name", "Grace Akello",
+    "--wallet", "+256772000017", "--yes", "--request-id",
+)  # fmt: skip
+
+
+async def test_the_account_shows_its_balance(run: Run) -> None:
+    """Every digit for people, a text with every digit for machines."""
+    assert "1,000,000,000 UGX" in (await run("account")).out
+    assert "1000000000" == json.loads((await run("account", "--json")).out)["balance"]
+
+
+async def test_products_are_listed_and_one_is_shown_with_its_items(run: Run) -> None:
+    """A list of all, or one with its items and fixed amounts."""
+    assert "MTNAIRTIMEUG" in (await run("products")).out
+    assert "20,000.00" in (await run("products", "AIRTELDATABUNDLESUG")).out
+
+
+@pytest.mark.parametrize(("amount", "status"), [("1000", 0), ("1", 3), ("1.000,0", 2)])
+async def test_validation_answers_with_its_status(run: Run, amount: str, status: int) -> None:
+    """0 is a yes, 3 a no of the service, 2 an amount that is none."""
+    assert status == (await run("validate", "MTNAIRTIMEUG_MTNAIRTIMEUG", "0772000017", amount)).status
+
+
+async def test_transactions_are_listed_found_and_masked(run: Run) -> None:
+    """An order is found by its request id; people are masked unless asked for."""
+    await run(*PAY, "v-1")
+    listed = await run("transactions")
+    assert "v-1" in listed.out
+    assert "Grace" not in listed.out
+    assert "Grace Akello" in (await run("transactions", "--show-personal")).out
+    assert "v-1" == json.loads((await run("transactions", "--request-id", "v-1", "--json")).out)["request_id"]
+
+
+async def test_an_order_the_lists_do_not_show_stays_unknown(run: Run) -> None:
+    """Absence is no proof: status 4, and a warning not to send it again."""
+    ran = await run("transactions", "--request-id", "v-9")
+    assert 4 == ran.status
+    assert "which proves nothing" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param(("--status", "done"), "--status: must be one of ENQUEUED", id="status"),
+        pytest.param(("--since", "2026-11-02", "--until", "2026-11-01"), "--until: lies before --since", id="days"),
+        pytest.param(("--authorization", "Basic"), "--authorization: must be one of Token, Bearer, auto", id="scheme"),
+    ],
+)
+async def test_a_wrong_option_is_bad_input(run: Run, options: tuple[str, ...], words: str) -> None:
+    """It is named with what may stand there."""
+    ran = await run("transactions", *options)
+    assert (2, "") == (ran.status, ran.out)
+    assert words in ran.said
+
+
+SETTINGS = [
+    pytest.param({"PAYMENTS_APP_PASSWORD": "not-the-password"}, 5, "check PAYMENTS_APP_KEY", id="wrong-password"),
+    pytest.param({"PAYMENTS_BASE_URL": None}, 2, "not set: PAYMENTS_BASE_URL (--base-url)", id="no-address"),
+    pytest.param(
+        {"PAYMENTS_APP_KEY": None, "PAYMENTS_APP_PASSWORD": None},
+        2,
+        "not set: PAYMENTS_APP_KEY (--app-key), PAYMENTS_APP_PASSWORD (--password-file)",
+        id="no-credentials",
+    ),
+    pytest.param({"PAYMENTS_APP_PASSWORD": " blank "}, 2, "PAYMENTS_APP_PASSWORD (--password-file):", id="blanks"),
+    pytest.param(
+        {"PAYMENTS_BASE_URL": "http://payments.example.org"}, 2, "PAYMENTS_BASE_URL (--base-url): plain http", id="http"
+    ),
+    pytest.param(
+        {"PAYMENTS_BASE_URL": "https://me:hidden-word@payments.example.org"},
+        2,
+        "PAYMENTS_BASE_URL (--base-url): must not contain a user or a password",
+        id="password-in-address",
+    ),
+    pytest.param({"PAYMENTS_BASE_URL": "payments.example.org"}, 2, "PAYMENTS_BASE_URL (--base-url):", id="no-scheme"),
+    pytest.param({"PAYMENTS_BASE_URL": NO_SERVICE}, 3, "PAYMENTS_BASE_URL (--base-url)", id="nobody-there"),
+    pytest.param({"PAYMENTS_BASE_URL": "https://no.invalid"}, 3, "PAYMENTS_BASE_URL (--base-url)", id="typo-in-host"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["account", "doctor"])
+@pytest.mark.parametrize(("settings", "status", "words"), SETTINGS)
+async def test_a_bad_setting_is_named_with_the_remedy(
+    run: Run, command: str, settings: dict[str, str | None], status: int, words: str
+) -> None:
+    """What the user sees names the setting as he set it; no secret, no traceback."""
+    ran = await run(command, **settings)
+    assert (status, True) == (ran.status, words in ran.said), ran.said
+    assert "Traceback" not in ran.err
+    assert "hidden-word" not in ran.said
+
+
+async def test_a_wrong_path_in_the_address_is_told_apart_from_credentials(run: Run, sandbox: Sandbox) -> None:
+    """A service that knows no login at this path is a matter of the address."""
+    ran = await run("doctor", PAYMENTS_BASE_URL=f"{sandbox.base_url}/elsewhere")
+    assert 2 == ran.status
+    assert "check the path in PAYMENTS_BASE_URL" in ran.said
+
+
+async def test_the_doctor_finds_nothing_wrong(run: Run) -> None:
+    """With good settings every look is fine, to people and machines."""
+    ran = await run("doctor")
+    assert 0 == ran.status
+    assert 6 == ran.out.count("fine ")
+    told = json.loads((await run("doctor", "--json")).out)
+    assert {0} == {finding["status"] for finding in told["findings"]}
+
+
+async def test_the_doctor_knows_http_from_tls(run: Run, sandbox: Sandbox) -> None:
+    """https:// to a port that speaks none is told as that."""
+    ran = await run("doctor", PAYMENTS_BASE_URL=sandbox.base_url.replace("http:", "https:"))
+    assert (3, True) == (ran.status, "does not speak TLS" in ran.said)
+
+
+async def test_the_password_comes_from_a_file_or_a_pipe(run: Run, sandbox: Sandbox, tmp_path: Path) -> None:
+    """Never from an option: options show in the list of processes."""
+    path = tmp_path / "password"
+    path.write_text(f"{sandbox.app_password}\n")
+    assert 0 == (await run("account", "--password-file", str(path), PAYMENTS_APP_PASSWORD=None)).status
+    piped = await run("account", "--password-file", "-", typed=f"{sandbox.app_password}\n", PAYMENTS_APP_PASSWORD=None)
+    assert 0 == piped.status
+    assert "--app-password" not in (await run("account", "--help")).out
+
+
+async def test_debug_shows_a_masked_traceback(run: Run) -> None:
+    """The traceback is there, the secrets are not (which every run checks)."""
+    ran = await run("account", "--debug", PAYMENTS_APP_PASSWORD="not-the-password")
+    assert "AuthenticationFailed" in ran.err
+    assert "Traceback" in ran.err
+    assert "demo-app-key" not in ran.said
+
+
+async def test_help_tells_the_exit_codes(run: Run) -> None:
+    """Every command tells them, in the same words."""
+    for command in ((), ("demo",), ("pay",), ("ipn", "serve")):
+        assert "4 the outcome is unknown" in (await run(*command, "--help")).said.replace("│ ", "")
+
+
+def test_a_missing_extra_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the extra the command names it instead of a traceback."""
+    monkeypatch.setattr(payments_async._cli, "find_spec", lambda name: None if name == "typer" else ssl)
+    monkeypatch.setattr(sys, "argv", ["payments-async"])
+    with pytest.raises(SystemExit) as ended:
+        payments_async._cli.main()
+    said = capsys.readouterr().err
+    assert (2, 1) == (ended.value.code, said.count("\n"))
+    assert "pip install 'payments-async[cli]'" in said

@@ -1,0 +1,118 @@
+"""Commands that run until stopped: the sandbox, and the receiver that a made-up notification is sent to."""
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from cli.commands import Run, surroundings
+
+from payments_async.sandbox import Sandbox
+
+
+@asynccontextmanager
+async def started(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A command that runs until the block ends."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "payments_async", *arguments, env=surroundings(None, {}),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def line_with(stream: asyncio.StreamReader | None, words: str) -> str:
+    """The first line that holds these words."""
+    assert stream is not None
+    async with asyncio.timeout(20):
+        while words not in (line := (await stream.readline()).decode()):
+            assert line, f"it ended without saying {words!r}"
+    return line
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_the_sandbox_serves_until_stopped(run: Run, number: signal.Signals) -> None:
+    """Its settings work with the other commands, and stopping it is no failure."""
+    async with started("sandbox", "--port", "0") as process:
+        url = (await line_with(process.stdout, "PAYMENTS_BASE_URL=")).partition("=")[2].strip()
+        assert 0 == (await run("doctor", "--base-url", url)).status
+        process.send_signal(number)
+        await line_with(process.stdout, "orders carried out")
+        assert 0 == await asyncio.wait_for(process.wait(), 10)
+
+
+async def test_a_stopped_demo_says_so() -> None:
+    """Ctrl-C ends it with 5 and one line, not with a traceback."""
+    async with started("demo") as process:
+        await line_with(process.stdout, "sent 50 of 200")
+        process.send_signal(signal.SIGINT)
+        assert "payments-async: stopped" in await line_with(process.stderr, "stopped")
+        assert 5 == await asyncio.wait_for(process.wait(), 10)
+
+
+async def test_a_reader_that_hangs_up_ends_it_quietly(sandbox: Sandbox) -> None:
+    """`payments-async products | head -1` is no error of the program."""
+    process = await asyncio.create_subprocess_shell(
+        f"{sys.executable} -m payments_async products | true",
+        env=surroundings(sandbox, {}), stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert b"" == (await process.communicate())[1]
+
+
+async def test_a_taken_port_is_bad_input(run: Run, sandbox: Sandbox) -> None:
+    """It names the option and says what to do."""
+    port = sandbox.base_url.rpartition(":")[2]
+    for command in (("sandbox",), ("ipn", "serve")):
+        ran = await run(*command, "--port", port)
+        assert 2 == ran.status
+        assert f"--port: 127.0.0.1:{port} cannot be" in ran.said
+
+
+@pytest.mark.parametrize("spelling", ["pascal", "camel", "snake"])
+async def test_a_sent_notification_is_heard(run: Run, spelling: str) -> None:
+    """`ipn send` posts in every spelling, `ipn serve` shows it once however often it comes."""
+    async with started("ipn", "serve", "--port", "0", "--json") as process:
+        found = re.search(r"http://\S+/ipn", await line_with(process.stderr, "listening"))
+        assert found is not None
+        sent = await run(
+            "ipn",
+            "send",
+            found.group(),
+            "--spelling",
+            spelling,
+            "--request-id",
+            "v-1",
+            "--amount",
+            "0.10",
+            "--times",
+            "2",
+        )
+        assert (0, 2) == (sent.status, sent.out.count("200 "))
+        event = json.loads(await line_with(process.stdout, "v-1"))
+        assert ("succeeded", "v-1", "0.10") == (event["kind"], event["request_id"], event["amount"])
+        process.send_signal(signal.SIGINT)
+        await line_with(process.stderr, "1 notifications heard")
+
+
+async def test_a_receiver_that_is_not_there_is_told(run: Run) -> None:
+    """A refused connection is 3, an address that is none is 2."""
+    assert 3 == (await run("ipn", "send", "http://127.0.0.1:9/ipn")).status
+    assert 2 == (await run("ipn", "send", "nowhere")).status
+
+
+async def test_a_stranger_is_refused(run: Run) -> None:
+    """A receiver that hears only another sender answers 403, and the sender's command says so."""
+    async with started("ipn", "serve", "--port", "0", "--sender", "192.0.2.1") as process:
+        found = re.search(r"http://\S+/ipn", await line_with(process.stderr, "listening"))
+        assert found is not None
+        sent = await run("ipn", "send", found.group())
+        assert (3, True) == (sent.status, "403" in sent.out)
