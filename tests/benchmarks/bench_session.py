@@ -105,9 +105,7 @@ def order() -> PayoutOrder:
         message="November salary",
         metadata="cost-centre=17",
         product_item_id="MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG",
-        beneficiary=Beneficiary(
-            name="Grace Akello", email_address="grace@example.org", phone_number="+256772000017"
-        ),
+        beneficiary=Beneficiary(name="Grace Akello", email_address="grace@example.org", phone_number="+256772000017"),
         destination=MobileMoneyWallet("+256772000017"),
     )
 
@@ -133,7 +131,7 @@ async def run_client(kind: str, base: str, count: int, concurrency: int) -> floa
 
 
 def well_used(http: aiohttp.ClientSession, url: str, headers: dict[str, str]) -> Callable[[], Awaitable[object]]:
-    """aiohttp with ready bytes, and no timer or parsing that nobody needs."""
+    """The HTTP client with ready bytes, and no timer or parsing that nobody needs."""
     import msgspec
     from yarl import URL
 
