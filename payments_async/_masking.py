@@ -10,7 +10,7 @@ __all__ = ["mask", "masked", "redact", "redacted"]
 _NUMBERS = re.compile(
     r"(?<![\w.-])\+?\d(?:[ -]?\d){8,}(?![\w-])"
 )  # nine digits and more: telephone and account numbers
-_EMAILS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_EMAILS = re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+")
 
 
 def mask(text: str) -> str:
