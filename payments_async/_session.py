@@ -207,7 +207,7 @@ class PaymentsSession:
         Raises:
             ValueError: For the payout and collection paths.
         """
-        return await self.execute(endpoints.raw(method, path, query=query, body=body))
+        return await self.execute(endpoints.raw(method, path, query=query, body=body, dialect=self.dialect))
 
     async def map(
         self,

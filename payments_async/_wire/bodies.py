@@ -61,6 +61,7 @@ def private_texts(order: Order) -> tuple[str, ...]:
         order.account_number,
         order.message,
         order.metadata,
+        *who.name.split(),  # words from outside may say only a part of it
     )
     return tuple(sorted(filter(None, texts), key=len, reverse=True))  # the longest first: it may hold a shorter one
 

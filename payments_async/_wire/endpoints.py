@@ -212,12 +212,15 @@ def reset_card_pin(masked_number: str, pin: str, dialect: Dialect) -> Call[Card]
     return _patch_card(body, dialect, private=(pin,))
 
 
-def raw(method: str, path: str, *, query: Mapping[str, str] | None, body: Any) -> Call[Any]:
+def raw(
+    method: str, path: str, *, query: Mapping[str, str] | None, body: Any, dialect: Dialect | None = None
+) -> Call[Any]:
     """Any other endpoint. Only a GET is repeatable.
 
     Args:
         path: Below the base address, such as ``/api/anything``; ``query`` goes separately.
         body: What becomes the JSON body, or ``None``.
+        dialect: May have given a payout a path of its own.
 
     Raises:
         ValueError: For the payout and collection paths, which have methods of their own that are safe.
@@ -227,7 +230,7 @@ def raw(method: str, path: str, *, query: Mapping[str, str] | None, body: Any) -
         raise ValueError("method: expected GET, POST, PUT, PATCH or DELETE")
     if not path.startswith("/") or "?" in path or "#" in path:
         raise ValueError("path: must start with '/' and hold no query; pass query={...}")
-    _refuse_money(path)
+    _refuse_money(path, (dialect or Dialect()).internet_path)
     return Call(
         method=method,
         path=quote(path, safe="/%:@!$&'()*+,;=~-._"),
@@ -239,7 +242,7 @@ def raw(method: str, path: str, *, query: Mapping[str, str] | None, body: Any) -
     )
 
 
-def _refuse_money(path: str) -> None:
+def _refuse_money(path: str, internet_path: str) -> None:
     plain, encoded = unquote(path), path
     while plain != encoded:  # however often it was encoded
         plain, encoded = unquote(plain), plain
@@ -247,7 +250,7 @@ def _refuse_money(path: str) -> None:
     # Some servers drop parameters (";..."), and blanks and dots at the end of a part.
     parts = [part.partition(";")[0].strip() for part in plain.split("/")]
     plain = "/".join(part.rstrip(". ") for part in parts if part.rstrip(". "))
-    if ".." in parts or any(money in plain for money in _MONEY_PATHS):
+    if ".." in parts or any(money in plain for money in (*_MONEY_PATHS, internet_path.strip("/").casefold())):
         raise ValueError("path: payouts and collections go through payouts.send() and collections.request()")
 
 

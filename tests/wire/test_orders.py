@@ -24,6 +24,7 @@ from payments_async import (
     Beneficiary,
     Card,
     Credentials,
+    Dialect,
     InternetLine,
     MobileMoneyWallet,
     Page,
@@ -380,6 +381,14 @@ def test_a_method_that_is_none(method: str) -> None:
     """Only five are known."""
     with pytest.raises(ValueError, match=r"^method: expected GET"):
         raw(method, "/api/any", query=None, body=None)
+
+
+async def test_the_path_that_a_dialect_gave_a_payout_is_refused_too(wire: Wire, opened: Open) -> None:
+    """An internet payout on a path of its own is a payout."""
+    payments = await opened(dialect=Dialect(internet_path="/bundles/buy"))
+    with pytest.raises(ValueError, match=r"^path: payouts"):
+        await payments.raw("POST", "/api/Bundles//buy", body={"requestId": "r-1"})
+    assert [] == wire.requests
 
 
 async def test_a_payout_in_disguise_through_the_session(wire: Wire, opened: Open) -> None:

@@ -392,6 +392,14 @@ def test_personal_words_in_an_error(order: Any, status: int, spelling: Any) -> N
         assert "refused: " in str(error).lower()
 
 
+def test_a_part_of_a_name_in_an_error() -> None:
+    """A service that says only the first or the last name says a name."""
+    order = next(iter(PERSONAL_ORDERS.values()))
+    for part in order.beneficiary.name.split():
+        body = json.dumps({"code": 17, "message": f"no wallet of {part} there"}).encode()
+        assert "no wallet of *** there" in str(failure(send_payout(order, DIALECT), body, 400))
+
+
 def test_personal_words_at_the_end_of_a_long_message() -> None:
     """A name is hidden before the message is cut, so that no half of it is left."""
     order = PERSONAL_ORDERS["wallet"]
