@@ -288,7 +288,7 @@ def _missing(transaction: Transaction, batch_id: str, load: Load, count: int) ->
 def _apply_early_events(transaction: Transaction, load: Load) -> None:
     """Orders that notifications told of before they were loaded were sent by somebody: they are not sent again."""
     found = transaction.execute(
-        """SELECT DISTINCT o.id FROM ipn_event e JOIN outbox o ON o.request_id = e.request_id
+        """SELECT DISTINCT o.id FROM ipn_event e CROSS JOIN outbox o ON o.request_id = e.request_id
         WHERE e.order_id IS NULL AND e.request_id IS NOT NULL AND o.id BETWEEN ? AND ?""",
         bounds(load.run),
     ).fetchall()

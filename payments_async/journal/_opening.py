@@ -16,7 +16,7 @@ from payments_async.journal._faults import (
     NotAJournal,
 )
 
-__all__ = ["check", "now", "open_reader", "open_writer", "translated"]
+__all__ = ["check", "is_of_the_disk", "now", "open_reader", "open_writer", "translated"]
 
 _FAULTS: dict[int, tuple[type[JournalError], str]] = {
     sqlite3.SQLITE_BUSY: (JournalLocked, "the journal is held by another process"),
@@ -29,6 +29,12 @@ _FAULTS: dict[int, tuple[type[JournalError], str]] = {
     sqlite3.SQLITE_CANTOPEN: (JournalUnavailable, "the journal cannot be opened"),
     sqlite3.SQLITE_IOERR: (JournalUnavailable, "the disk could not be read or written"),
 }
+
+
+def is_of_the_disk(error: sqlite3.Error) -> bool:
+    """Whether the database is in trouble, and not the one operation that met it."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (*_FAULTS, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL)
 
 
 def translated(error: sqlite3.Error) -> JournalError:
@@ -49,13 +55,7 @@ def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     Raises:
         JournalError: With what to do about it.
     """
-    try:
-        # orders name people; the files beside it (-wal, -shm) take over its permissions
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except PermissionError as error:
-        raise JournalReadOnly(f"{path} cannot be opened for writing") from error
-    except OSError as error:
-        raise JournalUnavailable(f"{path} cannot be opened ({error.strerror})") from error
+    _make(path)
     connection = _connect(path, busy_timeout)
     try:
         _make_durable(connection)
@@ -90,6 +90,20 @@ def check(connection: sqlite3.Connection) -> None:
     found = connection.execute("PRAGMA integrity_check(3)").fetchall()
     if found != [("ok",)]:
         raise JournalCorrupt(f"the journal is damaged ({'; '.join(str(words) for (words,) in found)})")
+
+
+def _make(path: Path) -> None:
+    try:
+        # orders name people; the files beside it (-wal, -shm) take over its permissions
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError as error:
+        # Not opened here: closing it would drop the locks of every other connection of this process.
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise JournalReadOnly(f"{path} cannot be opened for writing") from error
+    except PermissionError as error:
+        raise JournalReadOnly(f"{path} cannot be made") from error
+    except OSError as error:
+        raise JournalUnavailable(f"{path} cannot be opened ({error.strerror})") from error
 
 
 def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:

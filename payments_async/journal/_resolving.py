@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
-from pathlib import Path
-
 from payments_async.journal._evidence import apply, find
 from payments_async.journal._faults import NotParked, OrderUnknown, RunUnknown
-from payments_async.journal._leasing import reopen, silence
-from payments_async.journal._opening import now
+from payments_async.journal._leasing import reopen
 from payments_async.journal._records import Evidence, Finding
 from payments_async.journal._rows import Row, change, chunk_of, row_by_request, run_of
 from payments_async.journal._states import EVIDENCE, News, State, next_state
 from payments_async.journal._writer import Transaction, Work
 
-__all__ = ["acknowledge", "apply_evidence", "lift_quarantine", "park", "quarantine_copy", "write_off"]
+__all__ = ["acknowledge", "apply_evidence", "lift_quarantine", "park", "write_off"]
 
 
 def apply_evidence(evidence: Evidence) -> Work[Finding | None]:
@@ -46,7 +42,7 @@ def write_off(request_id: str, who: str, why: str) -> Work[None]:
     def work(transaction: Transaction) -> None:
         row = _row(transaction, request_id)
         verdict = next_state(row.state, News.WRITTEN_OFF, sent_before=bool(row.sent_before))
-        if verdict.state is not State.PLANNED:
+        if verdict.ignored or verdict.state is not State.PLANNED:
             raise NotParked(f"order {request_id} is {row.state}")
         shown = transaction.execute(
             "SELECT detail FROM evidence WHERE order_id = ? AND news = ? ORDER BY id DESC LIMIT 1",
@@ -91,30 +87,6 @@ def lift_quarantine(batch_id: str, who: str, why: str) -> Work[int]:
         return lifted
 
     return work
-
-
-def quarantine_copy(connection: sqlite3.Connection, path: Path) -> None:
-    """Quarantine every unfinished chunk when the file is a copy: a backup may not know what was sent since.
-
-    A file that is moved within its file system stays itself; one that is copied, restored or moved elsewhere does not.
-    """
-    epoch = str(path.stat().st_ino)
-    connection.execute("BEGIN IMMEDIATE")
-    transaction = Transaction(connection, now(connection))
-    known = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
-    if known is None:
-        connection.execute("INSERT INTO meta (key, value) VALUES ('epoch', ?)", (epoch,))
-    elif known[0] != epoch:
-        for run, number in connection.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall():
-            silence(transaction, run, number, "whoever wrote the copied file")
-        # a raised token, so that no permit of before is worth anything
-        connection.execute(
-            """UPDATE chunk SET state = 'quarantined', token = token + 1, owner = NULL, lease_until = 0
-            WHERE state = 'open'"""
-        )
-        connection.execute("UPDATE meta SET value = ? WHERE key = 'epoch'", (epoch,))
-        transaction.write_tallies()
-    connection.execute("COMMIT")
 
 
 def _row(transaction: Transaction, request_id: str) -> Row:

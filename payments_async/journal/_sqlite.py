@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -25,7 +26,8 @@ from payments_async.journal import (
     _schema,
     _sending,
 )
-from payments_async.journal._faults import JournalClosed, JournalError
+from payments_async.journal._epoch import Epoch
+from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
 from payments_async.journal._inbox import Backlog, Delivery, Receipt, StoredEvent
 from payments_async.journal._records import (
     Chunk,
@@ -55,7 +57,7 @@ class SqliteJournal:
     """The durable outbox and inbox in one SQLite file. Several processes of one machine may share it.
 
     Write-ahead log, ``synchronous=FULL``: what a method returned survives a power cut. The methods and what they
-    promise are those of ``Journal``.
+    promise are those of ``Journal``. A process that is stopped within a commit holds the file: the others wait.
 
     Args:
         path: The file; made, readable by its owner alone, if there is none. Not on a network file system.
@@ -77,7 +79,8 @@ class SqliteJournal:
         self._path = Path(path)
         self._busy_timeout = busy_timeout
         self._clock = clock
-        self._writer = Writer(self._open, clock=clock, crash_at=crash_at)
+        self._epoch = Epoch(self._path)
+        self._writer = Writer(self._open, clock=clock, seal=self._epoch.seal, crash_at=crash_at)
         self._reader: sqlite3.Connection | None = None
         self._reading: ThreadPoolExecutor | None = None
 
@@ -93,6 +96,7 @@ class SqliteJournal:
         """Finish what is queued and close the file."""
         reading, self._reading = self._reading, None
         await self._writer.close()
+        self._epoch.close()
         if reading is not None:
             if self._reader is not None:
                 reading.submit(self._reader.close)
@@ -158,7 +162,8 @@ class SqliteJournal:
         except asyncio.CancelledError:
             # The caller gets no permit, so nothing leaves; the commit may have granted one all the same. Where this
             # is not written down any more, the order is unknown when its lease runs out.
-            self._writer.submit("withdraw", _sending.withdraw(chunk, claimed)).add_done_callback(_look_away)
+            with suppress(JournalClosed):
+                self._writer.submit("withdraw", _sending.withdraw(chunk, claimed)).add_done_callback(_look_away)
             raise
 
     async def record(self, outcome: Outcome) -> Finding:
@@ -271,9 +276,12 @@ class SqliteJournal:
         connection = _opening.open_writer(self._path, busy_timeout=self._busy_timeout)
         try:
             _schema.migrate(connection)
-            _resolving.quarantine_copy(connection, self._path)
-        except (sqlite3.Error, JournalError):
+            self._epoch.begin(connection)
+        except (sqlite3.Error, OSError, JournalError) as error:
             connection.close()
+            self._epoch.close()
+            if isinstance(error, OSError):
+                raise JournalUnavailable(f"{self._path} cannot be opened ({error.strerror})") from error
             raise
         return connection
 

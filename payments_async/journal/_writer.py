@@ -88,6 +88,7 @@ class Writer:
     Args:
         open: Opens the connection; called in the thread.
         clock: Gives Unix seconds in place of the database's clock, for tests.
+        seal: Called at the end of each transaction; what it returns is called once that is committed.
         crash_at: Called with the name of every point between two steps, so that a test can kill the process there.
     """
 
@@ -96,9 +97,11 @@ class Writer:
         open: Callable[[], sqlite3.Connection],  # noqa: A002 - that is what it does
         *,
         clock: Callable[[], float] | None = None,
+        seal: Callable[[Transaction], Callable[[], None]] | None = None,
         crash_at: Callable[[str], None] | None = None,
     ) -> None:
         self._open = open
+        self._seal = seal
         self._clock = clock
         self._crash_at = crash_at
         self._queue: queue.SimpleQueue[_Operation[Any] | None] = queue.SimpleQueue()
@@ -108,6 +111,7 @@ class Writer:
     async def start(self) -> None:
         """Open the file, and raise what hinders it."""
         self._loop = asyncio.get_running_loop()
+        self._queue = queue.SimpleQueue()  # nothing is left in it of an earlier time
         opened: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, args=(opened,), name="journal-writer", daemon=True)
         self._thread.start()
@@ -179,9 +183,12 @@ class Writer:
             transaction = Transaction(connection, at, self._crash_at)
             told = [self._apply(transaction, operation) for operation in group if not _is_dropped(operation)]
             transaction.write_tallies()
+            sealed = None if self._seal is None else self._seal(transaction)
             transaction.passed("commit.begun")
             connection.execute("COMMIT")
             transaction.passed("commit.done")
+            if sealed is not None:
+                sealed()
         except sqlite3.Error as error:
             # Whether it failed halfway or its answer was lost: it counts as not granted, and nobody sends.
             fault = _opening.translated(error)
@@ -200,8 +207,8 @@ class Writer:
             result = operation.work(transaction)
             transaction.passed(f"{operation.name}.written")
         except sqlite3.Error as error:
-            if not isinstance(error, sqlite3.IntegrityError) or not connection.in_transaction:
-                raise  # the disk, not the operation
+            if _opening.is_of_the_disk(error) or not connection.in_transaction:
+                raise
             failure: Exception = _chained(_opening.translated(error), error)
         except Exception as error:  # noqa: BLE001 - each operation's failure is its caller's
             failure = error

@@ -1,0 +1,101 @@
+"""Orders, events and deliveries for the tests of the journal, and a clock that stands until it is moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from uuid import UUID
+
+from payments_async._events import TransactionEvent, TransactionFailed, TransactionProcessing, TransactionSucceeded
+from payments_async._orders import Beneficiary, MobileMoneyWallet, PayoutOrder
+from payments_async.journal import Chunk, Delivery, Journal, Outcome, Permit, RunIdentity
+
+IDENTITY = RunIdentity(base_address="https://service.example/", key_fingerprint="0123456789abcdef", user_id="7")
+BATCH = "payroll"
+_EVENTS: dict[int, type[TransactionEvent]] = {0: TransactionSucceeded, 1: TransactionProcessing, 2: TransactionFailed}
+
+
+class Clock:
+    """Stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pass_(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
+def order(
+    number: int = 1, amount: str | None = None, *, batch: str = BATCH, currency: str | None = "UGX"
+) -> PayoutOrder:
+    """The order of that number; the same every time."""
+    return PayoutOrder(
+        request_id=f"{batch}-{number:06d}",
+        batch_id=batch,
+        amount=Decimal(amount or f"{1000 + number}.50"),
+        destination=MobileMoneyWallet("+256772000017"),
+        product_item_id="WALLETUG_WALLETUG",
+        beneficiary=Beneficiary(name="Grace Akello", phone_number="+256772000017"),
+        message="November salary",
+        currency=currency,
+    )
+
+
+def orders(count: int, *, batch: str = BATCH) -> list[PayoutOrder]:
+    """So many orders of a batch."""
+    return [order(number, batch=batch) for number in range(count)]
+
+
+def transaction_id(number: int = 1) -> str:
+    """What the service calls the order of that number."""
+    return str(UUID(int=(7 << 64) + number))
+
+
+def event(
+    status_code: int = 0, number: int = 1, *, amount: str | None = "order's", transaction: str | None = None,
+    request_id: str | None = "order's", currency: str | None = "UGX",
+) -> TransactionEvent:  # fmt: skip
+    """A notification about the order of that number."""
+    about = order(number)
+    return _EVENTS.get(status_code, TransactionEvent)(
+        transaction_id=transaction or transaction_id(number),
+        status_code=status_code,
+        request_id=about.request_id if request_id == "order's" else request_id,
+        amount=about.amount if amount == "order's" else None if amount is None else Decimal(amount),
+        currency_code=currency,
+    )
+
+
+def delivery(body: bytes = b"{}", *, peer: str = "192.0.2.7", at: float = 1_000_000.0) -> Delivery:
+    """A notification as it came."""
+    return Delivery(body=body, query="", peer=peer, received_at=at)
+
+
+async def loaded(journal: Journal, count: int = 3, *, batch: str = BATCH) -> None:
+    """A batch of so many orders, ready to be sent."""
+    await journal.open_run(batch, IDENTITY)
+    await journal.load(batch, orders(count, batch=batch), owner="loader")
+
+
+async def claimed(journal: Journal, count: int = 3, *, owner: str = "worker") -> Chunk:
+    """A batch of so many orders, all of them claimed."""
+    await loaded(journal, count)
+    chunk = await journal.claim_chunk(BATCH, owner)
+    assert chunk is not None
+    return chunk
+
+
+async def permitted(journal: Journal, chunk: Chunk, place: int = 0, *, after: Outcome | None = None) -> Permit:
+    """A permit for one order of a chunk."""
+    permit = await journal.permit(chunk, chunk.orders[place], after=after)
+    assert isinstance(permit, Permit), permit
+    return permit
+
+
+def ids(entries: Iterable[object]) -> list[str]:
+    """The request ids of entries."""
+    return [entry.request_id for entry in entries]  # type: ignore[attr-defined]

@@ -1,0 +1,233 @@
+"""One process's work on a journal from loading to the last resolution, killed at a named point and begun again.
+
+Run as a program it forks a child for each point, which kills itself there, and another that finishes the work; then it
+prints, for each point, what is wrong. What a child "sends" is a line in a file, written after its permit and before its
+outcome: the world outside, which no rollback takes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from journal.factories import BATCH, IDENTITY, delivery, event, order, orders, transaction_id
+
+from payments_async._orders import PayoutOrder
+from payments_async.journal import (
+    CRASH_POINTS,
+    Chunk,
+    ClaimedOrder,
+    Evidence,
+    Journal,
+    News,
+    Outcome,
+    Permit,
+    SqliteJournal,
+    State,
+    Verdict,
+    _leasing,
+)
+from payments_async.journal import _states as states
+
+COUNT = 8
+SENT_TWICE = 5  # the order that a person writes off, and that had not arrived
+OUTCOMES = {1: News.REJECTED, 3: News.UNKNOWN, 4: News.UNKNOWN, 5: News.UNKNOWN}
+SETTLED = {"accepted", "rejected", "unknown", "successful", "failed", "parked"}
+
+
+async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[[str], None] | None = None) -> None:
+    """Everything that is ever done with a journal, in a sequence that can be begun again at any point."""
+    owner = f"worker {later}"
+    async with SqliteJournal(path, clock=lambda: time.time() + later, crash_at=crash_at) as journal:
+        await journal.open_run(BATCH, IDENTITY)
+        if not (await journal.run(BATCH)).ready:
+            with contextlib.suppress(_Interrupted):
+                await journal.load(BATCH, _interrupted(), owner=owner)
+            await journal.receive(delivery(b"early"), event(0, 0), owner=owner, lease=0)
+        await journal.load(BATCH, orders(COUNT), owner=owner)
+        await journal.expire_chunks()
+        await send(journal, world, owner)
+        await hear(journal, owner)
+        await resolve(journal, world, owner)
+
+
+class _Interrupted(Exception):
+    """The file of orders breaks off."""
+
+
+def _interrupted() -> Iterator[PayoutOrder]:
+    yield from [order(number) for number in range(2)]
+    yield from [order(number, "7") for number in range(2000, 3000)]
+    raise _Interrupted
+
+
+async def send(journal: Journal, world: Path, owner: str) -> None:
+    """Claim what can be claimed, and send it."""
+    while (chunk := await journal.claim_chunk(BATCH, owner)) is not None:
+        chunk = await journal.renew_chunk(chunk)
+        cancelled = asyncio.ensure_future(journal.permit(chunk, chunk.orders[-1]))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
+        after: Outcome | None = None
+        for place, held in enumerate(chunk.orders):
+            after = await attempt(journal, chunk, held, world, after, beside=place % 2 == 0)
+        if after is not None:
+            await journal.record(after)
+        await journal.release_chunk(chunk)
+
+
+async def attempt(
+    journal: Journal, chunk: Chunk, held: ClaimedOrder, world: Path, after: Outcome | None, *, beside: bool
+) -> Outcome | None:
+    """One order: first not sent, then sent."""
+    if after is not None and not beside:
+        await journal.record(after)
+        after = None
+    permit = await journal.permit(chunk, held, after=after)
+    assert isinstance(permit, Permit), permit
+    if permit.attempt == 1:
+        await journal.record(Outcome(permit=permit, news=News.NOT_SENT))
+        permit = await journal.permit(chunk, held)
+        assert isinstance(permit, Permit), permit
+    with world.open("a") as file:
+        file.write(f"{permit.request_id}\n")
+    number = int(permit.request_id[-6:])
+    news = News.ACCEPTED if permit.sent_before else OUTCOMES.get(number, News.ACCEPTED)
+    return Outcome(permit=permit, news=news, transaction_id=transaction_id(number) if news is News.ACCEPTED else None)
+
+
+async def hear(journal: Journal, owner: str) -> None:
+    """Notifications, from delivery to the last handler."""
+    sent = [entry async for entry in journal.entries(BATCH, "accepted")]
+    for entry in sent:
+        number = int(entry.request_id[-6:])
+        await journal.receive(delivery(entry.request_id.encode()), event(0, number), owner=owner, lease=90)
+    await journal.release(owner)
+    for round_ in range(3):
+        for stored in await journal.claim(owner, lease=90, limit=10):
+            await journal.note_done(stored.event_id, "handler")
+            if round_ == 0:
+                await journal.retry_later(stored.event_id, delay=0, error="no")
+            else:
+                await journal.finish(stored.event_id, "dead" if round_ == 1 else "handled")
+        await journal.revive()
+
+
+async def resolve(journal: Journal, world: Path, owner: str) -> None:
+    """What sweeps and persons do."""
+    third = order(3)
+    found = Evidence(
+        news=News.LOOKED_UP_FAILED, source="list", request_id=third.request_id, amount=third.amount,
+        transaction_id=transaction_id(3),
+    )  # fmt: skip
+    await journal.apply_evidence(found)
+    request_id = order(SENT_TWICE).request_id
+    await journal.park(request_id, detail="two sweeps")
+    entry = await journal.entry(request_id)
+    assert entry is not None
+    if entry.state == "parked" and not entry.sent_before:
+        await journal.write_off(request_id, who="Ann", why="never arrived")
+    await send(journal, world, owner)
+    await journal.acknowledge(order(0).request_id, who="Ann", why="known")
+    await journal.lift_quarantine(BATCH, who="Ann", why="looked up")
+
+
+async def wrong(path: Path, sent: Counter[str]) -> list[str]:
+    """What is not as it should be after all work is done."""
+    found = [f"{request_id} sent {count} times" for request_id, count in sent.items() if count > _allowed(request_id)]
+    async with SqliteJournal(path) as journal:
+        await journal.check()
+        entries = [entry async for entry in journal.entries(BATCH)]
+        found += [f"{len(entries)} orders"] if len(entries) != COUNT else []
+        counts = Counter[str](entry.state for entry in entries)
+        progress = await journal.progress(BATCH)
+        found += [] if counts == {k: v for k, v in progress.counts.items() if v} else ["the tallies are wrong"]
+        for entry in entries:
+            was_sent = entry.request_id in sent or entry.request_id == order(0).request_id  # somebody else sent that
+            if entry.state not in SETTLED:
+                found.append(f"{entry.request_id} is {entry.state}")
+            if entry.state in ("accepted", "rejected", "successful") and not was_sent:
+                found.append(f"{entry.request_id} is {entry.state} and was never sent")
+            await journal.history(entry.request_id)
+        if (await journal.backlog()).pending:
+            found.append("events are unhandled")
+    return found
+
+
+def _allowed(request_id: str) -> int:
+    return 2 if request_id == order(SENT_TWICE).request_id else 1
+
+
+def killer(point: str, times: int) -> Callable[[str], None]:
+    """Kills this process when the point is passed for so many times."""
+    passed = 0
+
+    def crash_at(name: str) -> None:
+        nonlocal passed
+        passed += name == point
+        if passed == times:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return crash_at
+
+
+def child(run: Callable[[], None]) -> int:
+    """Run something in a process of its own; its exit status."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            run()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(pid, 0)[1]
+
+
+def try_point(point: str, times: int) -> list[str] | None:
+    """Kill at a point and go on; what is wrong then, or ``None`` when it is not passed so often."""
+    with tempfile.TemporaryDirectory() as place:
+        path, world = Path(place) / "journal.db", Path(place) / "world"
+        crash_at = killer(point, times)
+        killed = child(lambda: asyncio.run(live(path, world, crash_at=crash_at)))
+        if killed == 0:
+            return None
+        if not os.WIFSIGNALED(killed):
+            return ["it failed by itself"]
+        if child(lambda: asyncio.run(live(path, world, later=120))):
+            return ["it could not be continued"]
+        sent = Counter(world.read_text().split()) if world.exists() else Counter[str]()
+        return asyncio.run(wrong(path, sent))
+
+
+def break_rule_2() -> None:
+    """Let an expired lease return an order to planned, as a queue would. The control: this has to show."""
+
+    def next_state(state: State, news: News, *, sent_before: bool = False) -> Verdict:
+        return Verdict(State.PLANNED) if news is News.LEASE_EXPIRED else states.next_state(state, news)
+
+    vars(_leasing)["next_state"] = next_state
+
+
+def main() -> None:
+    """Try every point, at the first time it is passed and at later ones: ``1 2 3``; or ``control`` and the like."""
+    words = sys.argv[1:]
+    if "control" in words:
+        break_rule_2()
+    times = [int(word) for word in words if word.isdecimal()] or [1]
+    found = {point: {count: try_point(point, count) for count in times} for point in CRASH_POINTS}
+    sys.stdout.write(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,765 @@
+"""What every journal promises of orders: loading, leases, permits, outcomes, evidence, persons."""
+
+import asyncio
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import pytest
+from journal.conftest import Opens
+from journal.factories import (
+    BATCH,
+    IDENTITY,
+    Clock,
+    claimed,
+    delivery,
+    event,
+    ids,
+    loaded,
+    order,
+    orders,
+    permitted,
+    transaction_id,
+)
+
+from payments_async._orders import (
+    AirtimeLine,
+    BankAccount,
+    Beneficiary,
+    CollectionOrder,
+    InternetLine,
+    MobileMoneyWallet,
+    Order,
+    UtilityAccount,
+)
+from payments_async.journal import (
+    Chunks,
+    Evidence,
+    Journal,
+    LeaseLost,
+    LoadBusy,
+    News,
+    NotParked,
+    OrdersDiffer,
+    OrderUnknown,
+    Outcome,
+    Permit,
+    Refusal,
+    RunUnknown,
+    State,
+    WrongAccount,
+)
+
+
+async def state_of(journal: Journal, number: int = 0) -> State:
+    """Where the order of that number stands."""
+    entry = await journal.entry(order(number).request_id)
+    assert entry is not None
+    return entry.state
+
+
+async def counts(journal: Journal, batch: str | None = BATCH) -> dict[str, int]:
+    """How many orders there are in each state that has any; what is counted agrees with what is there."""
+    progress = await journal.progress(batch)
+    found = {state: count for state, count in progress.counts.items() if count}
+    there: dict[str, int] = {}
+    total = Decimal(0)
+    async for entry in journal.entries(batch):
+        there[entry.state] = there.get(entry.state, 0) + 1
+        total += entry.amount
+    assert there == found
+    assert total == sum(progress.sums.values())
+    return found
+
+
+def found(news: News, number: int = 0, **changes: Any) -> Evidence:
+    """Evidence of the order of that number that agrees with it."""
+    about = order(number)
+    return attrs.evolve(
+        Evidence(
+            news=news, source="list", request_id=about.request_id, transaction_id=transaction_id(number),
+            amount=-about.amount, currency="ugx",
+        ),
+        **changes,
+    )  # fmt: skip
+
+
+# Loading
+
+
+async def test_the_same_orders_again_change_nothing(journal: Journal) -> None:
+    """In any sequence, from an iterator or an asynchronous one, by anybody."""
+    await journal.open_run(BATCH, IDENTITY)
+    assert 3 == (await journal.load(BATCH, orders(3), owner="one")).added
+    again = await journal.load(BATCH, iter(orders(3)[::-1]), owner="two")
+    assert (3, 0) == (again.total, again.added)
+    assert ids(orders(3)) == [entry.request_id async for entry in journal.entries(BATCH)]
+
+
+async def test_an_order_comes_back_as_it_went_in(journal: Journal) -> None:
+    """Every kind of destination, every field, every digit."""
+    person = Beneficiary(name="Ünal \U0001f600", phone_number="0772 000 017", email_address="a@b.example", id="B-1")
+    wallet = order(0)
+    kinds: list[Order] = [
+        attrs.evolve(wallet, beneficiary=person, product_id="P", account_number="00123", metadata='{"a": "b\\n"}'),
+        attrs.evolve(wallet, request_id="2", destination=BankAccount("0012", "STB"), amount=Decimal("0.10")),
+        attrs.evolve(wallet, request_id="3", destination=AirtimeLine("0772000017"), batch_id=None, message=None),
+        attrs.evolve(wallet, request_id="4", destination=InternetLine("0772000017"), amount=Decimal("1E+3")),
+        attrs.evolve(wallet, request_id="5", destination=UtilityAccount("123", area="Kampala"), message=""),
+        attrs.evolve(wallet, request_id="6", destination=UtilityAccount("123"), currency=None),
+        attrs.evolve(wallet, request_id="7", amount=Decimal("123456789012345678901234567.891")),
+        CollectionOrder(
+            request_id="8", amount=Decimal(5), payer=MobileMoneyWallet("0772000017"), provider_item_id="I",
+            beneficiary=person, batch_id="other", currency="UGX",
+        ),
+    ]  # fmt: skip
+    await journal.open_run(BATCH, IDENTITY)
+    await journal.load(BATCH, kinds, owner="loader")
+    assert kinds == [entry.order async for entry in journal.entries(BATCH)]
+    assert [format(o.amount, "f") for o in kinds] == [format(e.amount, "f") async for e in journal.entries(BATCH)]
+    chunk = await journal.claim_chunk(BATCH, "worker")
+    assert chunk is not None
+    assert kinds == [claimed.order for claimed in chunk.orders]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"amount": Decimal(7)}, {"message": None}, {"destination": AirtimeLine("+256772000017")}, {"batch_id": None}],
+)
+async def test_the_same_request_id_with_another_body_is_refused(journal: Journal, change: dict[str, Any]) -> None:
+    """It names the request id, and nothing of the batch is sent."""
+    await journal.open_run(BATCH, IDENTITY)
+    other = attrs.evolve(order(1), **change)
+    with pytest.raises(OrdersDiffer, match="payroll-000001") as caught:
+        await journal.load(BATCH, [*orders(3), other], owner="loader")
+    assert (order(1).request_id,) == caught.value.request_ids
+    with pytest.raises(RunUnknown):
+        await journal.claim_chunk(BATCH, "worker")
+    await journal.load(BATCH, orders(3), owner="loader")
+    with pytest.raises(OrdersDiffer):
+        await journal.load(BATCH, [order(0), other, order(2)], owner="loader")
+    assert {"planned": 3} == await counts(journal)
+
+
+async def test_a_request_id_of_another_batch_is_refused(journal: Journal) -> None:
+    """The same order in two files would be two payments."""
+    await loaded(journal)
+    await journal.open_run("second", IDENTITY)
+    with pytest.raises(OrdersDiffer, match="belongs to batch payroll"):
+        await journal.load("second", orders(3), owner="loader")
+
+
+@pytest.mark.parametrize("count", [2, 4])
+async def test_a_complete_batch_holds_its_orders_for_good(journal: Journal, count: int) -> None:
+    """A file with a line more or less is another batch: the journal says which lines."""
+    await loaded(journal)
+    with pytest.raises(OrdersDiffer, match="payroll-000002" if count == 2 else None) as caught:
+        await journal.load(BATCH, orders(count), owner="loader")
+    assert (order(count if count == 2 else 3).request_id,) == caught.value.request_ids
+    assert {"planned": 3} == await counts(journal)
+
+
+async def test_an_identical_line_counts_once(journal: Journal) -> None:
+    """In one block or in two."""
+    await journal.open_run(BATCH, IDENTITY)
+    report = await journal.load(BATCH, [*orders(1200), order(0), order(1199)], owner="loader")
+    assert (1200, 2) == (report.total, report.repeated)
+
+
+async def test_an_interrupted_load_is_completed_by_the_next(journal: Journal, clock: Clock) -> None:
+    """What the first had and the second has not is gone: nobody approved it."""
+    await journal.open_run(BATCH, IDENTITY)
+
+    def interrupted() -> object:
+        yield from orders(1500)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await journal.load(BATCH, interrupted(), owner="one")  # type: ignore[arg-type]
+    assert 1000 == (await journal.progress(BATCH)).total
+    with pytest.raises(LoadBusy):
+        await journal.load(BATCH, orders(900), owner="two")
+    with pytest.raises(RunUnknown):
+        await journal.claim_chunk(BATCH, "worker")
+    clock.pass_(60)
+    report = await journal.load(BATCH, [*orders(900), order(5000)], owner="two")
+    assert (901, 1) == (report.total, report.added)
+    assert {"planned": 901} == await counts(journal)
+    assert (await journal.run(BATCH)).ready
+
+
+async def test_two_loaders_do_not_mix(journal: Journal, clock: Clock) -> None:
+    """The one who was taken for dead finds out, and adds nothing."""
+    await journal.open_run(BATCH, IDENTITY)
+
+    async def slow() -> object:
+        for number, item in enumerate(orders(1001)):
+            if number == 1000:
+                clock.pass_(60)
+                await journal.load(BATCH, orders(3), owner="two")
+            yield item
+
+    with pytest.raises(LoadBusy):
+        await journal.load(BATCH, slow(), owner="one")  # type: ignore[arg-type]
+    assert {"planned": 3} == await counts(journal)
+
+
+@pytest.mark.parametrize(
+    "change", [{"base_address": "http://127.0.0.1:8080"}, {"key_fingerprint": "other"}, {"user_id": "8"}]
+)
+async def test_a_journal_of_another_account_is_refused(journal: Journal, change: dict[str, str]) -> None:
+    """The sandbox's journal is not continued with real money, nor one account's with another's."""
+    await journal.open_run(BATCH, IDENTITY)
+    with pytest.raises(WrongAccount):
+        await journal.open_run("second", attrs.evolve(IDENTITY, **change))
+    with pytest.raises(WrongAccount):
+        await journal.open_run(BATCH, attrs.evolve(IDENTITY, **change))
+
+
+async def test_an_empty_batch_is_done(journal: Journal) -> None:
+    """There is nothing to claim in it."""
+    await loaded(journal, 0)
+    assert await journal.claim_chunk(BATCH, "worker") is None
+    assert 0 == (await journal.progress(BATCH)).total
+
+
+async def test_an_order_that_was_notified_before_it_was_loaded_is_not_sent(journal: Journal) -> None:
+    """Somebody sent it, from elsewhere; it is shown to a person."""
+    await journal.receive(delivery(), event(0, 1), owner="receiver", lease=0)
+    chunk = await claimed(journal)
+    assert [order(0).request_id, order(2).request_id] == [held.order.request_id for held in chunk.orders]
+    assert [order(1).request_id] == [entry.request_id async for entry in journal.conflicts(BATCH)]
+    assert {"planned": 2, "successful": 1} == await counts(journal)
+
+
+# Chunks and leases
+
+
+async def test_chunks_hold_500_orders_and_go_to_one_worker_each(journal: Journal) -> None:
+    """Every order is in exactly one."""
+    await loaded(journal, 1200)
+    chunks = [await journal.claim_chunk(BATCH, f"worker {number}") for number in range(3)]
+    assert [500, 500, 200] == [len(chunk.orders) for chunk in chunks if chunk]
+    assert 1200 == len({held.id for chunk in chunks if chunk for held in chunk.orders})
+    assert await journal.claim_chunk(BATCH, "another") is None
+    assert Chunks(leased=3, next_expiry=30.0) == await journal.chunks(BATCH)
+
+
+async def test_an_expired_lease_never_makes_an_order_planned(journal: Journal, clock: Clock) -> None:
+    """Whoever takes over finds unknown what was under way, and planned what was not."""
+    first = await claimed(journal)
+    await permitted(journal, first)
+    clock.pass_(31)
+    second = await journal.claim_chunk(BATCH, "second")
+    assert second is not None
+    assert (first.token + 1, 1) == (second.token, second.taken_over)
+    assert [order(1).request_id, order(2).request_id] == [held.order.request_id for held in second.orders]
+    assert {"unknown": 1, "planned": 2} == await counts(journal)
+
+
+@pytest.mark.parametrize("seconds", [29.9, 30.0, 31.0])
+async def test_a_permit_needs_a_good_lease(journal: Journal, clock: Clock, seconds: float) -> None:
+    """By the database's clock, to the end of it and no longer."""
+    chunk = await claimed(journal)
+    clock.pass_(seconds)
+    answer = await journal.permit(chunk, chunk.orders[0])
+    assert isinstance(answer, Permit) == (seconds < 30)
+    if isinstance(answer, Refusal):
+        assert (State.PLANNED, True) == (answer.state, answer.lease_lost)
+
+
+async def test_a_stalled_worker_gets_no_permit_after_a_takeover(journal: Journal, clock: Clock) -> None:
+    """Nor can it renew; and what it reports is taken all the same."""
+    first = await claimed(journal)
+    permit = await permitted(journal, first)
+    clock.pass_(31)
+    second = await journal.claim_chunk(BATCH, "second")
+    assert second is not None
+    refusal = await journal.permit(first, first.orders[1])
+    assert isinstance(refusal, Refusal)
+    assert refusal.lease_lost
+    with pytest.raises(LeaseLost):
+        await journal.renew_chunk(first)
+    finding = await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+    assert (State.UNKNOWN, State.ACCEPTED) == (finding.before, finding.state)
+
+
+async def test_the_same_worker_does_not_hold_what_it_claimed_before(journal: Journal, clock: Clock) -> None:
+    """The token decides, not the name."""
+    first = await claimed(journal)
+    clock.pass_(31)
+    await journal.claim_chunk(BATCH, "worker")
+    assert isinstance(await journal.permit(first, first.orders[0]), Refusal)
+
+
+async def test_a_lease_that_ran_out_can_be_renewed_until_somebody_takes_over(journal: Journal, clock: Clock) -> None:
+    """Nobody else was given anything in between."""
+    chunk = await claimed(journal)
+    clock.pass_(40)
+    chunk = await journal.renew_chunk(chunk, lease=5)
+    assert clock.now + 5 == chunk.lease_until
+    await permitted(journal, chunk)
+
+
+async def test_a_released_chunk_is_free_at_once(journal: Journal) -> None:
+    """A second release of it disturbs nobody."""
+    first = await claimed(journal)
+    await journal.release_chunk(first)
+    second = await journal.claim_chunk(BATCH, "second")
+    assert second is not None
+    await journal.release_chunk(first)
+    await permitted(journal, second)
+
+
+async def test_releasing_a_chunk_with_an_order_under_way_makes_it_unknown(journal: Journal) -> None:
+    """Nobody is left to say what became of it."""
+    chunk = await claimed(journal)
+    await permitted(journal, chunk)
+    await journal.release_chunk(chunk)
+    assert State.UNKNOWN is await state_of(journal)
+
+
+async def test_a_chunk_with_nothing_left_is_done(journal: Journal) -> None:
+    """And is opened again when a person writes an order of it off."""
+    chunk = await claimed(journal, 1)
+    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN))
+    await journal.release_chunk(chunk)
+    assert Chunks(done=1) == await journal.chunks(BATCH)
+    await journal.park(order(0).request_id, detail="two sweeps")
+    await journal.write_off(order(0).request_id, who="Ann", why="the bank never saw it")
+    assert Chunks(open=1) == await journal.chunks(BATCH)
+    assert await journal.claim_chunk(BATCH, "worker") is not None
+
+
+@pytest.mark.parametrize("batch", [None, BATCH])
+async def test_expired_chunks_can_be_taken_over_for_nobody(journal: Journal, clock: Clock, batch: str | None) -> None:
+    """So that reconciling finds the unknown ones without sending anything."""
+    chunk = await claimed(journal)
+    await permitted(journal, chunk)
+    assert 0 == await journal.expire_chunks(batch)
+    clock.pass_(31)
+    assert 1 == await journal.expire_chunks(batch)
+    assert Chunks(open=1) == await journal.chunks(BATCH)
+    assert isinstance(await journal.permit(chunk, chunk.orders[1]), Refusal)
+
+
+# Permits and outcomes
+
+
+async def test_an_order_gets_one_permit(journal: Journal) -> None:
+    """However many ask at once."""
+    chunk = await claimed(journal)
+    answers = await asyncio.gather(*(journal.permit(chunk, chunk.orders[0]) for _ in range(20)))
+    assert 1 == sum(isinstance(answer, Permit) for answer in answers)
+    assert {State.SENDING} == {answer.state for answer in answers if isinstance(answer, Refusal)}
+
+
+async def test_two_journals_on_one_database_give_one_permit(opens: Opens) -> None:
+    """The database decides, not the process."""
+    async with opens() as one, opens() as other:
+        chunk = await claimed(one)
+        answers = await asyncio.gather(
+            *(journal.permit(chunk, chunk.orders[0]) for journal in (one, other) for _ in range(5))
+        )
+        assert 1 == sum(isinstance(answer, Permit) for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("news", "state"),
+    [
+        (News.ACCEPTED, State.ACCEPTED),
+        (News.REJECTED, State.REJECTED),
+        (News.UNKNOWN, State.UNKNOWN),
+        (News.NOT_SENT, State.PLANNED),
+    ],
+)
+@pytest.mark.parametrize("beside", [False, True])
+async def test_an_outcome_is_written_down(journal: Journal, news: News, state: State, beside: bool) -> None:
+    """Alone, or in the commit of the next permit."""
+    chunk = await claimed(journal)
+    permit = await permitted(journal, chunk)
+    outcome = Outcome(permit=permit, news=news, code=7, message="words")
+    if beside:
+        await permitted(journal, chunk, 1, after=outcome)
+    else:
+        assert (state, None) == attrs.astuple(await journal.record(outcome))[2:]
+    entry = await journal.entry(order(0).request_id)
+    assert entry is not None
+    assert (state, 1, 7, "words") == (entry.state, entry.attempt, entry.code, entry.message)
+    assert 1 == (await counts(journal)).get(state, 0) - (2 - beside if state is State.PLANNED else 0)
+
+
+async def test_an_outcome_is_kept_when_the_permit_beside_it_is_refused(journal: Journal, clock: Clock) -> None:
+    """Losing the lease does not lose what was sent under it."""
+    chunk = await claimed(journal)
+    permit = await permitted(journal, chunk)
+    clock.pass_(31)
+    answer = await journal.permit(chunk, chunk.orders[1], after=Outcome(permit=permit, news=News.ACCEPTED))
+    assert isinstance(answer, Refusal)
+    assert State.ACCEPTED is await state_of(journal)
+
+
+async def test_an_order_that_was_not_sent_gets_another_permit(journal: Journal) -> None:
+    """The attempt before stays in its history."""
+    chunk = await claimed(journal)
+    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.NOT_SENT, message="no connection"))
+    permit = await permitted(journal, chunk)
+    assert (2, False) == (permit.attempt, permit.sent_before)
+    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id()))
+    answers = [happening for happening in await journal.history(order(0).request_id) if happening.what == "answer"]
+    assert [News.NOT_SENT, News.ACCEPTED] == [answer.news for answer in answers]
+
+
+async def test_not_sent_is_worth_nothing_once_the_lease_is_lost(journal: Journal, clock: Clock) -> None:
+    """Unknown becomes planned by a person alone."""
+    chunk = await claimed(journal)
+    permit = await permitted(journal, chunk)
+    clock.pass_(31)
+    await journal.expire_chunks()
+    finding = await journal.record(Outcome(permit=permit, news=News.NOT_SENT))
+    assert (State.UNKNOWN, None) == (finding.state, finding.conflict)
+
+
+async def test_a_late_answer_says_nothing_of_the_attempt_after_it(journal: Journal) -> None:
+    """A refusal of the first attempt does not settle the second."""
+    chunk = await claimed(journal)
+    first = await permitted(journal, chunk)
+    await journal.record(Outcome(permit=first, news=News.NOT_SENT))
+    await permitted(journal, chunk)
+    for news in (News.REJECTED, News.UNKNOWN, News.NOT_SENT):
+        assert State.SENDING is (await journal.record(Outcome(permit=first, news=news))).state
+    finding = await journal.record(Outcome(permit=first, news=News.ACCEPTED, transaction_id=transaction_id()))
+    assert State.ACCEPTED is finding.state
+
+
+async def test_two_transactions_for_one_order_are_a_conflict(journal: Journal) -> None:
+    """The worst there is: a person has to know."""
+    chunk = await claimed(journal)
+    permit = await permitted(journal, chunk)
+    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(1)))
+    finding = await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(2)))
+    assert finding.conflict is not None
+    entry = await journal.entry(order(0).request_id)
+    assert entry is not None
+    assert (State.ACCEPTED, transaction_id(1)) == (entry.state, entry.transaction_id)
+
+
+async def test_a_cancelled_caller_leaves_no_permit_behind(journal: Journal) -> None:
+    """It never saw the permit, so it sent nothing: the order is planned, and can be sent by the next."""
+    chunk = await claimed(journal)
+    for ticks in range(4):
+        task = asyncio.ensure_future(journal.permit(chunk, chunk.orders[0]))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        if not task.done():
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+    answer = await journal.permit(chunk, chunk.orders[0])
+    assert isinstance(answer, Permit)
+
+
+async def test_a_permit_that_is_committed_when_its_caller_is_cancelled_is_given_back(journal: Journal) -> None:
+    """Even when its result is on its way to the caller."""
+    chunk = await claimed(journal)
+    task = asyncio.ensure_future(journal.permit(chunk, chunk.orders[0]))
+    await asyncio.sleep(0)
+    while State.SENDING is not await state_of(journal):  # noqa: ASYNC110 - looking is how the state becomes known
+        await asyncio.sleep(0)
+    if task.cancel():
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await permitted(journal, chunk)
+    else:
+        assert isinstance(task.result(), Permit)
+
+
+async def test_a_cancelled_caller_does_not_take_back_what_it_reported(journal: Journal) -> None:
+    """The money may have moved, whoever still waits for the pen."""
+    chunk = await claimed(journal)
+    outcomes = [
+        Outcome(permit=await permitted(journal, chunk, place), news=News.ACCEPTED, transaction_id=transaction_id(place))
+        for place in (0, 1)
+    ]
+    tasks = [
+        asyncio.ensure_future(journal.record(outcomes[0])),
+        asyncio.ensure_future(journal.permit(chunk, chunk.orders[2], after=outcomes[1])),
+    ]
+    await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await journal.record(outcomes[0])  # what comes after it is written after it
+    assert {"accepted": 2, "planned": 1} == await counts(journal)
+
+
+async def test_an_operation_that_fails_fails_alone(journal: Journal) -> None:
+    """Others share its commit, not its failure."""
+    chunk = await claimed(journal)
+    answers = await asyncio.gather(
+        journal.permit(chunk, chunk.orders[0]),
+        journal.permit(chunk, attrs.evolve(chunk.orders[1], id=chunk.orders[2].id + 100)),
+        journal.write_off("nobody", who="Ann", why="because"),
+        journal.permit(chunk, chunk.orders[2]),
+        return_exceptions=True,
+    )
+    assert [Permit, OrderUnknown, OrderUnknown, Permit] == [type(answer) for answer in answers]
+    assert {"sending": 2, "planned": 1} == await counts(journal)
+
+
+async def test_words_that_no_database_keeps_fail_alone(journal: Journal) -> None:
+    """Half a character, or a number beyond 64 bits, costs its own caller an error and nobody else."""
+    chunk = await claimed(journal)
+    one, two, three = [await permitted(journal, chunk, place) for place in range(3)]
+    answers = await asyncio.gather(
+        journal.record(Outcome(permit=one, news=News.UNKNOWN, message="\ud800")),
+        journal.record(Outcome(permit=two, news=News.UNKNOWN, code=1 << 70)),
+        journal.record(Outcome(permit=three, news=News.UNKNOWN)),
+        return_exceptions=True,
+    )
+    assert [True, True, False] == [isinstance(answer, Exception) for answer in answers]
+    assert {"sending": 2, "unknown": 1} == await counts(journal)
+
+
+# Evidence
+
+
+async def unknown(journal: Journal) -> None:
+    """A batch of one order that is unknown."""
+    chunk = await claimed(journal, 1)
+    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN))
+    await journal.release_chunk(chunk)
+
+
+@pytest.mark.parametrize(
+    ("news", "state"),
+    [
+        (News.LOOKED_UP_SUCCESSFUL, State.SUCCESSFUL),
+        (News.LOOKED_UP_FAILED, State.FAILED),
+        (News.LOOKED_UP_REVERSED, State.REVERSED),
+        (News.LOOKED_UP_PROCESSING, State.ACCEPTED),
+    ],
+)
+async def test_evidence_settles_an_unknown_order(journal: Journal, news: News, state: State) -> None:
+    """Payouts are negative in records; the case of a currency says nothing."""
+    await unknown(journal)
+    finding = await journal.apply_evidence(found(news))
+    assert finding is not None
+    assert (State.UNKNOWN, state, None) == (finding.before, finding.state, finding.conflict)
+    entry = await journal.entry(order(0).request_id)
+    assert entry is not None
+    assert transaction_id(0) == entry.transaction_id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"amount": Decimal(1)},
+        {"amount": None},
+        {"currency": "KES"},
+        {"request_id": None},
+    ],
+)
+async def test_evidence_that_disagrees_is_kept_as_a_conflict(journal: Journal, change: dict[str, Any]) -> None:
+    """It settles nothing; a person has to look."""
+    chunk = await claimed(journal, 1)
+    unsure = Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN, transaction_id=transaction_id(0))
+    await journal.record(unsure)
+    finding = await journal.apply_evidence(found(News.LOOKED_UP_SUCCESSFUL, **change))
+    assert finding is not None
+    assert State.UNKNOWN is finding.state
+    assert finding.conflict is not None
+    assert 1 == (await journal.progress(BATCH)).conflicts
+    assert finding.conflict in [happening.conflict for happening in await journal.history(order(0).request_id)]
+
+
+async def test_a_confirmed_transaction_stands_for_its_request_id(journal: Journal) -> None:
+    """The service confirmed it: evidence that names the transaction alone counts, but not one of another order."""
+    chunk = await claimed(journal, 2)
+    for place in (0, 1):
+        outcome = Outcome(
+            permit=await permitted(journal, chunk, place), news=News.ACCEPTED, transaction_id=transaction_id(place)
+        )
+        await journal.record(outcome)
+    bare: dict[str, Any] = {
+        "request_id": None,
+        "amount": None,
+        "currency": None,
+        "transaction_id": transaction_id(0).upper(),
+    }
+    finding = await journal.apply_evidence(found(News.LOOKED_UP_SUCCESSFUL, **bare))
+    assert finding is not None
+    assert (order(0).request_id, State.SUCCESSFUL) == (finding.request_id, finding.state)
+    wrong = found(News.LOOKED_UP_SUCCESSFUL, 1, request_id="somebody-else")
+    finding = await journal.apply_evidence(wrong)
+    assert finding is not None
+    assert (order(1).request_id, State.ACCEPTED) == (finding.request_id, finding.state)
+    assert finding.conflict is not None
+
+
+async def test_amounts_are_compared_digit_for_digit(journal: Journal) -> None:
+    """Also beyond the 28 digits that arithmetic rounds to by default."""
+    large = "123456789012345678901234567.891"
+    await journal.open_run(BATCH, IDENTITY)
+    await journal.load(BATCH, [order(0, large)], owner="loader")
+    finding = await journal.apply_evidence(found(News.LOOKED_UP_FAILED, amount=Decimal("-" + large[:-1] + "2")))
+    assert finding is not None
+    assert State.PLANNED is finding.state
+    finding = await journal.apply_evidence(found(News.LOOKED_UP_FAILED, amount=Decimal("-" + large)))
+    assert finding is not None
+    assert State.FAILED is finding.state
+    assert Decimal(large) == (await journal.progress(BATCH)).sums["failed"]
+
+
+async def test_evidence_about_nobody_is_told_so(journal: Journal) -> None:
+    """An order this journal never sent is the caller's to report."""
+    assert await journal.apply_evidence(found(News.LOOKED_UP_FAILED)) is None
+
+
+async def test_a_contradiction_is_kept_until_a_person_acknowledges_it(journal: Journal) -> None:
+    """The first stands; the history forgets neither."""
+    await unknown(journal)
+    await journal.apply_evidence(found(News.LOOKED_UP_SUCCESSFUL))
+    finding = await journal.apply_evidence(found(News.NOTIFIED_FAILED))
+    assert finding is not None
+    assert State.SUCCESSFUL is finding.state
+    assert [order(0).request_id] == [entry.request_id async for entry in journal.conflicts()]
+    entry = await journal.acknowledge(order(0).request_id, who="Ann", why="the service corrected itself")
+    assert (State.SUCCESSFUL, None) == (entry.state, entry.conflict)
+    assert 0 == (await journal.progress(BATCH)).conflicts
+    assert "Ann" in [happening.by for happening in await journal.history(order(0).request_id)]
+
+
+async def test_the_same_evidence_again_takes_no_room(journal: Journal) -> None:
+    """A sweep repeats itself every minute."""
+    await unknown(journal)
+    await journal.apply_evidence(found(News.LOOKED_UP_PROCESSING))
+    for _ in range(50):
+        await journal.apply_evidence(found(News.LOOKED_UP_PROCESSING))
+    assert 7 > len(await journal.history(order(0).request_id))
+
+
+@pytest.mark.parametrize("news", [News.PERMITTED, News.NOT_SENT, News.REJECTED, News.WRITTEN_OFF, News.LEASE_EXPIRED])
+async def test_not_all_news_is_evidence(journal: Journal, news: News) -> None:
+    """Nobody brings a permit or a write-off through this door."""
+    with pytest.raises(ValueError, match="no evidence"):
+        await journal.apply_evidence(found(news))
+
+
+# Persons
+
+
+async def test_only_an_unknown_order_is_parked(journal: Journal) -> None:
+    """Absence says nothing of an order that is planned, sent or settled."""
+    await loaded(journal, 1)
+    assert State.PLANNED is (await journal.park(order(0).request_id, detail="two sweeps")).state
+    with pytest.raises(OrderUnknown):
+        await journal.park("nobody", detail="two sweeps")
+
+
+async def test_only_a_parked_order_is_written_off(journal: Journal) -> None:
+    """By a named person, with a reason."""
+    await unknown(journal)
+    request_id = order(0).request_id
+    await loaded(journal, 1, batch="second")
+    for never in (request_id, order(0, batch="second").request_id):
+        with pytest.raises(NotParked):
+            await journal.write_off(never, who="Ann", why="never arrived")
+    await journal.park(request_id, detail="two sweeps")
+    with pytest.raises(ValueError, match="who and why"):
+        await journal.write_off(request_id, who=" ", why="never arrived")
+    entry = await journal.write_off(request_id, who="Ann", why="never arrived")
+    assert (State.PLANNED, True) == (entry.state, entry.sent_before)
+
+
+async def test_an_order_that_was_written_off_is_sent_as_one_that_may_have_arrived(journal: Journal) -> None:
+    """A refusal of it proves nothing then, and evidence of the first attempt settles it."""
+    await unknown(journal)
+    await journal.park(order(0).request_id, detail="two sweeps")
+    await journal.write_off(order(0).request_id, who="Ann", why="never arrived")
+    chunk = await journal.claim_chunk(BATCH, "worker")
+    assert chunk is not None
+    assert [True] == [held.sent_before for held in chunk.orders]
+    permit = await permitted(journal, chunk)
+    assert (2, True) == (permit.attempt, permit.sent_before)
+    assert State.UNKNOWN is (await journal.record(Outcome(permit=permit, news=News.REJECTED))).state
+    finding = await journal.apply_evidence(found(News.NOTIFIED_SUCCESSFUL))
+    assert finding is not None
+    assert (State.SUCCESSFUL, None) == (finding.state, finding.conflict)
+
+
+async def test_the_whole_story_of_an_order_can_be_told(journal: Journal, clock: Clock) -> None:
+    """Planned, permit, takeover, parked, written off, sent again, answered, notified: who, when and by which rule."""
+    chunk = await claimed(journal, 1)
+    await permitted(journal, chunk)
+    clock.pass_(31)
+    await journal.expire_chunks()
+    clock.pass_(1)
+    await journal.park(order(0).request_id, detail="two sweeps of March")
+    clock.pass_(1)
+    await journal.write_off(order(0).request_id, who="Ann", why="never arrived")
+    clock.pass_(1)
+    second = await journal.claim_chunk(BATCH, "second")
+    assert second is not None
+    permit = await permitted(journal, second)
+    clock.pass_(1)
+    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+    clock.pass_(1)
+    await journal.receive(delivery(at=clock.now), event(0, 0), owner="receiver", lease=0)
+    story = await journal.history(order(0).request_id)
+    assert [
+        ("planned", None, State.PLANNED),
+        ("permit", "worker", State.SENDING),
+        ("takeover", "lease of worker", State.UNKNOWN),
+        ("evidence", "sweep", State.PARKED),
+        ("resolution", "Ann", State.PLANNED),
+        ("permit", "second", State.SENDING),
+        ("answer", "answer to attempt 2", State.ACCEPTED),
+        ("delivery", "192.0.2.7", None),
+        ("notification", "notification 192.0.2.7", State.SUCCESSFUL),
+    ] == [(happening.what, happening.by, happening.state) for happening in story]
+    assert all(happening.rule for happening in story if happening.news)
+    with pytest.raises(OrderUnknown):
+        await journal.history("nobody")
+
+
+# Looking
+
+
+async def test_entries_can_be_narrowed(journal: Journal) -> None:
+    """By batch, by state, by both; in the sequence they were loaded in."""
+    await loaded(journal, 3, batch="second")
+    chunk = await claimed(journal, 3)
+    await journal.record(Outcome(permit=await permitted(journal, chunk, 1), news=News.REJECTED))
+    assert 6 == len([entry async for entry in journal.entries()])
+    assert [order(1).request_id] == [entry.request_id async for entry in journal.entries(BATCH, "rejected")]
+    assert 5 == len([entry async for entry in journal.entries(state=State.PLANNED)])
+    assert 6 == (await journal.progress()).total
+    assert [("second", 3), (BATCH, 3)] == [(run.batch_id, run.total) for run in await journal.runs()]
+    with pytest.raises(RunUnknown):
+        await journal.progress("nobody")
+
+
+async def test_entries_may_change_while_they_are_read(journal: Journal) -> None:
+    """Settling what a stream of unknown orders shows is what reconciling does."""
+    chunk = await claimed(journal, 600)
+    for place in range(20):
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.UNKNOWN))
+    seen = 0
+    async for entry in journal.entries(BATCH, State.UNKNOWN):
+        await journal.park(entry.request_id, detail="two sweeps")
+        seen += 1
+    assert {"planned": 580, "parked": 20} == await counts(journal)
+    assert 20 == seen
+
+
+async def test_what_was_written_is_there_after_reopening(opens: Opens) -> None:
+    """Nothing of it was in memory only."""
+    async with opens() as journal:
+        chunk = await claimed(journal)
+        permit = await permitted(journal, chunk)
+    async with opens() as journal:
+        await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+        await permitted(journal, chunk, 1)
+    async with opens() as journal:
+        assert {"accepted": 1, "sending": 1, "planned": 1} == await counts(journal)

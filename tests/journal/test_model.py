@@ -1,0 +1,302 @@
+"""The journal against a dictionary that keeps the rules in a few lines: whatever is done, in whatever sequence."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import attrs
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from journal.factories import IDENTITY, Clock, delivery, event, order, orders, transaction_id
+
+from payments_async.journal import (
+    Chunk,
+    Evidence,
+    LeaseLost,
+    News,
+    NotParked,
+    Outcome,
+    Permit,
+    SqliteJournal,
+    State,
+    next_state,
+)
+
+BATCHES = ("a", "b")
+COUNT = 3
+NUMBERS = st.tuples(st.sampled_from(BATCHES), st.integers(0, COUNT - 1))
+ANSWERS = st.sampled_from([News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT])
+LOOK_UPS = [News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED, News.LOOKED_UP_PROCESSING]
+CONFIRMED = {State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED}
+
+
+@attrs.define
+class Model:
+    """What the journal should know of one order."""
+
+    amount: Decimal
+    state: State = State.PLANNED
+    attempt: int = 0
+    sent_before: bool = False
+    conflict: bool = False
+
+    def learn(self, news: News) -> None:
+        """The table decides."""
+        verdict = next_state(self.state, news, sent_before=self.sent_before)
+        self.state, self.conflict = verdict.state, self.conflict or verdict.conflict
+
+
+@attrs.define
+class Lease:
+    """What the journal should know of one chunk: one for each batch here."""
+
+    token: int = 0
+    owner: str | None = None
+    until: float = 0.0
+
+
+class JournalMachine(RuleBasedStateMachine):
+    """One journal, two batches of one chunk each, several workers that come and go, and time."""
+
+    @initialize()
+    def load(self) -> None:
+        """Two batches, ready to be sent."""
+        self.place = Path(tempfile.mkdtemp())
+        self.clock = Clock()
+        self.runner = asyncio.Runner()
+        self.journal = SqliteJournal(self.place / "journal.db", clock=self.clock)
+        self.do(self.journal.__aenter__())
+        self.model = {(b, n): Model(order(n, batch=b).amount) for b in BATCHES for n in range(COUNT)}
+        self.leases = {batch: Lease() for batch in BATCHES}
+        self.chunks: list[Chunk] = []
+        self.permits: list[tuple[tuple[str, int], Permit]] = []
+        self.sent = Counter[tuple[str, int]]()
+        for batch in BATCHES:
+            self.do(self.journal.open_run(batch, IDENTITY))
+            self.do(self.journal.load(batch, orders(COUNT, batch=batch), owner="loader"))
+
+    def do(self, awaitable: Any) -> Any:
+        """Wait for it."""
+        return self.runner.run(awaitable)
+
+    def teardown(self) -> None:
+        """Close the file and look at the whole of it."""
+        if hasattr(self, "journal"):
+            self.do(self.journal.check())
+            self.do(self.journal.close())
+            self.runner.close()
+            shutil.rmtree(self.place)
+
+    def silence(self, batch: str) -> None:
+        """What was under way in this batch is unknown."""
+        for (of, _), known in self.model.items():
+            if of == batch and known.state is State.SENDING:
+                known.learn(News.LEASE_EXPIRED)
+
+    @rule()
+    def reopen(self) -> None:
+        """Everything is on disk."""
+        self.do(self.journal.close())
+        self.journal = SqliteJournal(self.place / "journal.db", clock=self.clock)
+        self.do(self.journal.__aenter__())
+
+    @rule(batch=st.sampled_from(BATCHES))
+    def load_again(self, batch: str) -> None:
+        """The same orders change nothing."""
+        report = self.do(self.journal.load(batch, orders(COUNT, batch=batch)[::-1], owner="another"))
+        assert (COUNT, 0) == (report.total, report.added)
+
+    @rule(seconds=st.sampled_from([1.0, 29.0, 31.0]))
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+        self.clock.pass_(seconds)
+
+    @rule(batch=st.sampled_from(BATCHES), owner=st.sampled_from(["one", "two"]))
+    def claim(self, batch: str, owner: str) -> None:
+        """The chunk goes to whoever asks once its lease is over."""
+        lease = self.leases[batch]
+        chunk = self.do(self.journal.claim_chunk(batch, owner))
+        open_ = {State.PLANNED, State.SENDING} & {known.state for (of, _), known in self.model.items() if of == batch}
+        if lease.until > self.clock.now or not open_:
+            assert chunk is None
+            if lease.until <= self.clock.now:
+                lease.owner = None
+            return
+        self.silence(batch)
+        planned = [n for n in range(COUNT) if self.model[batch, n].state is State.PLANNED]
+        lease.token += 1
+        if not planned:
+            lease.owner, lease.until = None, 0.0
+            assert chunk is None
+            return
+        lease.owner, lease.until = owner, self.clock.now + 30
+        assert planned == [int(held.order.request_id[-6:]) for held in chunk.orders]
+        assert [self.model[batch, n].sent_before for n in planned] == [held.sent_before for held in chunk.orders]
+        self.chunks.append(chunk)
+
+    def is_mine(self, chunk: Chunk) -> bool:
+        """Whether nobody has taken it over or released it."""
+        lease = self.leases[chunk.batch_id]
+        return (lease.token, lease.owner) == (chunk.token, chunk.owner)
+
+    @precondition(lambda self: self.chunks)
+    @rule(data=st.data())
+    def renew(self, data: st.DataObject) -> None:
+        """As long as nobody took it over."""
+        chunk = data.draw(st.sampled_from(self.chunks))
+        try:
+            self.do(self.journal.renew_chunk(chunk))
+        except LeaseLost:
+            assert not self.is_mine(chunk)
+        else:
+            assert self.is_mine(chunk)
+            self.leases[chunk.batch_id].until = self.clock.now + 30
+
+    @precondition(lambda self: self.chunks)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        """Its holder gives it back; anybody else does nothing."""
+        chunk = data.draw(st.sampled_from(self.chunks))
+        self.do(self.journal.release_chunk(chunk))
+        if self.is_mine(chunk):
+            self.silence(chunk.batch_id)
+            self.leases[chunk.batch_id] = Lease(token=chunk.token)
+
+    @rule()
+    def expire(self) -> None:
+        """Leases that ran out are taken over for nobody."""
+        self.do(self.journal.expire_chunks())
+        for batch, lease in self.leases.items():
+            if lease.owner is not None and lease.until <= self.clock.now:
+                self.silence(batch)
+                self.leases[batch] = Lease(token=lease.token + 1)
+
+    @precondition(lambda self: self.chunks)
+    @rule(data=st.data(), answer=st.none() | ANSWERS)
+    def permit(self, data: st.DataObject, answer: News | None) -> None:
+        """A planned order of a chunk that is ours and whose lease is good; with it, the outcome of another."""
+        chunk = data.draw(st.sampled_from(self.chunks))
+        held = data.draw(st.sampled_from(chunk.orders))
+        after = None
+        if answer is not None and self.permits:
+            key, permit = data.draw(st.sampled_from(self.permits))
+            after = self.outcome(key, permit, answer)
+        key = (chunk.batch_id, int(held.order.request_id[-6:]))
+        known, lease = self.model[key], self.leases[chunk.batch_id]
+        good = self.is_mine(chunk) and lease.until > self.clock.now and known.state is State.PLANNED
+        result = self.do(self.journal.permit(chunk, held, after=after))
+        assert good == isinstance(result, Permit)
+        if isinstance(result, Permit):
+            known.learn(News.PERMITTED)
+            known.attempt += 1
+            assert (known.attempt, known.sent_before, known.amount) == (
+                result.attempt,
+                result.sent_before,
+                result.amount,
+            )
+            self.permits.append((key, result))
+
+    def outcome(self, key: tuple[str, int], permit: Permit, news: News) -> Outcome:
+        """An answer to an attempt, and what the model makes of it."""
+        known = self.model[key]
+        if permit.attempt == known.attempt or news is News.ACCEPTED:
+            known.learn(news)
+        transaction = self.transaction(key) if news is News.ACCEPTED else None
+        return Outcome(permit=permit, news=news, transaction_id=transaction)
+
+    def transaction(self, key: tuple[str, int]) -> str:
+        """What the service calls the order."""
+        return transaction_id(100 * BATCHES.index(key[0]) + key[1] + 1)
+
+    @precondition(lambda self: self.permits)
+    @rule(data=st.data(), news=ANSWERS)
+    def record(self, data: st.DataObject, news: News) -> None:
+        """An answer comes, sooner or later, once or twice."""
+        key, permit = data.draw(st.sampled_from(self.permits))
+        finding = self.do(self.journal.record(self.outcome(key, permit, news)))
+        assert self.model[key].state is finding.state
+
+    @rule(key=NUMBERS, news=st.sampled_from(LOOK_UPS), agrees=st.booleans())
+    def look_up(self, key: tuple[str, int], news: News, agrees: bool) -> None:
+        """Evidence settles what agrees with it."""
+        about, known = order(key[1], batch=key[0]), self.model[key]
+        evidence = Evidence(
+            news=news, source="list", request_id=about.request_id, transaction_id=self.transaction(key),
+            amount=-about.amount if agrees else Decimal(1), currency="UGX",
+        )  # fmt: skip
+        if agrees:
+            known.learn(news)
+        else:
+            known.conflict = True
+        finding = self.do(self.journal.apply_evidence(evidence))
+        assert known.state is finding.state
+
+    @rule(key=NUMBERS, status_code=st.integers(0, 2))
+    def notify(self, key: tuple[str, int], status_code: int) -> None:
+        """A notification, of which repetitions say nothing new."""
+        about, known = order(key[1], batch=key[0]), self.model[key]
+        fact = attrs.evolve(
+            event(status_code, transaction=self.transaction(key)), request_id=about.request_id, amount=-about.amount
+        )
+        receipt = self.do(self.journal.receive(delivery(repr(fact).encode()), fact, owner="r", lease=0))
+        if receipt.is_new:
+            known.learn([News.NOTIFIED_SUCCESSFUL, News.NOTIFIED_PROCESSING, News.NOTIFIED_FAILED][status_code])
+
+    @rule(key=NUMBERS)
+    def park(self, key: tuple[str, int]) -> None:
+        """Two sweeps did not find it."""
+        self.do(self.journal.park(order(key[1], batch=key[0]).request_id, detail="two sweeps"))
+        self.model[key].learn(News.SWEPT_CLEAN_TWICE)
+
+    @rule(key=NUMBERS)
+    def write_off(self, key: tuple[str, int]) -> None:
+        """A person decides, of parked orders alone."""
+        known = self.model[key]
+        try:
+            self.do(self.journal.write_off(order(key[1], batch=key[0]).request_id, who="Ann", why="never arrived"))
+        except NotParked:
+            assert known.state is not State.PARKED
+        else:
+            assert known.state is State.PARKED
+            known.learn(News.WRITTEN_OFF)
+            known.sent_before = True
+
+    @rule(key=NUMBERS)
+    def acknowledge(self, key: tuple[str, int]) -> None:
+        """A person has seen the conflict."""
+        self.do(self.journal.acknowledge(order(key[1], batch=key[0]).request_id, who="Ann", why="seen"))
+        self.model[key].conflict = False
+
+    @invariant()
+    def agrees(self) -> None:
+        """Entries, counts and sums say what the model says."""
+        if not hasattr(self, "model"):
+            return
+        for batch in BATCHES:
+            entries = self.do(self.entries(batch))
+            expected = [self.model[batch, number] for number in range(COUNT)]
+            assert [(m.state, m.attempt, m.sent_before, m.conflict) for m in expected] == [
+                (e.state, e.attempt, e.sent_before, e.conflict is not None) for e in entries
+            ]
+            progress = self.do(self.journal.progress(batch))
+            for state in State:
+                of_state = [known.amount for known in expected if known.state is state]
+                assert (len(of_state), sum(of_state)) == (progress.counts[state], progress.sums[state])
+            assert sum(known.conflict for known in expected) == progress.conflicts
+
+    async def entries(self, batch: str) -> list[Any]:
+        """All entries of a batch."""
+        return [entry async for entry in self.journal.entries(batch)]
+
+
+JournalMachine.TestCase.settings = settings(
+    max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestJournal = JournalMachine.TestCase

@@ -1,0 +1,314 @@
+"""What a SqliteJournal says of a file that is locked, read-only, full, damaged, too new, or no journal at all."""
+
+import asyncio
+import os
+import resource
+import shutil
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+from journal.factories import BATCH, Clock, claimed, loaded, order, permitted
+
+from payments_async.journal import (
+    JournalClosed,
+    JournalCorrupt,
+    JournalError,
+    JournalFull,
+    JournalLocked,
+    JournalReadOnly,
+    JournalTooNew,
+    JournalUnavailable,
+    News,
+    NotAJournal,
+    Outcome,
+    Permit,
+    SqliteJournal,
+    State,
+)
+from payments_async.journal._schema import _STEPS, VERSION, migrate
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of a journal that does not exist yet."""
+    return tmp_path / "journal.db"
+
+
+async def refused(path: Path, error: type[JournalError]) -> str:
+    """Opening the file fails like that; the message."""
+    with pytest.raises(error) as caught:
+        async with SqliteJournal(path, busy_timeout=0.05):
+            pass
+    assert error.remedy in str(caught.value)
+    return str(caught.value)
+
+
+async def made(path: Path) -> None:
+    """A journal with three orders."""
+    async with SqliteJournal(path) as journal:
+        await loaded(journal)
+
+
+async def test_money_is_written_durably(path: Path) -> None:
+    """Write-ahead log, and an fsync for every commit."""
+    async with SqliteJournal(path) as journal:
+        await loaded(journal)
+        assert [("wal",)] == await _pragma(journal, "journal_mode")
+        assert [(2,)] == await _pragma(journal, "synchronous")
+        assert [(1,)] == await _pragma(journal, "fullfsync")
+        await journal.check()
+
+
+async def test_a_journal_is_readable_by_its_owner_alone(path: Path) -> None:
+    """It names people and their numbers; so do the files beside it."""
+    async with SqliteJournal(path) as journal:
+        await loaded(journal)
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert dict.fromkeys(("journal.db", "journal.db-mark", "journal.db-shm", "journal.db-wal"), 0o600) == modes
+
+
+async def test_a_journal_in_memory_is_refused() -> None:
+    """It would forget what was sent."""
+    with pytest.raises(ValueError, match="forgets"):
+        SqliteJournal(":memory:")
+
+
+def test_no_database(path: Path) -> None:
+    """A text file is left as it is."""
+    path.write_bytes(b"request_id,amount\n" * 100)
+    asyncio.run(refused(path, NotAJournal))
+    assert path.read_bytes() == b"request_id,amount\n" * 100
+
+
+async def test_a_database_of_something_else(path: Path) -> None:
+    """Nothing is added to it."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE run (id INTEGER)")
+    connection.close()
+    await refused(path, NotAJournal)
+    connection = sqlite3.connect(path)
+    assert [("run",)] == connection.execute("SELECT name FROM sqlite_master").fetchall()
+    connection.close()
+
+
+async def test_a_directory_or_a_missing_one(tmp_path: Path) -> None:
+    """Neither can be a journal."""
+    await refused(tmp_path, JournalUnavailable)
+    await refused(tmp_path / "missing" / "journal.db", JournalUnavailable)
+
+
+async def test_a_newer_version_is_left_alone(path: Path) -> None:
+    """An older package would not know its rules."""
+    await made(path)
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.close()
+    assert f"version {VERSION + 1}" in await refused(path, JournalTooNew)
+
+
+async def test_an_older_version_is_brought_up_to_date(path: Path) -> None:
+    """Step by step, each once, in one transaction; a step that fails leaves the file as it was."""
+    await made(path)
+    connection = sqlite3.connect(path, isolation_level=None)
+    steps = (*_STEPS, ("ALTER TABLE run ADD COLUMN colour TEXT", "UPDATE run SET colour = 'red'"))
+    with pytest.raises(sqlite3.OperationalError):
+        migrate(connection, steps=(*steps, ("no such statement",)))
+    assert (VERSION,) == connection.execute("PRAGMA user_version").fetchone()
+    migrate(connection, steps=steps)
+    migrate(connection, steps=steps)
+    assert ("red",) == connection.execute("SELECT colour FROM run").fetchone()
+    connection.close()
+    await refused(path, JournalTooNew)
+
+
+async def test_a_locked_file(path: Path) -> None:
+    """Whoever asked for a permit has none, and can ask again later."""
+    async with SqliteJournal(path, busy_timeout=0.05) as journal:
+        chunk = await claimed(journal)
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(JournalLocked):
+            await journal.permit(chunk, chunk.orders[0])
+        assert 3 == (await journal.progress(BATCH)).counts["planned"]
+        other.execute("COMMIT")
+        other.close()
+        await permitted(journal, chunk)
+
+
+def test_a_file_we_may_not_write(path: Path) -> None:
+    """It says so before anything is sent."""
+    asyncio.run(made(path))
+    path.chmod(0o400)
+    if os.access(path, os.W_OK):
+        pytest.skip("this user may write everything")
+    asyncio.run(refused(path, JournalReadOnly))
+
+
+async def test_a_database_that_became_read_only(path: Path) -> None:
+    """Nothing is granted."""
+    async with SqliteJournal(path) as journal:
+        chunk = await claimed(journal)
+        with pytest.raises(JournalReadOnly):
+            await _pragma(journal, "query_only = ON")  # which holds at once, also for this commit
+        with pytest.raises(JournalReadOnly):
+            await journal.permit(chunk, chunk.orders[0])
+        assert State.PLANNED is await _state(journal, order(0).request_id)
+
+
+async def test_a_full_database(path: Path) -> None:
+    """What failed was not granted and did not happen; with room again, everything goes on."""
+    async with SqliteJournal(path) as journal:
+        chunk = await claimed(journal, 400)
+        await _pragma(journal, "max_page_count = 1")  # as few as there are
+        full = False
+        for held in chunk.orders:
+            try:
+                permit = await journal.permit(chunk, held)
+                assert isinstance(permit, Permit)
+                await journal.record(Outcome(permit=permit, news=News.UNKNOWN, message="x" * 2000))
+            except JournalFull:
+                full = True
+                break
+        assert full
+        with pytest.raises(JournalFull):
+            await loaded(journal, 2000, batch="second")
+        assert 400 == (await journal.progress(BATCH)).total
+        await _pragma(journal, "max_page_count = 1000000")
+        assert State.PLANNED is await _state(journal, chunk.orders[-1].order.request_id)
+        await permitted(journal, chunk, -1)
+        await loaded(journal, 2000, batch="second")
+        await journal.check()
+
+
+async def test_a_disk_that_fails_at_the_commit(path: Path) -> None:
+    """Everybody in that commit is told, nobody has a permit, and what is on disk agrees."""
+    async with SqliteJournal(path) as journal:
+        chunk = await claimed(journal, 100)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        size = path.with_name("journal.db-wal").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 8192, hard))  # room for two pages more
+        try:
+            answers = await asyncio.gather(
+                *(journal.permit(chunk, held) for held in chunk.orders), return_exceptions=True
+            )
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        granted = [answer for answer in answers if isinstance(answer, Permit)]
+        failed = [answer for answer in answers if isinstance(answer, JournalUnavailable)]
+        assert failed
+        assert 100 == len(granted) + len(failed)
+        assert len(granted) == (await journal.progress(BATCH)).counts["sending"]
+        await permitted(journal, chunk, -1)
+        await journal.check()
+
+
+async def _state(journal: SqliteJournal, request_id: str) -> State | None:
+    entry = await journal.entry(request_id)
+    return None if entry is None else entry.state
+
+
+async def _pragma(journal: SqliteJournal, words: str) -> list[tuple[object]]:
+    """Set or read a pragma of the connection that writes."""
+    return await journal._writer.submit("ask", lambda transaction: transaction.execute(f"PRAGMA {words}").fetchall())
+
+
+def _overwrite(path: Path, start: int) -> None:
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(start)
+        file.write(b"\xff" * (size - start))
+
+
+async def test_a_damaged_file(path: Path) -> None:
+    """Found where it is read, and by looking at the whole of it."""
+    async with SqliteJournal(path) as journal:
+        await loaded(journal, 2000)
+    _overwrite(path, 4 * 4096)
+    with pytest.raises(JournalCorrupt):
+        async with SqliteJournal(path) as journal:
+            await journal.check()
+
+
+async def test_an_order_that_was_edited_in_the_file_is_not_sent(path: Path) -> None:
+    """Its digest tells."""
+    await made(path)
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE outbox SET amount = '999999' WHERE request_id = ?", (order(1).request_id,))
+    connection.commit()
+    connection.close()
+    async with SqliteJournal(path) as journal:
+        with pytest.raises(JournalCorrupt, match=order(1).request_id):
+            await journal.claim_chunk(BATCH, "worker")
+
+
+async def test_a_copied_file_is_quarantined(path: Path, clock: Clock) -> None:
+    """A backup does not know what was sent since: nothing goes on before a person says that it was looked up."""
+    async with SqliteJournal(path, clock=clock) as journal:
+        chunk = await claimed(journal)
+        await permitted(journal, chunk)
+    copy = path.with_name("copy.db")
+    shutil.copyfile(path, copy)
+    async with SqliteJournal(copy, clock=clock) as journal:
+        assert 1 == (await journal.run(BATCH)).quarantined
+        assert State.UNKNOWN is await _state(journal, order(0).request_id)
+        assert not isinstance(await journal.permit(chunk, chunk.orders[1]), Permit)
+        assert await journal.claim_chunk(BATCH, "worker") is None
+        assert 1 == await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
+        assert await journal.claim_chunk(BATCH, "worker") is not None
+    moved = await asyncio.to_thread(path.rename, path.with_name("moved.db"))
+    async with SqliteJournal(moved, clock=clock) as journal:
+        assert 0 == (await journal.run(BATCH)).quarantined
+
+
+@pytest.mark.parametrize("way", ["written over", "put in its place"])
+async def test_a_restored_backup_is_quarantined(path: Path, way: str) -> None:
+    """Also where it was written over the file, and when the process that wrote the file was never closed."""
+    async with SqliteJournal(path) as journal:
+        await loaded(journal)
+    backup = path.read_bytes()  # noqa: ASYNC240 - nothing else runs
+    async with SqliteJournal(path) as journal:
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+    if way == "put in its place":
+        path.unlink()  # noqa: ASYNC240
+    path.write_bytes(backup)  # noqa: ASYNC240
+    async with SqliteJournal(path) as journal:
+        assert 1 == (await journal.run(BATCH)).quarantined
+        assert await journal.claim_chunk(BATCH, "worker") is None
+        await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
+    async with SqliteJournal(path) as journal:
+        assert 0 == (await journal.run(BATCH)).quarantined
+        assert await journal.claim_chunk(BATCH, "worker") is not None
+
+
+async def test_a_journal_can_be_opened_again(path: Path) -> None:
+    """After it was closed, and after it could not be opened."""
+    journal = SqliteJournal(path, busy_timeout=0.05)
+    await made(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(JournalLocked):
+        await journal.__aenter__()
+    other.close()
+    for _ in range(2):
+        async with journal:
+            assert 3 == (await journal.progress()).total
+
+
+async def test_a_closed_journal(path: Path) -> None:
+    """Says so, whatever is asked; what was queued before is written."""
+    journal = SqliteJournal(path)
+    with pytest.raises(JournalClosed):
+        await journal.progress()
+    async with journal:
+        chunk = await claimed(journal)
+        asked = [asyncio.ensure_future(journal.permit(chunk, held)) for held in chunk.orders]
+        await asyncio.sleep(0)
+    assert [Permit] * 3 == [type(await answer) for answer in asked]
+    with pytest.raises(JournalClosed):
+        await journal.permit(chunk, chunk.orders[0])
+    async with SqliteJournal(path) as journal:
+        assert 3 == (await journal.progress(BATCH)).counts["sending"]
