@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from payments_async._cli._bulk import add_bulk
 from payments_async._cli._demo import add_demo
 from payments_async._cli._doctor import add_doctor
 from payments_async._cli._exits import EXIT_CODES
+from payments_async._cli._explain import add_explain
 from payments_async._cli._ipn import add_ipn
 from payments_async._cli._look import add_looks
 from payments_async._cli._pay import add_orders
@@ -22,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # a traceback with locals would show secrets and people
     pretty_exceptions_show_locals=False,
 )
-for add in (add_demo, add_doctor, add_looks, add_orders, add_ipn, add_sandbox):
+for add in (add_demo, add_doctor, add_looks, add_orders, add_bulk, add_explain, add_ipn, add_sandbox):
     add(app)
 
 

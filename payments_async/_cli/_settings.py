@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 import attrs
 
-from payments_async import Credentials, Dialect, PaymentsSession
+from payments_async import Credentials, Dialect, Limits, PaymentsSession
 from payments_async._cli._exits import BadInput
 
 __all__ = ["BASE_URL", "PASSWORD", "Settings", "read_password"]
@@ -70,8 +70,11 @@ class Settings:
         except (OSError, ssl.SSLError) as error:
             raise BadInput(f"--ca-file: {self.ca_file} holds no certificate in PEM form") from error
 
-    def session(self) -> PaymentsSession:
+    def session(self, limits: Limits | None = None) -> PaymentsSession:
         """An unopened session.
+
+        Args:
+            limits: In place of the usual ones, for whoever sends many.
 
         Raises:
             BadInput: When a setting is missing or cannot be right.
@@ -85,6 +88,7 @@ class Settings:
             return PaymentsSession(
                 self.base_url or "",
                 credentials,
+                limits=limits,
                 dialect=Dialect(authorization_scheme=cast(Scheme, self.authorization)),
                 ssl=self.tls,
                 proxy=self.proxy,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import http
+import re
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 # Answers of a service that read the order and declined it. Every other status proves nothing.
 _REFUSALS = frozenset({400, 403, 404, 405, 406, *range(410, 418), 421, 422, 426, 431})
+_SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)  # a fraction is not allowed, and seen all the same
 _LONGEST_WORDS = 500
 _MOST_WORDS_READ = 10_000
 
@@ -77,7 +79,7 @@ def retry_after(text: str | None, now: float) -> float | None:
     if text is None:
         return None
     text = text.strip()
-    if text.isascii() and text.isdecimal() and len(text) < 10:
+    if _SECONDS.fullmatch(text):
         return float(text)
     try:
         moment = email.utils.parsedate_to_datetime(text)

@@ -1,9 +1,39 @@
 """Batches of payouts in files: read, planned, run and reconciled."""
 
-from ._batch import Batch, read_batch
-from ._problems import Problem
-from ._repeats import Repeat
-from ._sample import sample_payroll
-from ._source import BatchChanged
+from payments_async.bulk._batch import Batch, read_batch
+from payments_async.bulk._concerns import Concern
+from payments_async.bulk._duplicates import Duplicate, Duplicates
+from payments_async.bulk._findings import Difference, Reconciliation
+from payments_async.bulk._fuse import Fuse
+from payments_async.bulk._plan import Plan, Share, plan
+from payments_async.bulk._problems import Problem
+from payments_async.bulk._reconcile import reconcile, write_off
+from payments_async.bulk._repeats import Repeat
+from payments_async.bulk._report import Report, report
+from payments_async.bulk._run import RunProgress, run_batch
+from payments_async.bulk._sample import sample_payroll
+from payments_async.bulk._source import BatchChanged
 
-__all__ = ["Batch", "BatchChanged", "Problem", "Repeat", "read_batch", "sample_payroll"]
+__all__ = [
+    "Batch",
+    "BatchChanged",
+    "Concern",
+    "Difference",
+    "Duplicate",
+    "Duplicates",
+    "Fuse",
+    "Plan",
+    "Problem",
+    "Reconciliation",
+    "Repeat",
+    "Report",
+    "RunProgress",
+    "Share",
+    "plan",
+    "read_batch",
+    "reconcile",
+    "report",
+    "run_batch",
+    "sample_payroll",
+    "write_off",
+]

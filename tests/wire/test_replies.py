@@ -318,7 +318,7 @@ NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
         ("Sat, 21 Nov 2026 12:00:30", 30.0),
         (format_datetime(NOW.replace(hour=11), usegmt=True), 0.0),
         ("-1", None),
-        ("1.5", None),
+        ("1.5", 1.5),
         ("", None),
         ("soon", None),
         ("٢", None),
@@ -327,7 +327,7 @@ NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
     ],
 )
 def test_a_wait(header: str | None, seconds: float | None) -> None:
-    """Seconds or a date; anything else is as if it had not been said."""
+    """Seconds, even with a fraction, or a date; anything else is as if it had not been said."""
     assert seconds == retry_after(header, NOW.timestamp())
 
 

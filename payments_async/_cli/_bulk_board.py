@@ -1,0 +1,115 @@
+"""The live view of a run: a bar on a terminal, a line now and then in a pipe, nothing with --json. Decides nothing."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from payments_async._cli._screen import Screen, money
+from payments_async.bulk import RunProgress
+from payments_async.journal import State
+
+__all__ = ["STYLES", "RunBoard", "remaining"]
+
+STYLES = {
+    State.SUCCESSFUL: "green",
+    State.ACCEPTED: "cyan",
+    State.SENDING: "cyan",
+    State.PLANNED: "dim",
+    State.REJECTED: "red",
+    State.FAILED: "red",
+    State.REVERSED: "yellow",
+    State.UNKNOWN: "magenta",
+    State.PARKED: "magenta",
+}
+_TAKEN = (State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED)  # what is final now was accepted once
+_LINES_PIPED = 10
+
+
+class RunBoard:
+    """Shows how far a run is. Use it with ``with``; call it with every progress.
+
+    Args:
+        total: Orders of the batch.
+        currency: Of the sums.
+    """
+
+    def __init__(self, screen: Screen, total: int, currency: str | None) -> None:
+        self._screen = screen
+        self._total = total
+        self._currency = currency
+        self._progress: RunProgress | None = None
+        self._told = -1
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self._screen.is_live:
+            self._live = Live(get_renderable=self._draw, console=self._screen.out, refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, progress: RunProgress) -> None:
+        """Take news."""
+        self._progress = progress
+        step = _done(progress) * _LINES_PIPED // max(progress.total, 1)
+        if self._live is None and step > self._told:
+            self._told = step
+            self._screen.say(f"{_done(progress):,} of {progress.total:,} done: {', '.join(self._words(progress))}")
+
+    def _draw(self) -> Table:
+        progress = self._progress
+        whole = Table.grid(expand=True)
+        if progress is None:
+            whole.add_row(Text(f"writing {self._total:,} orders down", style="dim"))
+            return whole
+        grid = Table.grid(padding=(0, 1), expand=True)
+        grid.add_column(ratio=1)
+        grid.add_column(no_wrap=True, justify="right")
+        bar = ProgressBar(total=max(progress.total, 1), completed=_done(progress))
+        grid.add_row(bar, Text(f"{_done(progress):,}/{progress.total:,}", style="bold"))
+        whole.add_row(grid)
+        line = Text(no_wrap=True, overflow="ellipsis")
+        for words, style in zip(self._words(progress), ("cyan", "red", "magenta", "bold", "dim", "dim"), strict=False):
+            line.append(words, style).append("   ")
+        whole.add_row(line)
+        return whole
+
+    def _words(self, progress: RunProgress) -> list[str]:
+        counts = progress.counts
+        total = sum((progress.sums[state] for state in _TAKEN), start=progress.sums[State.ACCEPTED] * 0)
+        words = [
+            f"accepted {sum(counts[state] for state in _TAKEN):,}",
+            f"rejected {counts[State.REJECTED]:,}",
+            f"unknown {counts[State.UNKNOWN] + counts[State.PARKED]:,}",
+            money(total, self._currency),
+        ]
+        if progress.sent and progress.seconds > 0:
+            words.append(f"{progress.sent / progress.seconds:,.0f}/s")
+            if left := remaining(progress):
+                words.append(f"{left} left")
+        return words
+
+
+def remaining(progress: RunProgress) -> str:
+    """How long the rest takes at this pace, in hours, minutes and seconds; empty when nothing is left or known."""
+    left = progress.counts[State.PLANNED]
+    if not left or not progress.sent:
+        return ""
+    seconds = round(left * progress.seconds / progress.sent)
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"
+
+
+def _done(progress: RunProgress) -> int:
+    return progress.total - progress.counts[State.PLANNED] - progress.counts[State.SENDING]

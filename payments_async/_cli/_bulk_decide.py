@@ -1,0 +1,150 @@
+"""`payments-async bulk reconcile` and `write-off`: what is open is settled, by evidence or by a named person."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from payments_async._cli._bulk_file import command_line
+from payments_async._cli._bulk_journal import AnyBatch, JournalFile, chosen_batch, exit_after, opened
+from payments_async._cli._bulk_question import confirmed
+from payments_async._cli._bulk_state import progress_document, show_progress, tell_next
+from payments_async._cli._command import command
+from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._screen import Screen, clean, money
+from payments_async._cli._settings import Settings
+from payments_async.bulk import Reconciliation, reconcile, write_off
+from payments_async.journal import JournalRefused, State
+
+__all__ = ["add_decisions"]
+
+_SHOWN = 20
+
+
+def add_decisions(group: typer.Typer) -> None:
+    """Add the commands."""
+    command(group, "reconcile")(bulk_reconcile)
+    command(group, "write-off")(bulk_write_off)
+
+
+async def bulk_reconcile(
+    screen: Screen,
+    settings: Settings,
+    journal: JournalFile = None,
+    batch_id: AnyBatch = None,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds in which a sent order may still show up.")] = 900.0,
+    sweeps: Annotated[int, typer.Option(min=2, help="Clean looks through the list before an order is parked.")] = 2,
+    interval: Annotated[float, typer.Option(min=0, help="Seconds between them.")] = 60.0,
+) -> Exit:
+    """Settle what is open by what the service shows. Sends nothing; what it cannot find is parked for a person.
+
+    Example: payments-async bulk reconcile --journal payroll.sqlite --batch-id payroll-2026-11
+    """
+    async with opened(journal) as held, settings.session() as payments:
+        name = None if batch_id is None else await chosen_batch(held, batch_id)
+        before = await held.progress(name)
+        screen.note(
+            f"looking for {before.counts[State.ACCEPTED]:,} accepted and {before.counts[State.UNKNOWN]:,} unknown "
+            f"orders; an order that is not found is looked for {sweeps} times, {interval:g} s apart"
+        )
+        found = await reconcile(payments, held, name, grace=grace, sweeps=sweeps, interval=interval)
+        progress = await held.progress(name)
+    _show(screen, found)
+    show_progress(screen, progress, None)
+    assert journal is not None
+    if progress.counts[State.PARKED] or progress.conflicts:
+        tell_next(screen, progress, journal, name)
+    status = exit_after(progress)
+    document = {
+        "settled": found.settled,
+        "unknown": found.unknown,
+        "parked": found.parked,
+        "conflicts": found.conflicts,
+        "stuck": found.stuck,
+        "strangers": [{"transaction_id": one.transaction_id, "request_id": one.request_id} for one in found.strangers],
+        "strangers_seen": found.strangers_seen,
+        "differences": found.differences,
+        "notes": found.notes,
+        "progress": progress_document(progress),
+        "exit_status": status,
+    }
+    screen.document(document)
+    return status
+
+
+async def bulk_write_off(
+    screen: Screen,
+    request_id: Annotated[str, typer.Argument(help="A parked order.", show_default=False)],
+    who: Annotated[str, typer.Option(help="Your name: you answer for it.")],
+    why: Annotated[str, typer.Option(help="What makes you sure, such as the service's letter.")],
+    journal: JournalFile = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+) -> Exit:
+    """State that a parked order never reached the service. The next run sends it again.
+
+    Ask the service first: if it has the order after all, it will be paid twice.
+
+    Example: payments-async bulk write-off PAY-17 --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
+    """
+    if not who.strip() or not why.strip():
+        raise BadInput("--who and --why: say who states it, and what makes you sure; both are kept")
+    async with opened(journal) as held:
+        entry = await held.entry(request_id)
+        if entry is None:
+            raise BadInput(f"the journal holds no order {clean(request_id)}; check the id")
+        screen.fields(
+            [
+                ("order", entry.request_id),
+                ("amount", money(entry.amount, entry.order.currency)),
+                ("beneficiary", screen.person(entry.order.beneficiary.name)),
+                ("batch", entry.batch_id),
+                ("stands", entry.state),
+            ]
+        )
+        if entry.state is not State.PARKED:
+            raise BadInput(f"{request_id} is {entry.state}; only a parked order can be written off: reconcile first")
+        if not yes and not confirmed(screen, "Did it surely never reach the service? It will be sent again."):
+            screen.trouble("nothing was changed")
+            return Exit.STOPPED
+        try:
+            now = await write_off(held, request_id, who, why)
+        except JournalRefused as error:
+            raise BadInput(str(error)) from error
+    screen.say(
+        f"{escape(clean(request_id))} is {now.state} again, as {escape(clean(who))} states: {escape(clean(why))}"
+    )
+    screen.say(f"The next run of batch {escape(clean(now.batch_id))} sends it. Its whole story:")
+    screen.say(f"  {escape(command_line('explain', request_id, journal=journal))}")
+    screen.document({"request_id": request_id, "state": now.state, "who": who, "why": why, "exit_status": Exit.FINE})
+    return Exit.FINE
+
+
+def _show(screen: Screen, found: Reconciliation) -> None:
+    settled = ", ".join(f"{count:,} {state}" for state, count in found.settled.items() if count)
+    screen.say(f"settled: {settled or 'nothing'}\n")
+    _names(screen, "parked now: not found, a person has to decide", found.parked)
+    _names(screen, "still unknown: never send them again", found.unknown)
+    _names(screen, "in conflict: evidence contradicts", found.conflicts)
+    _names(screen, "accepted long ago and not final: ask the service", found.stuck)
+    differences = [
+        f"{one.request_id}: {money(one.ours, one.our_currency)} here, {money(one.theirs, one.their_currency)} there"
+        for one in found.differences
+    ]
+    _names(screen, "amounts that differ", differences)
+    strangers = [f"{one.transaction_id} ({one.request_id or 'no request id'})" for one in found.strangers]
+    _names(screen, f"{found.strangers_seen:,} transactions that this journal never sent", strangers)
+    for note in found.notes:
+        screen.note(note)
+
+
+def _names(screen: Screen, title: str, names: tuple[str, ...] | list[str]) -> None:
+    if not names:
+        return
+    screen.say(f"[bold]{escape(title)}[/]")
+    for name in names[:_SHOWN]:
+        screen.say(f"  {escape(clean(name))}")
+    if len(names) > _SHOWN:
+        screen.say(f"  and {len(names) - _SHOWN:,} more; --json shows them")
+    screen.say()

@@ -1,0 +1,87 @@
+"""The journal on the command line: which file, which batch in it, and its complaints as those of an option."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from payments_async._cli._exits import BadInput, Exit
+from payments_async.journal import JournalError, JournalUnavailable, Progress, SqliteJournal, State
+
+__all__ = ["AnyBatch", "JournalFile", "chosen_batch", "exit_after", "existing", "opened"]
+
+JournalFile = Annotated[
+    Path | None,
+    typer.Option("--journal", envvar="PAYMENTS_JOURNAL", help="The journal's file.", show_default=False),
+]
+AnyBatch = Annotated[
+    str | None, typer.Option("--batch-id", help="Which batch; not needed where there is one.", show_default=False)
+]
+_UNFORTUNATE = (State.REJECTED, State.FAILED, State.REVERSED)
+_DOUBTFUL = (State.UNKNOWN, State.PARKED)
+
+
+@asynccontextmanager
+async def opened(path: Path | None, *, new: bool = False) -> AsyncIterator[SqliteJournal]:
+    """The journal in a file.
+
+    Args:
+        new: Make it, if there is none, and let ``JournalUnavailable`` through: a run that was under way says more.
+
+    Raises:
+        BadInput: No file was named, it is not there, or the journal says no.
+    """
+    if path is None:
+        raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL")
+    if not new and not _is_there(path):
+        raise BadInput(f"--journal: there is no file {path}; check the name")
+    try:
+        async with SqliteJournal(path) as journal:
+            yield journal
+    except JournalError as error:
+        if new and isinstance(error, JournalUnavailable):
+            raise
+        raise BadInput(f"--journal {path}: {error}") from error
+
+
+@asynccontextmanager
+async def existing(path: Path | None) -> AsyncIterator[SqliteJournal | None]:
+    """The journal in a file, or ``None`` where there is none yet."""
+    if path is None or not _is_there(path):
+        yield None
+        return
+    async with opened(path) as journal:
+        yield journal
+
+
+async def chosen_batch(journal: SqliteJournal, batch_id: str | None) -> str:
+    """The batch that was named, or the only one.
+
+    Raises:
+        BadInput: There is no such batch, or more than one to choose from.
+    """
+    names = [run.batch_id for run in await journal.runs()]
+    if batch_id in names:
+        return batch_id
+    if batch_id is None and len(names) == 1:
+        return names[0]
+    held = f"the journal holds {', '.join(names[-10:])}" if names else "the journal holds no batch"
+    raise BadInput(f"--batch-id: there is no batch {batch_id}; {held}" if batch_id else f"--batch-id: name one; {held}")
+
+
+def exit_after(progress: Progress, stopped: str | None = None) -> Exit:
+    """The exit status that a batch deserves as it stands."""
+    counts = progress.counts
+    if stopped is not None:
+        return Exit.STOPPED
+    if progress.conflicts or any(counts[state] for state in _DOUBTFUL):
+        return Exit.UNKNOWN
+    return Exit.FAILED if any(counts[state] for state in _UNFORTUNATE) else Exit.FINE
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists()

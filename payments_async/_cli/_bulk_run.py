@@ -1,0 +1,268 @@
+"""`payments-async bulk run`: a file sent once it is clean, approved and confirmed. The same command goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated
+
+import attrs
+import typer
+
+from payments_async import Limits, PaymentsSession
+from payments_async._cli._bulk_board import RunBoard
+from payments_async._cli._bulk_file import (
+    BatchFile,
+    BatchId,
+    Currency,
+    Delimiter,
+    Derive,
+    Encoding,
+    FileKind,
+    Reading,
+    Sheet,
+    SkipBad,
+    Validate,
+)
+from payments_async._cli._bulk_journal import JournalFile, existing, exit_after, opened
+from payments_async._cli._bulk_plan import counted, make_plan, plan_document, show_plan
+from payments_async._cli._bulk_question import confirmed
+from payments_async._cli._bulk_state import progress_document, show_progress, tell_next
+from payments_async._cli._command import command
+from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._screen import Screen, money
+from payments_async._cli._settings import Settings
+from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
+from payments_async.journal import JournalUnavailable, SqliteJournal
+
+__all__ = ["add_run"]
+
+option = typer.Option
+
+
+def add_run(group: typer.Typer) -> None:
+    """Add the command."""
+    command(group, "run")(bulk_run)
+
+
+async def bulk_run(
+    screen: Screen,
+    settings: Settings,
+    file: BatchFile,
+    batch_id: BatchId,
+    journal: JournalFile = None,
+    approved: Annotated[
+        str | None, option("--plan", help="The digest that was approved; send exactly that.", show_default=False)
+    ] = None,
+    skip_bad: SkipBad = False,
+    derive_request_ids: Derive = False,
+    validate: Validate = False,
+    concurrency: Annotated[int, option(min=1, max=1000, help="Payouts under way at once.")] = 50,
+    rate: Annotated[float | None, option(min=0.001, help="Begin no more calls than this in a second.")] = None,
+    max_unknown: Annotated[int | None, option(min=0, help="Stop when more orders are unknown.")] = None,
+    max_error_rate: Annotated[
+        float | None, option(min=0, max=1, help="Stop when this share of the last 100 went wrong, as in 0.05.")
+    ] = None,
+    max_total: Annotated[str | None, option(help="Send no more than this in all.", show_default=False)] = None,
+    min_balance: Annotated[str | None, option(help="Leave this on the account.", show_default=False)] = None,
+    yes: Annotated[bool, option("--yes", help="Send without asking.")] = False,
+    kind: FileKind = None,
+    currency: Currency = None,
+    encoding: Encoding = None,
+    delimiter: Delimiter = None,
+    sheet: Sheet = None,
+) -> Exit:
+    """Send a file, or go on with it. Every order is written down before and after; none is ever sent twice.
+
+    Nothing is sent unless every row is good (or --skip-bad leaves bad ones out), the digest is the approved one
+    (--plan) and you say yes. Ctrl-C finishes what is under way; a second one breaks it off. The same command goes on.
+
+    Example: payments-async bulk run payroll.csv --batch-id payroll-2026-11 --journal payroll.sqlite --max-unknown 10
+    """
+    if journal is None:
+        raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL; it is made if there is none")
+    fuse = _fuse(max_unknown, max_error_rate, max_total, min_balance)
+    reading = Reading(
+        batch_id=batch_id, derive_request_ids=derive_request_ids, kind=kind, currency=currency, encoding=encoding,
+        delimiter=delimiter, sheet=sheet,
+    )  # fmt: skip
+    batch = await reading.read(screen, file)
+    limits = Limits(concurrency=max(100, concurrency), rate=rate)
+    async with settings.session(limits) as payments:
+        async with existing(journal) as held:
+            made = await make_plan(
+                payments, batch, batch_id, held, validate=validate, skip_bad=skip_bad, concurrency=concurrency,
+                rate=rate,
+            )  # fmt: skip
+        show_plan(screen, made, f"{file.name}, batch {batch_id}")
+        _check(made, approved)
+        if made.open_count and not yes and not _confirmed(screen, made):
+            screen.trouble("nothing was sent")
+            return Exit.STOPPED
+        again = reading.command_line(
+            file, journal, plan=made.digest, skip_bad=skip_bad, validate=validate, concurrency=concurrency,
+            rate=rate, max_unknown=max_unknown, max_error_rate=max_error_rate, max_total=max_total,
+            min_balance=min_balance,
+        )  # fmt: skip
+        run = _Run(screen=screen, payments=payments, journal=journal, batch_id=batch_id, plan=made, fuse=fuse)
+        return await run.carry_out(concurrency, again)
+
+
+@attrs.frozen(kw_only=True)
+class _Run:
+    """A plan on its way."""
+
+    screen: Screen
+    payments: PaymentsSession
+    journal: Path
+    batch_id: str
+    plan: Plan
+    fuse: Fuse
+
+    async def carry_out(self, concurrency: int, again: str) -> Exit:
+        """Send it, show it, and say how to go on."""
+        screen = self.screen
+        screen.say()
+        try:
+            async with opened(self.journal, new=True) as journal:
+                progress = await self._run(journal, concurrency)
+        except BatchChanged as error:
+            raise BadInput("the file was changed while it was read; nothing was sent. Plan it again") from error
+        except JournalUnavailable as error:
+            screen.trouble(f"stopped: {error}", f"go on with: {again}")
+            screen.document({"batch_id": self.batch_id, "stopped": str(error), "exit_status": Exit.STOPPED})
+            return Exit.STOPPED
+        return self._told(progress, again)
+
+    async def _run(self, journal: SqliteJournal, concurrency: int) -> RunProgress:
+        with RunBoard(self.screen, self.plan.count, self.plan.currency) as board, _draining(self.screen) as stop:
+            try:
+                return await run_batch(
+                    self.payments, journal, self.batch_id, self.plan.orders, concurrency=concurrency, progress=board,
+                    fuse=self.fuse, stop=stop.drain, source_digest=self.plan.digest,
+                )  # fmt: skip
+            except asyncio.CancelledError:
+                if not stop.is_hard:
+                    raise
+                stop.take_back()
+        left = await journal.progress(self.batch_id)
+        return RunProgress(counts=left.counts, sums=left.sums, conflicts=left.conflicts, stopped="it was broken off")
+
+    def _told(self, progress: RunProgress, again: str) -> Exit:
+        screen, status = self.screen, exit_after(progress, progress.stopped)
+        screen.say()
+        show_progress(screen, progress, self.plan.currency)
+        if progress.sent and progress.seconds:
+            screen.say(
+                f"{progress.sent:,} sent in {progress.seconds:,.1f} s, {progress.sent / progress.seconds:,.0f}/s"
+            )
+        tell_next(screen, progress, self.journal, self.batch_id)
+        if progress.stopped is not None:
+            screen.trouble(f"stopped: {progress.stopped}", f"go on with: {again}")
+        screen.document(
+            {
+                "batch_id": self.batch_id,
+                "plan": plan_document(self.plan),
+                "progress": progress_document(progress),
+                "stopped": progress.stopped,
+                "sent": progress.sent,
+                "seconds": progress.seconds,
+                "go_on_with": again if progress.stopped is not None else None,
+                "exit_status": status,
+            }
+        )
+        return status
+
+
+@attrs.define
+class _Stop:
+    """What somebody asked for while the run was under way.
+
+    Attributes:
+        drain: Finish what is under way, and begin nothing more.
+        is_hard: Break off what is under way.
+    """
+
+    drain: asyncio.Event = attrs.field(factory=asyncio.Event)
+    is_hard: bool = False
+    task: asyncio.Task[object] | None = attrs.field(factory=asyncio.current_task)
+
+    def ask(self) -> bool:
+        """Ask once to drain, and again to break off. Tells whether it was the first time."""
+        if not self.drain.is_set():
+            self.drain.set()
+            return True
+        if not self.is_hard and self.task is not None:
+            self.is_hard = True
+            self.task.cancel()
+        return False
+
+    def take_back(self) -> None:
+        """The cancellation was ours and has done its work."""
+        if self.task is not None:
+            self.task.uncancel()
+
+
+@contextmanager
+def _draining(screen: Screen) -> Iterator[_Stop]:
+    """Take the signals: the first one drains, the second one cancels this task."""
+    stop, loop = _Stop(), asyncio.get_running_loop()
+
+    def asked() -> None:
+        if stop.ask():
+            screen.note("stopping: what is under way is finished first; once more breaks it off")
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    with suppress(NotImplementedError, ValueError, RuntimeError):  # no such handlers there, or not in this thread
+        for number in numbers:
+            loop.add_signal_handler(number, asked)
+    try:
+        yield stop
+    finally:
+        with suppress(NotImplementedError, ValueError, RuntimeError):
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+
+def _check(made: Plan, approved: str | None) -> None:
+    if not made.is_clean:
+        raise BadInput(
+            f"{counted(made.problem_count, 'problem')}, first: {made.problems[0]}\n"
+            "  nothing was sent; mend them, or leave bad rows out with --skip-bad"
+        )
+    if approved is not None and approved.strip().lower() != made.digest:
+        raise BadInput(
+            f"--plan: these are not the payments that were approved: their digest is {made.digest}; "
+            "nothing was sent. Plan the file again with the same options, and have that approved"
+        )
+
+
+def _fuse(
+    max_unknown: int | None, max_error_rate: float | None, max_total: str | None, min_balance: str | None
+) -> Fuse:
+    return Fuse(
+        max_unknown=max_unknown,
+        max_error_rate=max_error_rate,
+        max_total=_amount("--max-total", max_total),
+        min_balance=_amount("--min-balance", min_balance),
+    )
+
+
+def _amount(option: str, text: str | None) -> Decimal | None:
+    if text is None:
+        return None
+    try:
+        amount = Decimal(text.replace(",", ""))
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite() or amount < 0:
+        raise BadInput(f"{option}: write an amount, as in 150000 or 1500.50")
+    return amount
+
+
+def _confirmed(screen: Screen, made: Plan) -> bool:
+    return confirmed(screen, f"Send {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}?")

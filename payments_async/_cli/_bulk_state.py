@@ -1,0 +1,203 @@
+"""`payments-async bulk status` and `report`: how a batch stands, on the screen and on paper. Changes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.text import Text
+
+from payments_async._cli._bulk_board import STYLES
+from payments_async._cli._bulk_file import command_line
+from payments_async._cli._bulk_journal import AnyBatch, JournalFile, chosen_batch, exit_after, opened
+from payments_async._cli._command import command
+from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._screen import Screen, clean, money
+from payments_async.bulk import report
+from payments_async.journal import Entry, Progress, SqliteJournal, State
+
+__all__ = ["add_states", "progress_document", "show_progress", "tell_next"]
+
+_SHOWN = 20
+
+
+def add_states(group: typer.Typer) -> None:
+    """Add the commands."""
+    command(group, "status")(bulk_status)
+    command(group, "report")(bulk_report)
+
+
+async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: AnyBatch = None) -> Exit:
+    """Show how a batch stands, and the orders that need a person; without --batch-id, all batches of the journal.
+
+    Example: payments-async bulk status --journal payroll.sqlite --batch-id payroll-2026-11
+    """
+    async with opened(journal) as held:
+        runs = await held.runs()
+        if batch_id is None and len(runs) != 1:
+            return await _show_all(screen, held)
+        name = await chosen_batch(held, batch_id)
+        run, progress = await held.run(name), await held.progress(name)
+        needing = [entry async for entry in _needing(held, name)]
+        strangers = await held.unmatched_events()
+        currency = await _currency(held, name)
+    loaded = "" if run.ready else "; not all of it is written down yet: run it again"
+    screen.say(f"[bold]{escape(clean(name))}[/]: {run.total:,} payouts, {money(run.amount, currency)}{loaded}\n")
+    show_progress(screen, progress, currency)
+    _show_needing(screen, needing)
+    if run.quarantined:
+        screen.say(f"\nChunks in quarantine, since the journal was copied or restored: {run.quarantined:,}")
+    if strangers:
+        screen.say(f"\nNotifications about orders that this journal never sent: {strangers:,}")
+    assert journal is not None
+    tell_next(screen, progress, journal, name)
+    status = exit_after(progress)
+    screen.document(
+        {
+            "batch_id": name,
+            "ready": run.ready,
+            "digest": run.source_digest,
+            "progress": progress_document(progress),
+            "need_a_person": [
+                {"request_id": one.request_id, "state": one.state, "amount": one.amount, "conflict": one.conflict}
+                for one in needing
+            ],
+            "unmatched_notifications": strangers,
+            "exit_status": status,
+        }
+    )
+    return status
+
+
+async def bulk_report(
+    screen: Screen,
+    journal: JournalFile = None,
+    batch_id: AnyBatch = None,
+    csv: Annotated[Path | None, typer.Option(help="The table; BATCH.csv by default.", show_default=False)] = None,
+    html: Annotated[Path | None, typer.Option(help="The page; BATCH.html by default.", show_default=False)] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
+) -> Exit:
+    """Write what became of every order: a CSV table, and one HTML page to print and to file.
+
+    Names and numbers are masked in both, unless --show-personal is given.
+
+    Example: payments-async bulk report --journal payroll.sqlite --batch-id payroll-2026-11
+    """
+    async with opened(journal) as held:
+        name = await chosen_batch(held, batch_id)
+        both = csv is None and html is None
+        stem = re.sub(r"[^\w.-]", "_", name).lstrip(".") or "report"
+        try:
+            written = await report(
+                held, name, csv=Path(f"{stem}.csv") if both else csv, html=Path(f"{stem}.html") if both else html,
+                personal=screen.show_personal, overwrite=overwrite,
+            )  # fmt: skip
+        except FileExistsError as error:
+            raise BadInput(
+                f"{clean(str(error)).partition(';')[0]}; nothing was written; --overwrite replaces it"
+            ) from error
+        except OSError as error:
+            raise BadInput(f"the report cannot be written: {clean(str(error))}") from error
+        progress = await held.progress(name)
+    for path in filter(None, (written.csv, written.html)):
+        screen.say(f"wrote {escape(str(path))}")
+    count = sum(share.count for share in written.by_state.values())
+    needing = f"needing a person: {written.needing:,}" if written.needing else "none needs a person"
+    screen.say(f"{count:,} orders, {needing}")
+    status = exit_after(progress)
+    screen.document({"report": written, "exit_status": status})
+    return status
+
+
+def show_progress(screen: Screen, progress: Progress, currency: str | None) -> None:
+    """Write the orders of a batch by state."""
+    total = f"Sum {currency}" if currency else "Sum"
+    rows: list[list[str | Text]] = [
+        [Text(state, STYLES[state]), f"{progress.counts[state]:,}", money(progress.sums[state])]
+        for state in State
+        if progress.counts[state]
+    ]
+    sums = sum((progress.sums[state] for state in State), start=progress.sums[State.PLANNED] * 0)
+    rows.append([Text("all", "bold"), f"{progress.total:,}", money(sums)])
+    screen.table(["Outcome", "Orders", total], rows, right=["Orders", total])
+
+
+def tell_next(screen: Screen, progress: Progress, journal: Path, batch_id: str | None) -> None:
+    """Write what is to be done next about a batch that stands so."""
+    counts = progress.counts
+    open_ = counts[State.ACCEPTED] + counts[State.UNKNOWN]
+    if open_:
+        line = command_line("bulk reconcile", journal=journal, batch_id=batch_id)
+        screen.say(f"\nOrders without a final outcome yet: {open_:,}. To look them up:\n  {escape(line)}")
+    if counts[State.PARKED]:
+        line = f"{command_line('bulk write-off', journal=journal)} REQUEST_ID --who NAME --why REASON"
+        screen.say(
+            f"\nOrders that were not found: {counts[State.PARKED]:,}. Ask the service about each; for one that it "
+            f"surely never had:\n  {escape(line)}"
+        )
+    if progress.conflicts:
+        screen.say(f"\nOrders with evidence against evidence: {progress.conflicts:,}. Ask the service about each.")
+
+
+def progress_document(progress: Progress) -> dict[str, object]:
+    """Counts and sums for machines."""
+    outcomes = {state: {"orders": progress.counts[state], "sum": progress.sums[state]} for state in State}
+    return {"orders": progress.total, "conflicts": progress.conflicts, "outcomes": outcomes}
+
+
+async def _show_all(screen: Screen, journal: SqliteJournal) -> Exit:
+    rows, batches = [], []
+    for run in await journal.runs():
+        progress = await journal.progress(run.batch_id)
+        standing = ", ".join(f"{progress.counts[state]:,} {state}" for state in State if progress.counts[state])
+        rows.append([run.batch_id, f"{run.total:,}", money(run.amount), standing])
+        batches.append({"batch_id": run.batch_id, "ready": run.ready, "progress": progress_document(progress)})
+    screen.table(["Batch", "Orders", "Sum", "Outcomes"], rows, right=["Orders", "Sum"])
+    status = exit_after(await journal.progress())
+    screen.document({"batches": batches, "exit_status": status})
+    return status
+
+
+async def _currency(journal: SqliteJournal, batch_id: str) -> str | None:
+    """What the first order of a batch is in; the others are too, or its plan would have had a problem."""
+    async for entry in journal.entries(batch_id):
+        return entry.order.currency
+    return None
+
+
+async def _needing(journal: SqliteJournal, batch_id: str) -> AsyncIterator[Entry]:
+    told: set[str] = set()
+    for entries in (
+        journal.conflicts(batch_id),
+        journal.entries(batch_id, State.PARKED),
+        journal.entries(batch_id, State.UNKNOWN),
+    ):
+        async for entry in entries:
+            if len(told) == _SHOWN:
+                return
+            if entry.request_id not in told:
+                told.add(entry.request_id)
+                yield entry
+
+
+def _show_needing(screen: Screen, entries: list[Entry]) -> None:
+    if not entries:
+        return
+    screen.say("\n[bold magenta]Need a person[/]")
+    rows: list[list[str | Text]] = [
+        [
+            entry.request_id,
+            Text(entry.state, STYLES[entry.state]),
+            money(entry.amount, entry.order.currency),
+            screen.person(entry.order.beneficiary.name),
+            entry.conflict or entry.message or "",
+        ]
+        for entry in entries
+    ]
+    screen.table(["Request id", "Outcome", "Amount", "Beneficiary", "Why"], rows, right=["Amount"])
+    if len(entries) == _SHOWN:
+        screen.say("there may be more; `payments-async bulk report` shows them all")

@@ -1,0 +1,144 @@
+"""`payments-async explain`: the whole story of one order in time, in sentences for somebody who was woken up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from payments_async import CollectionOrder
+from payments_async._cli._bulk_board import STYLES
+from payments_async._cli._bulk_journal import JournalFile, opened
+from payments_async._cli._command import command
+from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._screen import Screen, clean, money
+from payments_async.journal import Entry, Happening, News, State
+
+__all__ = ["add_explain"]
+
+_ANSWERS: Mapping[News, str] = {
+    News.ACCEPTED: "The service accepted it",
+    News.REJECTED: "The service refused it",
+    News.UNKNOWN: "No usable answer: it may have been carried out",
+    News.NOT_SENT: "It was surely not carried out",
+}
+_SAID: Mapping[News, str] = {
+    News.NOTIFIED_PROCESSING: "it is being processed",
+    News.NOTIFIED_SUCCESSFUL: "it was paid",
+    News.NOTIFIED_FAILED: "it failed",
+    News.NOTIFIED_REVERSED: "it was reversed",
+    News.NOTIFIED_UNRECOGNISED: "something nobody documented",
+    News.LOOKED_UP_PROCESSING: "it is being processed",
+    News.LOOKED_UP_SUCCESSFUL: "it was paid",
+    News.LOOKED_UP_FAILED: "it failed",
+    News.LOOKED_UP_REVERSED: "it was reversed",
+    News.ACCEPTED: "the service has it",
+}
+_MEANS: Mapping[State, str] = {
+    State.PLANNED: "It was not sent, or surely did not arrive. The next run of its batch sends it.",
+    State.SENDING: "A worker holds the permit to send it, or died with it. Run its batch again to find out.",
+    State.ACCEPTED: "The service has it; its end is not known yet. A notification or `bulk reconcile` settles it.",
+    State.SUCCESSFUL: "It was paid.",
+    State.FAILED: "The service took it, and then it failed: it was not paid.",
+    State.REVERSED: "It was paid, and the money came back.",
+    State.REJECTED: "The service refused it: it was not paid.",
+    State.UNKNOWN: "It may have been paid. Never send it again under another id: `bulk reconcile` looks for it.",
+    State.PARKED: "It may have been paid, and was not found. Ask the service; then `bulk write-off`, or wait.",
+}
+
+
+def add_explain(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "explain")(explain)
+
+
+async def explain(
+    screen: Screen,
+    request_id: Annotated[str, typer.Argument(help="The order.", show_default=False)],
+    journal: JournalFile = None,
+) -> Exit:
+    """Tell the whole story of one order: planned, sent, answered, notified, looked up, and which rule decided.
+
+    Example: payments-async explain PAY-2611-000017 --journal payroll.sqlite
+    """
+    async with opened(journal) as held:
+        entry = await held.entry(request_id)
+        if entry is None:
+            raise BadInput(f"the journal holds no order {clean(request_id)}; check the id, and the journal")
+        story = await held.history(request_id)
+    order = entry.order
+    direction = "from" if isinstance(order, CollectionOrder) else "to"
+    screen.say(
+        f"[bold]{escape(clean(request_id))}[/], {escape(money(entry.amount, order.currency))} {direction} "
+        f"{escape(screen.person(order.beneficiary.name))}, batch {escape(clean(entry.batch_id))}: "
+        f"[bold {STYLES[entry.state]}]{entry.state}[/]"
+    )
+    day, before = "", None
+    for happening in story:
+        moment = datetime.fromtimestamp(happening.at, UTC)
+        if (today := f"{moment:%A, %d %B %Y}, UTC") != day:
+            day = today
+            screen.say(f"\n[bold]{day}[/]")
+        _tell(screen, moment, happening, before)
+        before = happening.state or before
+    screen.say(f"\n[bold]Now[/]  {_MEANS[entry.state]}")
+    if entry.conflict:
+        screen.say(f"     [bold red]Evidence contradicts[/]: {escape(clean(entry.conflict))}. Ask the service.")
+    screen.document(_document(entry, story))
+    return Exit.FINE
+
+
+def _tell(screen: Screen, moment: datetime, happening: Happening, before: State | None) -> None:
+    arrow = f" -> {happening.state}" if happening.state not in (None, before) else ""
+    screen.say(
+        f"  {moment:%H:%M:%S}.{moment.microsecond // 1000:03}  {escape(clean(_sentence(happening)))}[bold]{arrow}[/]"
+    )
+    for note in _notes(happening):
+        screen.say(f"                {note}")
+
+
+def _sentence(happening: Happening) -> str:
+    news, by = happening.news or News.PERMITTED, (happening.by or "somebody").removeprefix("notification ")
+    detail = f" ({happening.detail})" if happening.detail else ""
+    match happening.what:
+        case "planned":
+            return f"Written down{detail}."
+        case "permit":
+            return f"{by} was permitted to send it{detail}; it may have left from here on."
+        case "answer" if news in _ANSWERS:
+            return f"{_ANSWERS[news]}{detail}."
+        case "delivery":
+            return f"A notification came in from {by}{detail}."
+        case "notification" if news in _SAID:
+            return f"A notification from {by} says: {_SAID[news]}{detail}."
+        case "evidence" if news in _SAID:
+            return f"A look-up ({by}) shows: {_SAID[news]}{detail}."
+        case "evidence" if news is News.SWEPT_CLEAN_TWICE:
+            return f"Clean sweeps did not find it{detail}."
+        case "takeover":
+            return f"The worker that was sending it fell silent{detail}."
+        case "resolution":
+            return f"{by} decided{detail}."
+        case other:
+            return f"{other} by {by}{detail}."
+
+
+def _notes(happening: Happening) -> Iterator[str]:
+    if happening.conflict:
+        yield "[bold red]This contradicts[/] what was known; it is kept, and the order stays as it was:"
+        yield escape(clean(happening.conflict))
+    if happening.rule:
+        yield f"[dim]rule: {escape(clean(happening.rule))}[/]"
+
+
+def _document(entry: Entry, story: object) -> dict[str, object]:
+    names = ("request_id", "batch_id", "state", "amount", "attempt", "transaction_id", "code", "conflict", "updated_at")
+    return {
+        **{name: getattr(entry, name) for name in names},
+        "currency": entry.order.currency,
+        "meaning": _MEANS[entry.state],
+        "story": story,
+    }

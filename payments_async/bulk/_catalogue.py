@@ -1,0 +1,140 @@
+"""Products and items as the service lists them, read once, and what they say against an order. Asks about no person."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+
+import attrs
+
+from payments_async._errors import AuthenticationFailed, Rejected, UnreadableReply
+from payments_async._models import Product, ProductItem
+from payments_async._orders import PayoutOrder
+from payments_async._session import PaymentsSession
+from payments_async.bulk._concerns import Fault
+from payments_async.bulk._payees import reference_of
+
+__all__ = ["Catalogue"]
+
+_LONGEST_PATTERN = 200
+_SLOW = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P?[=<!]")  # may take for ever on a text that nearly matches
+
+
+@attrs.frozen(kw_only=True)
+class _Entry:
+    """What holds for every order of one item.
+
+    Attributes:
+        faults: Against all of them.
+        price: The amount, where it is fixed.
+        pattern: What references are said to look like.
+    """
+
+    faults: tuple[Fault, ...] = ()
+    price: Decimal | None = None
+    pattern: re.Pattern[str] | None = None
+
+
+class Catalogue:
+    """What the service sells. ``read`` first; ``learn`` before ``faults``."""
+
+    def __init__(self, payments: PaymentsSession) -> None:
+        self._payments = payments
+        self._products: dict[str, Product] = {}
+        self._complete = False
+        self._items: dict[str, dict[str, ProductItem] | None] = {}
+        self._known: dict[tuple[str, str | None], _Entry] = {}
+        self.note: str | None = None
+
+    async def read(self) -> None:
+        """Read the products.
+
+        Raises:
+            AuthenticationFailed, NotSent, ServiceFault: The read was refused for good, or failed for now.
+        """
+        try:
+            listing = self._payments.products.iterate()
+            self._products = {product.product_id: product async for product in listing}
+        except AuthenticationFailed:
+            raise
+        except (Rejected, UnreadableReply) as error:
+            self.note = f"the products could not be read, so none was checked: {error.message}"
+            return
+        self._complete = bool(self._products) and listing.incomplete is None
+        if not self._complete:
+            self.note = "the list of products is not complete, so an unknown product is only a warning"
+
+    async def learn(self, orders: Iterable[PayoutOrder]) -> None:
+        """Read what is still missing about the items that these orders name."""
+        for order in orders:
+            key = order.product_item_id, order.product_id
+            if key not in self._known:
+                self._known[key] = await self._entry(*key)
+
+    def faults(self, order: PayoutOrder) -> Iterator[Fault]:
+        """What the catalogue says against an order."""
+        item = order.product_item_id
+        entry = self._known[item, order.product_id]
+        yield from entry.faults
+        if entry.price is not None and order.amount != entry.price:
+            yield Fault("amount", f"{order.amount:f}", f"{item} costs exactly {entry.price:f}; correct the amount")
+        if entry.pattern is not None and not _resembles(entry.pattern, reference_of(order)):
+            remedy = f"does not look as {item} says its customers' references do; check a few, it may be its mistake"
+            yield Fault("destination", "", remedy, blocks=False)
+
+    async def _entry(self, item_id: str, product_id: str | None) -> _Entry:
+        if not self._products:
+            return _Entry()
+        # Spec: "Identifier; composed of the product id, an underscore and an item code."
+        owners = [one for one in self._products if item_id.startswith(f"{one}_")]
+        owner = product_id or max(owners, key=len, default=None)
+        if owner is None or owner not in self._products:
+            field, value = ("product_id", product_id) if product_id else ("product_item_id", item_id)
+            remedy = "the service lists no such product; correct the id (see `payments-async products`)"
+            return _Entry(faults=(Fault(field, value, remedy, blocks=self._complete),))
+        if self._products[owner].is_active is False:
+            remedy = "the service says that this product is not active; leave these orders out, or ask the service"
+            return _Entry(faults=(Fault("product_id", owner, remedy),))
+        items = await self._items_of(owner)
+        if items is None:
+            remedy = "the items of this product could not be read, so they were not checked"
+            return _Entry(faults=(Fault("product_id", owner, remedy, blocks=False),))
+        return _judged(items.get(item_id), item_id, owner, self._products[owner])
+
+    async def _items_of(self, product_id: str) -> dict[str, ProductItem] | None:
+        if product_id not in self._items:
+            listing = self._payments.products.items(product_id)
+            try:
+                found = {item.product_item_id: item async for item in listing}
+            except AuthenticationFailed:
+                raise
+            except (Rejected, UnreadableReply):
+                found = {}  # the path of this call is a guess, see Dialect.product_items_path
+            self._items[product_id] = found if found and listing.incomplete is None else None
+        return self._items[product_id]
+
+
+def _judged(item: ProductItem | None, item_id: str, product_id: str, product: Product) -> _Entry:
+    if item is None:
+        remedy = f"{product_id} has no such item; correct the id (see `payments-async products {product_id}`)"
+        return _Entry(faults=(Fault("product_item_id", item_id, remedy),))
+    if item.is_active is False:
+        remedy = "the service says that this item is not active; leave these orders out, or ask the service"
+        return _Entry(faults=(Fault("product_item_id", item_id, remedy),))
+    price = item.amount if item.is_amount_fixed and item.amount else None
+    return _Entry(price=price, pattern=_pattern(item.product_regex or product.product_regex))
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    if not text or len(text) > _LONGEST_PATTERN or _SLOW.search(text):
+        return None
+    try:
+        return re.compile(text)
+    except re.error:
+        return None
+
+
+def _resembles(pattern: re.Pattern[str], reference: str) -> bool:
+    """Whether the reference matches, with its plus or without: one published pattern refuses the plus."""
+    return any(pattern.search(text) for text in (reference, reference.removeprefix("+")))

@@ -1,0 +1,152 @@
+"""Fuse: the rules by which a run stops itself, and the meter they are read from. It stops nothing itself."""
+
+from __future__ import annotations
+
+from collections import deque
+from decimal import Context, Decimal
+
+import attrs
+
+from payments_async.journal._records import Progress
+from payments_async.journal._states import News, State
+
+__all__ = ["Fuse", "Meter"]
+
+_EXACT = Context(prec=100)  # the usual 28 digits would round a sum of large amounts
+_FEWEST = 20  # sends before a rate of errors means anything
+_BALANCE_EVERY = 200  # sends between two readings of the balance
+# money that has left, or may have
+_SPENT = (State.SENDING, State.ACCEPTED, State.SUCCESSFUL, State.UNKNOWN, State.PARKED)
+_ERRORS = frozenset({News.REJECTED, News.UNKNOWN})
+
+
+@attrs.frozen(kw_only=True)
+class Fuse:
+    """When a run stops by itself. What is under way is finished; the same command goes on afterwards.
+
+    Attributes:
+        max_error_rate: Of the last ``window`` orders sent, the share from 0 to 1 that may have been rejected or be
+            unknown. Asked from the 20th order on.
+        max_unknown: Orders of the batch that may be unknown at a time; 0 stops at the first.
+        max_total: What the batch may come to: orders under way, accepted, successful, unknown and parked. An order
+            that would exceed it is not sent. Other processes on the batch are counted about once a second.
+        min_balance: What has to be left on the account after each order, by the balance read at the start and after
+            every 200 orders.
+        window: Orders that ``max_error_rate`` looks back at.
+    """
+
+    max_error_rate: float | None = None
+    max_unknown: int | None = None
+    max_total: Decimal | None = None
+    min_balance: Decimal | None = None
+    window: int = 100
+
+    def __attrs_post_init__(self) -> None:
+        if self.max_error_rate is not None and not 0 <= self.max_error_rate <= 1:
+            raise ValueError("max_error_rate: a share from 0 to 1, such as 0.05")
+        if self.max_unknown is not None and self.max_unknown < 0:
+            raise ValueError("max_unknown: must be 0 or more orders")
+        for name in ("max_total", "min_balance"):
+            amount: object = getattr(self, name)
+            if amount is not None and not isinstance(amount, Decimal):
+                raise TypeError(f"{name}: expected Decimal, not {type(amount).__name__}")
+        if self.window < _FEWEST:
+            raise ValueError(f"window: must be {_FEWEST} orders or more")
+
+
+class Meter:
+    """What a batch has come to, from the journal now and then and from our own orders at once.
+
+    Args:
+        before: How the batch stood before the first of our own orders.
+    """
+
+    def __init__(self, fuse: Fuse, before: Progress) -> None:
+        self._fuse = fuse
+        self._recent: deque[bool] = deque(maxlen=fuse.window)
+        self._errors = 0
+        self._first = _spent(before)
+        self._others = Decimal(0)
+        self._own = Decimal(0)
+        self._unknown = before.counts[State.UNKNOWN]
+        self._unwritten = 0  # unknown orders of ours that the journal has not heard of
+        self._balance: Decimal | None = None
+        self._since_balance = Decimal(0)
+        self._sends = 0
+
+    @property
+    def wants_balance(self) -> bool:
+        """Whether it is time to read the balance."""
+        return self._fuse.min_balance is not None and (self._balance is None or self._sends >= _BALANCE_EVERY)
+
+    @property
+    def lacks_balance(self) -> bool:
+        """Whether nothing may be sent because the balance was never read."""
+        return self._fuse.min_balance is not None and self._balance is None
+
+    def read_balance(self, balance: Decimal | None) -> None:
+        """The balance as it is now, or ``None`` when it could not be read: the last one counts on then."""
+        self._sends = 0
+        if balance is not None:
+            self._balance, self._since_balance = balance, Decimal(0)
+
+    def refresh(self, progress: Progress) -> None:
+        """How the batch stands by the journal, other processes included."""
+        beyond = _EXACT.subtract(_spent(progress), _EXACT.add(self._first, self._own))
+        self._others = max(beyond, Decimal(0))
+        self._unknown = progress.counts[State.UNKNOWN]
+
+    def reserve(self, amount: Decimal) -> str | None:
+        """Count an order that is about to be sent; or why none may be sent any more, and count nothing."""
+        why = self._blown(amount)
+        if why is None:
+            self._own = _EXACT.add(self._own, amount)
+            self._since_balance = _EXACT.add(self._since_balance, amount)
+            self._sends += 1
+        return why
+
+    def ended(self, news: News) -> None:
+        """An order of ours was sent; the journal does not know it yet."""
+        if len(self._recent) == self._fuse.window:
+            self._errors -= self._recent[0]
+        self._recent.append(news in _ERRORS)
+        self._errors += news in _ERRORS
+        self._unwritten += news is News.UNKNOWN
+
+    def written(self, news: News, amount: Decimal) -> None:
+        """The journal knows how an order of ours ended."""
+        if news is News.UNKNOWN:
+            self._unwritten -= 1
+            self._unknown += 1
+        elif news is not News.ACCEPTED:
+            self.give_back(amount)
+
+    def give_back(self, amount: Decimal) -> None:
+        """An order that was counted did not cost anything."""
+        self._own = _EXACT.subtract(self._own, amount)
+        self._since_balance = _EXACT.subtract(self._since_balance, amount)
+
+    def _blown(self, amount: Decimal) -> str | None:
+        fuse = self._fuse
+        sent = len(self._recent)
+        if fuse.max_error_rate is not None and sent >= _FEWEST and self._errors > fuse.max_error_rate * sent:
+            return f"{self._errors} of the last {sent} orders were rejected or are unknown"
+        unknown = self._unknown + self._unwritten
+        if fuse.max_unknown is not None and unknown > fuse.max_unknown:
+            return f"{unknown} orders are unknown, {fuse.max_unknown} may be"
+        if fuse.max_total is not None:
+            total = _EXACT.add(_EXACT.add(self._first, self._others), _EXACT.add(self._own, amount))
+            if total > fuse.max_total:
+                return f"the next order would bring the total to {total:f}, {fuse.max_total:f} is allowed"
+        if fuse.min_balance is not None and self._balance is not None:
+            left = _EXACT.subtract(self._balance, _EXACT.add(self._since_balance, amount))
+            if left < fuse.min_balance:
+                return f"the next order would leave a balance of {left:f}, {fuse.min_balance:f} has to be left"
+        return None
+
+
+def _spent(progress: Progress) -> Decimal:
+    total = Decimal(0)
+    for state in _SPENT:
+        total = _EXACT.add(total, progress.sums[state])
+    return total

@@ -1,0 +1,261 @@
+"""The report of a batch as one HTML page that needs nothing else: for screen, printer and file. Reads no journal."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from datetime import datetime
+from decimal import Decimal
+from html import escape
+from types import TracebackType
+from typing import IO
+
+import attrs
+
+from payments_async.bulk._lines import Line
+from payments_async.bulk._style import STYLE
+from payments_async.journal._states import State
+
+__all__ = ["Head", "Page", "Sum"]
+
+_MEMORY = 2**20
+# The order of a batch's life, as the totals show it, and what each state means to somebody who has to file it.
+_MEANINGS: Mapping[State, str] = {
+    State.SUCCESSFUL: "paid",
+    State.ACCEPTED: "taken by the service, not yet final",
+    State.PLANNED: "not sent",
+    State.SENDING: "being sent",
+    State.REJECTED: "refused by the service, not paid",
+    State.FAILED: "taken by the service, then failed: not paid",
+    State.REVERSED: "paid, and came back",
+    State.UNKNOWN: "may have been paid: needs evidence",
+    State.PARKED: "not found: needs a person",
+}
+_NEED = ("Request id", "Outcome", "Amount", "Beneficiary", "Since (UTC)", "What to do")
+_ROWS = ("Request id", "Kind", "Beneficiary", "Paid to", "Amount", "Outcome", "Since (UTC)", "Evidence", "Transaction")
+
+
+@attrs.frozen(kw_only=True)
+class Sum:
+    """So many orders of one kind in one state, and the exact sum of their amounts."""
+
+    kind: str
+    state: State
+    count: int
+    total: Decimal
+
+
+@attrs.frozen(kw_only=True)
+class Head:
+    """What the page says of the batch as a whole.
+
+    Attributes:
+        service: Its base address.
+        digest: Of the plan it was made from, where the journal has it.
+        made: When the report was written, in UTC.
+        sums: The orders by kind and state.
+        currency: Of all amounts; empty when they do not agree on one.
+        needing: Orders that need a person.
+        is_personal: Whether names and numbers are in full.
+    """
+
+    batch_id: str
+    service: str
+    digest: str | None
+    made: datetime
+    sums: tuple[Sum, ...]
+    currency: str
+    needing: int
+    is_personal: bool
+
+
+class Page:
+    """Collects lines, then writes the page with the totals above them. Use it with ``with``.
+
+    Args:
+        file: Where the page goes.
+        most: Lines in the table of all orders.
+    """
+
+    def __init__(self, file: IO[bytes], most: int) -> None:
+        self._file = file
+        self._most = most
+        self._count = 0
+        self._resources = ExitStack()
+        need = tempfile.SpooledTemporaryFile(_MEMORY, prefix="payments-async-")  # noqa: SIM115  lives as long as self
+        rows = tempfile.SpooledTemporaryFile(_MEMORY, prefix="payments-async-")  # noqa: SIM115
+        self._need, self._rows = self._resources.enter_context(need), self._resources.enter_context(rows)
+
+    def __enter__(self) -> Page:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.close()
+
+    def add(self, line: Line) -> None:
+        """Take one line."""
+        self._count += 1
+        if line.need:
+            self._need.write(_need_row(line).encode())
+        if self._count <= self._most:
+            self._rows.write(_row(line).encode())
+
+    def finish(self, head: Head) -> None:
+        """Write the page."""
+        self._write(_top(head))
+        if head.needing:
+            self._table(f"Needs a person: {head.needing:,}", "need", _NEED, self._need)
+        else:
+            self._write('<p class="fine">No order of this batch needs a person.</p>')
+        self._write("".join(_totals(head)))
+        shown = min(self._count, self._most)
+        title = "Every order" if shown == self._count else f"The first {shown:,} of {self._count:,} orders"
+        self._table(title, "rows", _ROWS, self._rows)
+        if shown < self._count:
+            self._write("<p>The table of the CSV file has all of them.</p>")
+        self._write(_BOTTOM)
+
+    def _table(self, title: str, name: str, columns: Iterable[str], rows: IO[bytes]) -> None:
+        self._write(
+            f'<section class="{name}"><h2>{title}</h2><table><thead><tr>{_heads(columns)}</tr></thead><tbody>\n'
+        )
+        rows.seek(0)
+        shutil.copyfileobj(rows, self._file)
+        self._write("</tbody></table></section>\n")
+
+    def _write(self, text: str) -> None:
+        self._file.write(text.encode())
+
+
+def _top(head: Head) -> str:
+    about = [
+        ("Service", head.service),
+        ("Written", f"{head.made:%d %B %Y, %H:%M} UTC"),
+        ("Personal data", "in full: keep this page confidential" if head.is_personal else "masked"),
+        ("Digest of the plan", head.digest or ""),
+    ]
+    facts = "".join(f"<div><dt>{name}</dt><dd>{_safe(value)}</dd></div>" for name, value in about if value)
+    name = _safe(head.batch_id)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Payout report {name}</title><style>{STYLE}</style></head>\n<body><main>"
+        f'<header><p class="over">Payout report</p><h1>{name}</h1><dl>{facts}</dl></header>\n{_figures(head)}'
+    )
+
+
+def _figures(head: Head) -> str:
+    paid = _total(one for one in head.sums if one.state is State.SUCCESSFUL)
+    everything = _total(head.sums)
+    figures = [
+        ("Orders", f"{everything[0]:,}", _money(everything[1], head.currency)),
+        ("Paid", f"{paid[0]:,}", _money(paid[1], head.currency)),
+        ("Need a person", f"{head.needing:,}", "see below" if head.needing else "none"),
+    ]
+    cells = "".join(f"<div><b>{count}</b><span>{name}</span><i>{note}</i></div>" for name, count, note in figures)
+    return f'<div class="figures">{cells}</div>{_bar(head, everything[0])}\n'
+
+
+def _bar(head: Head, orders: int) -> str:
+    parts = "".join(
+        f'<span class="{state}" style="width:{100 * count / orders:.3f}%" title="{state}: {count:,}"></span>'
+        for state in _MEANINGS
+        if (count := _total(one for one in head.sums if one.state is state)[0])
+    )
+    return f'<div class="bar">{parts}</div>'
+
+
+def _totals(head: Head) -> Iterator[str]:
+    unit = f" {_safe(head.currency)}" if head.currency else ""
+    yield '<section class="totals"><div><h2>By outcome</h2><table><thead><tr>'
+    yield f"{_heads(('Outcome', 'Orders', f'Sum{unit}', 'Meaning'))}</tr></thead><tbody>"
+    for state, meaning in _MEANINGS.items():
+        count, total = _total(one for one in head.sums if one.state is state)
+        if count:
+            yield f"<tr><td>{_badge(state)}</td>{_numbers(count, total)}<td>{meaning}</td></tr>"
+    count, total = _total(head.sums)
+    yield f"</tbody><tfoot><tr><th>all</th>{_numbers(count, total)}<td></td></tr></tfoot></table></div>"
+    yield "<div><h2>By kind</h2><table><thead><tr>"
+    yield f"{_heads(('Kind', 'Orders', f'Sum{unit}', 'Paid', f'Paid{unit}'))}</tr></thead><tbody>"
+    for kind in sorted({one.kind for one in head.sums}):
+        ours = [one for one in head.sums if one.kind == kind]
+        paid = _total(one for one in ours if one.state is State.SUCCESSFUL)
+        yield f"<tr><td>{_kind(kind)}</td>{_numbers(*_total(ours))}{_numbers(*paid)}</tr>"
+    yield "</tbody></table></div></section>\n"
+
+
+def _total(sums: Iterable[Sum]) -> tuple[int, Decimal]:
+    count, total = 0, Decimal(0)
+    for one in sums:
+        count, total = count + one.count, total + one.total
+    return count, total
+
+
+def _need_row(line: Line) -> str:
+    cells = (
+        f'<td class="id">{_safe(line.request_id)}</td><td>{_badge(line.state)}</td>'
+        f'<td class="number">{line.amount:,f}</td><td>{_safe(line.name)}<br><small>{_safe(line.payee)}</small></td>'
+        f"<td>{_when(line)}</td><td>{_safe(line.need)}{_words(line)}</td>"
+    )
+    return f"<tr>{cells}</tr>\n"
+
+
+def _row(line: Line) -> str:
+    payee = f"{line.bank_code} {line.payee}".strip()
+    cells = (
+        f'<td class="id">{_safe(line.request_id)}</td><td>{_kind(line.kind)}</td><td>{_safe(line.name)}</td>'
+        f'<td>{_safe(payee)}</td><td class="number">{line.amount:,f}</td><td>{_badge(line.state)}</td>'
+        f'<td class="when">{_when(line)}</td><td>{_safe(line.evidence)}{_words(line)}</td>'
+        f'<td class="id">{_safe(line.transaction_id)}</td>'
+    )
+    return f"<tr>{cells}</tr>\n"
+
+
+def _words(line: Line) -> str:
+    said = " ".join(filter(None, (line.code and f"code {line.code}:", line.message)))
+    return f"<br><small>{_safe(said)}</small>" if said else ""
+
+
+def _badge(state: State) -> str:
+    return f'<span class="badge {state}">{state}</span>'
+
+
+def _kind(kind: str) -> str:
+    return _safe(kind.replace("_", " "))
+
+
+def _when(line: Line) -> str:
+    return f"{line.at:%Y-%m-%d %H:%M:%S}" if line.at and line.evidence else ""
+
+
+def _numbers(count: int, total: Decimal) -> str:
+    return f'<td class="number">{count:,}</td><td class="number">{total:,f}</td>'
+
+
+def _heads(columns: Iterable[str]) -> str:
+    right = ("Orders", "Sum", "Amount", "Paid")
+    return "".join(
+        f'<th class="number">{name}</th>' if name.startswith(right) and name != "Paid to" else f"<th>{name}</th>"
+        for name in columns
+    )
+
+
+def _money(amount: Decimal, currency: str) -> str:
+    return f"{amount:,f} {_safe(currency)}".strip()
+
+
+def _safe(text: str) -> str:
+    """Words from outside: no markup, and nothing that turns the direction of writing round."""
+    return escape("".join(character if character.isprintable() else " " for character in text))
+
+
+_BOTTOM = """<section class="signatures">
+<div>Prepared by<span></span></div><div>Checked by<span></span></div><div>Date<span></span></div>
+</section>
+</main></body></html>
+"""

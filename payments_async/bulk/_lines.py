@@ -1,0 +1,125 @@
+"""One order of a journal as a line of a report: outcome, since when, what evidence, what to do. Reads no journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import attrs
+
+from payments_async._masking import mask, redact
+from payments_async._orders import BankAccount, CollectionOrder
+from payments_async.bulk._payees import item_of, kind_of, reference_of
+from payments_async.journal._records import Entry, Happening
+from payments_async.journal._states import State
+
+__all__ = ["Line", "decided_by", "evidence_words", "line_of", "need_of"]
+
+# What a person has to do about an order that stands so.
+_NEEDS: Mapping[State, str] = {
+    State.UNKNOWN: "may have been paid: reconcile; never send it again under another id",
+    State.PARKED: "not found by two clean sweeps: ask the service, then write it off or wait for evidence",
+}
+_CONFLICT = "evidence contradicts: ask the service what is true, then acknowledge it"
+_WORDS = {
+    "planned": "the plan",
+    "permit": "the permit to send",
+    "answer": "the service's answer",
+    "notification": "a notification",
+    "evidence": "a look-up",
+    "takeover": "a worker that stopped while sending",
+    "resolution": "a decision",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Line:
+    """What a report says of one order. Personal values are masked unless they were asked for.
+
+    Attributes:
+        at: When the order came to where it stands, in UTC.
+        evidence: What says so.
+        payee: The number of the wallet, account or line.
+        need: What a person must do; empty for most orders.
+    """
+
+    request_id: str
+    kind: str
+    name: str
+    payee: str
+    bank_code: str
+    amount: Decimal
+    currency: str
+    item: str
+    state: State
+    at: datetime | None
+    evidence: str
+    transaction_id: str
+    attempts: int
+    code: str
+    message: str
+    need: str
+
+
+def line_of(entry: Entry, history: Sequence[Happening], *, personal: bool) -> Line:
+    """The line of an entry with its history; without one, what the entry itself tells."""
+    order, decision = entry.order, decided_by(entry, history)
+    name, payee = order.beneficiary.name, reference_of(order)
+    bank = None if isinstance(order, CollectionOrder) else order.destination
+    private = () if personal else (name, payee, *name.split())
+    return Line(
+        request_id=entry.request_id,
+        kind=kind_of(order),
+        name=name if personal else mask(name),
+        payee=payee if personal else mask(payee),
+        bank_code=bank.bank_code if isinstance(bank, BankAccount) else "",
+        amount=entry.amount,
+        currency=order.currency or "",
+        item=item_of(order),
+        state=entry.state,
+        at=_moment(decision.at if decision else entry.updated_at),
+        evidence=evidence_words(decision) if decision else "",
+        transaction_id=entry.transaction_id or "",
+        attempts=entry.attempt,
+        code="" if entry.code is None else str(entry.code),
+        message=redact(entry.message or "", private),
+        need=need_of(entry),
+    )
+
+
+def need_of(entry: Entry) -> str:
+    """What a person must do about an order, or nothing."""
+    needs = [f"{_CONFLICT} ({entry.conflict})"] if entry.conflict else []
+    if need := _NEEDS.get(entry.state):
+        needs.append(need)
+    return "; ".join(needs)
+
+
+def decided_by(entry: Entry, history: Sequence[Happening]) -> Happening | None:
+    """What brought the order to where it stands: the first happening after which it never stood elsewhere."""
+    decision = None
+    for happening in history:
+        if happening.state is not entry.state and happening.state is not None:
+            decision = None
+        elif happening.state is entry.state and decision is None:
+            decision = happening
+    return decision
+
+
+def evidence_words(happening: Happening) -> str:
+    """What a happening is called, and who brought it."""
+    words = _WORDS.get(happening.what, happening.what)
+    match happening.what:
+        case "notification" if happening.by:
+            return f"{words} from {happening.by.removeprefix('notification ')}"
+        case "evidence" if happening.by:
+            return f"{words} ({happening.by})"
+        case "resolution" if happening.by:
+            return f"{words} by {happening.by}"
+        case _:
+            return words
+
+
+def _moment(at: float) -> datetime | None:
+    return datetime.fromtimestamp(at, UTC) if at else None

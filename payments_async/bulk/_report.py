@@ -1,0 +1,255 @@
+"""What became of a batch, for whoever files it: a table for spreadsheets and a page to print. Changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import os
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from decimal import Context, Decimal
+from pathlib import Path
+from typing import IO
+
+import attrs
+
+from payments_async.bulk._html import Head, Page, Sum
+from payments_async.bulk._lines import Line, line_of
+from payments_async.bulk._plan import Share
+from payments_async.bulk._problems import begins_formula
+from payments_async.journal._contract import Journal
+from payments_async.journal._records import Entry, Run
+from payments_async.journal._states import State
+
+__all__ = ["Report", "report"]
+
+_PIECE = 200
+_EXACT = Context(prec=100)
+_NOTHING = Share(count=0, total=Decimal(0))
+_COLUMNS = {
+    "request_id": "Request id",
+    "kind": "Kind",
+    "name": "Beneficiary",
+    "payee": "Wallet, account or line",
+    "bank_code": "Bank code",
+    "amount": "Amount",
+    "currency": "Currency",
+    "item": "Item",
+    "state": "Outcome",
+    "at": "Since (UTC)",
+    "evidence": "Evidence",
+    "transaction_id": "Transaction",
+    "attempts": "Attempts",
+    "code": "Code",
+    "message": "The service's words",
+    "need": "What a person must do",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """What was written.
+
+    Attributes:
+        csv, html: The files, or ``None`` where none was asked for.
+        by_state, by_kind: The orders and their sums.
+        needing: Orders that need a person: unknown, parked, or with a contradiction.
+    """
+
+    batch_id: str
+    csv: Path | None
+    html: Path | None
+    by_state: Mapping[State, Share]
+    by_kind: Mapping[str, Share]
+    needing: int
+
+
+async def report(
+    journal: Journal,
+    batch_id: str,
+    *,
+    csv: str | os.PathLike[str] | None = None,
+    html: str | os.PathLike[str] | None = None,
+    personal: bool = False,
+    overwrite: bool = False,
+    html_rows: int = 20_000,
+    clock: Callable[[], float] = time.time,
+) -> Report:
+    """Write the outcome of every order of a batch as CSV, as one self-contained HTML page, or both.
+
+    The files appear when they are complete, readable by their owner alone. Memory stays the same for a batch of any
+    length. Totals and rows are of one walk through the journal, so they agree even while the batch runs.
+
+    Args:
+        csv, html: Where to write. CSV is UTF-8 with a byte order mark, so that spreadsheets read it right; a cell that
+            could be a formula has an apostrophe in front.
+        personal: Names and numbers in full, not masked.
+        overwrite: Replace files that are there.
+        html_rows: Most rows of the page's table. Orders that need a person are all on it.
+        clock: Unix seconds.
+
+    Raises:
+        RunUnknown: The journal holds no such batch.
+        FileExistsError: A file is there, and ``overwrite`` is not set; nothing was written.
+        OSError: A file cannot be written.
+        JournalUnavailable: The journal cannot be read.
+    """
+    run = await journal.run(batch_id)
+    csv_path, html_path = (None if path is None else Path(path) for path in (csv, html))
+    with ExitStack() as resources:
+        sheet, page = (
+            None if path is None else resources.enter_context(_replacing(path, overwrite))
+            for path in (csv_path, html_path)
+        )
+        written = _Writing(sheet, None if page is None else resources.enter_context(Page(page, html_rows)))
+        async for lines in _pieces(journal, batch_id, personal=personal):
+            await asyncio.to_thread(written.take, lines)
+        await asyncio.to_thread(written.close, _head(run, written, clock, personal=personal))
+    return written.result(run, csv_path, html_path)
+
+
+async def _pieces(journal: Journal, batch_id: str, *, personal: bool) -> AsyncGenerator[list[Line], None]:
+    piece: list[Entry] = []
+    async for entry in journal.entries(batch_id):
+        piece.append(entry)
+        if len(piece) == _PIECE:
+            yield await _lines(journal, piece, personal=personal)
+            piece = []
+    if piece:
+        yield await _lines(journal, piece, personal=personal)
+
+
+async def _lines(journal: Journal, entries: Iterable[Entry], *, personal: bool) -> list[Line]:
+    async def line(entry: Entry) -> Line:
+        untouched = entry.state is State.PLANNED and not entry.attempt
+        history = () if untouched else await journal.history(entry.request_id)
+        return line_of(entry, history, personal=personal)
+
+    return await asyncio.gather(*map(line, entries))
+
+
+class _Writing:
+    """Both files on their way, and the totals of what is in them."""
+
+    def __init__(self, sheet: IO[bytes] | None, page: Page | None) -> None:
+        self._page = page
+        self._text = sheet and io.TextIOWrapper(sheet, encoding="utf-8-sig", newline="", write_through=True)
+        self._sheet = self._text and csv.writer(self._text)
+        self.by_state = dict.fromkeys(State, _NOTHING)
+        self.by_kind: dict[tuple[str, State], Share] = {}
+        self.currencies: set[str] = set()
+        self.needing = 0
+        if self._sheet:
+            self._sheet.writerow(_COLUMNS.values())
+
+    def take(self, lines: Iterable[Line]) -> None:
+        """Write some lines."""
+        for line in lines:
+            self.by_state[line.state] = _more(self.by_state[line.state], line.amount)
+            key = line.kind, line.state
+            self.by_kind[key] = _more(self.by_kind.get(key, _NOTHING), line.amount)
+            self.currencies.add(line.currency)
+            self.needing += bool(line.need)
+            if self._sheet:
+                self._sheet.writerow(_cells(line))
+            if self._page:
+                self._page.add(line)
+
+    def close(self, head: Head) -> None:
+        """Finish both."""
+        if self._text:
+            self._text.flush()
+            self._text.detach()
+        if self._page:
+            self._page.finish(head)
+
+    def result(self, run: Run, csv_path: Path | None, html_path: Path | None) -> Report:
+        """What was written."""
+        kinds: dict[str, Share] = {}
+        for (kind, _), share in sorted(self.by_kind.items()):
+            before = kinds.get(kind, _NOTHING)
+            kinds[kind] = Share(count=before.count + share.count, total=_EXACT.add(before.total, share.total))
+        return Report(
+            batch_id=run.batch_id,
+            csv=csv_path,
+            html=html_path,
+            by_state=self.by_state,
+            by_kind=kinds,
+            needing=self.needing,
+        )
+
+
+def _head(run: Run, written: _Writing, clock: Callable[[], float], *, personal: bool) -> Head:
+    return Head(
+        batch_id=run.batch_id,
+        service=run.identity.base_address,
+        digest=run.source_digest,
+        made=datetime.fromtimestamp(clock(), UTC),
+        sums=tuple(
+            Sum(kind=kind, state=state, count=share.count, total=share.total)
+            for (kind, state), share in written.by_kind.items()
+        ),
+        currency=next(iter(written.currencies)) if len(written.currencies) == 1 else "",
+        needing=written.needing,
+        is_personal=personal,
+    )
+
+
+def _cells(line: Line) -> Iterator[str]:
+    for name in _COLUMNS:
+        match getattr(line, name):
+            case Decimal() as amount:
+                yield f"{amount:f}"
+            case datetime() as moment:
+                yield f"{moment:%Y-%m-%d %H:%M:%S}"
+            case None:
+                yield ""
+            case value:
+                yield _harmless(str(value))
+
+
+def _harmless(text: str) -> str:
+    """The whole text on one line, with an apostrophe before what a spreadsheet could run as a formula."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return f"'{line}" if begins_formula(text.lstrip(" ")) or begins_formula(line.lstrip(" ")) else line
+
+
+def _more(share: Share, amount: Decimal) -> Share:
+    return Share(count=share.count + 1, total=_EXACT.add(share.total, amount))
+
+
+@contextmanager
+def _replacing(path: Path, overwrite: bool) -> Iterator[IO[bytes]]:
+    """A file that takes its name when it is complete, and disappears when something goes wrong."""
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"{path} is there already; name another file, or overwrite it")
+    number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    unfinished = Path(name)
+    try:
+        with os.fdopen(number, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if overwrite:
+            unfinished.replace(path)
+        else:
+            _name_first(unfinished, path)
+    finally:
+        with suppress(FileNotFoundError):
+            unfinished.unlink()
+
+
+def _name_first(unfinished: Path, path: Path) -> None:
+    """Give a file its name, unless somebody was faster: a renaming would replace what is there."""
+    try:
+        path.hardlink_to(unfinished)
+    except FileExistsError:
+        raise
+    except OSError as error:  # not every file system has hard links
+        if path.exists():
+            raise FileExistsError(f"{path} is there already; name another file, or overwrite it") from error
+        unfinished.replace(path)

@@ -1,0 +1,159 @@
+"""Run a batch: every order sent once, under a permit, by as many processes as like. Reads no file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterable, Callable, Iterable
+
+from payments_async._errors import AuthenticationFailed, PaymentsError
+from payments_async._orders import Order
+from payments_async._session import PaymentsSession
+from payments_async.bulk._ending import finished
+from payments_async.bulk._fuse import Fuse, Meter
+from payments_async.bulk._holdings import Holdings
+from payments_async.bulk._pace import Pace
+from payments_async.bulk._reconcile import look_up_open
+from payments_async.bulk._shift import RunProgress, Shift
+from payments_async.bulk._slot import Slot
+from payments_async.journal._contract import Journal
+from payments_async.journal._faults import JournalError, LoadBusy
+from payments_async.journal._records import RunIdentity
+from payments_async.journal._states import State
+
+__all__ = ["RunProgress", "run_batch"]
+
+_LOAD_AGAIN = 0.5  # seconds between two tries while another process loads the batch
+_UNFUSED = Fuse()
+
+
+async def run_batch(
+    payments: PaymentsSession,
+    journal: Journal,
+    batch_id: str,
+    orders: Iterable[Order] | AsyncIterable[Order] | None = None,
+    *,
+    concurrency: int = 50,
+    progress: Callable[[RunProgress], object] | None = None,
+    fuse: Fuse | None = None,
+    stop: asyncio.Event | None = None,
+    patience: float = 300.0,
+    lease: float = 30.0,
+    source_digest: str | None = None,
+    policy: str | None = None,
+) -> RunProgress:
+    """Send every planned order of a batch, written down before and after, and tell how the batch stands.
+
+    The same call goes on after any death, and changes nothing once the batch is through. Several processes may run
+    one batch on one journal; each returns when all of it is through, so chunks of a process that died are waited for
+    until their lease runs out. Orders left unknown by an earlier run are looked up first, and never sent again.
+
+    Cancelling it breaks off what is under way, and writes down as unknown what may have left; set ``stop`` to finish
+    that first.
+
+    Args:
+        payments: An open session. Its login, address and user are noted in the journal.
+        orders: All orders of the batch, read once; ``None`` goes on with what the journal holds.
+        concurrency: Orders under way at once, in this process. Keep the session's ``Limits`` at least as high, so
+            that no permit waits for a place.
+        progress: Called about once a second, and at the end.
+        fuse: When to stop by itself; never by default.
+        stop: Set it to begin nothing more, finish what is under way and return.
+        patience: Seconds without any answer of the service after which the run stops.
+        lease: Seconds after which another process may take over a chunk from one that fell silent.
+        source_digest, policy: Kept in the journal with the batch.
+
+    Raises:
+        OrdersDiffer: The journal holds another order under one of these request ids, or other orders under this
+            batch. Nothing was sent.
+        WrongAccount: The journal is about another account or service.
+        RunUnknown: ``orders`` is ``None`` and the journal does not hold the batch, or not all of it.
+        JournalUnavailable: The journal cannot be written. What was under way was finished.
+    """
+    if concurrency < 1:
+        raise ValueError("concurrency: must be 1 or more")
+    owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two runs share a name
+    await _prepare(payments, journal, batch_id, orders, owner, patience, source_digest, policy)
+    await journal.expire_chunks(batch_id)
+    refused, clock = await _look_up_first(payments, journal, batch_id), payments.clock
+    shift = Shift(
+        payments, journal, batch_id, slots=concurrency, stop=stop, tell=progress,
+        holdings=Holdings(journal, batch_id, owner=owner, lease=lease, clock=clock),
+        meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)), pace=Pace(patience, clock=clock),
+    )  # fmt: skip
+    if refused is not None:
+        shift.end(refused)
+    await _work(shift, lease)
+    return await shift.refresh()
+
+
+async def _prepare(
+    payments: PaymentsSession, journal: Journal, batch_id: str, orders: Iterable[Order] | AsyncIterable[Order] | None,
+    owner: str, patience: float, source_digest: str | None, policy: str | None,
+) -> None:  # fmt: skip
+    who = payments.credentials
+    identity = RunIdentity.of(payments.base_url, app_key=who.app_key, user_id=who.user_id)
+    if orders is None:
+        await journal.run(batch_id)  # before it is opened: a batch of a mistyped name must not come to be
+    await journal.open_run(batch_id, identity, source_digest=source_digest, policy=policy)
+    if orders is None:
+        return
+    deadline = payments.clock() + patience
+    while True:
+        try:
+            await journal.load(batch_id, orders, owner=owner)
+        except LoadBusy:  # raised before the first order is read
+            if payments.clock() >= deadline:
+                raise
+            await payments.sleep(_LOAD_AGAIN)
+        else:
+            return
+
+
+async def _look_up_first(payments: PaymentsSession, journal: Journal, batch_id: str) -> str | None:
+    """Look up what an earlier run left open. Tells why nothing can be sent, or ``None``."""
+    before = await journal.progress(batch_id)
+    if not before.counts[State.UNKNOWN]:
+        return None
+    try:
+        await look_up_open(payments, journal, batch_id)
+    except AuthenticationFailed as error:
+        return f"the credentials were refused: {error.message}"
+    except PaymentsError:
+        pass  # a service that cannot be read: what is unknown stays unknown
+    return None
+
+
+async def _work(shift: Shift, lease: float) -> None:
+    try:
+        async with asyncio.TaskGroup() as upkeep:
+            keeper = upkeep.create_task(shift.keep(lease))
+            try:
+                async with asyncio.TaskGroup() as crew:
+                    crew.create_task(shift.claim())
+                    for _ in range(shift.slots):
+                        crew.create_task(Slot(shift).work())
+            finally:
+                keeper.cancel()
+    except BaseExceptionGroup as group:
+        raise _first(group) from None
+    finally:
+        await finished(_give_back(shift))
+    if shift.failure is not None:
+        raise shift.failure
+
+
+async def _give_back(shift: Shift) -> None:
+    try:
+        await shift.holdings.give_back_all()
+    except JournalError as error:
+        shift.fail(error)  # the leases run out by themselves
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,198 @@
+"""A slot: sends one order after another, each under a permit, and writes down how it ended. Claims no chunk."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, Rejected
+from payments_async._models import Acceptance
+from payments_async._orders import PayoutOrder
+from payments_async._retry import RetryPolicy
+from payments_async.bulk._ending import accepted, broken_off, finished, refused
+from payments_async.bulk._holdings import Job
+from payments_async.bulk._shift import Shift
+from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
+from payments_async.journal._records import Outcome, Permit, Refusal
+from payments_async.journal._states import News
+
+__all__ = ["Slot"]
+
+_ONE_TRY = RetryPolicy(attempts=1, total=5.0)  # one permit, one try; a wait must not outlive the lease
+_WRITES = 6  # tries to write an outcome down; after them the order is unknown when the lease runs out
+_WRITE_WAIT = 0.1  # seconds before the second, doubled each time
+_UNREAD = 401  # the next order logs in again; nothing is the matter with the service
+
+
+class _Sent(NamedTuple):
+    """An order that was tried, whose outcome rides with the next permit."""
+
+    job: Job
+    outcome: Outcome
+    retry_after: float | None = None
+
+
+class Slot:
+    """One of the places for orders under way. It never has more than one permit."""
+
+    def __init__(self, shift: Shift) -> None:
+        self._shift = shift
+        self._after: _Sent | None = None
+
+    async def work(self) -> None:
+        """Send until the shift is over. What was sent is written down even when this is cancelled."""
+        shift = self._shift
+        try:
+            while True:
+                job = shift.next_job()
+                if job is not None:
+                    await self._try(job)
+                elif self._after is not None:
+                    await self._write_down()
+                elif shift.over:
+                    return
+                else:
+                    await shift.wait()
+        finally:
+            if self._after is not None:
+                await finished(self._write_down())
+
+    async def _try(self, job: Job) -> None:
+        shift = self._shift
+        if not await self._log_in(job):
+            return
+        permit = await self._permit(job)
+        if permit is None:
+            shift.pace.did_not_go()
+            return
+        if shift.payments.clock() >= job.holding.good_until:
+            # we stalled: the lease has run out since the permit was granted, and somebody may hold the order now
+            shift.pace.did_not_go()
+            self._note(job, Outcome(permit=permit, news=News.NOT_SENT, message="the lease ran out before it was sent"))
+            return
+        await self._send(job, permit)
+
+    async def _log_in(self, job: Job) -> bool:
+        shift = self._shift
+        try:
+            await shift.payments.log_in()
+        except PaymentsError as error:
+            shift.meter.give_back(job.order.amount)
+            shift.holdings.put_back(job)
+            self._trouble(error)
+            return False
+        except BaseException:
+            shift.pace.did_not_go()
+            raise
+        return True
+
+    async def _permit(self, job: Job) -> Permit | None:
+        shift, sent = self._shift, self._after
+        outcome = None if sent is None else sent.outcome
+        try:
+            granted = await shift.journal.permit(job.holding.chunk, job.claimed, after=outcome)
+        except asyncio.CancelledError:
+            self._after = None  # the journal has it all the same
+            raise
+        except JournalError as error:
+            shift.fail(error)
+            return None
+        self._after = None
+        if sent is not None:
+            await self._written(sent)
+        if isinstance(granted, Permit):
+            return granted
+        await self._refused(job, granted)
+        return None
+
+    async def _refused(self, job: Job, refusal: Refusal) -> None:
+        shift = self._shift
+        shift.meter.give_back(job.order.amount)
+        if refusal.lease_lost:
+            shift.holdings.drop(job.holding)
+        await self._shift.done(job)
+
+    async def _send(self, job: Job, permit: Permit) -> None:
+        shift = self._shift
+        order = job.order
+        try:
+            if isinstance(order, PayoutOrder):
+                result: Acceptance = await shift.payments.payouts.send(
+                    order, sent_before=permit.sent_before, retry=_ONE_TRY
+                )
+            else:
+                result = await shift.payments.collections.request(order, sent_before=permit.sent_before, retry=_ONE_TRY)
+        except PaymentsError as error:
+            self._note(job, refused(permit, error), error.retry_after)
+            self._trouble(error)
+        except (ValueError, TypeError) as error:
+            self._note(job, broken_off(permit, error, left=self._left(job)))
+            await self._write_down(aside=error)
+        except BaseException as error:
+            self._note(job, broken_off(permit, error, left=self._left(job)))
+            raise
+        else:
+            shift.pace.answered()
+            self._note(job, accepted(permit, result))
+
+    def _left(self, job: Job) -> bool:
+        return job.order.request_id in self._shift.payments.unsettled
+
+    def _note(self, job: Job, outcome: Outcome, retry_after: float | None = None) -> None:
+        self._shift.ended(outcome.news)
+        self._after = _Sent(job, outcome, retry_after)
+
+    def _trouble(self, error: PaymentsError) -> None:
+        pace = self._shift.pace
+        match error:
+            case AuthenticationFailed():
+                pace.did_not_go()
+                self._shift.end(f"the credentials were refused: {error.message}")
+            case NotSent() if error.status == _UNREAD:
+                pace.did_not_go()
+            case NotSent() | OutcomeUnknown():
+                pace.failed(error.message, retry_after=error.retry_after)
+            case Rejected():
+                pace.answered()
+            case _:  # the login failed for now
+                pace.failed(error.message, retry_after=error.retry_after)
+        if pace.gave_up is not None:
+            self._shift.end(pace.gave_up)
+
+    async def _write_down(self, *, aside: Exception | None = None) -> None:
+        sent, self._after = self._after, None
+        if sent is None:
+            return
+        if await self._recorded(sent.outcome):
+            await self._written(sent, aside=aside)
+
+    async def _recorded(self, outcome: Outcome) -> bool:
+        shift = self._shift
+        for turn in range(_WRITES):
+            try:
+                await shift.journal.record(outcome)
+            except JournalClosed as error:
+                shift.fail(error)
+                return False
+            except JournalUnavailable as error:
+                shift.fail(error)
+                await shift.payments.sleep(_WRITE_WAIT * 2**turn)
+            except JournalError as error:
+                shift.fail(error)
+                return False
+            else:
+                return True
+        return False
+
+    async def _written(self, sent: _Sent, *, aside: Exception | None = None) -> None:
+        shift, job, news = self._shift, sent.job, sent.outcome.news
+        if news is not News.NOT_SENT:
+            shift.meter.written(news, job.order.amount)
+            await self._shift.done(job)
+            return
+        shift.meter.give_back(job.order.amount)
+        if aside is not None:
+            shift.set_aside(job, aside)
+            return
+        job.tries += 1
+        shift.holdings.again(job, shift.pace.again_after(job.tries, sent.retry_after))

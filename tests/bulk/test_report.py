@@ -1,0 +1,222 @@
+"""The report of a batch: a table and a page that agree with the journal, show no person, and cannot be misread."""
+
+import csv
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from html.parser import HTMLParser
+from pathlib import Path
+
+import attrs
+import pytest
+
+from payments_async import BankAccount, Beneficiary, MobileMoneyWallet, PayoutOrder
+from payments_async.bulk import Report, report
+from payments_async.journal import Evidence, News, Outcome, Permit, RunIdentity, RunUnknown, SqliteJournal, State
+
+IDENTITY = RunIdentity(base_address="https://payments.example", key_fingerprint="0", user_id="u")
+ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
+
+
+def order(number: int, **changes: object) -> PayoutOrder:
+    """A good order."""
+    good: dict[str, object] = {
+        "request_id": f"RUN-{number}",
+        "amount": Decimal(1000 * number),
+        "destination": MobileMoneyWallet(f"+2567720{number:05}"),
+        "product_item_id": ITEM,
+        "beneficiary": Beneficiary(name="Amber Brightwater"),
+        "currency": "UGX",
+    }
+    return PayoutOrder(**{**good, **changes})  # type: ignore[arg-type]
+
+
+ENDINGS: dict[int, tuple[News, News | None]] = {
+    1: (News.ACCEPTED, News.LOOKED_UP_SUCCESSFUL),
+    2: (News.ACCEPTED, News.LOOKED_UP_FAILED),
+    3: (News.REJECTED, None),
+    4: (News.UNKNOWN, None),
+    5: (News.UNKNOWN, News.SWEPT_CLEAN_TWICE),
+    6: (News.ACCEPTED, None),
+}
+ORDERS = [
+    *map(order, range(1, 6)),
+    order(6, destination=BankAccount("0011195000016", "BANK01"), beneficiary=Beneficiary(name='<b>"&Ñandú</b>')),
+    order(7),
+]
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
+    """A journal with one batch, in which every kind of end is to be found; order 7 was not sent."""
+    async with SqliteJournal(tmp_path / "journal.sqlite") as held:
+        await held.open_run("november", IDENTITY, source_digest="d1635")
+        await held.load("november", ORDERS, owner="test")
+        chunk = await held.claim_chunk("november", "test")
+        assert chunk is not None
+        for number, claimed in enumerate(chunk.orders[:6], start=1):
+            permit = await held.permit(chunk, claimed)
+            assert isinstance(permit, Permit)
+            answer, later = ENDINGS[number]
+            words = "=HYPERLINK(1) for +256772000003" if answer is News.REJECTED else None
+            await held.record(Outcome(permit=permit, news=answer, message=words))
+            await end(held, number, later)
+        yield held
+
+
+async def end(journal: SqliteJournal, number: int, news: News | None) -> None:
+    """What is found out about an order."""
+    if news is News.SWEPT_CLEAN_TWICE:
+        await journal.park(f"RUN-{number}", detail="two clean sweeps")
+    elif news is not None:
+        evidence = Evidence(news=news, source="list FAILED", request_id=f"RUN-{number}", amount=Decimal(1000 * number))
+        await journal.apply_evidence(evidence)
+
+
+def names(folder: Path) -> set[str]:
+    """What is in a folder."""
+    return {path.name for path in folder.iterdir()}
+
+
+def rows(path: Path) -> dict[str, dict[str, str]]:
+    """The table, by request id."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return {line["Request id"]: line for line in csv.DictReader(file)}
+
+
+@attrs.define
+class Seen(HTMLParser):
+    """The tags, the addresses and the words of a page."""
+
+    tags: set[str] = attrs.field(factory=set)
+    addresses: list[str] = attrs.field(factory=list)
+    words: list[str] = attrs.field(factory=list)
+
+    def __attrs_pre_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.addresses += [f"{name}={value}" for name, value in attributes if name in ("src", "href", "action")]
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def seen(path: Path) -> Seen:
+    """What a browser makes of a page."""
+    page = Seen()
+    page.feed(path.read_text(encoding="utf-8"))
+    return page
+
+
+async def written(journal: SqliteJournal, folder: Path, **options: object) -> Report:
+    """Both files."""
+    return await report(journal, "november", csv=folder / "r.csv", html=folder / "r.html", **options)  # type: ignore[arg-type]
+
+
+async def test_every_order_has_a_row_with_its_outcome_and_evidence(journal: SqliteJournal, tmp_path: Path) -> None:
+    """What happened, since when, and what says so; an order that was not sent has none of it."""
+    await written(journal, tmp_path)
+    table = rows(tmp_path / "r.csv")
+    expected = ["successful", "failed", "rejected", "unknown", "parked", "accepted", "planned"]
+    assert expected == [line["Outcome"] for line in table.values()]
+    evidence = [line["Evidence"] for line in table.values()]
+    look_up = "a look-up (list FAILED)"
+    answer = "the service's answer"
+    assert [look_up, look_up, answer, answer, "a look-up (sweep)", answer, ""] == evidence
+    assert ["1000", "BANK01"] == [table["RUN-1"]["Amount"], table["RUN-6"]["Bank code"]]
+    assert all(line["Since (UTC)"].startswith("20") for line in list(table.values())[:6])
+
+
+async def test_totals_agree_with_the_journal(journal: SqliteJournal, tmp_path: Path) -> None:
+    """By state and by kind, in the result and on the page."""
+    result = await written(journal, tmp_path)
+    progress = await journal.progress("november")
+    assert progress.counts == {state: share.count for state, share in result.by_state.items()}
+    assert progress.sums == {state: share.total for state, share in result.by_state.items()}
+    assert {"bank_transfer": 1, "mobile_money": 6} == {kind: share.count for kind, share in result.by_kind.items()}
+    assert "28,000 UGX" in seen(tmp_path / "r.html").words
+
+
+async def test_what_needs_a_person_stands_at_the_top(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Unknown, parked and contradicted orders come before the totals, each with what to do."""
+    await end(journal, 1, News.LOOKED_UP_FAILED)  # after a success: evidence against evidence
+    result = await written(journal, tmp_path)
+    text = " ".join(seen(tmp_path / "r.html").words)
+    top = text[: text.index("By outcome")]
+    assert 3 == result.needing
+    assert ["RUN-1", "RUN-4", "RUN-5"] == [one.request_id for one in ORDERS if one.request_id in top]
+    assert "Needs a person: 3" in top
+    assert "evidence contradicts" in top
+    assert "never send it again" in top
+    assert "" != rows(tmp_path / "r.csv")["RUN-5"]["What a person must do"]
+
+
+async def test_nobody_can_be_recognised_by_default(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Names and numbers are masked, also in the service's words; asked for, they are in full."""
+    await written(journal, tmp_path)
+    both = (tmp_path / "r.csv").read_text() + (tmp_path / "r.html").read_text()
+    people = ("Amber", "Brightwater", "Ñandú", "772000003", "77200000", "0011195000016")
+    assert [] == [person for person in people if person in both]
+    await written(journal, tmp_path, personal=True, overwrite=True)
+    assert "Amber Brightwater" in (tmp_path / "r.html").read_text()
+    assert ("'+256772000001", "0011195000016") == tuple(
+        rows(tmp_path / "r.csv")[name]["Wallet, account or line"] for name in ("RUN-1", "RUN-6")
+    )
+
+
+async def test_no_cell_becomes_a_formula(journal: SqliteJournal, tmp_path: Path) -> None:
+    """The service's words and everything else that begins like a formula is quoted."""
+    await written(journal, tmp_path, personal=True)
+    table = rows(tmp_path / "r.csv")
+    assert table["RUN-3"]["The service's words"].startswith("'=HYPERLINK")
+    assert [] == [cell for line in table.values() for cell in line.values() if cell[:1] in tuple("=+-@\t\r")]
+
+
+async def test_the_page_needs_nothing_else_and_takes_no_markup(journal: SqliteJournal, tmp_path: Path) -> None:
+    """No script, no picture, no link; a name with markup in it is a name."""
+    await written(journal, tmp_path, personal=True)
+    page = seen(tmp_path / "r.html")
+    assert [] == page.addresses
+    assert set() == page.tags & {"script", "link", "img", "iframe", "form", "b-"}
+    assert '<b>"&Ñandú</b>' in "".join(page.words)
+    assert "url(" not in (tmp_path / "r.html").read_text()
+
+
+async def test_a_long_batch_has_its_first_rows_on_the_page_and_all_in_the_table(
+    journal: SqliteJournal, tmp_path: Path
+) -> None:
+    """The page says so, and what needs a person is on it all the same."""
+    await written(journal, tmp_path, html_rows=2)
+    text = " ".join(seen(tmp_path / "r.html").words)
+    assert "The first 2 of 7 orders" in text
+    assert "RUN-5" in text
+    assert "RUN-7" not in text
+    assert 7 == len(rows(tmp_path / "r.csv"))
+
+
+async def test_a_report_that_is_there_is_kept(journal: SqliteJournal, tmp_path: Path) -> None:
+    """It is replaced only when told to, and nothing half-written is left behind."""
+    (tmp_path / "r.html").write_text("filed")
+    with pytest.raises(FileExistsError, match="is there already"):
+        await written(journal, tmp_path)
+    assert "filed" == (tmp_path / "r.html").read_text()
+    assert not (tmp_path / "r.csv").exists()
+    await written(journal, tmp_path, overwrite=True)
+    assert "filed" != (tmp_path / "r.html").read_text()
+    assert {"r.csv", "r.html"} == {name for name in names(tmp_path) if "journal" not in name}
+    assert 0o600 == (tmp_path / "r.csv").stat().st_mode & 0o777
+
+
+async def test_a_batch_nobody_knows_is_told(journal: SqliteJournal, tmp_path: Path) -> None:
+    """No empty report of a mistyped name."""
+    with pytest.raises(RunUnknown):
+        await report(journal, "nowember", csv=tmp_path / "r.csv")
+    assert not (tmp_path / "r.csv").exists()
+
+
+async def test_each_file_can_be_had_alone(journal: SqliteJournal, tmp_path: Path) -> None:
+    """What is not asked for is not written."""
+    assert None is (await report(journal, "november", csv=tmp_path / "only.csv")).html
+    result = await report(journal, "november", html=tmp_path / "only.html")
+    assert (None, 1) == (result.csv, result.by_state[State.PARKED].count)

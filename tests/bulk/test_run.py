@@ -1,0 +1,253 @@
+"""Running a batch: each order is sent once, whatever goes wrong, and the same command goes on."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+
+import attrs
+import pytest
+from bulk.worlds import BATCH, World, payout, payouts, session, world
+
+from payments_async.bulk import RunProgress, run_batch
+from payments_async.journal import OrdersDiffer, RunUnknown, SqliteJournal, WrongAccount
+from payments_async.sandbox import Fault, Sandbox
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[World]:
+    """A service, a session and a journal."""
+    async with world(tmp_path) as opened:
+        yield opened
+
+
+def seen_by(here: World) -> list[str | None]:
+    """The request ids of the payouts the service received, refused ones included."""
+    return [call.request_id for call in here.sandbox.requests if call.operation == "payout"]
+
+
+async def carried_out(here: World, count: int) -> None:
+    """Wait until so many orders were carried out."""
+    async with asyncio.timeout(20):
+        while len(here.sandbox.ledger) < count:  # noqa: ASYNC110 - the sandbox tells nobody
+            await asyncio.sleep(0.01)
+
+
+async def test_a_batch_is_sent_once_and_the_same_command_changes_nothing(here: World) -> None:
+    """A second and a third run of the same orders send nothing."""
+    first = await run_batch(here.payments, here.journal, BATCH, payouts(600))
+    again = await run_batch(here.payments, here.journal, BATCH, reversed(payouts(600)))
+    continued = await run_batch(here.payments, here.journal, BATCH)
+    assert (600, 0, 0) == (first.sent, again.sent, continued.sent)
+    assert 600 == first.counts["accepted"] == continued.counts["accepted"]
+    assert first.stopped is None
+    assert 600 == len(here.sandbox.ledger)
+    await here.check(600)
+
+
+# fault of the answer -> state of the struck order, and how often it is carried out
+FAULTS = {
+    Fault.LOST_BEFORE: ("unknown", 0),
+    Fault.LOST_AFTER: ("unknown", 1),
+    Fault.ERROR_BEFORE: ("unknown", 0),
+    Fault.ERROR_AFTER: ("unknown", 1),
+    Fault.RATE_LIMITED: ("accepted", 1),
+    Fault.SLOW: ("unknown", 1),
+    Fault.TRUNCATED: ("unknown", 1),
+    Fault.HTML: ("unknown", 1),
+    Fault.GARBAGE: ("unknown", 1),
+    Fault.HUGE: ("unknown", 1),
+    Fault.REDIRECT: ("unknown", 0),
+    Fault.TOKEN_REVOKED: ("accepted", 1),
+    Fault.REFUSED: ("rejected", 0),
+    Fault.REFUSED_200: ("rejected", 0),
+    Fault.WRONG_ECHO: ("unknown", 1),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_fault_leaves_one_order_in_the_state_it_proves(here: World, fault: Fault) -> None:
+    """The struck order is unknown unless the answer proves more; all others are accepted."""
+    struck, (state, carried_out) = payout(7).request_id, FAULTS[fault]
+    options = {Fault.RATE_LIMITED: {"seconds": 0.05}, Fault.SLOW: {"seconds": 0.7}}.get(fault, {})
+    here.sandbox.script(fault, on="money", request_id=struck, **options)
+    await run_batch(here.payments, here.journal, BATCH, payouts(20), concurrency=5)
+    assert state == await here.state(7)
+    assert carried_out == here.sandbox.executions(struck)
+    assert 19 == sum(here.sandbox.executions(payout(n).request_id) for n in range(20) if n != 7)
+    await here.check(20)
+
+
+async def test_a_changed_order_is_refused_before_anything_is_sent(here: World) -> None:
+    """One amount of a batch that began already differs: nothing more goes out, and the order is named."""
+    stop = asyncio.Event()
+    stop.set()
+    await run_batch(here.payments, here.journal, BATCH, payouts(50), stop=stop)
+    changed = [attrs.evolve(order, amount=Decimal(7)) if order == payout(31) else order for order in payouts(50)]
+    with pytest.raises(OrdersDiffer, match=payout(31).request_id):
+        await run_batch(here.payments, here.journal, BATCH, changed)
+    assert [] == seen_by(here)
+    assert {"planned": 50} == await here.states()
+
+
+async def test_a_batch_nobody_loaded_cannot_be_continued(here: World) -> None:
+    """A mistyped name makes no new batch."""
+    with pytest.raises(RunUnknown):
+        await run_batch(here.payments, here.journal, "salaries-2026-12")
+    assert () == await here.journal.runs()
+
+
+async def test_a_journal_of_another_service_is_refused(here: World) -> None:
+    """What was run against one address is not continued against another."""
+    await run_batch(here.payments, here.journal, BATCH, payouts(3))
+    async with Sandbox() as other, session(other) as payments:
+        with pytest.raises(WrongAccount):
+            await run_batch(payments, here.journal, BATCH)
+        assert 0 == len(other.ledger)
+
+
+async def test_cancelling_at_random_moments_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    """A run that is cancelled again and again gets through, with each order sent at most once."""
+    chance = random.Random(11)
+    async with world(tmp_path) as here:
+        for _ in range(12):
+            running = asyncio.ensure_future(run_batch(here.payments, here.journal, BATCH, payouts(900), concurrency=30))
+            await asyncio.wait([running], timeout=chance.uniform(0.0, 0.25))
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+            assert "sending" not in await here.states()
+            await here.check(900 if await here.states() else 0)
+        done = await run_batch(here.payments, here.journal, BATCH, payouts(900))
+        assert 0 == done.counts["planned"]
+        await here.check(900)
+
+
+async def test_two_processes_share_a_batch(tmp_path: Path) -> None:
+    """Two runs on one file at once divide the chunks; each returns when all is through."""
+    async with world(tmp_path) as here, SqliteJournal(tmp_path / "journal.db") as second, session(here.sandbox) as too:
+        one, other = await asyncio.gather(
+            run_batch(here.payments, here.journal, BATCH, payouts(2500), concurrency=10),
+            run_batch(too, second, BATCH, payouts(2500), concurrency=10),
+        )
+        assert 2500 == one.sent + other.sent
+        assert min(one.sent, other.sent) > 0
+        assert 2500 == one.counts["accepted"] == other.counts["accepted"]
+        await here.check(2500)
+
+
+async def test_the_chunks_of_a_silent_process_are_taken_over(tmp_path: Path) -> None:
+    """What a dead process had permits for is unknown, and what it only held is sent by the next."""
+    async with world(tmp_path) as here:
+        stop = asyncio.Event()
+        stop.set()
+        await run_batch(here.payments, here.journal, BATCH, payouts(40), stop=stop)
+        chunk = await here.journal.claim_chunk(BATCH, "gone", lease=0.5)
+        assert chunk is not None
+        await here.journal.permit(chunk, chunk.orders[3])
+        done = await run_batch(here.payments, here.journal, BATCH)
+        assert (39, 1) == (done.counts["accepted"], done.counts["unknown"])
+        assert 0 == here.sandbox.executions(payout(3).request_id)
+        await here.check(40)
+
+
+async def test_a_lease_that_is_lost_drops_the_rest_of_the_chunk(tmp_path: Path) -> None:
+    """Somebody else took the chunk over while we ran: they send the rest, and nothing goes out twice."""
+    late = SqliteJournal(tmp_path / "journal.db", clock=lambda: 4e9)  # believes that all leases have run out
+    async with world(tmp_path) as here, late:
+        here.sandbox.script(Fault.SLOW, times=None, on="money", seconds=0.05)
+        running = asyncio.ensure_future(
+            run_batch(here.payments, here.journal, BATCH, payouts(300), concurrency=3, lease=1.5)
+        )
+        await carried_out(here, 1)
+        assert 0 < await late.expire_chunks(BATCH)
+        done = await asyncio.wait_for(running, 30)
+        assert 0 == done.counts["planned"]
+        await here.check(300)
+
+
+async def test_a_storm_of_429_is_waited_out_by_everybody(here: World) -> None:
+    """The service turns away the first forty orders: all are sent later, each once, and no order is hammered."""
+    here.sandbox.script(Fault.RATE_LIMITED, times=40, on="money", seconds=0.2)
+    done = await run_batch(here.payments, here.journal, BATCH, payouts(200), concurrency=20)
+    assert (200, None) == (done.counts["accepted"], done.stopped)
+    await here.check(200)
+
+
+async def test_a_service_that_is_down_ends_the_run_and_not_the_orders(tmp_path: Path) -> None:
+    """Nobody listens: the run gives up after its patience, a handful of tries later, and all is still planned."""
+    async with world(tmp_path) as here:
+        await here.payments.log_in()
+        await here.sandbox.__aexit__(None, None, None)
+        done = await run_batch(here.payments, here.journal, BATCH, payouts(500), patience=1.0)
+        assert done.stopped is not None
+        assert "nothing was answered" in done.stopped
+        assert (500, 0) == (done.counts["planned"], done.sent)
+        tries = [len(await here.journal.history(payout(n).request_id)) for n in range(0, 500, 50)]
+        assert max(tries) < 12
+
+
+async def test_a_service_that_swallows_orders_makes_a_handful_unknown(here: World) -> None:
+    """Every answer is lost: after ten in a row one order at a time feels its way, so most stay planned."""
+    here.sandbox.script(Fault.LOST_BEFORE, times=None, on="money")
+    done = await run_batch(here.payments, here.journal, BATCH, payouts(500), concurrency=20, patience=1.5)
+    assert done.stopped is not None
+    assert "nothing was answered" in done.stopped
+    assert done.counts["unknown"] < 45
+    assert 500 == done.counts["planned"] + done.counts["unknown"]
+
+
+async def test_refused_credentials_stop_the_run_and_fail_no_order(here: World) -> None:
+    """In the middle of a run the key is withdrawn: it stops, says so, and the rest is still planned."""
+
+    def withdraw(progress: RunProgress) -> None:
+        here.sandbox.script(Fault.TOKEN_REVOKED, times=None)
+
+    done = await run_batch(here.payments, here.journal, BATCH, payouts(5000), concurrency=5, progress=withdraw)
+    assert done.stopped is not None
+    assert "credentials were refused" in done.stopped
+    assert 0 == done.counts["rejected"]
+    assert 5000 == done.counts["planned"] + done.counts["accepted"] + done.counts["unknown"]
+    assert 0 < done.counts["planned"]
+    await here.check(5000)
+
+
+async def test_stop_finishes_what_is_under_way(here: World) -> None:
+    """Asked to stop, a run begins nothing more and leaves nothing unknown; the next one goes on at once."""
+    here.sandbox.script(Fault.SLOW, times=None, on="money", seconds=0.05)
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(run_batch(here.payments, here.journal, BATCH, payouts(400), stop=stop))
+    await carried_out(here, 60)
+    stop.set()
+    done = await running
+    assert "it was asked to stop" == done.stopped
+    assert 0 == done.counts["unknown"] + done.counts["sending"]
+    assert 0 < done.counts["planned"]
+    assert 400 == (await run_batch(here.payments, here.journal, BATCH)).counts["accepted"]
+    await here.check(400)
+
+
+async def test_what_an_earlier_run_left_unknown_is_looked_up_first(here: World) -> None:
+    """The list shows an order whose answer was lost: the next run settles it before it sends anything."""
+    here.sandbox.script(Fault.LOST_AFTER, on="money", request_id=payout(2).request_id)
+    await run_batch(here.payments, here.journal, BATCH, payouts(10))
+    assert "unknown" == await here.state(2)
+    await here.sandbox.settle()
+    done = await run_batch(here.payments, here.journal, BATCH)
+    assert (0, 10) == (done.counts["unknown"], done.counts["accepted"])
+    await here.check(10)
+
+
+async def test_a_broken_display_breaks_off_nothing(here: World) -> None:
+    """The callback raises: what is under way is finished and written down, then the error is raised."""
+
+    def show(progress: RunProgress) -> None:
+        raise RuntimeError("no terminal")
+
+    here.sandbox.script(Fault.SLOW, times=None, on="money", seconds=0.02)
+    with pytest.raises(RuntimeError, match="no terminal"):
+        await run_batch(here.payments, here.journal, BATCH, payouts(3000), concurrency=5, progress=show)
+    assert {"planned", "accepted"} == set(await here.states())
+    await here.check(3000)

@@ -1,0 +1,241 @@
+"""`bulk plan`, `status`, `reconcile`, `report` and `write-off`: what people see, also when they get it wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+from bulk.files import row, write_csv
+from cli.commands import NO_SERVICE, Run
+
+from payments_async.bulk import sample_payroll
+from payments_async.journal import SqliteJournal
+from payments_async.sandbox import Fault, Sandbox
+
+BATCH = ("--batch-id", "november")
+PEOPLE = ("Amber", "Brightwater", "772000001", "77200000")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of our own, and the current one: file names are as short as people type them."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def payroll(here: Path) -> str:
+    """A clean file of three rows."""
+    rows = [row(request_id=f"RUN-{n}", amount=f"{n}000", phone_number=f"+25677200000{n}") for n in (1, 2, 3)]
+    return write_csv(here / "payroll.csv", *rows).name
+
+
+@pytest.fixture
+def sent(run: Run, payroll: str) -> tuple[str, ...]:
+    """The options that name the journal and the batch of that file."""
+    return ("--journal", "j.sqlite", *BATCH)
+
+
+def is_there(name: str) -> bool:
+    """Whether there is such a file."""
+    return Path(name).exists()
+
+
+def text(name: str) -> str:
+    """What is in a file."""
+    return Path(name).read_text(encoding="utf-8")
+
+
+async def test_a_clean_plan_ends_with_the_command_that_sends_it(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """Sums, balance and digest are shown, nobody by name, and nothing is sent or written."""
+    ran = await run("bulk", "plan", payroll, *BATCH, "--journal", "j.sqlite")
+    assert (0, 0, "") == (ran.status, len(sandbox.ledger), ran.err)
+    digest = json.loads((await run("bulk", "plan", payroll, *BATCH, "--json")).out)["digest"]
+    command = f"payments-async bulk run payroll.csv --journal j.sqlite --batch-id november --plan {digest}"
+    assert command in ran.said
+    assert "3 payouts, 6,000 UGX" in ran.said
+    assert "balance 1,000,000,000 UGX" in ran.said
+    assert not [person for person in PEOPLE if person in ran.out + ran.err]
+    assert not is_there("j.sqlite")
+
+
+async def test_every_problem_of_a_file_is_told_at_once(run: Run, sandbox: Sandbox, here: Path) -> None:
+    """Those of its rows and those of the service, each with its remedy; the status is 2."""
+    rows = [row(), row(request_id="RUN-2", amount="-5"), row(request_id="RUN-3", product_item_id="NOBODY_X")]
+    name = write_csv(here / "bad.csv", *rows).name
+    ran = await run("bulk", "plan", name, *BATCH)
+    assert 2 == ran.status
+    assert "2 problems: nothing can be sent as it is" in ran.said
+    assert 'row 3, amount "\'-5": negative' in ran.said
+    assert "RUN-3, product_item_id 'NOBODY_X': the service lists no such product" in ran.said
+    assert "bulk run" not in ran.said
+    skipping = await run("bulk", "plan", name, *BATCH, "--skip-bad")
+    assert 0 == skipping.status
+    assert "2 left out" in skipping.said
+    assert "--skip-bad" in skipping.said
+
+
+async def test_a_plan_asks_the_service_about_every_row(run: Run, here: Path) -> None:
+    """--validate finds what only the service knows."""
+    name = write_csv(here / "low.csv", row(amount="1")).name
+    assert 0 == (await run("bulk", "plan", name, *BATCH)).status
+    ran = await run("bulk", "plan", name, *BATCH, "--validate")
+    assert 2 == ran.status
+    assert "the service would refuse it: amount must be from 500" in ran.said
+
+
+async def test_a_beneficiary_who_is_paid_twice_stands_out(run: Run, here: Path) -> None:
+    """The two orders are named; whom they pay is masked."""
+    name = write_csv(here / "twice.csv", row(), row(request_id="RUN-2")).name
+    ran = await run("bulk", "plan", name, *BATCH)
+    assert "Paid twice? Same beneficiary and amount: 1; same beneficiary, another amount: 0" in ran.said
+    assert "RUN-2: 150,000 to ***001, and the same amount by RUN-1" in ran.said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "words"),
+    [
+        pytest.param(("plan", "no.csv", *BATCH), {}, "there is no file no.csv; check the name", id="no-file"),
+        pytest.param(("plan", "payroll.csv"), {}, "Missing option '--batch-id'", id="no-batch-id"),
+        pytest.param(
+            ("plan", "payroll.csv", *BATCH), {"PAYMENTS_APP_KEY": None}, "not set: PAYMENTS_APP_KEY", id="no-key"
+        ),
+        pytest.param(("run", "payroll.csv", *BATCH, "--yes"), {}, "--journal: name the journal's", id="run-nowhere"),
+        pytest.param(
+            ("run", "payroll.csv", *BATCH, "--journal", "j.sqlite"), {}, "--yes: needed where there", id="run-not-asked"
+        ),
+        pytest.param(
+            ("run", "payroll.csv", *BATCH, "--journal", "j.sqlite", "--plan", "d1635", "--yes"),
+            {},
+            "--plan: these are not the payments that were approved",
+            id="run-not-approved",
+        ),
+        pytest.param(("status",), {}, "journal's file, or set PAYMENTS_JOURNAL", id="status-of-what"),
+        pytest.param(("status", "--journal", "x.sqlite"), {}, "there is no file x.sqlite; check", id="status-typo"),
+        pytest.param(("status", "--journal", "payroll.csv"), {}, "--journal payroll.csv:", id="status-no-database"),
+        pytest.param(("reconcile",), {"PAYMENTS_JOURNAL": "x.sqlite"}, "no file x.sqlite", id="reconcile-typo"),
+        pytest.param(("reconcile", "--sweeps", "1"), {}, "--sweeps", id="reconcile-one-sweep"),
+        pytest.param(("report",), {}, "--journal: name the journal's file", id="report-no-journal"),
+        pytest.param(("write-off", "RUN-1", "--who", "A. Clerk"), {}, "Missing option '--why'", id="write-off-no-why"),
+        pytest.param(
+            ("write-off", "RUN-1", "--who", " ", "--why", "x"), {}, "say who states it", id="write-off-nobody"
+        ),
+    ],
+)  # fmt: skip
+async def test_the_likeliest_mistakes_are_told_with_their_remedy(
+    run: Run, sandbox: Sandbox, payroll: str, arguments: tuple[str, ...], settings: dict[str, str | None], words: str
+) -> None:
+    """Status 2, the option by its name, and nothing is sent."""
+    ran = await run("bulk", *arguments, **settings)
+    assert (2, 0) == (ran.status, len(sandbox.ledger))
+    assert words in " ".join(ran.said.replace("│", " ").split())
+    assert "Traceback" not in ran.said
+
+
+async def test_no_service_is_no_plan(run: Run, payroll: str) -> None:
+    """What could not be checked is not called clean."""
+    ran = await run("bulk", "plan", payroll, *BATCH, PAYMENTS_BASE_URL=NO_SERVICE)
+    assert 3 == ran.status
+    assert "PAYMENTS_BASE_URL (--base-url)" in ran.said
+
+
+async def test_status_shows_how_a_batch_stands(run: Run, payroll: str, sent: tuple[str, ...]) -> None:
+    """Counts and sums; the only batch need not be named; a batch that is not there names those that are."""
+    await run("bulk", "run", payroll, *sent, "--yes")
+    ran = await run("bulk", "status", PAYMENTS_JOURNAL="j.sqlite")
+    assert 0 == ran.status
+    assert "november: 3 payouts, 6,000 UGX" in ran.said
+    assert "accepted 3 6,000" in ran.said
+    typo = await run("bulk", "status", "--journal", "j.sqlite", "--batch-id", "nowember")
+    assert 2 == typo.status
+    assert "there is no batch nowember; the journal holds november" in typo.said
+
+
+async def test_several_batches_are_listed(run: Run, payroll: str, sent: tuple[str, ...], here: Path) -> None:
+    """Without a name all are shown, and the report asks which one."""
+    other = write_csv(here / "other.csv", row(request_id="OTHER-1", phone_number="+256772000009")).name
+    await run("bulk", "run", payroll, *sent, "--yes")
+    await run("bulk", "run", other, "--journal", "j.sqlite", "--batch-id", "december", "--yes")
+    ran = await run("bulk", "status", "--journal", "j.sqlite")
+    assert "november 3 6,000 3 accepted december 1 150,000 1 accepted" in ran.said
+    asked = await run("bulk", "report", "--journal", "j.sqlite")
+    assert 2 == asked.status
+    assert "--batch-id: name one; the journal holds november, december" in asked.said
+
+
+async def test_reconciling_settles_what_the_service_shows(
+    run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...]
+) -> None:
+    """A lost answer is found in the list, a failed order is told by the status."""
+    sandbox.script(Fault.LOST_AFTER, on="payout", request_id="RUN-1")
+    sandbox.script(Fault.FAILS, on="payout", request_id="RUN-2")
+    assert 4 == (await run("bulk", "run", payroll, *sent, "--yes")).status
+    await sandbox.settle()
+    ran = await run("bulk", "reconcile", *sent, "--interval", "0")
+    assert 3 == ran.status
+    assert "failed 1 2,000" in ran.said
+    assert "successful 2 4,000" in ran.said
+    document = json.loads((await run("bulk", "reconcile", *sent, "--interval", "0", "--json")).out)
+    assert (3, 2) == (document["exit_status"], document["progress"]["outcomes"]["successful"]["orders"])
+
+
+async def test_a_parked_order_is_written_off_by_name(
+    run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...]
+) -> None:
+    """What nobody finds is parked; a person states that it never arrived; the next run sends it once."""
+    sandbox.script(Fault.LOST_BEFORE, on="payout", request_id="RUN-2")
+    await run("bulk", "run", payroll, *sent, "--yes")
+    await sandbox.settle()
+    who = ("--who", "A. Clerk", "--why", "letter of 3 May", "--journal", "j.sqlite")
+    early = await run("bulk", "write-off", "RUN-2", *who, "--yes")
+    assert (2, True) == (early.status, "RUN-2 is unknown; only a parked order can be written off" in early.said)
+    parked = await run("bulk", "reconcile", *sent, "--grace", "0", "--interval", "0")
+    assert 4 == parked.status
+    assert "parked now: not found, a person has to decide RUN-2" in parked.said
+    asked = await run("bulk", "write-off", "RUN-2", *who)
+    assert (2, True) == (asked.status, "--yes: needed" in asked.said)
+    done = await run("bulk", "write-off", "RUN-2", *who, "--yes")
+    assert (0, True) == (done.status, "RUN-2 is planned again, as A. Clerk states: letter of 3 May" in done.said)
+    again = await run("bulk", "run", payroll, *sent, "--yes")
+    assert (0, 1, []) == (again.status, sandbox.executions("RUN-2"), sandbox.duplicates())
+
+
+async def test_a_report_is_written_once(run: Run, payroll: str, sent: tuple[str, ...]) -> None:
+    """Both files, named after the batch, masked; they are replaced only when told to."""
+    await run("bulk", "run", payroll, *sent, "--yes")
+    ran = await run("bulk", "report", *sent)
+    assert 0 == ran.status
+    assert "wrote november.csv wrote november.html 3 orders, none needs a person" in ran.said
+    both = text("november.csv") + text("november.html")
+    assert not [person for person in PEOPLE if person in both]
+    again = await run("bulk", "report", *sent)
+    assert 2 == again.status
+    assert "november.csv is there already; nothing was written; --overwrite replaces it" in again.said
+    assert 0 == (await run("bulk", "report", *sent, "--overwrite", "--show-personal")).status
+    assert "Amber Brightwater" in text("november.csv")
+
+
+async def test_each_help_has_an_example_and_the_group_its_exit_statuses(run: Run) -> None:
+    """Who is stuck reads the help."""
+    for name in ("plan", "run", "status", "reconcile", "report", "write-off"):
+        said = (await run("bulk", name, "--help")).said
+        assert f"Example: payments-async bulk {name}" in said
+    group = (await run("bulk", "--help")).said
+    assert "4 some unknown, parked or in conflict" in group
+    assert "Example: payments-async explain" in (await run("explain", "--help")).said
+
+
+async def test_a_sample_of_every_kind_can_be_planned(run: Run) -> None:
+    """The file that ships with the package is clean."""
+    with sample_payroll() as path:
+        document = json.loads((await run("bulk", "plan", str(path), *BATCH, "--json")).out)
+    assert (True, 200) == (document["clean"], document["count"])
+    assert {"airtime", "bank_transfer", "internet", "mobile_money", "utility"} == set(document["by_kind"])
+
+
+async def test_a_journal_is_left_as_it_was_by_who_only_looks(run: Run, payroll: str, sent: tuple[str, ...]) -> None:
+    """Looking changes no order."""
+    await run("bulk", "run", payroll, *sent, "--yes")
+    for command in (("status",), ("report",)):
+        await run("bulk", *command, *sent)
+    async with SqliteJournal("j.sqlite") as journal:
+        assert 3 == (await journal.progress("november")).counts["accepted"]

@@ -1,0 +1,192 @@
+"""`bulk run`: nothing leaves unless clean, approved and confirmed; stopped or killed, the same command goes on."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from bulk.files import row, write_csv
+from cli.commands import Run, surroundings
+
+from payments_async.sandbox import Fault, Sandbox
+
+SENT = ("--journal", "j.sqlite", "--batch-id", "november")
+ORDERS = 60
+
+
+@pytest.fixture
+def payroll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A clean file in a folder of our own, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        row(request_id=f"RUN-{n}", amount=f"{n}000", phone_number=f"+2567720000{n:02}") for n in range(1, ORDERS + 1)
+    ]
+    return write_csv(tmp_path / "payroll.csv", *rows).name
+
+
+def is_there(name: str) -> bool:
+    """Whether there is such a file."""
+    return Path(name).exists()
+
+
+def change(name: str, old: str, new: str) -> None:
+    """Edit a file."""
+    path = Path(name)
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+
+
+async def started(sandbox: Sandbox, *arguments: str) -> Process:
+    """The command in a process of its own."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "payments_async", *arguments, env=surroundings(sandbox, {}), stdout=PIPE, stderr=PIPE,
+    )  # fmt: skip
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for something to happen in another process."""
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110 - another process has no event to wait for
+            await asyncio.sleep(0.01)
+
+
+async def test_a_run_sends_each_order_once_and_says_how_they_stand(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """With its rate and its sum; the second time there is nothing left to send."""
+    digest = json.loads((await run("bulk", "plan", payroll, *SENT, "--json")).out)["digest"]
+    ran = await run("bulk", "run", payroll, *SENT, "--plan", digest, "--yes")
+    assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
+    assert f"{ORDERS} of {ORDERS} done: accepted {ORDERS}, rejected 0, unknown 0, 1,830,000 UGX" in ran.said
+    assert "payments-async bulk reconcile --journal j.sqlite --batch-id november" in ran.said
+    again = json.loads((await run("bulk", "run", payroll, *SENT, "--plan", digest, "--json")).out)
+    assert (0, 0, ORDERS) == (again["exit_status"], again["sent"], len(sandbox.ledger))
+    assert [] == sandbox.duplicates()
+
+
+@pytest.mark.parametrize(
+    ("typed", "status", "executions"),
+    [pytest.param("y\n", 0, ORDERS, id="yes"), pytest.param("n\n", 5, 0, id="no")],
+)
+async def test_a_terminal_is_asked(
+    run_on_terminal: Run, sandbox: Sandbox, payroll: str, typed: str, status: int, executions: int
+) -> None:
+    """After the summary, with number and sum in the question; only a clear yes sends."""
+    ran = await run_on_terminal("bulk", "run", payroll, *SENT, typed=typed)
+    assert (status, executions) == (ran.status, len(sandbox.ledger))
+    assert f"Send {ORDERS} payouts, 1,830,000 UGX? [y/N]" in ran.out
+
+
+async def test_bad_rows_stop_everything_unless_they_are_left_out(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """One bad row: nothing is sent; with --skip-bad the others are, and the same command changes nothing more."""
+    change(payroll, ",60000,", ",-60000,")
+    ran = await run("bulk", "run", payroll, *SENT, "--yes")
+    assert (2, 0, False) == (ran.status, len(sandbox.ledger), is_there("j.sqlite"))
+    assert "1 problem, first: row 61, amount" in ran.said
+    assert "leave bad rows out with --skip-bad" in ran.said
+    for _ in range(2):
+        assert 0 == (await run("bulk", "run", payroll, *SENT, "--skip-bad", "--yes")).status
+    assert (ORDERS - 1, []) == (len(sandbox.ledger), sandbox.duplicates())
+
+
+async def test_a_changed_file_is_not_what_was_approved(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """Maker and checker: one changed amount, and the approved digest sends nothing."""
+    digest = json.loads((await run("bulk", "plan", payroll, *SENT, "--json")).out)["digest"]
+    change(payroll, ",7000,", ",7000000,")
+    ran = await run("bulk", "run", payroll, *SENT, "--plan", digest, "--yes")
+    assert (2, 0) == (ran.status, len(sandbox.ledger))
+    assert "not the payments that were approved" in ran.said
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"), [pytest.param(Fault.REFUSED, 3, id="rejected"), pytest.param(Fault.HTML, 4, id="unknown")]
+)
+async def test_the_status_tells_the_worst(run: Run, sandbox: Sandbox, payroll: str, fault: Fault, status: int) -> None:
+    """3 for a no of the service, 4 for an order nobody knows about; JSON is one document."""
+    sandbox.script(fault, on="payout")
+    document = json.loads((await run("bulk", "run", payroll, *SENT, "--yes", "--json")).out)
+    assert status == document["exit_status"]
+    assert ORDERS - 1 == document["progress"]["outcomes"]["accepted"]["orders"]
+
+
+async def test_the_fuse_stops_a_run_and_the_same_command_goes_on(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """Status 5 with the reason and the command; the service well again, that command ends the batch."""
+    sandbox.script(Fault.HTML, on="payout", times=3)
+    options = ("--yes", "--concurrency", "1")
+    ran = await run("bulk", "run", payroll, *SENT, *options, "--max-unknown", "1")
+    assert 5 == ran.status
+    assert "stopped: 2 orders are unknown, 1 may be" in ran.said
+    assert "go on with: payments-async bulk run payroll.csv --journal j.sqlite --batch-id november --plan" in ran.said
+    await sandbox.settle()
+    again = await run("bulk", "run", payroll, *SENT, *options)
+    assert (True, []) == (again.status in (0, 4), sandbox.duplicates())
+    assert ORDERS - 1 <= len(sandbox.ledger)
+
+
+async def test_refused_credentials_stop_a_run(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """They fail no order."""
+    ran = await run("bulk", "run", payroll, *SENT, "--yes", PAYMENTS_APP_PASSWORD="wrong-password")
+    assert (5, 0) == (ran.status, len(sandbox.ledger))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_drains_and_the_same_command_goes_on(
+    run: Run, sandbox: Sandbox, payroll: str, number: signal.Signals
+) -> None:
+    """What is under way is finished: no order is unknown, and the command that goes on is told."""
+    sandbox.script(Fault.SLOW, times=None, on="payout", seconds=0.15)
+    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--concurrency", "4")
+    await until(lambda: len(sandbox.ledger) >= 8)
+    process.send_signal(number)
+    out, err = await asyncio.wait_for(process.communicate(), 30)
+    assert 5 == process.returncode
+    assert b"stopping: what is under way is finished first" in err
+    assert b"go on with: payments-async bulk run payroll.csv" in err
+    assert b"unknown" not in out.split(b"Outcome")[-1]
+    assert len(sandbox.ledger) < ORDERS
+    await sandbox_clear(sandbox)
+    assert 0 == (await run("bulk", "run", payroll, *SENT, "--yes")).status
+    assert (ORDERS, []) == (len(sandbox.ledger), sandbox.duplicates())
+
+
+async def test_a_second_signal_breaks_off_what_is_under_way(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """What may have left is unknown then, never sent again, and found by its evidence."""
+    sandbox.script(Fault.SLOW, times=None, on="payout", seconds=20)
+    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--concurrency", "4")
+    await until(lambda: len([one for one in sandbox.requests if "/payouts/" in one.path]) >= 4)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    async with asyncio.timeout(10):
+        while b"stopping" not in await process.stderr.readline():
+            pass
+    process.send_signal(signal.SIGINT)
+    out, err = await asyncio.wait_for(process.communicate(), 10)
+    assert 5 == process.returncode
+    assert b"stopped: it was broken off" in err
+    assert "unknown 4 " in " ".join(out.decode().split())
+
+
+@pytest.mark.slow
+async def test_a_killed_run_is_continued_by_the_same_command(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """A kill -9 in the middle: nothing is lost, nothing is paid twice."""
+    sandbox.script(Fault.SLOW, times=None, on="payout", seconds=0.1)
+    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--concurrency", "4")
+    await until(lambda: len(sandbox.ledger) >= 8)
+    os.kill(process.pid, signal.SIGKILL)
+    await process.communicate()
+    await sandbox_clear(sandbox)
+    again = await run("bulk", "run", payroll, *SENT, "--yes")  # waits until the lease of the dead has run out
+    assert (True, []) == (again.status in (0, 4), sandbox.duplicates())
+    found = await run("bulk", "reconcile", *SENT, "--interval", "0")
+    standing = json.loads((await run("bulk", "status", *SENT, "--json")).out)["progress"]["outcomes"]
+    paid, unknown = standing["successful"]["orders"], standing["unknown"]["orders"]
+    assert (len(sandbox.ledger), ORDERS) == (paid, paid + unknown)
+    assert (4 if unknown else 0) == found.status
+
+
+async def sandbox_clear(sandbox: Sandbox) -> None:
+    """Let the service be quick again, and done with what it has."""
+    sandbox._service.faults.clear()
+    await sandbox.settle()

@@ -1,0 +1,102 @@
+"""`explain`: the story of one order, readable at night, and of nobody in particular."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from bulk.files import row, write_csv
+from cli.commands import Run
+
+from payments_async.ipn import TransactionEvent, TransactionFailed, TransactionSucceeded
+from payments_async.journal import Delivery, SqliteJournal
+from payments_async.sandbox import Fault, Sandbox
+
+SENT = ("--journal", "j.sqlite", "--batch-id", "november")
+
+
+@pytest.fixture
+async def batch(run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three orders: one accepted, one refused, one without a usable answer."""
+    monkeypatch.chdir(tmp_path)
+    rows = [row(request_id=f"RUN-{n}", phone_number=f"+25677200000{n}") for n in (1, 2, 3)]
+    write_csv(tmp_path / "p.csv", *rows)
+    sandbox.script(Fault.REFUSED, on="payout", request_id="RUN-2")
+    sandbox.script(Fault.LOST_AFTER, on="payout", request_id="RUN-3")
+    await run("bulk", "run", "p.csv", *SENT, "--yes")
+    await sandbox.settle()
+
+
+async def test_the_story_is_told_in_time_with_the_rules(run: Run, batch: None) -> None:
+    """Written down, permitted, accepted, and what that means now."""
+    ran = await run("explain", "RUN-1", PAYMENTS_JOURNAL="j.sqlite")
+    assert 0 == ran.status
+    steps = ["RUN-1, 150,000 UGX to ***ter, batch november: accepted", "Written down", "was permitted to send it",
+             "rule: a POST happens only after a committed permit", "The service accepted it", "-> accepted",
+             "Now The service has it; its end is not known yet"]  # fmt: skip
+    places = [ran.said.index(step) for step in steps]
+    assert sorted(places) == places
+    assert not [person for person in ("Amber", "772000001") if person in ran.said]
+
+
+async def test_a_lost_answer_and_what_was_found_later_are_told(run: Run, batch: None) -> None:
+    """First that nobody knew, then which list showed it."""
+    unknown = await run("explain", "RUN-3", "--journal", "j.sqlite")
+    assert "No usable answer: it may have been carried out" in unknown.said
+    assert "Never send it again under another id" in unknown.said
+    await run("bulk", "reconcile", *SENT, "--interval", "0")
+    found = await run("explain", "RUN-3", "--journal", "j.sqlite")
+    assert "A look-up (list SUCCESSFULL) shows: it was paid" in found.said
+    assert "Now It was paid." in found.said
+
+
+async def test_notifications_are_told_with_their_senders(run: Run, batch: None) -> None:
+    """Also one that contradicts: it is kept, and the order stays what it was."""
+    async with SqliteJournal("j.sqlite") as journal:
+        await notified(journal, TransactionSucceeded, 0)
+        await notified(journal, TransactionFailed, 2)
+    ran = await run("explain", "RUN-1", "--journal", "j.sqlite")
+    assert "A notification from 192.0.2.7 says: it was paid" in ran.said
+    assert "A notification from 192.0.2.7 says: it failed" in ran.said
+    assert "This contradicts what was known; it is kept, and the order stays as it was" in ran.said
+    assert (0, True) == (ran.status, "Now It was paid. Evidence contradicts" in ran.said)
+    status = await run("bulk", "status", "--journal", "j.sqlite")
+    assert (4, True) == (status.status, "Orders with evidence against evidence: 1." in status.said)
+
+
+async def notified(journal: SqliteJournal, kind: type[TransactionEvent], status_code: int) -> None:
+    """A notification about the first order."""
+    entry = await journal.entry("RUN-1")
+    assert entry is not None
+    event = kind(
+        transaction_id=entry.transaction_id or "", request_id="RUN-1", status_code=status_code, amount=entry.amount,
+        currency_code="UGX",
+    )  # fmt: skip
+    delivery = Delivery(body=str(status_code).encode(), query="", peer="192.0.2.7", received_at=time.time())
+    await journal.receive(delivery, event, owner="test", lease=1.0)
+
+
+async def test_a_refusal_is_told_in_the_services_words(run: Run, batch: None) -> None:
+    """And that it was not paid; for machines too."""
+    ran = await run("explain", "RUN-2", "--journal", "j.sqlite")
+    assert "The service refused it" in ran.said
+    assert "it was not paid" in ran.said
+    document = json.loads((await run("explain", "RUN-2", "--journal", "j.sqlite", "--json")).out)
+    assert ("rejected", ["planned", "permit", "answer"]) == (
+        document["state"], [one["what"] for one in document["story"]],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(("RUN-1",), "--journal: name the journal's file, or set PAYMENTS_JOURNAL", id="no-journal"),
+        pytest.param(("RUN-1", "--journal", "x.sqlite"), "there is no file x.sqlite", id="no-file"),
+        pytest.param(("RUN-99", "--journal", "j.sqlite"), "holds no order RUN-99; check the id", id="no-order"),
+    ],
+)  # fmt: skip
+async def test_the_likeliest_mistakes_are_told(run: Run, batch: None, arguments: tuple[str, ...], words: str) -> None:
+    """Status 2 and a remedy."""
+    ran = await run("explain", *arguments)
+    assert 2 == ran.status
+    assert words in ran.said
