@@ -18,7 +18,7 @@ class Pace:
 
     Nobody is held up by a failure now and then. After ten in a row, without one answer in between, one order at a
     time goes, after growing pauses, until one is answered. So a service that is down is not flooded, and one that
-    swallows orders makes a handful unknown, not all.
+    swallows orders makes a handful unknown, not all. A pause that the service asks for is kept by everybody.
 
     Args:
         patience: Seconds without any answer after which ``gave_up`` says why.
@@ -63,10 +63,8 @@ class Pace:
 
     def answered(self) -> None:
         """The service answered an order, with yes or no."""
-        if self._in_row:
-            self._in_row = self._rounds = 0
-            self._troubled_since = None
-            self._until = 0.0
+        self._in_row = self._rounds = 0
+        self._troubled_since = None
         self._probing = False
 
     def failed(self, words: str, *, retry_after: float | None = None) -> None:
@@ -78,21 +76,23 @@ class Pace:
         """
         now = self._clock()
         self._probing = False
-        self._in_row += 1
         if self._troubled_since is None:
             self._troubled_since = now
-        pause = 0.0 if retry_after is None else min(retry_after, _LONGEST_PAUSE)
-        if self._in_row >= _TOLERANCE and now >= self._until:  # else it left before the pause, with many others
-            left = self._troubled_since + self._patience - now  # at its end somebody tries for the last time
-            grown = min(_WAIT_MAX, _WAIT_INITIAL * 2.0 ** min(self._rounds, 60)) * (0.5 + self._chance() / 2)
-            if retry_after is None:  # a service that says how long to wait is there, and is taken at its word
-                pause = max(pause, min(grown, left))
-            self._rounds += 1
-        if pause > 0:
-            self._until = max(self._until, now + pause)
+        if retry_after is not None:  # it is up, and says when to come again
+            self._until = max(self._until, now + min(retry_after, _LONGEST_PAUSE))
+        else:
+            self._in_row += 1
+            self._feel_the_way(now, self._troubled_since + self._patience - now)
         seconds = now - self._troubled_since
         if seconds >= self._patience:
             self.gave_up = f"nothing was answered for {seconds:.0f} seconds: {words}"
+
+    def _feel_the_way(self, now: float, left: float) -> None:
+        if self._in_row < _TOLERANCE or now < self._until:
+            return  # a failure now and then; or it left before the pause, with many others
+        grown = min(_WAIT_MAX, _WAIT_INITIAL * 2.0 ** min(self._rounds, 60)) * (0.5 + self._chance() / 2)
+        self._until = now + max(0.0, min(grown, left))  # when patience ends, somebody tries for the last time
+        self._rounds += 1
 
     def again_after(self, tries: int, retry_after: float | None) -> float:
         """Seconds until one order that was not sent is tried again, with full jitter."""

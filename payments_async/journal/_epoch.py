@@ -39,9 +39,10 @@ class Epoch:
         connection.execute("BEGIN IMMEDIATE")
         known = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('epoch', 'commits')"))
         marked = int.from_bytes(os.pread(self._mark, _SIZE, 0), "big")
-        if known and (known["epoch"] != inode or int(known["commits"]) < marked):
+        commits = int(known.get("commits", 0))
+        if known and (known["epoch"] != inode or commits < marked):
             _quarantine(connection)
-        commits = max(int(known["commits"]), marked) if known else 0
+            commits = max(commits, marked)
         connection.executemany(
             "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", [("epoch", inode), ("commits", str(commits + 1))]
         )

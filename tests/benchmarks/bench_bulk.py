@@ -1,0 +1,228 @@
+"""What the journal costs: a batch by run_batch, the same orders by send_many without one, and by bare aiohttp.
+
+    python tests/benchmarks/bench_bulk.py                     interleaved rounds, orders per second, ratios
+    python tests/benchmarks/bench_bulk.py --orders 1000000    one run: memory, time, bytes of the file per order
+
+The server is a process of its own that echoes the request id of each order and does nothing else. Only ratios of one
+run mean anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import aiohttp
+
+from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
+from payments_async.bulk import RunProgress, run_batch
+from payments_async.journal import SqliteJournal
+
+CLIENTS = ("bare", "send_many", "journaled")
+LOGIN = json.dumps({"Token": "t" * 200, "refreshToken": "r" * 60, "success": True, "message": "ok"}).encode()
+ACCEPTANCE = (
+    b'{"code":0,"status":"success","message":"Transaction received","data":{"requestId":"%b","batchId":"",'
+    b'"transactionId":"%b","status":"PROCESSING","message":"queued","createdOn":"2/27/2024 2:06:41 PM"}}'
+)
+WHO = Credentials(app_key="key", app_password="password", user_id="user")
+
+
+class Server(asyncio.Protocol):
+    """Accepts everything, after a while; knows just enough of HTTP."""
+
+    delay = 0.0
+    count = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.data = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+        while (end := self.data.find(b"\r\n\r\n")) >= 0:
+            length = re.search(rb"(?i)content-length: (\d+)", self.data[:end])
+            whole = end + 4 + (int(length.group(1)) if length else 0)
+            if len(self.data) < whole:
+                return
+            answer = self.answer(self.data[:whole])
+            self.data = self.data[whole:]
+            if self.delay:
+                asyncio.get_running_loop().call_later(self.delay, self.transport.write, answer)
+            else:
+                self.transport.write(answer)
+
+    def answer(self, request: bytes) -> bytes:
+        named = re.search(rb'"requestId":\s*"([^"]*)"', request)
+        Server.count += 1
+        transaction = b"41cc8f29-f3f4-45aa-148f-%012x" % Server.count
+        body = ACCEPTANCE % (named.group(1), transaction) if named else LOGIN
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        return head % len(body) + body
+
+
+async def serve(delay: float) -> None:
+    """Serve on a free port, print it, and stay."""
+    Server.delay = delay
+    server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+def orders(count: int) -> Iterator[PayoutOrder]:
+    """A batch, made as it is read."""
+    person = Beneficiary(name="Grace Akello", email_address="grace@example.org", phone_number="+256772000017")
+    wallet, amount = MobileMoneyWallet("+256772000017"), Decimal(150000)
+    for number in range(count):
+        yield PayoutOrder(
+            request_id=f"bench-{number:08d}", batch_id="bench", amount=amount, destination=wallet,
+            product_item_id="MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG", beneficiary=person,
+            message="November salary",
+        )  # fmt: skip
+
+
+async def bare(base: str, count: int, concurrency: int) -> float:
+    """Seconds for aiohttp alone, with the same JSON."""
+    waiting = orders(count)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        url, headers = f"{base}/api/transactions/payouts/mobilemoney", {"Authorization": "Token " + "t" * 200}
+
+        async def work() -> None:
+            for order in waiting:
+                async with http.post(url, json=body(order), headers=headers) as answer:
+                    await answer.json()
+
+        begun = time.perf_counter()
+        await asyncio.gather(*(work() for _ in range(concurrency)))
+        return time.perf_counter() - begun
+
+
+def body(order: PayoutOrder) -> dict[str, object]:
+    """The payout as a user without a library would write it."""
+    person = order.beneficiary
+    return {
+        "requestId": order.request_id, "batchId": order.batch_id, "amount": int(order.amount), "type": "DEBIT",
+        "message": order.message, "product": {"productItemId": order.product_item_id},
+        "beneficiary": {
+            "name": person.name, "emailAddress": person.email_address, "phoneNumber": person.phone_number,
+            "data": {"phoneNumber": person.phone_number},
+        },
+    }  # fmt: skip
+
+
+async def send_many(base: str, count: int, concurrency: int) -> float:
+    """Seconds for the session alone: nothing is written down."""
+    async with PaymentsSession(base, WHO) as payments:
+        await payments.log_in()
+        begun = time.perf_counter()
+        async for _ in payments.payouts.send_many(orders(count), concurrency=concurrency):
+            pass
+        return time.perf_counter() - begun
+
+
+async def journaled(base: str, count: int, concurrency: int, *, show: bool = False) -> float:
+    """Seconds for the run of a batch that is loaded already, as ``send_many`` has its orders already."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.db"
+        async with SqliteJournal(path) as journal, PaymentsSession(base, WHO) as payments:
+            await payments.log_in()
+            begun = time.perf_counter()
+            stop = asyncio.Event()
+            stop.set()
+            await run_batch(payments, journal, "bench", orders(count), stop=stop)
+            loaded = time.perf_counter()
+            done = await run_batch(payments, journal, "bench", concurrency=concurrency, progress=tell if show else None)
+            seconds = time.perf_counter() - loaded
+            assert count == done.counts["accepted"], done
+        if show:
+            print(f"loaded in {loaded - begun:.1f} s, sent in {seconds:.1f} s ({count / seconds:.0f}/s)")
+            print(f"{size(Path(folder)) / count:.0f} bytes an order, {memory():.0f} MB at most")
+    return seconds
+
+
+def size(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(part.stat().st_size for part in folder.iterdir())
+
+
+def memory() -> float:
+    """The most this process has held, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+_told = 0.0
+
+
+def tell(progress: RunProgress) -> None:
+    """Print now and then how far it is."""
+    global _told  # noqa: PLW0603 - a benchmark's own
+    if progress.seconds - _told >= 30:
+        _told = progress.seconds
+        print(f"{progress.seconds:6.0f} s  {progress.sent:9d} sent  {memory():.0f} MB", flush=True)
+
+
+def measured(kind: str, base: str, count: int, concurrency: int) -> float:
+    """Orders per second of one client, in a process of its own."""
+    command = [sys.executable, __file__, "--client", kind, "--base", base]
+    command += ["--count", str(count), "--concurrency", str(concurrency)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(done.stdout.split()[-1])
+
+
+def compare(base: str, rounds: int, count: int, concurrency: int) -> None:
+    """Print orders per second and ratios, medians of interleaved rounds."""
+    rates: dict[str, list[float]] = {kind: [] for kind in CLIENTS}
+    for _ in range(rounds):
+        for kind in CLIENTS:
+            rates[kind].append(measured(kind, base, count, concurrency))
+    medians = {kind: statistics.median(values) for kind, values in rates.items()}
+    for kind, median in medians.items():
+        to_many, to_bare = median / medians["send_many"], median / medians["bare"]
+        print(f"{kind:10s} {median:8.0f}/s   {to_many:.3f} of send_many   {to_bare:.3f} of bare aiohttp")
+
+
+def main() -> None:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--orders", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--count", type=int, default=5000)
+    parser.add_argument("--concurrency", type=int, default=50)
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds the server takes for an answer")
+    parser.add_argument("--client", choices=CLIENTS)
+    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--base", default="")
+    arguments = parser.parse_args()
+    if arguments.serve:
+        asyncio.run(serve(arguments.delay))
+        return
+    if arguments.client:
+        client = {"bare": bare, "send_many": send_many, "journaled": journaled}[arguments.client]
+        print(arguments.count / asyncio.run(client(arguments.base, arguments.count, arguments.concurrency)))
+        return
+    command = [sys.executable, __file__, "--serve", "--delay", str(arguments.delay)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        base = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        try:
+            if arguments.orders:
+                asyncio.run(journaled(base, arguments.orders, arguments.concurrency, show=True))
+            else:
+                compare(base, arguments.rounds, arguments.count, arguments.concurrency)
+        finally:
+            server.terminate()
+
+
+if __name__ == "__main__":
+    main()
