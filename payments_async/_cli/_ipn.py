@@ -1,9 +1,10 @@
-"""`payments-async ipn`: hear notifications, and send one to try a receiver out."""
+"""`payments-async ipn`: hear notifications, look after the dead letters, and send one to try a receiver out."""
 
 from __future__ import annotations
 
 import json
 import uuid
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated
@@ -13,6 +14,7 @@ import typer
 from rich.markup import escape
 from yarl import URL
 
+from payments_async._cli._bulk_journal import JournalFile, opened
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._http import exchange
@@ -23,14 +25,14 @@ from payments_async.ipn import DOCUMENTED_SENDERS, Receiver, TransactionEvent, s
 
 __all__ = ["add_ipn"]
 
-LOOPBACK = ("127.0.0.0/8", "::1")
-
 
 def add_ipn(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(help="Notifications: hear them, send one to try a receiver out.", no_args_is_help=True)
     command(group, "serve")(serve)
     command(group, "send")(send)
+    command(group, "list")(list_dead)
+    command(group, "replay")(replay)
     app.add_typer(group, name="ipn")
 
 
@@ -51,19 +53,34 @@ async def serve(
         list[str] | None, typer.Option(show_default=False, help="Address or network of a proxy of yours; repeat it.")
     ] = None,
     shadow: Annotated[bool, typer.Option("--shadow", help="Only report unknown senders, refuse nobody.")] = False,
+    journal: JournalFile = None,
 ) -> Exit:
-    """Hear notifications and show each on a line, until stopped. With --json each line is a document."""
+    """Hear notifications and show each on a line, until stopped. With --json each line is a document.
+
+    With --journal each is stored before it is answered, and settles its order there; without one it is only shown.
+    From a sandbox on this machine: add --sender 127.0.0.1.
+
+    Example: payments-async ipn serve --journal payroll.sqlite --trusted-proxy 10.0.0.5
+    """
     if path_token:
         screen.secrets.add(path_token)
-    senders, proxies = sender or (*DOCUMENTED_SENDERS, *LOOPBACK), trusted_proxy or ()
-    try:
-        receiver = Receiver(senders=senders, trusted_proxies=proxies, path_token=path_token, shadow=shadow)
-    except ValueError as error:
-        raise BadInput(str(error)) from error
-    receiver.on(TransactionEvent)(heard := _Heard(screen))
+    async with AsyncExitStack() as stack:
+        inbox = None if journal is None else await stack.enter_async_context(opened(journal, new=True))
+        try:
+            receiver = Receiver(
+                inbox, sender or DOCUMENTED_SENDERS, trusted_proxy or (), path_token=path_token, shadow=shadow
+            )
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+        receiver.on(TransactionEvent, name="payments-async ipn serve")(heard := _Heard(screen))
+        return await _listen(screen, receiver, heard, host, port, path, "/..." if path_token else "")
+
+
+async def _listen(
+    screen: Screen, receiver: Receiver, heard: _Heard, host: str, port: int, path: str, token: str
+) -> Exit:
     try:
         async with serving(receiver, host, port, path=path) as (at, on):
-            token = "/..." if path_token else ""
             screen.note(f"listening at http://{at}:{on}/{path.strip('/')}{token}; Ctrl-C stops")
             await until_stopped()
     except OSError as error:
@@ -90,6 +107,47 @@ class _Heard:
         amount = money(event.amount, event.currency_code)
         at = datetime.now(UTC).strftime("%H:%M:%S")
         self._screen.line(f"{at}  {kind:<12} {amount:>20}  {words}")
+
+
+async def list_dead(screen: Screen, journal: JournalFile = None) -> Exit:
+    """Tell what an inbox has waiting, and list its dead letters: events whose handlers failed too often.
+
+    Example: payments-async ipn list --journal payroll.sqlite
+    """
+    async with opened(journal) as inbox:
+        backlog = await inbox.backlog()
+        dead = [stored async for stored in inbox.dead_letters()]
+    screen.say(f"{backlog.pending:,} events wait to be handled, {backlog.dead:,} are dead letters")
+    for stored in dead:
+        event = stored.event
+        words = f"{event.request_id or '(no request id)'}  {event.transaction_id}  code {event.status_code}"
+        screen.line(escape(clean(f"{stored.event_id:>8}  {words}  after {stored.tries} tries: {stored.error}")))
+    shown = [
+        {"event_id": one.event_id, "tries": one.tries, "error": one.error, "request_id": one.event.request_id}
+        for one in dead
+    ]
+    screen.document({"pending": backlog.pending, "dead": shown})
+    return Exit.FAILED if dead else Exit.FINE
+
+
+async def replay(
+    screen: Screen,
+    event_id: Annotated[
+        int | None, typer.Argument(show_default=False, help="As `ipn list` shows it; else all.")
+    ] = None,
+    journal: JournalFile = None,
+) -> Exit:
+    """Make a dead letter, or all of them, wait again: the receiver on this journal handles them.
+
+    Example: payments-async ipn replay 17 --journal payroll.sqlite
+    """
+    async with opened(journal) as inbox:
+        count = await inbox.revive(event_id)
+    if event_id is not None and not count:
+        raise BadInput(f"EVENT_ID: there is no dead letter {event_id}; `payments-async ipn list` shows them")
+    screen.say(f"{count:,} events wait again; the receiver on this journal handles them")
+    screen.document({"waiting_again": count})
+    return Exit.FINE
 
 
 async def send(

@@ -8,10 +8,13 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from cli.commands import Run, surroundings
 
+from payments_async.ipn import TransactionSucceeded
+from payments_async.journal import Delivery, SqliteJournal
 from payments_async.sandbox import Sandbox
 
 
@@ -80,7 +83,7 @@ async def test_a_taken_port_is_bad_input(run: Run, sandbox: Sandbox) -> None:
 @pytest.mark.parametrize("spelling", ["pascal", "camel", "snake"])
 async def test_a_sent_notification_is_heard(run: Run, spelling: str) -> None:
     """`ipn send` posts in every spelling, `ipn serve` shows it once however often it comes."""
-    async with started("ipn", "serve", "--port", "0", "--json") as process:
+    async with started("ipn", "serve", "--port", "0", "--json", "--sender", "127.0.0.1") as process:
         found = re.search(r"http://\S+/ipn", await line_with(process.stderr, "listening"))
         assert found is not None
         sent = await run(
@@ -109,10 +112,44 @@ async def test_a_receiver_that_is_not_there_is_told(run: Run) -> None:
     assert 2 == (await run("ipn", "send", "nowhere")).status
 
 
-async def test_a_stranger_is_refused(run: Run) -> None:
-    """A receiver that hears only another sender answers 403, and the sender's command says so."""
-    async with started("ipn", "serve", "--port", "0", "--sender", "192.0.2.1") as process:
+@pytest.mark.parametrize("senders", [(), ("--sender", "192.0.2.1")], ids=["the documented ones", "another one"])
+async def test_a_stranger_is_refused(run: Run, senders: tuple[str, ...]) -> None:
+    """This machine is no sender unless it is named: behind a proxy here, everybody would come from it."""
+    async with started("ipn", "serve", "--port", "0", *senders) as process:
         found = re.search(r"http://\S+/ipn", await line_with(process.stderr, "listening"))
         assert found is not None
         sent = await run("ipn", "send", found.group())
         assert (3, True) == (sent.status, "403" in sent.out)
+
+
+async def test_a_notification_is_kept_in_the_journal(run: Run, tmp_path: Path) -> None:
+    """With a journal it is stored and handled; there is no dead letter to list or to replay."""
+    journal = str(tmp_path / "inbox.sqlite")
+    async with started("ipn", "serve", "--port", "0", "--sender", "127.0.0.1", "--journal", journal) as process:
+        found = re.search(r"http://\S+/ipn", await line_with(process.stderr, "listening"))
+        assert found is not None
+        assert 0 == (await run("ipn", "send", found.group(), "--request-id", "v-2")).status
+        await line_with(process.stdout, "v-2")
+        process.send_signal(signal.SIGINT)
+        await line_with(process.stderr, "1 notifications heard")
+        assert 0 == await asyncio.wait_for(process.wait(), 10)
+    listed = await run("ipn", "list", "--journal", journal, "--json")
+    assert (0, {"pending": 0, "dead": []}) == (listed.status, json.loads(listed.out))
+    assert 0 == (await run("ipn", "replay", "--journal", journal)).status
+    missing = await run("ipn", "replay", "99", "--journal", journal)
+    assert (2, True) == (missing.status, "there is no dead letter 99" in missing.said)
+
+
+async def test_a_dead_letter_is_listed_and_replayed(run: Run, tmp_path: Path) -> None:
+    """What a handler could not take is shown with its reason, and waits again when it is replayed."""
+    path = tmp_path / "inbox.sqlite"
+    event = TransactionSucceeded(transaction_id="t-1", status_code=0, request_id="v-3")
+    delivery = Delivery(body=b"{}", query="", peer="52.48.24.237", received_at=1.0)
+    async with SqliteJournal(path) as journal:
+        receipt = await journal.receive(delivery, event, owner="me", lease=5.0)
+        await journal.finish(receipt.event_id, "dead", error="no room")
+    listed = await run("ipn", "list", "--journal", str(path))
+    assert (3, True) == (listed.status, "v-3" in listed.out and "no room" in listed.out)
+    assert 0 == (await run("ipn", "replay", str(receipt.event_id), "--journal", str(path))).status
+    again = json.loads((await run("ipn", "list", "--journal", str(path), "--json")).out)
+    assert {"pending": 1, "dead": []} == again
