@@ -111,8 +111,12 @@ def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
         connection = sqlite3.connect(
             path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
         )
+    except sqlite3.Error as error:
+        raise translated(error) from error
+    try:
         connection.execute("PRAGMA cache_size = -32000")  # kibibytes
     except sqlite3.Error as error:
+        connection.close()
         raise translated(error) from error
     return connection
 
