@@ -128,6 +128,9 @@ async def test_cancelling_at_random_moments_loses_and_repeats_nothing(tmp_path: 
 async def test_two_processes_share_a_batch(tmp_path: Path) -> None:
     """Two runs on one file at once divide the chunks; each returns when all is through."""
     async with world(tmp_path) as here, SqliteJournal(tmp_path / "journal.db") as second, session(here.sandbox) as too:
+        here.sandbox.script(
+            Fault.SLOW, times=None, on="money", seconds=0.01
+        )  # or one is through before the other begins
         one, other = await asyncio.gather(
             run_batch(here.payments, here.journal, BATCH, payouts(2500), concurrency=10),
             run_batch(too, second, BATCH, payouts(2500), concurrency=10),
