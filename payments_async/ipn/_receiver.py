@@ -26,6 +26,7 @@ from payments_async.ipn._handling import Handling
 from payments_async.ipn._kept import Kept
 from payments_async.ipn._router import Handler, Predicate, Router, words
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, Senders
+from payments_async.ipn._storing import Storing
 from payments_async.ipn._tasks import Tasks
 from payments_async.ipn._unkept import Unkept
 from payments_async.ipn._verifiers import Delivery, Verifier
@@ -65,7 +66,9 @@ class Receiver:
         max_body: Longest body in bytes, content coding undone.
         body_time: Seconds a body may take to arrive.
         dialect: Gives the zone of timestamps without one, and the ``ResponseCode`` of our answer.
-        owner: Name of this receiver in an inbox it shares; random by default.
+        owner: Name of this receiver in an inbox it shares, and of no other that runs; random by default. One that
+            stays the same after a restart takes back at once what the process before it held; otherwise that waits
+            until its lease ends.
         clock: Gives Unix seconds.
         sleep: Waits between two looks into the inbox.
         random: Gives jitter, in [0, 1).
@@ -95,6 +98,7 @@ class Receiver:
         self.body_time = body_time
         self.path_token = _checked_token(path_token)
         self._inbox = inbox
+        self._is_named = owner is not None
         self._senders = Senders(senders, trusted_proxies, proxy_headers=proxy_headers)
         self._verifiers = tuple(verifiers)
         self._shadow = shadow
@@ -112,12 +116,13 @@ class Receiver:
         self._dispatcher: Dispatcher | None = None
         if inbox is not None:
             owner = owner or f"receiver-{secrets.token_hex(8)}"
+            storing = Storing(inbox, owner=owner, tasks=tasks)
             self._dispatcher = Dispatcher(
-                inbox, self._router, handling, owner=owner, confirm=confirm, believed=believed, tasks=tasks,
+                inbox, storing, self._router, handling, owner=owner, confirm=confirm, believed=believed, tasks=tasks,
                 clock=clock, sleep=sleep, random=random,
             )  # fmt: skip
             self._kept = Kept(
-                inbox, self._dispatcher, owner=owner, confirm=confirm, believed=believed, tasks=tasks, clock=clock
+                inbox, storing, self._dispatcher, self._router, confirm=confirm, believed=believed, clock=clock
             )
 
     def on(
@@ -163,7 +168,7 @@ class Receiver:
     def start(self) -> None:
         """Begin to handle what the inbox holds. The first notification does it too."""
         if self._dispatcher is not None and self._watching is None:
-            self._watching = self._tasks.start(self._dispatcher.watch())
+            self._watching = self._tasks.start(self._dispatcher.watch(again=self._is_named))
 
     async def close(self) -> None:
         """Stop, and wait for handlers under way; what has not begun stays in the inbox."""
@@ -174,6 +179,7 @@ class Receiver:
             await self._dispatcher.close()
         await self._tasks.join(self._handling.drain)
         await self._tasks.cancel()
+        self._router.close()
         if self._dispatcher is not None and self._watching is not None:
             await self._dispatcher.give_back()
             self._watching = None
@@ -303,8 +309,7 @@ class Receiver:
         else:
             self.start()
             handling = self._kept.take(event, body, query, sender)
-        # a caller who hangs up stops neither the storing nor the handlers
-        refused = None if handling is None else await asyncio.shield(handling)
+        refused = None if handling is None else await handling
         return Answer(200, self._message.of(event)) if refused is None else refused
 
     async def _verified(self, delivery: Delivery) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from payments_async._deadlines import Deadlines
 from payments_async._events import TransactionEvent
 from payments_async._masking import redact
 
@@ -55,7 +56,7 @@ class Router:
         self._routes: list[_Route] = []
         self._hearing: dict[type[TransactionEvent], tuple[_Route, ...]] = {}
         self._slots = asyncio.Semaphore(concurrency)
-        self._timeout = timeout
+        self._deadlines = Deadlines(timeout)
 
     def add(self, kind: type[TransactionEvent], when: Predicate | None, call: Handler, name: str | None) -> None:
         """Register a handler for a kind of event and its subtypes.
@@ -74,6 +75,10 @@ class Router:
         self._routes.append(_Route(name=name or _name(call, taken), kind=kind, when=when, call=call))
         self._hearing.clear()
 
+    def close(self) -> None:
+        """Stop the timer."""
+        self._deadlines.close()
+
     def hears(self, event: TransactionEvent) -> bool:
         """Whether any handler may want the event."""
         return bool(self._routes) and bool(self._for(type(event)))
@@ -83,7 +88,7 @@ class Router:
         event: TransactionEvent,
         *,
         skip: Collection[str] = (),
-        done: Callable[[str], Awaitable[None]] | None = None,
+        done: Callable[[str], object] | None = None,
     ) -> list[Failure]:
         """Run the handlers of an event; one that fails does not stop the others.
 
@@ -108,14 +113,14 @@ class Router:
         return routes
 
     async def _run(
-        self, route: _Route, event: TransactionEvent, done: Callable[[str], Awaitable[None]] | None
+        self, route: _Route, event: TransactionEvent, done: Callable[[str], object] | None
     ) -> Failure | None:
         try:
             if route.when is None or route.when(event):
-                async with self._slots, asyncio.timeout(self._timeout):
+                async with self._slots, self._deadlines.stay():
                     await route.call(event)
             if done is not None:
-                await done(route.name)
+                done(route.name)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():

@@ -15,7 +15,7 @@ from payments_async.ipn._dispatch import conflict_of
 from payments_async.ipn._handling import Handling
 from payments_async.ipn._recent import Recent
 from payments_async.ipn._router import Router, words
-from payments_async.ipn._tasks import Tasks
+from payments_async.ipn._tasks import Tasks, Workers
 
 __all__ = ["Unkept"]
 
@@ -45,23 +45,29 @@ class Unkept:
         self._handling = handling
         self._confirm = confirm
         self._believed = believed
-        self._tasks = tasks
         self._recent = Recent(transactions=_TRANSACTIONS, finals=_FINALS)
-        self._under_way: dict[Fact, asyncio.Task[Answer | None]] = {}
+        self._under_way: dict[Fact, list[asyncio.Future[Answer | None]]] = {}
+        self._workers = Workers(tasks, self._work, most=handling.concurrency)
 
-    def take(self, event: TransactionEvent) -> asyncio.Task[Answer | None] | None:
-        """Handle an event that is new: the task that does it, or ``None`` where there is nothing to wait for."""
+    def take(self, event: TransactionEvent) -> asyncio.Future[Answer | None] | None:
+        """Handle an event that is new, though its caller hangs up.
+
+        Returns:
+            The answer, if it is not 200, or ``None`` where there is nothing to wait for.
+        """
         conflict = self._recent.note(event)
         if conflict is None:
-            return self._under_way.get(_fact(event)) if self._under_way else None
+            waiting = self._under_way.get(_fact(event)) if self._under_way else None
+            return None if waiting is None else _one_more(waiting)
         told = conflict_of(event, conflict) if conflict else event
         if self._confirm is None:
             if not conflict:
                 self._believe(event)
             if not self._router.hears(told):
                 return None
-        task = self._under_way[_fact(event)] = self._tasks.start(self._handle(event, told))
-        return task
+        self._under_way[_fact(event)] = waiting = []
+        self._workers.put((event, told))
+        return _one_more(waiting)
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
         """The first final event of an order, as far as it is remembered."""
@@ -71,23 +77,26 @@ class Unkept:
         self._recent.keep(event)
         self._believed(event)
 
-    async def _handle(self, event: TransactionEvent, told: TransactionEvent) -> Answer | None:
+    async def _work(self, job: tuple[TransactionEvent, TransactionEvent]) -> None:
+        event, told = job
         refused: Answer | None = answers.FAILED
         try:
-            if self._confirm is not None:
-                refused = await self._disputed(self._confirm, event)
-                if refused is not None:
-                    return refused
-                refused = answers.FAILED
-                if told is event:
-                    self._believe(event)
-            if not await self._router.run(told):
-                refused = None
-            return refused
+            refused = await self._handle(event, told)
         finally:
             if refused is not None:
                 self._recent.forget(event)
-            del self._under_way[_fact(event)]
+            for future in self._under_way.pop(_fact(event)):
+                if not future.done():  # its caller may have hung up
+                    future.set_result(refused)
+
+    async def _handle(self, event: TransactionEvent, told: TransactionEvent) -> Answer | None:
+        if self._confirm is not None:
+            refused = await self._disputed(self._confirm, event)
+            if refused is not None:
+                return refused
+            if told is event:
+                self._believe(event)
+        return answers.FAILED if await self._router.run(told) else None
 
     async def _disputed(self, payments: Confirming, event: TransactionEvent) -> Answer | None:
         facts = {"transaction_id": event.transaction_id}
@@ -105,3 +114,10 @@ class Unkept:
 
 def _fact(event: TransactionEvent) -> Fact:
     return event.transaction_id, event.status_code, event.amount
+
+
+def _one_more(waiting: list[asyncio.Future[Answer | None]]) -> asyncio.Future[Answer | None]:
+    """A future of his own for everybody who waits: one who hangs up cancels his."""
+    future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+    waiting.append(future)
+    return future

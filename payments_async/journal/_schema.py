@@ -60,10 +60,11 @@ _FIRST = (
         why TEXT NOT NULL, evidence TEXT, at REAL NOT NULL) STRICT""",
     "CREATE INDEX resolution_order ON resolution(order_id)",
     """CREATE TABLE ipn_delivery (
-        id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, body BLOB NOT NULL, query TEXT NOT NULL,
+        id INTEGER PRIMARY KEY, digest BLOB NOT NULL, body BLOB NOT NULL, query TEXT NOT NULL,
         peer TEXT NOT NULL, received_at REAL NOT NULL, event_id INTEGER NOT NULL,
         times INTEGER NOT NULL DEFAULT 1, last_at REAL NOT NULL) STRICT""",
-    "CREATE INDEX ipn_delivery_event ON ipn_delivery(event_id)",
+    # equal deliveries tell of the same event; with its number in front, new ones lie side by side
+    "CREATE UNIQUE INDEX ipn_delivery_once ON ipn_delivery(event_id, digest)",
     """CREATE TABLE ipn_event (
         id INTEGER PRIMARY KEY, transaction_id TEXT NOT NULL, status_code INTEGER NOT NULL, amount TEXT NOT NULL,
         request_id TEXT, event BLOB NOT NULL, peer TEXT NOT NULL, received_at REAL NOT NULL,
@@ -73,7 +74,7 @@ _FIRST = (
     "CREATE INDEX ipn_event_request ON ipn_event(request_id) WHERE request_id IS NOT NULL",
     "CREATE INDEX ipn_event_pending ON ipn_event(id, due_at) WHERE state = 'pending'",
     "CREATE INDEX ipn_event_dead ON ipn_event(id) WHERE state = 'dead'",
-    "CREATE INDEX ipn_event_loose ON ipn_event(transaction_id) WHERE order_id IS NULL",
+    "CREATE INDEX ipn_event_loose ON ipn_event(id) WHERE order_id IS NULL",
     "CREATE INDEX ipn_event_nameless ON ipn_event(transaction_id) WHERE order_id IS NULL AND request_id IS NULL",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
 )

@@ -28,7 +28,7 @@ from payments_async.journal import (
 )
 from payments_async.journal._epoch import Epoch
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
-from payments_async.journal._inbox import Backlog, Delivery, Receipt, StoredEvent
+from payments_async.journal._inbox import Arrival, Backlog, Delivery, Receipt, StoredEvent
 from payments_async.journal._records import (
     Chunk,
     Chunks,
@@ -228,7 +228,16 @@ class SqliteJournal:
 
     async def receive(self, delivery: Delivery, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
         """Store a delivery and its event, settle its order, and lease a new event."""
-        return await self._writer.submit("receive", _receiving.receive(delivery, event, owner, lease))
+        (receipt,) = await self.receive_all((Arrival(delivery=delivery, event=event, lease=lease),), owner=owner)
+        if isinstance(receipt, Exception):
+            raise receipt
+        return receipt
+
+    async def receive_all(
+        self, arrivals: Sequence[Arrival], *, owner: str, handled: Sequence[int] = ()
+    ) -> Sequence[Receipt | Exception]:
+        """Do that for many, and close events that are handled, in one commit."""
+        return await self._writer.submit("receive", _receiving.receive_all(arrivals, owner, handled))
 
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
         """Lease due events, oldest first."""

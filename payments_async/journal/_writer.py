@@ -52,6 +52,26 @@ class Transaction:
         if self.crash_at is not None:
             self.crash_at(point)
 
+    def undoing(self, part: Callable[[], T]) -> T:
+        """What a part returns; when it raises, what it did is undone, and the rest of the commit stands."""
+        moved = len(self.moves)
+        self.execute("SAVEPOINT part")
+        try:
+            result = part()
+        except Exception as error:
+            if not isinstance(error, sqlite3.Error) or self.goes_on(error):
+                self.execute("ROLLBACK TO part")
+                self.execute("RELEASE part")
+                del self.moves[moved:]
+                self.known.clear()
+            raise
+        self.execute("RELEASE part")
+        return result
+
+    def goes_on(self, error: sqlite3.Error) -> bool:
+        """Whether an error is that of one operation alone: neither the disk's nor the end of the transaction."""
+        return self.connection.in_transaction and not _opening.is_of_the_disk(error)
+
     def write_tallies(self) -> None:
         """Add up what moved; once for each commit, however many orders moved."""
         changes: dict[tuple[int, str], tuple[int, Decimal]] = {}
@@ -200,26 +220,20 @@ class Writer:
         return told
 
     def _apply(self, transaction: Transaction, operation: _Operation[Any]) -> _Told:
-        connection, moved = transaction.connection, len(transaction.moves)
-        transaction.execute("SAVEPOINT operation")
-        try:
+        def part() -> Any:
             transaction.passed(f"{operation.name}.begun")
             result = operation.work(transaction)
             transaction.passed(f"{operation.name}.written")
+            return result
+
+        try:
+            return operation.future, transaction.undoing(part), None
         except sqlite3.Error as error:
-            if _opening.is_of_the_disk(error) or not connection.in_transaction:
+            if not transaction.goes_on(error):
                 raise
-            failure: Exception = _chained(_opening.translated(error), error)
+            return operation.future, None, _chained(_opening.translated(error), error)
         except Exception as error:  # noqa: BLE001 - each operation's failure is its caller's
-            failure = error
-        else:
-            transaction.execute("RELEASE operation")
-            return operation.future, result, None
-        transaction.execute("ROLLBACK TO operation")
-        transaction.execute("RELEASE operation")
-        del transaction.moves[moved:]
-        transaction.known.clear()
-        return operation.future, None, failure
+            return operation.future, None, error
 
     def _undone(
         self, connection: sqlite3.Connection, group: list[_Operation[Any]], fault: JournalError, cause: Exception

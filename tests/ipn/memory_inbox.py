@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import attrs
 
 from payments_async._events import TransactionEvent
-from payments_async.journal._inbox import Backlog, Delivery, Receipt, StoredEvent
+from payments_async.journal._inbox import Arrival, Backlog, Delivery, Receipt, StoredEvent
 
 
 @attrs.define
@@ -27,6 +27,19 @@ class MemoryInbox:
 
     def state(self, event_id: int) -> str:
         return self.rows[event_id].stored.state
+
+    async def receive_all(
+        self, arrivals: Sequence[Arrival], *, owner: str, handled: Sequence[int] = ()
+    ) -> Sequence[Receipt | Exception]:
+        for event_id in handled:
+            await self.finish(event_id, "handled")
+        receipts = []
+        for arrival in arrivals:
+            receipt = await self.receive(arrival.delivery, arrival.event, owner=owner, lease=arrival.lease)
+            if receipt.is_new and receipt.conflict is None and arrival.unheard:
+                await self.finish(receipt.event_id, "handled")
+            receipts.append(receipt)
+        return receipts
 
     async def receive(self, delivery: Delivery, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
         if self.broken is not None:

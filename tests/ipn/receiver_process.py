@@ -10,7 +10,7 @@ from payments_async.journal import SqliteJournal
 
 
 async def main(port: int, path: Path, seen: set[str], handled: TextIO) -> None:
-    """Serve until killed; the handler writes each event id once."""
+    """Serve until killed; the handler writes each event once: its id and its transaction."""
     async with SqliteJournal(path) as journal:
         # short leases, so that what a killed process held is handled soon
         receiver = Receiver(journal, senders=["127.0.0.1"], handling=Handling(timeout=0.3, poll=0.05))
@@ -19,7 +19,7 @@ async def main(port: int, path: Path, seen: set[str], handled: TextIO) -> None:
         async def settle(event: TransactionEvent) -> None:
             if str(event.event_id) not in seen:
                 seen.add(str(event.event_id))
-                handled.write(f"{event.event_id}\n")
+                handled.write(f"{event.event_id} {event.transaction_id}\n")
                 handled.flush()
 
         await serve(receiver, "127.0.0.1", port)
@@ -29,5 +29,5 @@ if __name__ == "__main__":
     written = Path(sys.argv[3])
     written.touch()
     with written.open("a", encoding="ascii") as handled:
-        seen = set(written.read_text(encoding="ascii").split())
+        seen = {line.split()[0] for line in written.read_text(encoding="ascii").splitlines()}
         asyncio.run(main(int(sys.argv[1]), Path(sys.argv[2]), seen, handled))

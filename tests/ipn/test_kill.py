@@ -74,10 +74,13 @@ async def test_no_answered_notification_is_lost_or_handled_twice(tmp_path: Path)
             await asyncio.sleep(0.1)
     process.send_signal(signal.SIGKILL)
     await process.wait()
-    counts = Counter(handled.read_text(encoding="ascii").split())
+    lines = [line.split() for line in handled.read_text(encoding="ascii").splitlines()]
+    sent = {f"t-{number}" for number in range(next(numbers))}
     assert len(answered) > KILLS
-    assert len(set(answered)) <= len(counts)  # one that was stored may have gone unanswered
-    assert {1} == set(counts.values())
+    assert set() == set(answered) - {transaction for _, transaction in lines}  # nothing that was answered is missing
+    assert set() == {transaction for _, transaction in lines} - sent  # one that was stored may have gone unanswered
+    assert {1} == set(Counter(transaction for _, transaction in lines).values())
+    assert len(lines) == len({event_id for event_id, _ in lines})
 
 
 async def health(port: int) -> dict[str, int]:

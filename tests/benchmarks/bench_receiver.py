@@ -1,8 +1,9 @@
 """The receiver against a bare aiohttp handler that reads JSON and returns 200. Only the ratios mean anything.
 
-Every server is a process of its own, the load is another one, and rounds are interleaved. Each notification is a
-different one. Three bare handlers are measured, for their answers cost different amounts: an empty one, one with the
-bytes the receiver answers, and a small JSON object. Run it with ``python tests/benchmarks/receiver.py``.
+Every server is a process of its own, on one core; the load is another one, on another core; and rounds are
+interleaved. Each notification is a different one. Three bare handlers are measured, for their answers cost different
+amounts: an empty one, one with the bytes the receiver answers, and a small JSON object. Run it with
+``python tests/benchmarks/bench_receiver.py``.
 """
 
 import argparse
@@ -22,6 +23,10 @@ from aiohttp import web
 from payments_async.ipn import Receiver, TransactionEvent, serve
 
 ANSWER = b"x" * 330
+NAMES = (
+    "bare", "bare, as many bytes", "bare, JSON answer", "receiver", "receiver, a handler", "ipn serve",
+    "SQLite inbox", "SQLite inbox, a handler",
+)  # fmt: skip
 
 
 async def bare_empty(request: web.Request) -> web.Response:
@@ -66,13 +71,13 @@ def handled(receiver: Receiver) -> Receiver:
     return receiver
 
 
-async def with_inbox() -> web.Application:
+async def with_inbox() -> Receiver:
     """The receiver on a fresh SQLite journal."""
     from payments_async.journal import SqliteJournal
 
     journal = SqliteJournal(Path(tempfile.mkdtemp()) / "inbox.sqlite")
     await journal.__aenter__()
-    return mounted(handled(Receiver(journal, senders=["127.0.0.1"])))
+    return Receiver(journal, senders=["127.0.0.1"])
 
 
 async def application(name: str) -> web.Application:
@@ -88,14 +93,17 @@ async def application(name: str) -> web.Application:
             return mounted(Receiver(senders=["127.0.0.1"]))
         case "receiver, a handler":
             return mounted(handled(Receiver(senders=["127.0.0.1"])))
-        case "receiver, SQLite inbox":
-            return await with_inbox()
+        case "SQLite inbox":
+            return mounted(await with_inbox())
+        case "SQLite inbox, a handler":
+            return mounted(handled(await with_inbox()))
         case _:
             raise ValueError(name)
 
 
 def run_server(name: str, port: int) -> None:
-    """Serve one contestant until killed."""
+    """Serve one contestant until killed, on a core of its own."""
+    stay_on(1)
 
     async def main() -> None:
         if name == "ipn serve":
@@ -165,6 +173,13 @@ async def load(port: int, pid: int, connections: int, seconds: float, start: int
     return rate, efficiency
 
 
+def stay_on(core: int) -> None:
+    """Keep this process on one of the first cores: the load on one, servers on the other."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[min(core, len(cores) - 1)]})
+
+
 def free_port() -> int:
     """A port nobody listens on."""
     with socket.socket() as probe:
@@ -188,15 +203,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--no-inbox", action="store_true")
+    parser.add_argument("--only", nargs="*", default=[], help="contestants, beside the first bare one")
     options = parser.parse_args()
-    names = ["bare", "bare, as many bytes", "bare, JSON answer", "receiver", "receiver, a handler", "ipn serve"]
-    names += [] if options.no_inbox else ["receiver, SQLite inbox"]
+    names = [name for name in NAMES if name == NAMES[0] or not options.only or name in options.only]
     ports = {name: free_port() for name in names}
     context = multiprocessing.get_context("spawn")
     servers = {name: context.Process(target=run_server, args=(name, ports[name]), daemon=True) for name in names}
     for server in servers.values():
         server.start()
+    stay_on(0)
     start = itertools.count(0, 10**9)
     results: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     for port in ports.values():
@@ -213,7 +228,7 @@ def main() -> None:
 
 def table(title: str, medians: dict[str, float]) -> None:
     """Print one measure, and its ratio to each bare handler."""
-    bares = list(medians)[:3]
+    bares = [name for name in medians if name.startswith("bare")]
     print(f"{title:24}{'':>12}" + "".join(f"{'/ ' + name:>24}" for name in bares))
     for name, median in medians.items():
         print(f"{name:24}{median:12.0f}" + "".join(f"{median / medians[other]:24.3f}" for other in bares))

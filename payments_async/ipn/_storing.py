@@ -1,0 +1,97 @@
+"""Between the receiver and its inbox: what came and what was handled, a batch at a time. Runs no handler."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from payments_async.ipn._answers import Answer
+from payments_async.ipn._router import words
+from payments_async.ipn._tasks import Tasks
+from payments_async.journal._inbox import Arrival, Inbox, Receipt
+
+__all__ = ["Storing"]
+
+_log = logging.getLogger("payments_async.ipn")
+_ROUNDS = 2  # of the loop: what has reached a socket needs one to be parsed and one to get here, and joins the batch
+Stored = Callable[[Arrival, Receipt | Exception], Answer | None]
+
+
+class Storing:
+    """Writes one batch after the other; while one is on its way to the disk, the next gathers."""
+
+    def __init__(self, inbox: Inbox, *, owner: str, tasks: Tasks) -> None:
+        self._inbox = inbox
+        self._owner = owner
+        self._tasks = tasks
+        self._arrivals: list[tuple[Arrival, Stored, asyncio.Future[Answer | None]]] = []
+        self._done: dict[int, list[str]] = {}
+        self._handled: list[int] = []
+        self._is_writing = False
+
+    def arrive(self, arrival: Arrival, stored: Stored) -> asyncio.Future[Answer | None]:
+        """Store an arrival.
+
+        Args:
+            stored: Told what became of it, whether or not anybody still waits for the future; gives its result.
+        """
+        future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        self._arrivals.append((arrival, stored, future))
+        self._write_soon()
+        return future
+
+    def note_done(self, event_id: int, handler: str) -> None:
+        """One handler of several has finished with an event."""
+        self._done.setdefault(event_id, []).append(handler)
+        self._write_soon()
+
+    def note_handled(self, event_id: int) -> None:
+        """All handlers have finished with an event. Until that is on disk its lease keeps others away from it."""
+        self._done.pop(event_id, None)
+        self._handled.append(event_id)
+        self._write_soon()
+
+    def _write_soon(self) -> None:
+        if not self._is_writing:
+            self._is_writing = True
+            self._tasks.start(self._write())
+
+    async def _write(self) -> None:
+        try:
+            while self._arrivals or self._handled or self._done:
+                for _ in range(_ROUNDS):
+                    await asyncio.sleep(0)
+                await self._write_batch()
+        finally:
+            self._is_writing = False
+
+    async def _write_batch(self) -> None:
+        arrivals, self._arrivals = self._arrivals, []
+        handled, self._handled = self._handled, []
+        done, self._done = self._done, {}
+        try:
+            receipts = await self._store([arrival for arrival, _, _ in arrivals], handled, done)
+            for (arrival, stored, future), receipt in zip(arrivals, receipts, strict=True):
+                answer = stored(arrival, receipt)
+                if not future.done():  # its caller may have hung up
+                    future.set_result(answer)
+        finally:
+            for _, _, future in arrivals:
+                future.cancel()  # nothing happens to those that have a result
+
+    async def _store(
+        self, arrivals: list[Arrival], handled: list[int], done: dict[int, list[str]]
+    ) -> Sequence[Receipt | Exception]:
+        try:
+            if done:
+                notes = [self._inbox.note_done(event_id, name) for event_id, names in done.items() for name in names]
+                await asyncio.gather(*notes)
+            if arrivals or handled:
+                return await self._inbox.receive_all(arrivals, owner=self._owner, handled=handled)
+        except Exception as error:  # noqa: BLE001 - nothing is stored, whatever the reason, so none is answered 200
+            if handled or done:  # their leases run out, and they are handled again
+                facts = {"event_ids": [*handled, *done], "error": words(error)}
+                _log.error("what became of events could not be stored", extra=facts)
+            return [error] * len(arrivals)
+        return ()

@@ -1,0 +1,140 @@
+"""The receiver on a SQLite journal: what comes together is stored together, and each one keeps its own outcome."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ipn.faces import aiohttp_face
+from ipn.notifications import notification
+
+from payments_async.ipn import Handling, Receiver, TransactionConflict, TransactionEvent, TransactionFailed
+from payments_async.journal import Delivery, SqliteJournal
+from payments_async.journal._inbox import Arrival, Receipt
+
+LOCAL = ["127.0.0.1"]
+QUICK = Handling(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=1.0)
+
+
+def arrival(transaction_id: str, code: int = 0, *, unheard: bool = False, **fields: Any) -> Arrival:
+    """A delivery that came just now."""
+    event = TransactionEvent(transaction_id=transaction_id, status_code=code, request_id="r", **fields)
+    delivery = Delivery(body=repr(event).encode(), query="", peer="127.0.0.1", received_at=time.time())
+    return Arrival(delivery=delivery, event=event, lease=0, unheard=unheard)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the receiver work until something holds."""
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - handlers that write into lists have no event to set
+            await asyncio.sleep(0.002)
+
+
+async def pending(journal: SqliteJournal) -> list[int]:
+    """Ids of events that anybody may claim."""
+    return [stored.event_id for stored in await journal.claim("test", lease=0, limit=1000)]
+
+
+async def test_what_comes_together_repeats_and_contradicts_itself(tmp_path: Path) -> None:
+    """As if each had come alone: the first stands, also within one batch."""
+    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
+        batch = [arrival("a"), arrival("a"), arrival("a", 2), arrival("b"), arrival("a", 2)]
+        expected = [
+            Receipt(event_id=1, is_new=True),
+            Receipt(event_id=1, is_new=False),
+            Receipt(event_id=3, is_new=True, conflict="status code 2 after the final 0"),
+            Receipt(event_id=4, is_new=True),
+            Receipt(event_id=3, is_new=False, conflict="status code 2 after the final 0"),
+        ]
+        assert expected == await journal.receive_all(batch, owner="test")
+        assert [1, 3, 4] == await pending(journal)
+
+
+async def test_one_that_cannot_be_stored_does_not_stop_the_others(tmp_path: Path) -> None:
+    """Its place is taken by the reason."""
+    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
+        batch = [arrival("a"), arrival("b", 2**70), arrival("c")]
+        first, second, third = await journal.receive_all(batch, owner="test")
+        assert isinstance(first, Receipt)
+        assert isinstance(second, OverflowError)
+        assert isinstance(third, Receipt)
+        assert [first.event_id, third.event_id] == await pending(journal)
+
+
+@pytest.mark.parametrize("count", [1, 39, 40, 41, 130])
+async def test_batches_of_every_size_are_stored_and_handled(tmp_path: Path, count: int) -> None:
+    """None is missing at the seams of the statements."""
+    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
+        receipts = await journal.receive_all([arrival(f"t-{number}") for number in range(count)], owner="test")
+        ids = [receipt.event_id for receipt in receipts if isinstance(receipt, Receipt)]
+        assert count == len(set(ids))
+        assert sorted(ids) == await pending(journal)
+        assert () == await journal.receive_all((), owner="test", handled=ids)
+        assert [] == await pending(journal)
+
+
+async def test_what_nobody_hears_is_handled_at_once_unless_it_contradicts(tmp_path: Path) -> None:
+    """A contradiction may be heard by others: it waits for a handler like any event."""
+    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
+        await journal.receive_all([arrival("a", unheard=True)], owner="test")
+        assert [] == await pending(journal)
+        await journal.receive_all([arrival("a", 2, unheard=True)], owner="test")
+        assert [2] == await pending(journal)
+
+
+async def test_a_handler_of_conflicts_hears_what_no_other_handler_does(tmp_path: Path) -> None:
+    """The success was of no interest, and neither is the failure; that they disagree is."""
+    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
+        receiver, heard = Receiver(journal, senders=LOCAL, handling=QUICK), asyncio.Queue[TransactionEvent]()
+        receiver.on(TransactionConflict)(heard.put)
+        async with aiohttp_face(receiver) as send:
+            await send(notification(code=0))
+            await send(notification(code=2))
+            async with asyncio.timeout(2):
+                assert isinstance(await heard.get(), TransactionConflict)
+        assert 0 == (await journal.backlog()).pending
+
+
+async def test_many_at_once_are_handled_once_each(tmp_path: Path) -> None:
+    """By a handler that waits for nothing and one that does; afterwards nothing is pending."""
+    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
+        receiver = Receiver(journal, senders=LOCAL, handling=QUICK)
+        quick: list[str] = []
+        slow: list[str] = []
+
+        @receiver.on(TransactionEvent)
+        async def at_once(event: TransactionEvent) -> None:
+            quick.append(event.transaction_id)
+
+        @receiver.on(TransactionFailed)
+        async def later(event: TransactionEvent) -> None:
+            await asyncio.sleep(0.01)
+            slow.append(event.transaction_id)
+
+        async with aiohttp_face(receiver) as send:
+            await asyncio.gather(*(send(notification(f"t-{n}", 2 * (n % 2))) for n in range(100)))
+            await until(lambda: len(quick) == 100 and len(slow) == 50)
+        assert sorted(f"t-{number}" for number in range(100)) == sorted(quick)
+        assert sorted(f"t-{number}" for number in range(1, 100, 2)) == sorted(slow)
+        assert 0 == (await journal.backlog()).pending
+
+
+@pytest.mark.parametrize(("owner", "waits"), [("billing", False), (None, True)])
+async def test_a_named_receiver_takes_back_what_it_held_before_it_died(
+    tmp_path: Path, owner: str | None, waits: bool
+) -> None:
+    """At once; without a name it waits for the lease to end."""
+    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
+        held = arrival("a")
+        await journal.receive(held.delivery, held.event, owner="billing", lease=1000)
+        receiver, heard = Receiver(journal, handling=QUICK, owner=owner), list[TransactionEvent]()
+
+        @receiver.on(TransactionEvent)
+        async def hear(event: TransactionEvent) -> None:
+            heard.append(event)
+
+        async with receiver:
+            await asyncio.sleep(0.1)
+        assert (0 if waits else 1) == len(heard)
