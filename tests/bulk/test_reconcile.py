@@ -154,7 +154,7 @@ async def test_absence_from_an_unclean_list_parks_nothing(tmp_path: Path, why: s
 
 async def test_a_parked_order_is_sent_again_only_after_a_person_wrote_it_off(tmp_path: Path) -> None:
     """It goes out once more, marked as sent before; the journal names the person."""
-    async with world(tmp_path) as here:
+    async with world(tmp_path, processing_delay=600.0) as here:  # else some are settled on a slow machine
         lost = payout(4).request_id
         here.sandbox.script(Fault.LOST_BEFORE, on="money", request_id=lost)
         await run_batch(here.payments, here.journal, BATCH, payouts(10))
