@@ -21,7 +21,7 @@ from payments_async.journal._faults import (
     RunUnknown,
     WrongAccount,
 )
-from payments_async.journal._inbox import Backlog, Delivery, Inbox, Receipt, StoredEvent
+from payments_async.journal._inbox import Arrival, Backlog, Delivery, Inbox, Receipt, StoredEvent
 from payments_async.journal._points import CRASH_POINTS
 from payments_async.journal._records import (
     Chunk,
@@ -43,6 +43,7 @@ from payments_async.journal._sqlite import SqliteJournal
 from payments_async.journal._states import EVIDENCE, FINAL, RULES, News, State, Verdict, next_state
 
 __all__ = [
+    "Arrival",
     "CRASH_POINTS",
     "EVIDENCE",
     "FINAL",
