@@ -34,8 +34,8 @@ from payments_async._orders import (
     MobileMoneyWallet,
     PayoutOrder,
     UtilityAccount,
-    request_id_for,
 )
+from payments_async._request_ids import request_id_for
 from payments_async._retry import RetryPolicy
 from payments_async._session import PaymentsSession
 from payments_async._version import __version__

@@ -7,7 +7,8 @@ from decimal import Decimal
 
 import attrs
 
-from payments_async._orders import Beneficiary, PayoutOrder, request_id_for
+from payments_async._orders import Beneficiary, PayoutOrder
+from payments_async._request_ids import request_id_for
 from payments_async.bulk._cells import (
     Unusable,
     read_account,

@@ -1,0 +1,60 @@
+"""Request ids that are the same for the same business key. Knows no orders."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+import uuid
+from datetime import date, datetime
+from decimal import Decimal
+
+__all__ = ["request_id_for"]
+
+
+def request_id_for(*business_key: str | int | Decimal | date) -> str:
+    """A request id that is the same for the same business key, on any machine and in any year.
+
+    Args:
+        business_key: What makes the payment that one payment, such as ``("payroll", "2026-11", employee_number)``.
+
+    Raises:
+        TypeError: For a float, ``None`` or another type whose text is not stable.
+        ValueError: For an empty key or an empty part.
+
+    >>> request_id_for("payroll", "2026-11", 17) == request_id_for("payroll", "2026-11", 17)
+    True
+    """
+    if not business_key:
+        raise ValueError("business_key: name at least one part")
+    digest = hashlib.sha256(b"".join(_key_part(part) for part in business_key)).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=5))
+
+
+def _key_part(part: object) -> bytes:
+    match part:
+        case bool():
+            raise TypeError("business_key: a bool is no business key")
+        case str():
+            kind, text = "s", unicodedata.normalize("NFC", part).strip()
+        case int():
+            kind, text = "n", str(part)
+        case Decimal() if part.is_finite():
+            kind, text = "n", _number_text(part)
+        case datetime():
+            raise TypeError("business_key: a time of day changes from run to run; use a date or a text")
+        case date():
+            kind, text = "d", part.isoformat()
+        case _:
+            raise TypeError(f"business_key: {type(part).__name__} has no stable text; pass str, int, Decimal or date")
+    if not text:
+        raise ValueError("business_key: no part may be empty")
+    data = text.encode()
+    return f"{kind}{len(data)}:".encode() + data
+
+
+def _number_text(number: Decimal) -> str:
+    """The same for equal numbers; ``normalize()`` would round to the precision of the moment."""
+    text = format(number, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
