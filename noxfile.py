@@ -46,9 +46,7 @@ def typing(session: nox.Session) -> None:
 def examples(session: nox.Session) -> None:
     """Run the README's code blocks, and every example as its reader would."""
     session.install("-e", f".[{EXTRAS},test]")
-    session.run("python", "-m", "pytest", "tests/test_readme.py")
-    for example in sorted(Path("examples").glob("*.py")):
-        session.run("python", str(example))
+    session.run("python", "-m", "pytest", "tests/test_readme.py", "tests/test_examples.py")
 
 
 @nox.session(python=OLDEST)

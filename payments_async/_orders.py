@@ -33,7 +33,17 @@ _PLAIN_ID = re.compile(rf"[!-~]{{1,{_LONGEST_ID}}}", re.ASCII)
 
 
 @attrs.frozen
-class MobileMoneyWallet:
+class _Line:
+    """What a telephone number reaches."""
+
+    phone_number: str = attrs.field(repr=masked)
+
+    def __attrs_post_init__(self) -> None:
+        _phone("destination.phone_number", self.phone_number)
+
+
+@attrs.frozen
+class MobileMoneyWallet(_Line):
     """A mobile money wallet (section 2; for collections section 7).
 
     Attributes:
@@ -42,11 +52,6 @@ class MobileMoneyWallet:
     Raises:
         ValueError: When the number is empty or no telephone number.
     """
-
-    phone_number: str = attrs.field(repr=masked)
-
-    def __attrs_post_init__(self) -> None:
-        _phone("destination.phone_number", self.phone_number)
 
 
 @attrs.frozen
@@ -70,31 +75,21 @@ class BankAccount:
 
 
 @attrs.frozen
-class AirtimeLine:
+class AirtimeLine(_Line):
     """A telephone line that receives airtime (section 4).
 
     Attributes:
         phone_number: Number to top up, 7 to 15 digits; a plus, blanks and dashes are allowed.
     """
 
-    phone_number: str = attrs.field(repr=masked)
-
-    def __attrs_post_init__(self) -> None:
-        _phone("destination.phone_number", self.phone_number)
-
 
 @attrs.frozen
-class InternetLine:
+class InternetLine(_Line):
     """A telephone line that receives a mobile internet bundle (section 5).
 
     Attributes:
         phone_number: Number to top up, 7 to 15 digits; a plus, blanks and dashes are allowed.
     """
-
-    phone_number: str = attrs.field(repr=masked)
-
-    def __attrs_post_init__(self) -> None:
-        _phone("destination.phone_number", self.phone_number)
 
 
 @attrs.frozen

@@ -82,7 +82,7 @@ def _decoded(body: bytes) -> dict[str, Any]:
             _slow_decoder.decode(body.decode())  # a member may have come twice, which the fast one does not tell
     except UnreadableNotification:
         raise
-    except (ValueError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise UnreadableNotification("the body is no readable JSON") from error
     if type(value) is not dict:
         raise UnreadableNotification("the body is no JSON object")

@@ -69,7 +69,7 @@ def read_plain_acceptance(body: bytes, *, request_id: str, timezone: tzinfo) -> 
     try:
         data = _decode_documented(body).data
         moment = read_timestamp(data.createdOn, timezone)
-    except (ValueError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     status = _PLAIN_STATUSES.get(data.status)
     if status is None or data.requestId != request_id or not data.transactionId:

@@ -33,7 +33,8 @@ def sheet_rows(data: bytes, sheet: str | None) -> tuple[Iterator[tuple[int, list
         sheet = names[0]
     if sheet not in names:
         raise ValueError(f"sheet: the workbook has no sheet {sheet!r}; it has {', '.join(map(repr, names))}")
-    rows = book.get_sheet_by_name(sheet).iter_rows()
+    cells = book.get_sheet_by_name(sheet)
+    rows = cells.iter_rows() if cells.height else ()  # before 0.9, calamine panics at the rows of an empty sheet
     others = [name for name in names if name != sheet]
     return ((number, [_cell_text(cell) for cell in row]) for number, row in enumerate(rows, start=1)), others
 

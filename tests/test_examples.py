@@ -1,0 +1,128 @@
+"""Every example is run as its reader would run it, and says what it promises."""
+
+import asyncio
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from ipn.nginx import GENUINE, INNER, STRANGER, needs_nginx, nginx, post
+from ipn.notifications import notification
+from ipn.ports import free_port
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+needs_fastapi = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("fastapi", "uvicorn")),
+    reason="fastapi or uvicorn is not installed",
+)
+
+
+def environment() -> dict[str, str]:
+    """Ours, with every warning an error."""
+    return {**os.environ, "PYTHONWARNINGS": "error", "PYTHONPATH": str(ROOT)}
+
+
+def printed(example: str) -> list[str]:
+    """The lines an example prints; it must end well and complain of nothing."""
+    program = [sys.executable, str(EXAMPLES / example)]
+    done = subprocess.run(program, env=environment(), capture_output=True, check=False, text=True, timeout=60)
+    assert (0, "") == (done.returncode, done.stderr)
+    return done.stdout.splitlines()
+
+
+@asynccontextmanager
+async def running(*arguments: str, folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A Python program that runs until the block ends."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(30):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def line_of(process: asyncio.subprocess.Process) -> str:
+    """The next line it prints."""
+    assert process.stdout is not None
+    return (await process.stdout.readline()).decode().rstrip("\n")
+
+
+def test_each_example_has_a_test() -> None:
+    """A new one is named below, or this fails."""
+    programs = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
+    assert {"payouts.py", "ipn_aiohttp.py", "ipn_fastapi.py", "ipn_behind_nginx/app.py"} == programs
+
+
+def test_payouts() -> None:
+    """Each of the three is settled; the answer that was lost is found in the list."""
+    first, second, third = printed("payouts.py")
+    assert [True, True] == ["SUCCESSFULL, says the list of SUCCESSFULL" in line for line in (first, third)]
+    assert re.search(r" the answer was lost, and the service has it as \S+$", second)
+
+
+def test_the_receiver_in_an_aiohttp_application() -> None:
+    """The handler runs before the answer, as there is no inbox; then whoever waits has the event."""
+    moved, answer, kind = printed("ipn_aiohttp.py")
+    assert "payroll-2026-11-000017: 150000 UGX has moved" == moved
+    assert answer.startswith('200 {"TransactionId":"672b00f8-a02c-5e41-9fd0-4f0c4c74308d"')
+    assert "TransactionSucceeded" == kind
+
+
+@needs_fastapi
+def test_the_receiver_in_a_fastapi_application() -> None:
+    """The same through ASGI."""
+    moved, answer = printed("ipn_fastapi.py")
+    assert "r-1: 150000 UGX has moved" == moved
+    assert answer.startswith('200 {"TransactionId":"t-1"')
+
+
+@needs_fastapi
+async def test_the_fastapi_application_served_by_its_own_command() -> None:
+    """As its docstring says; with and without a trailing slash, and it ends when it is told to."""
+    port = free_port()
+    told = re.search(r"`uvicorn (.+)`", (EXAMPLES / "ipn_fastapi.py").read_text(encoding="utf-8"))
+    assert told is not None
+    command = ["-m", "uvicorn", "--port", str(port), *told.group(1).split()]
+    async with running(*command, folder=ROOT) as process, aiohttp.ClientSession() as http:
+        assert process.stderr is not None
+        while b"running on" not in (line := await process.stderr.readline()):
+            assert line, "it ended without listening"
+        for path, name in (("/ipn", "t-1"), ("/ipn/", "t-2")):
+            url = f"http://127.0.0.1:{port}{path}"
+            async with http.post(url, data=notification(name, CurrencyCode="UGX"), allow_redirects=False) as answer:
+                assert 200 == answer.status
+            assert f"r-{name}: 500 UGX has moved" == await line_of(process)
+        process.send_signal(signal.SIGTERM)
+        await process.wait()
+
+
+@needs_nginx
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_the_receiver_behind_nginx(tmp_path: Path, number: signal.Signals) -> None:
+    """Through real nginx with TLS: genuine senders are heard, strangers are not, and a stop drains."""
+    port = free_port(INNER)
+    program = str(EXAMPLES / "ipn_behind_nginx" / "app.py")
+    async with running(program, str(port), GENUINE, folder=tmp_path) as process:
+        assert "listening" == await line_of(process)
+        async with nginx(tmp_path / "nginx", upstream=port, listen=INNER) as outside:
+            paid, other = notification("t-1", CurrencyCode="UGX"), notification("t-1", 2)
+            assert 403 == await post(INNER, outside, STRANGER, ("X-Forwarded-For", GENUINE), body=paid)
+            assert 200 == await post(INNER, outside, GENUINE, body=paid)
+            assert "r-t-1: 500 UGX has moved" == await line_of(process)
+            assert 200 == await post(INNER, outside, GENUINE, body=other)
+            assert re.search(r"^r-t-1: .+; a person should look at it$", await line_of(process))
+        process.send_signal(number)
+        assert "drained" == await line_of(process)
+        assert 0 == await process.wait()
