@@ -10,32 +10,25 @@ __all__ = ["Deadlines"]
 
 
 class Deadlines:
-    """Gives every ``async with`` block the same number of seconds; whoever stays longer gets ``TimeoutError``.
+    """Gives every ``with`` block the same number of seconds; whoever stays longer gets ``TimeoutError``.
 
     What ``asyncio.timeout`` does, with its treatment of cancellation from elsewhere; but blocks that began first are
     due first, so one timer at the oldest serves all.
     """
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._stays: OrderedDict[_Stay, None] = OrderedDict()  # oldest first
+        self.seconds = seconds
+        self.stays: OrderedDict[_Stay, None] = OrderedDict()  # oldest first
         self._timer: asyncio.TimerHandle | None = None
 
     def stay(self) -> _Stay:
         """A block that may last as long as all others."""
         return _Stay(self)
 
-    def begin(self, stay: _Stay) -> None:
-        """A block begins."""
-        loop = asyncio.get_running_loop()
-        stay.due = loop.time() + self._seconds
-        self._stays[stay] = None
+    def watch(self, due: float, loop: asyncio.AbstractEventLoop) -> None:
+        """See to it that the timer runs; a block that ends leaves it to find out by itself."""
         if self._timer is None:
-            self._timer = loop.call_at(stay.due, self._ring, loop)
-
-    def end(self, stay: _Stay) -> None:
-        """A block has ended; the timer is left to find out by itself."""
-        self._stays.pop(stay, None)
+            self._timer = loop.call_at(due, self._ring, loop)
 
     def close(self) -> None:
         """Stop the timer."""
@@ -46,12 +39,12 @@ class Deadlines:
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
         self._timer = None
-        while self._stays:
-            stay = next(iter(self._stays))
+        while self.stays:
+            stay = next(iter(self.stays))
             if stay.due > now:
                 self._timer = loop.call_at(stay.due, self._ring, loop)
                 return
-            del self._stays[stay]
+            del self.stays[stay]
             stay.is_late = True
             stay.task.cancel()
 
@@ -62,22 +55,24 @@ class _Stay:
     __slots__ = ("_cancelling", "_deadlines", "due", "is_late", "task")
 
     def __init__(self, deadlines: Deadlines) -> None:
-        task = asyncio.current_task()
+        self._deadlines = deadlines
+
+    def __enter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         if task is None:
             raise RuntimeError("must be used within a task")
         self.task = task
-        self.due = 0.0
+        self.due = due = loop.time() + self._deadlines.seconds
         self.is_late = False
-        self._deadlines = deadlines
         self._cancelling = task.cancelling()
+        self._deadlines.stays[self] = None
+        self._deadlines.watch(due, loop)
 
-    async def __aenter__(self) -> None:
-        self._deadlines.begin(self)
-
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._deadlines.end(self)
+        self._deadlines.stays.pop(self, None)
         # Only our own cancellation becomes a timeout: a cancellation from elsewhere as well wins.
         if self.is_late and self.task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error

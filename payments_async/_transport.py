@@ -135,7 +135,7 @@ class Transport:
             request = self._http.request(call.method, url, data=outgoing, headers=headers, **options)
             if self._deadlines is None:
                 return await self._ask(request)
-            async with self._deadlines.stay():
+            with self._deadlines.stay():
                 return await self._ask(request)
         except TransportFailure:
             raise

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import uuid
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated
 
 import attrs
@@ -19,11 +22,30 @@ from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._http import exchange
 from payments_async._cli._notice import Spelling, notification
-from payments_async._cli._sandbox import until_stopped
 from payments_async._cli._screen import Screen, clean, money, plain
+from payments_async._cli._signals import until_stopped
 from payments_async.ipn import DOCUMENTED_SENDERS, Receiver, TransactionEvent, serving
 
 __all__ = ["add_ipn"]
+
+PathToken = Annotated[
+    str | None,
+    typer.Option(envvar="PAYMENTS_IPN_TOKEN", show_default=False, help="An unguessable last segment of that path."),
+]
+SenderNames = Annotated[
+    list[str] | None,
+    typer.Option(show_default=False, help="Address or network to hear; repeat it. The documented ones by default."),
+]
+ProxyNames = Annotated[
+    list[str] | None, typer.Option(show_default=False, help="Address or network of a proxy of yours; repeat it.")
+]
+OwnerName = Annotated[
+    str | None,
+    typer.Option(
+        show_default=False,
+        help="Name of this receiver in the journal, and of no other that runs. By default machine and address.",
+    ),
+]
 
 
 def add_ipn(app: typer.Typer) -> None:
@@ -41,23 +63,17 @@ async def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     path: Annotated[str, typer.Option(help="Where notifications go.")] = "/ipn",
-    path_token: Annotated[
-        str | None,
-        typer.Option(envvar="PAYMENTS_IPN_TOKEN", show_default=False, help="An unguessable last segment of that path."),
-    ] = None,
-    sender: Annotated[
-        list[str] | None,
-        typer.Option(show_default=False, help="Address or network to hear; repeat it. The documented ones by default."),
-    ] = None,
-    trusted_proxy: Annotated[
-        list[str] | None, typer.Option(show_default=False, help="Address or network of a proxy of yours; repeat it.")
-    ] = None,
+    path_token: PathToken = None,
+    sender: SenderNames = None,
+    trusted_proxy: ProxyNames = None,
     shadow: Annotated[bool, typer.Option("--shadow", help="Only report unknown senders, refuse nobody.")] = False,
     journal: JournalFile = None,
+    owner: OwnerName = None,
 ) -> Exit:
     """Hear notifications and show each on a line, until stopped. With --json each line is a document.
 
     With --journal each is stored before it is answered, and settles its order there; without one it is only shown.
+    Started again at the same address, it shows at once what the process before it had stored and not shown.
     From a sandbox on this machine: add --sender 127.0.0.1.
 
     Example: payments-async ipn serve --journal payroll.sqlite --trusted-proxy 10.0.0.5
@@ -68,12 +84,32 @@ async def serve(
         inbox = None if journal is None else await stack.enter_async_context(opened(journal, new=True))
         try:
             receiver = Receiver(
-                inbox, sender or DOCUMENTED_SENDERS, trusted_proxy or (), path_token=path_token, shadow=shadow
-            )
+                inbox, sender or DOCUMENTED_SENDERS, trusted_proxy or (), path_token=path_token, shadow=shadow,
+                owner=owner or _name(host, port),
+            )  # fmt: skip
         except ValueError as error:
             raise BadInput(str(error)) from error
         receiver.on(TransactionEvent, name="payments-async ipn serve")(heard := _Heard(screen))
         return await _listen(screen, receiver, heard, host, port, path, "/..." if path_token else "")
+
+
+def _name(host: str, port: int) -> str | None:
+    """A name that a process started again has too, and nobody else meanwhile: only one can listen at an address.
+
+    It needs a port that was chosen, and an address: what a host's name stands for may change. An address belongs to a
+    network, and a container has one of its own, another after each start: there, ``--owner`` names what stays.
+    """
+    if port == 0:
+        return None
+    if host != "localhost":
+        try:
+            ip_address(host)
+        except ValueError:
+            return None
+    network = ""
+    with suppress(OSError):  # only Linux has networks beside each other
+        network = str(Path("/proc/self/ns/net").readlink())
+    return f"payments-async ipn serve {socket.gethostname()} {network} {host}:{port}"
 
 
 async def _listen(

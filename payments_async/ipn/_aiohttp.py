@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from email.utils import formatdate
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from aiohttp import web
@@ -29,8 +30,10 @@ def sub_app(receiver: Receiver) -> web.Application:
     app = web.Application()
     with_token = receiver.path_token is not None
 
-    async def notifications(request: web.Request) -> web.StreamResponse:
-        return await notify(receiver, request, request.match_info["token"] if with_token else None)
+    async def guarded(request: web.Request) -> web.StreamResponse:
+        return await notify(receiver, request, request.match_info["token"])
+
+    notifications = guarded if with_token else partial(notify, receiver)
 
     async def healthy(request: web.Request) -> web.StreamResponse:
         return await health(receiver, request, request.match_info.get("token"))
@@ -57,21 +60,32 @@ def peer_of(request: web.BaseRequest) -> str:
     return str(peer[0]) if isinstance(peer, tuple) else UNIX_SOCKET
 
 
-async def notify(receiver: Receiver, request: web.BaseRequest, token: str | None) -> web.StreamResponse:
+async def notify(receiver: Receiver, request: web.BaseRequest, token: str | None = None) -> web.StreamResponse:
     """Answer a request for the IPN path."""
     peer = peer_of(request)
     headers = request.headers
     sender = receiver.screen(request.method, token, peer, headers)
     if isinstance(sender, Answer):
         return await _written(request, sender)
-    body = await _body(request, receiver.max_body, receiver.body_time)
-    if isinstance(body, Answer):
-        return await _written(request, body)
+    content = request.content
+    body: bytes | Answer
+    if content.is_eof() and content.exception() is None:  # all of it is here: no timer is needed
+        body = content.read_nowait()
+    else:
+        body = await _body(request, receiver.max_body, receiver.body_time)
+        if isinstance(body, Answer):
+            return await _written(request, body)
     query = request.raw_path.partition("?")[2]
-    answer = await receiver.take(sender, peer, headers, query, body, lambda: _certificate(request))
-    if answer.status == 200:
-        return Taken(body=answer.body, headers=_JSON.copy())
-    return await _written(request, answer)
+    if receiver.verifies:
+        answer = await receiver.take(sender, peer, headers, query, body, partial(_certificate, request))
+        return Taken(body=answer.body, headers=_JSON) if answer.status == 200 else await _written(request, answer)
+    begun = receiver.begin(sender, query, body)  # and now what take() does, without one more coroutine that waits
+    if isinstance(begun, Answer):
+        return await _written(request, begun)
+    event, refusal = begun
+    del begun  # while it waits, every object less spares the garbage collector
+    refused = None if refusal is None else await refusal
+    return Taken(body=receiver.message(event), headers=_JSON) if refused is None else await _written(request, refused)
 
 
 async def health(receiver: Receiver, request: web.BaseRequest, token: str | None) -> web.StreamResponse:
@@ -128,15 +142,17 @@ class Taken(web.Response):
 
 def _is_watched(request: web.BaseRequest) -> bool:
     """Whether an application around us listens to ``on_response_prepare``."""
-    return isinstance(request, web.Request) and any(app.on_response_prepare for app in request.match_info.apps)
+    if isinstance(request, web.Request):
+        for app in request.match_info.apps:
+            if app.on_response_prepare:
+                return True
+    return False
 
 
 async def _body(request: web.BaseRequest, longest: int, seconds: float) -> bytes | Answer:
     """The body, or why there is none."""
     content = request.content
     try:
-        if content.is_eof():  # all of it is here: no timer is needed
-            return content.read_nowait()
         if (request.content_length or 0) > longest:
             return answers.TOO_LARGE
         chunks, size = [], 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple
 
@@ -12,12 +14,14 @@ __all__ = [
     "CONTRADICTED",
     "FAILED",
     "FORBIDDEN",
+    "HEALTHY",
     "NOT_FOUND",
     "NOT_STORED",
     "TOO_LARGE",
     "TOO_SLOW",
     "UNREADABLE",
     "Answer",
+    "ResponseMessage",
     "refusal",
     "response_message",
 ]
@@ -49,6 +53,7 @@ TOO_LARGE = refusal(413, "the body is too large")
 CONTRADICTED = refusal(400, "the transaction's record says otherwise")
 FAILED = refusal(500, "not handled, send it again")
 NOT_STORED = refusal(503, "not stored, send it again")
+HEALTHY = Answer(200, b'{"status": "ok"}')
 
 
 def response_message(event: TransactionEvent, code: str, created_on: str) -> bytes:
@@ -66,3 +71,26 @@ def response_message(event: TransactionEvent, code: str, created_on: str) -> byt
         f'"createdOn":{created_on},"SubscriptionId":{quoted(event.subscription_id or "")},"ResponseCode":{code},'
         f'"RequestId":{request_id},"ReferenceId":{request_id},"ResponseMessage":"received"}}'
     ).encode()
+
+
+class ResponseMessage:
+    """Our answer to what was taken; the time in it is written once a second.
+
+    Args:
+        code: Its ``ResponseCode``.
+        clock: Gives Unix seconds.
+    """
+
+    def __init__(self, code: str, clock: Callable[[], float]) -> None:
+        self._code = quoted(code)
+        self._clock = clock
+        self._second = -1
+        self._text = ""
+
+    def of(self, event: TransactionEvent) -> bytes:
+        """The body that answers this event."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second = second
+            self._text = datetime.fromtimestamp(second, UTC).strftime('"%Y-%m-%d %H:%M:%S"')
+        return response_message(event, self._code, self._text)

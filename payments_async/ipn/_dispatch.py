@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -12,7 +12,7 @@ import attrs
 from payments_async._events import TransactionConflict, TransactionEvent, numbered
 from payments_async.ipn._confirm import Confirming, difference
 from payments_async.ipn._handling import Handling
-from payments_async.ipn._router import Router, words
+from payments_async.ipn._router import Failure, Router, words
 from payments_async.ipn._storing import Storing
 from payments_async.ipn._tasks import Tasks, Workers
 from payments_async.journal._inbox import Inbox
@@ -74,6 +74,7 @@ class Dispatcher:
         self._random = random
         self._workers = Workers(tasks, self._work, most=handling.concurrency)
         self._mine: set[int] = set()
+        self._done: dict[int, list[str]] = {}  # of events with several handlers, those that have finished
         self._room = handling.concurrency * _PER_SLOT
         self._claiming = asyncio.Lock()
         self._open = True
@@ -139,34 +140,37 @@ class Dispatcher:
             _log.warning("leases could not be given back", extra={"error": words(error)})
 
     async def _work(self, job: Job) -> None:
+        event_id = job.event_id
         try:
-            if self._clock() < job.until - self._handling.timeout:  # later, another receiver may have it
-                await self._handle(job)
+            if self._clock() >= job.until - self._handling.timeout:
+                return  # another receiver may have it
+            event = numbered(job.event, event_id)
+            if job.conflict is not None:
+                event = conflict_of(event, job.conflict)
+            if self._confirm is None or await self._confirmed(self._confirm, job, event):
+                failures = await self._router.run(event, skip=job.done, done=self._note_done)
+                if failures:
+                    await self._failed(job, failures)
+                else:
+                    self._storing.note_handled(event_id)
         except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
-            facts = {"event_id": job.event_id, "error": words(error)}
+            facts = {"event_id": event_id, "error": words(error)}
             _log.error("what became of an event could not be stored", extra=facts)
         finally:
-            self._mine.discard(job.event_id)
+            self._mine.discard(event_id)
+            if self._done:
+                self._done.pop(event_id, None)
 
-    async def _handle(self, job: Job) -> None:
-        event = numbered(job.event, job.event_id)
-        if job.conflict is not None:
-            event = conflict_of(event, job.conflict)
-        if self._confirm is not None and not await self._confirmed(self._confirm, job, event):
-            return
-        done: list[str] = []
+    async def _failed(self, job: Job, failures: Sequence[Failure]) -> None:
+        for handler in self._done.get(job.event_id, ()):  # before anybody can have its next round
+            await self._inbox.note_done(job.event_id, handler)
+        await self._again(job, "; ".join(f"{failure.name}: {failure.why}" for failure in failures))
 
-        def finished(handler: str) -> None:
-            done.append(handler)
-            self._storing.note_done(job.event_id, handler)
-
-        failures = await self._router.run(event, skip=job.done, done=finished)
-        if not failures:
-            self._storing.note_handled(job.event_id)
-        else:
-            for handler in done:  # before anybody can have its next round
-                await self._inbox.note_done(job.event_id, handler)
-            await self._again(job, "; ".join(f"{failure.name}: {failure.why}" for failure in failures))
+    def _note_done(self, event: TransactionEvent, handler: str) -> None:
+        event_id = event.event_id
+        assert event_id is not None
+        self._done.setdefault(event_id, []).append(handler)
+        self._storing.note_done(event_id, handler)
 
     async def _confirmed(self, payments: Confirming, job: Job, event: TransactionEvent) -> bool:
         try:

@@ -18,6 +18,7 @@ from payments_async.journal._inbox import Arrival, Delivery, Inbox, Receipt
 __all__ = ["Kept"]
 
 _log = logging.getLogger("payments_async.ipn")
+_made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
 
 
 class Kept:
@@ -45,13 +46,13 @@ class Kept:
         self._confirm = confirm
         self._believed = believed
         self._clock = clock
+        storing.tell(self._stored)
 
     def take(self, event: TransactionEvent, body: bytes, query: str, sender: str) -> asyncio.Future[Answer | None]:
         """Store a delivery: the answer, if it is not 200. It is stored and handled though nobody waits for that."""
-        delivery = Delivery(body=body, query=query, peer=sender, received_at=self._clock())
+        delivery = _made(Delivery, (body, query, sender, self._clock()))
         unheard = self._confirm is None and not self._router.hears(event)
-        arrival = Arrival(delivery=delivery, event=event, lease=self._dispatcher.lease, unheard=unheard)
-        return self._storing.arrive(arrival, self._stored)
+        return self._storing.arrive(_made(Arrival, (delivery, event, self._dispatcher.lease, unheard)))
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
         """The first final event of an order in the inbox; with ``confirm``, only if the record bears it out."""
@@ -74,5 +75,5 @@ class Kept:
                 self._believed(event)
             if arrival.lease and (receipt.conflict is not None or not arrival.unheard):
                 until = arrival.delivery.received_at + arrival.lease
-                self._dispatcher.take(Job(receipt.event_id, event, until, receipt.conflict))
+                self._dispatcher.take(_made(Job, (receipt.event_id, event, until, receipt.conflict, 0, frozenset())))
         return None

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
-import json
 import logging
 import random as chance
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from multidict import MultiMapping
@@ -19,17 +15,16 @@ from payments_async._dialect import Dialect
 from payments_async._events import TransactionEvent
 from payments_async._wire.notifications import UnreadableNotification, read_notification
 from payments_async.ipn import _answers as answers
-from payments_async.ipn._answers import Answer
+from payments_async.ipn._answers import Answer, ResponseMessage
 from payments_async.ipn._confirm import Confirming
-from payments_async.ipn._dispatch import Dispatcher
 from payments_async.ipn._handling import Handling
-from payments_async.ipn._kept import Kept
-from payments_async.ipn._router import Handler, Predicate, Router, words
+from payments_async.ipn._keeping import Keeping
+from payments_async.ipn._path_token import checked, knows
+from payments_async.ipn._router import Handler, Predicate, Router
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, Senders
-from payments_async.ipn._storing import Storing
 from payments_async.ipn._tasks import Tasks
 from payments_async.ipn._unkept import Unkept
-from payments_async.ipn._verifiers import Delivery, Verifier
+from payments_async.ipn._verifiers import Delivery, Verifier, is_genuine
 from payments_async.ipn._waiting import Waiting
 from payments_async.journal._inbox import Inbox
 
@@ -42,7 +37,6 @@ __all__ = ["Receiver"]
 
 H = TypeVar("H", bound=Handler)
 _log = logging.getLogger("payments_async.ipn")
-_SHORTEST_TOKEN = 16
 
 
 class Receiver:
@@ -96,34 +90,22 @@ class Receiver:
     ) -> None:
         self.max_body = max_body
         self.body_time = body_time
-        self.path_token = _checked_token(path_token)
-        self._inbox = inbox
-        self._is_named = owner is not None
+        self.path_token: str | None = checked(path_token)
         self._senders = Senders(senders, trusted_proxies, proxy_headers=proxy_headers)
         self._verifiers = tuple(verifiers)
         self._shadow = shadow
         self._handling = handling
         self._timezone = dialect.timezone
-        self._message = _ResponseMessage(dialect.ipn_response_code, clock)
-        self._clock = clock
-        self._tasks = Tasks()
-        self._watching: asyncio.Task[None] | None = None
-        self._router = Router(concurrency=handling.concurrency, timeout=handling.timeout)
+        self._message = ResponseMessage(dialect.ipn_response_code, clock)
+        self._tasks = tasks = Tasks()
+        self._router = router = Router(concurrency=handling.concurrency, timeout=handling.timeout)
         self._waiting = Waiting(poll=handling.poll)
-        believed, tasks = self._waiting.announce, self._tasks
-        self._unkept = Unkept(self._router, handling, confirm=confirm, believed=believed, tasks=tasks)
-        self._kept: Kept | None = None
-        self._dispatcher: Dispatcher | None = None
-        if inbox is not None:
-            owner = owner or f"receiver-{secrets.token_hex(8)}"
-            storing = Storing(inbox, owner=owner, tasks=tasks)
-            self._dispatcher = Dispatcher(
-                inbox, storing, self._router, handling, owner=owner, confirm=confirm, believed=believed, tasks=tasks,
-                clock=clock, sleep=sleep, random=random,
-            )  # fmt: skip
-            self._kept = Kept(
-                inbox, storing, self._dispatcher, self._router, confirm=confirm, believed=believed, clock=clock
-            )
+        believed = self._waiting.announce
+        self._unkept = Unkept(router, handling, confirm=confirm, believed=believed, tasks=tasks)
+        self._keeping = None if inbox is None else Keeping(
+            inbox, router, handling, owner=owner, confirm=confirm, believed=believed, tasks=tasks, clock=clock,
+            sleep=sleep, random=random,
+        )  # fmt: skip
 
     def on(
         self, kind: type[TransactionEvent], *, when: Predicate | None = None, name: str | None = None
@@ -167,23 +149,18 @@ class Receiver:
 
     def start(self) -> None:
         """Begin to handle what the inbox holds. The first notification does it too."""
-        if self._dispatcher is not None and self._watching is None:
-            self._watching = self._tasks.start(self._dispatcher.watch(again=self._is_named))
+        if self._keeping is not None:
+            self._keeping.start()
 
     async def close(self) -> None:
         """Stop, and wait for handlers under way; what has not begun stays in the inbox."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait({self._watching})
-        if self._dispatcher is not None:
-            await self._dispatcher.close()
+        if self._keeping is not None:
+            await self._keeping.stop()
         await self._tasks.join(self._handling.drain)
         await self._tasks.cancel()
         self._router.close()
-        if self._dispatcher is not None and self._watching is not None:
-            await self._dispatcher.give_back()
-            self._watching = None
-            self._dispatcher.open()
+        if self._keeping is not None:
+            await self._keeping.give_back()
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -201,7 +178,7 @@ class Receiver:
         Raises:
             TimeoutError: When it did not come in time. That is no outcome.
         """
-        look_up = self._unkept.final_event if self._kept is None else self._kept.final_event
+        look_up = self._unkept.final_event if self._keeping is None else self._keeping.final_event
         async with asyncio.timeout(timeout):
             return await self._waiting.wait(request_id, look_up)
 
@@ -211,12 +188,9 @@ class Receiver:
         Raises:
             ValueError: Without an inbox.
         """
-        if self._inbox is None or self._dispatcher is None:
+        if self._keeping is None:
             raise ValueError("there is no inbox, so there are no dead letters")
-        count = await self._inbox.revive(event_id)
-        if self._watching is not None:
-            await self._dispatcher.claim()
-        return count
+        return await self._keeping.replay(event_id)
 
     def explain(self, request: Delivery | web.BaseRequest | dict[str, Any]) -> str:
         """Say in words why a request's sender is accepted or refused.
@@ -240,16 +214,7 @@ class Receiver:
 
     async def health(self) -> Answer:
         """How much is waiting, as a JSON answer: 503 when the inbox cannot be read."""
-        facts: dict[str, Any] = {"status": "ok"}
-        if self._inbox is not None:
-            try:
-                backlog = await self._inbox.backlog()
-            except Exception as error:  # noqa: BLE001 - whatever the reason, that is what health is asked for
-                _log.error("the inbox cannot be read", extra={"error": words(error)})
-                return Answer(503, b'{"status":"the inbox cannot be read"}')
-            oldest = None if backlog.oldest is None else round(max(0.0, self._clock() - backlog.oldest), 3)
-            facts |= {"pending": backlog.pending, "dead": backlog.dead, "oldest_seconds": oldest}
-        return Answer(200, json.dumps(facts).encode())
+        return answers.HEALTHY if self._keeping is None else await self._keeping.health()
 
     def screen(self, method: str, token: str | None, peer: str, headers: MultiMapping[str]) -> Answer | str:
         """Look at a request before its body is read: a refusal, or the address of its sender.
@@ -268,9 +233,7 @@ class Receiver:
 
     def knows_token(self, token: str | None) -> bool:
         """Compare in constant time."""
-        if token is None or self.path_token is None:
-            return token is self.path_token
-        return hmac.compare_digest(token.encode(errors="surrogateescape"), self.path_token.encode())
+        return knows(self.path_token, token)
 
     async def take(
         self,
@@ -289,64 +252,46 @@ class Receiver:
             body: Raw, content coding undone.
             certificate: Gives the client's TLS certificate (DER), if the socket has one.
         """
-        if len(body) > self.max_body:
-            return answers.TOO_LARGE
-        if self._verifiers:
+        if self._verifiers and len(body) <= self.max_body:
             through_proxy = self._senders.trusts(peer)
             delivery = Delivery(
                 peer=peer, sender=sender, through_proxy=through_proxy, headers=headers, query=query, body=body,
                 certificate=certificate(),
             )  # fmt: skip
-            if not await self._verified(delivery) and not self._shadow:
+            if not await is_genuine(delivery, self._verifiers, self._handling.timeout) and not self._shadow:
                 return answers.FORBIDDEN
+        begun = self.begin(sender, query, body)
+        if isinstance(begun, Answer):
+            return begun
+        event, refusal = begun
+        refused = None if refusal is None else await refusal
+        return Answer(200, self.message(event)) if refused is None else refused
+
+    @property
+    def verifies(self) -> bool:
+        """Whether senders have to prove more than their address."""
+        return bool(self._verifiers)
+
+    def begin(
+        self, sender: str, query: str, body: bytes
+    ) -> Answer | tuple[TransactionEvent, asyncio.Future[Answer | None] | None]:
+        """Take a notification whose sender is proved, without waiting.
+
+        Returns:
+            A refusal, or the event and what gives its refusal later on: ``None`` in place of an answer where it was
+            taken, and ``None`` in place of a future where that is known already.
+        """
+        if len(body) > self.max_body:
+            return answers.TOO_LARGE
         try:
             event = read_notification(body, query, self._timezone)
         except UnreadableNotification as error:
             _log.warning("a notification is unreadable", extra={"sender": sender, "why": str(error)})
             return answers.refusal(400, str(error))
-        if self._kept is None:
-            handling = self._unkept.take(event)
-        else:
-            self.start()
-            handling = self._kept.take(event, body, query, sender)
-        refused = None if handling is None else await handling
-        return Answer(200, self._message.of(event)) if refused is None else refused
+        keeping = self._keeping
+        refused = self._unkept.take(event) if keeping is None else keeping.take(event, body, query, sender)
+        return event, refused
 
-    async def _verified(self, delivery: Delivery) -> bool:
-        for verifier in self._verifiers:
-            name = getattr(verifier, "__qualname__", type(verifier).__qualname__)
-            try:
-                async with asyncio.timeout(self._handling.timeout):
-                    genuine = await verifier(delivery)
-            except Exception as error:  # noqa: BLE001 - who cannot be verified is not believed
-                _log.error("a verifier failed", extra={"verifier": name, "error": words(error)})
-                return False
-            if genuine is not True:
-                _log.warning("a delivery is not genuine", extra={"verifier": name, "sender": delivery.sender})
-                return False
-        return True
-
-
-class _ResponseMessage:
-    """Our answer to what was taken; the time in it is written once a second."""
-
-    def __init__(self, code: str, clock: Callable[[], float]) -> None:
-        self._code = json.dumps(code)
-        self._clock = clock
-        self._second = -1
-        self._text = ""
-
-    def of(self, event: TransactionEvent) -> bytes:
-        second = int(self._clock())
-        if second != self._second:
-            self._second = second
-            self._text = datetime.fromtimestamp(second, UTC).strftime('"%Y-%m-%d %H:%M:%S"')
-        return answers.response_message(event, self._code, self._text)
-
-
-def _checked_token(token: str | None) -> str | None:
-    if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
-        raise ValueError("path_token: at least 16 printable ASCII characters, such as secrets.token_urlsafe() gives")
-    if token is not None and set(token) & set("/?#% "):
-        raise ValueError("path_token: without '/', '?', '#', '%' and spaces")
-    return token
+    def message(self, event: TransactionEvent) -> bytes:
+        """The body that answers a notification which was taken."""
+        return self._message.of(event)

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import attrs
@@ -48,12 +48,13 @@ class Router:
     """The handlers of one receiver, in the order in which they were registered.
 
     Args:
-        concurrency: Handlers running at once.
+        concurrency: Handlers running at once. No more events than that may be run at once.
         timeout: Seconds for one handler and one event.
     """
 
     def __init__(self, *, concurrency: int, timeout: float) -> None:
         self._routes: list[_Route] = []
+        self._are_shared = False  # whether an event may have several handlers, so that events do not bound handlers
         self._hearing: dict[type[TransactionEvent], tuple[_Route, ...]] = {}
         self._slots = asyncio.Semaphore(concurrency)
         self._deadlines = Deadlines(timeout)
@@ -72,6 +73,8 @@ class Router:
         taken = {route.name for route in self._routes}
         if name in taken:
             raise ValueError(f"name={name!r}: another handler has it")
+        if any(issubclass(kind, route.kind) or issubclass(route.kind, kind) for route in self._routes):
+            self._are_shared = True
         self._routes.append(_Route(name=name or _name(call, taken), kind=kind, when=when, call=call))
         self._hearing.clear()
 
@@ -83,27 +86,33 @@ class Router:
         """Whether any handler may want the event."""
         return bool(self._routes) and bool(self._for(type(event)))
 
-    async def run(
+    def run(
         self,
         event: TransactionEvent,
         *,
         skip: Collection[str] = (),
-        done: Callable[[str], object] | None = None,
-    ) -> list[Failure]:
+        done: Callable[[TransactionEvent, str], object] | None = None,
+    ) -> Awaitable[Sequence[Failure]]:
         """Run the handlers of an event; one that fails does not stop the others.
 
         Args:
             skip: Names of those that have finished with it before.
-            done: Told of each one that finishes, where there are several.
+            done: Told of each one that finishes, by its name, where there are several.
         """
-        routes = [route for route in self._for(type(event)) if route.name not in skip]
-        if len(routes) <= 1:
-            results = [await self._run(route, event, None) for route in routes]
-        else:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._run(route, event, done)) for route in routes]
-            results = [task.result() for task in tasks]
-        return [failure for failure in results if failure is not None]
+        routes: Sequence[_Route] = self._for(type(event))
+        if skip:
+            routes = [route for route in routes if route.name not in skip]
+        return self._run(routes[0], event, None) if len(routes) == 1 else self._run_all(routes, event, done)
+
+    async def _run_all(
+        self,
+        routes: Sequence[_Route],
+        event: TransactionEvent,
+        done: Callable[[TransactionEvent, str], object] | None,
+    ) -> Sequence[Failure]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._run(route, event, done)) for route in routes]
+        return [failure for task in tasks for failure in task.result()]
 
     def _for(self, kind: type[TransactionEvent]) -> tuple[_Route, ...]:
         routes = self._hearing.get(kind)
@@ -113,14 +122,19 @@ class Router:
         return routes
 
     async def _run(
-        self, route: _Route, event: TransactionEvent, done: Callable[[str], object] | None
-    ) -> Failure | None:
+        self, route: _Route, event: TransactionEvent, done: Callable[[TransactionEvent, str], object] | None
+    ) -> Sequence[Failure]:
         try:
             if route.when is None or route.when(event):
-                async with self._slots, self._deadlines.stay():
-                    await route.call(event)
+                if self._are_shared:
+                    async with self._slots:
+                        with self._deadlines.stay():
+                            await route.call(event)
+                else:
+                    with self._deadlines.stay():
+                        await route.call(event)
             if done is not None:
-                done(route.name)
+                done(event, route.name)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -128,7 +142,7 @@ class Router:
             return _failed(route, event, "CancelledError: something it waited for was cancelled", "")
         except Exception as error:  # noqa: BLE001 - whatever a handler raises, the others go on
             return _failed(route, event, words(error), _place(error))
-        return None
+        return ()
 
 
 def words(error: BaseException) -> str:
@@ -136,10 +150,10 @@ def words(error: BaseException) -> str:
     return f"{type(error).__name__}: {redact(str(error))}"[:_LONGEST_WORDS]
 
 
-def _failed(route: _Route, event: TransactionEvent, why: str, place: str) -> Failure:
+def _failed(route: _Route, event: TransactionEvent, why: str, place: str) -> Sequence[Failure]:
     facts = {"handler": route.name, "event_id": event.event_id, "transaction_id": event.transaction_id}
     _log.warning("a handler failed", extra={**facts, "error": why, "place": place})
-    return Failure(route.name, why)
+    return (Failure(route.name, why),)
 
 
 def _place(error: BaseException) -> str:

@@ -25,20 +25,24 @@ class Storing:
         self._inbox = inbox
         self._owner = owner
         self._tasks = tasks
-        self._arrivals: list[tuple[Arrival, Stored, asyncio.Future[Answer | None]]] = []
+        self._stored: Stored = _untold
+        self._arrivals: list[Arrival] = []
+        self._waiting: list[asyncio.Future[Answer | None]] = []
         self._done: dict[int, list[str]] = {}
         self._handled: list[int] = []
         self._is_writing = False
 
-    def arrive(self, arrival: Arrival, stored: Stored) -> asyncio.Future[Answer | None]:
-        """Store an arrival.
+    def tell(self, stored: Stored) -> None:
+        """Name who is told what became of each arrival, though nobody waits for it any more, and gives its answer."""
+        self._stored = stored
 
-        Args:
-            stored: Told what became of it, whether or not anybody still waits for the future; gives its result.
-        """
-        future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
-        self._arrivals.append((arrival, stored, future))
-        self._write_soon()
+    def arrive(self, arrival: Arrival) -> asyncio.Future[Answer | None]:
+        """Store an arrival."""
+        future: asyncio.Future[Answer | None] = asyncio.Future()
+        self._arrivals.append(arrival)
+        self._waiting.append(future)
+        if not self._is_writing:
+            self._write_soon()
         return future
 
     def note_done(self, event_id: int, handler: str) -> None:
@@ -48,9 +52,11 @@ class Storing:
 
     def note_handled(self, event_id: int) -> None:
         """All handlers have finished with an event. Until that is on disk its lease keeps others away from it."""
-        self._done.pop(event_id, None)
+        if self._done:
+            self._done.pop(event_id, None)
         self._handled.append(event_id)
-        self._write_soon()
+        if not self._is_writing:
+            self._write_soon()
 
     def _write_soon(self) -> None:
         if not self._is_writing:
@@ -68,16 +74,17 @@ class Storing:
 
     async def _write_batch(self) -> None:
         arrivals, self._arrivals = self._arrivals, []
+        waiting, self._waiting = self._waiting, []
         handled, self._handled = self._handled, []
         done, self._done = self._done, {}
         try:
-            receipts = await self._store([arrival for arrival, _, _ in arrivals], handled, done)
-            for (arrival, stored, future), receipt in zip(arrivals, receipts, strict=True):
-                answer = stored(arrival, receipt)
+            receipts = await self._store(arrivals, handled, done)
+            for arrival, future, receipt in zip(arrivals, waiting, receipts, strict=True):
+                answer = self._stored(arrival, receipt)
                 if not future.done():  # its caller may have hung up
                     future.set_result(answer)
         finally:
-            for _, _, future in arrivals:
+            for future in waiting:
                 future.cancel()  # nothing happens to those that have a result
 
     async def _store(
@@ -95,3 +102,7 @@ class Storing:
                 _log.error("what became of events could not be stored", extra=facts)
             return [error] * len(arrivals)
         return ()
+
+
+def _untold(arrival: Arrival, receipt: Receipt | Exception) -> Answer | None:
+    raise AssertionError("arrivals come after tell()")

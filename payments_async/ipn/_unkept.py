@@ -118,6 +118,6 @@ def _fact(event: TransactionEvent) -> Fact:
 
 def _one_more(waiting: list[asyncio.Future[Answer | None]]) -> asyncio.Future[Answer | None]:
     """A future of his own for everybody who waits: one who hangs up cancels his."""
-    future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[Answer | None] = asyncio.Future()
     waiting.append(future)
     return future

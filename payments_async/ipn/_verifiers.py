@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import hmac
+import logging
 import re
 import ssl
 from collections.abc import Iterable, Sequence
@@ -15,8 +17,11 @@ from urllib.parse import unquote
 import attrs
 from multidict import MultiMapping
 
-__all__ = ["ClientCertificateVerifier", "Delivery", "HmacVerifier", "Verifier"]
+from payments_async.ipn._router import words
 
+__all__ = ["ClientCertificateVerifier", "Delivery", "HmacVerifier", "Verifier", "is_genuine"]
+
+_log = logging.getLogger("payments_async.ipn")
 _SHORTEST_KEY = 16
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -49,6 +54,26 @@ class Verifier(Protocol):
 
     async def __call__(self, delivery: Delivery) -> bool:
         """Whether the delivery is genuine."""
+
+
+async def is_genuine(delivery: Delivery, verifiers: Iterable[Verifier], timeout: float) -> bool:
+    """Whether every verifier says yes; the log tells which did not.
+
+    Args:
+        timeout: Seconds that each may take.
+    """
+    for verifier in verifiers:
+        name = getattr(verifier, "__qualname__", type(verifier).__qualname__)
+        try:
+            async with asyncio.timeout(timeout):
+                genuine = await verifier(delivery)
+        except Exception as error:  # noqa: BLE001 - who cannot be verified is not believed
+            _log.error("a verifier failed", extra={"verifier": name, "error": words(error)})
+            return False
+        if genuine is not True:
+            _log.warning("a delivery is not genuine", extra={"verifier": name, "sender": delivery.sender})
+            return False
+    return True
 
 
 class HmacVerifier:

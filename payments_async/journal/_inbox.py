@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import attrs
 
@@ -13,9 +13,8 @@ from payments_async._events import TransactionEvent
 __all__ = ["Arrival", "Backlog", "Delivery", "Inbox", "Receipt", "StoredEvent"]
 
 
-# slots=False halves the time that creating one takes, as for events; of these one is created for every notification
-@attrs.frozen(kw_only=True, slots=False)
-class Delivery:
+# One of each is made for every notification. A tuple takes half the time, and half the work of the garbage collector.
+class Delivery(NamedTuple):
     """One notification exactly as it came.
 
     Attributes:
@@ -25,10 +24,13 @@ class Delivery:
         received_at: Unix seconds.
     """
 
-    body: bytes = attrs.field(repr=False)
-    query: str = attrs.field(repr=False)
+    body: bytes
+    query: str
     peer: str
     received_at: float
+
+    def __repr__(self) -> str:
+        return f"Delivery(peer={self.peer!r}, received_at={self.received_at!r})"  # the rest names people
 
     @property
     def digest(self) -> bytes:
@@ -36,8 +38,7 @@ class Delivery:
         return hashlib.sha256(self.body + b"\0" + self.query.encode()).digest()
 
 
-@attrs.frozen(kw_only=True, slots=False)
-class Arrival:
+class Arrival(NamedTuple):
     """A delivery, what it says, and who is to handle it.
 
     Attributes:
@@ -51,8 +52,7 @@ class Arrival:
     unheard: bool = False
 
 
-@attrs.frozen(kw_only=True, slots=False)
-class Receipt:
+class Receipt(NamedTuple):
     """What became of a delivery that was stored.
 
     Attributes:

@@ -4,26 +4,19 @@ import asyncio
 import itertools
 import json
 import signal
-import socket
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from ipn.notifications import notification
+from ipn.ports import free_port
 
 if not hasattr(pytest.importorskip("payments_async.journal"), "SqliteJournal"):
     pytest.skip("there is no SQLite journal yet", allow_module_level=True)
 
 PROGRAM = Path(__file__).parent / "receiver_process.py"
 KILLS = 3
-
-
-def free_port() -> int:
-    """A port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def started(port: int, journal: Path, handled: Path) -> asyncio.subprocess.Process:

@@ -1,10 +1,14 @@
 """The server of its own: its limits on slow senders, and its shutdown."""
 
 import asyncio
+import time
 
+import pytest
+from ipn.memory_inbox import MemoryInbox
 from ipn.notifications import notification
 
-from payments_async.ipn import Receiver, TransactionEvent, serve, serving
+from payments_async import journal
+from payments_async.ipn import Receiver, TransactionEvent, TransactionSucceeded, serve, serving
 
 BODY = notification()
 HEAD = b"POST /ipn HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n" % len(BODY)
@@ -102,3 +106,24 @@ async def test_a_cancelled_server_finishes_what_is_under_way() -> None:
     server.cancel()
     assert b"HTTP/1.1 200 OK\r\n" == await answer
     assert isinstance((await asyncio.gather(server, return_exceptions=True))[0], asyncio.CancelledError)
+
+
+async def test_who_finds_the_port_taken_takes_nothing_from_who_has_it() -> None:
+    """A second receiver of the same name fails before it gives back the leases of that name."""
+    inbox = MemoryInbox(time.time)
+    held = TransactionSucceeded(transaction_id="t-1", status_code=0)
+    delivery = journal.Delivery(body=b"{}", query="", peer="127.0.0.1", received_at=time.time())
+    await inbox.receive(delivery, held, owner="one", lease=60.0)
+    async with serving(Receiver(senders=["127.0.0.1"]), port=0) as (_, port):
+        with pytest.raises(OSError, match="address already in use"):
+            async with serving(Receiver(inbox, owner="one"), port=port):
+                raise AssertionError("two listen at one address")
+    assert [] == list(await inbox.claim("another", lease=1.0, limit=10))
+    again, heard = Receiver(inbox, owner="one"), asyncio.Queue[str]()
+
+    @again.on(TransactionEvent)
+    async def hear(event: TransactionEvent) -> None:
+        heard.put_nowait(event.transaction_id)
+
+    async with serving(again, port=0), asyncio.timeout(5):  # seconds: far less than the lease
+        assert "t-1" == await heard.get()

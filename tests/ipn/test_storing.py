@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from ipn.faces import aiohttp_face
 from ipn.notifications import notification
@@ -138,3 +139,28 @@ async def test_a_named_receiver_takes_back_what_it_held_before_it_died(
         async with receiver:
             await asyncio.sleep(0.1)
         assert (0 if waits else 1) == len(heard)
+
+
+@pytest.mark.parametrize("kinds", [[TransactionEvent], [TransactionEvent, TransactionFailed]])
+async def test_no_more_handlers_run_at_once_than_are_allowed(
+    tmp_path: Path, kinds: list[type[TransactionEvent]]
+) -> None:
+    """Whether an event has one handler or several, which run side by side."""
+    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
+        receiver = Receiver(journal, senders=LOCAL, handling=attrs.evolve(QUICK, concurrency=3))
+        under_way, most, ended = 0, 0, 0
+
+        async def slow(_: TransactionEvent) -> None:
+            nonlocal under_way, most, ended
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0.003)
+            under_way -= 1
+            ended += 1
+
+        for place, kind in enumerate(kinds):
+            receiver.on(kind, name=f"slow {place}")(slow)
+        async with aiohttp_face(receiver) as send:
+            await asyncio.gather(*(send(notification(f"t-{n}", 2)) for n in range(20)))
+            await until(lambda: ended == 20 * len(kinds))
+        assert 3 == most

@@ -10,7 +10,7 @@ from journal.conftest import Opens
 from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
 
 from payments_async._events import TransactionEvent, TransactionUnrecognised
-from payments_async.journal import Journal, News, Outcome, Receipt, State
+from payments_async.journal import Arrival, Journal, News, Outcome, Receipt, State
 
 
 async def take(
@@ -256,3 +256,54 @@ async def test_a_caller_that_hangs_up_does_not_undo_a_delivery(journal: Journal)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert not (await take(journal, event())).is_new
+
+
+async def test_every_delivery_of_an_event_is_told_with_its_sender(journal: Journal, clock: Clock) -> None:
+    """The same again is counted where it came first; other words for it have a place of their own."""
+    await loaded(journal)
+    receipt = await journal.receive(delivery(peer="a", at=clock.now), event(0, 0), owner="r", lease=90)
+    for body, peer in ((b"{ }", "b"), (b"{}", "c"), (b"{ }", "d"), (b"{  }", "e")):
+        clock.now += 1
+        assert not (
+            await journal.receive(delivery(body, peer=peer, at=clock.now), event(0, 0), owner="r", lease=90)
+        ).is_new
+    story = [happening for happening in await journal.history(order(0).request_id) if happening.what == "delivery"]
+    assert ["a", "b", "e"] == [happening.by for happening in story]
+    assert [True, True, False] == ["it came 2 times" in (happening.detail or "") for happening in story]
+    assert all(f"event {receipt.event_id}" in (happening.detail or "") for happening in story)
+
+
+async def test_an_event_that_was_handled_after_all_has_no_error(journal: Journal) -> None:
+    """Its failed rounds are told, and nothing else of them; a dead letter is not handled by word that comes late."""
+    await loaded(journal)
+    well = (await take(journal, event(0, 0))).event_id
+    dead = (await take(journal, event(0, 1), b"1")).event_id
+    for event_id in (well, dead):
+        await journal.retry_later(event_id, delay=0, error="ValueError: no")
+    await journal.finish(dead, "dead", error="ValueError: no")
+    await journal.receive_all((), owner="receiver", handled=[well, dead])
+    told = {
+        happening.detail
+        for number in (0, 1)
+        for happening in await journal.history(order(number).request_id)
+        if happening.what == "delivery"
+    }
+    assert [False, True] == sorted("ValueError" in (detail or "") for detail in told)
+    assert all("1 rounds of them failed" in (detail or "") for detail in told)
+    assert [dead] == [letter.event_id async for letter in journal.dead_letters()]
+    assert 0 == (await journal.backlog()).pending
+
+
+async def test_what_comes_together_is_leased_each_for_its_own_time(journal: Journal, clock: Clock) -> None:
+    """Some for long, some for a moment, some to nobody, and some are handled already."""
+    leases = (90.0, 0.0, 5.0, 90.0)
+    arrivals = [
+        Arrival(delivery=delivery(b"%d" % place), event=event(0, place), lease=lease, unheard=place == 3)
+        for place, lease in enumerate(leases)
+    ]
+    await journal.receive_all(arrivals, owner="receiver")
+    assert [2] == [stored.event_id for stored in await journal.claim("another", lease=1000, limit=10)]
+    clock.now += 6
+    assert [3] == [stored.event_id for stored in await journal.claim("another", lease=1000, limit=10)]
+    clock.now += 90
+    assert [1] == [stored.event_id for stored in await journal.claim("another", lease=1000, limit=10)]

@@ -11,7 +11,7 @@ SOON = 0.02  # seconds of the loop's own clock: nothing here waits longer for a 
 
 async def stay_for_ever(deadlines: Deadlines) -> None:
     """A block that does not end by itself."""
-    async with deadlines.stay():
+    with deadlines.stay():
         await asyncio.Event().wait()
 
 
@@ -32,7 +32,7 @@ async def test_whoever_stays_too_long_gets_a_timeout_and_is_not_left_cancelled()
 async def test_whoever_leaves_in_time_hears_nothing() -> None:
     """The timer rings for those that are still there, and for nobody else."""
     deadlines = Deadlines(SOON)
-    async with deadlines.stay():
+    with deadlines.stay():
         await asyncio.sleep(0)
     with pytest.raises(TimeoutError):
         await stay_for_ever(deadlines)  # the timer of the first block found it gone and was wound again
@@ -67,7 +67,6 @@ async def test_an_outer_timeout_that_is_shorter_is_the_one_that_tells() -> None:
 async def test_the_error_of_a_block_passes_unchanged() -> None:
     """Only our own cancellation becomes a timeout."""
     deadlines = Deadlines(60.0)
-    with pytest.raises(KeyError):
-        async with deadlines.stay():
-            raise KeyError("mine")
+    with pytest.raises(KeyError), deadlines.stay():
+        raise KeyError("mine")
     deadlines.close()
