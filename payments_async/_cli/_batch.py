@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
+
 from payments_async import PayoutOrder
 from payments_async._cli._exits import BadInput
 from payments_async._cli._screen import Screen, clean
 from payments_async.bulk import read_batch, sample_payroll
 
-__all__ = ["read_orders"]
+__all__ = ["Orders", "read_orders"]
 
 _PROBLEMS_SHOWN = 20
 
 
-async def read_orders(screen: Screen, path: Path | None) -> list[PayoutOrder]:
+@attrs.frozen(kw_only=True)
+class Orders:
+    """Every order of a file.
+
+    Attributes:
+        digest: Of the file's bytes.
+    """
+
+    orders: tuple[PayoutOrder, ...]
+    digest: str
+
+
+async def read_orders(screen: Screen, path: Path | None) -> Orders:
     """Every order of a batch file, or of the sample that ships with the package.
 
     Raises:
@@ -26,10 +40,10 @@ async def read_orders(screen: Screen, path: Path | None) -> list[PayoutOrder]:
         return await _orders(screen, sample)
 
 
-async def _orders(screen: Screen, path: Path) -> list[PayoutOrder]:
+async def _orders(screen: Screen, path: Path) -> Orders:
     try:
         batch = await read_batch(path)
-        orders = [] if batch.problems else list(batch.orders)
+        orders = () if batch.problems else tuple(batch.orders)
     except FileNotFoundError as error:
         raise BadInput(f"--file: there is no file {path}; check the name") from error
     except (OSError, ValueError, ImportError) as error:
@@ -42,4 +56,4 @@ async def _orders(screen: Screen, path: Path) -> list[PayoutOrder]:
         lines += [f"and {count - _PROBLEMS_SHOWN:,} more"] if count > _PROBLEMS_SHOWN else []
         said = "1 problem" if count == 1 else f"{count:,} problems"
         raise BadInput("\n  ".join([f"--file: {path.name} has {said}; nothing was sent", *lines]))
-    return orders
+    return Orders(orders=orders, digest=batch.digest)

@@ -1,136 +1,140 @@
-"""The live view of a batch on its way: bars on a terminal, a line now and then in a pipe, nothing with --json."""
+"""The live view of a demo: bars on a terminal, a line now and then in a pipe, nothing with --json. Decides nothing."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Self
 
-import attrs
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from payments_async._cli._screen import Screen, money
-from payments_async._cli._tally import FINAL, Outcome, Tally
+from payments_async._cli._bulk_board import line_of, words_of
+from payments_async._cli._screen import Screen
+from payments_async.journal import FINAL, Journal, JournalError, Progress, State
 
-__all__ = ["STYLES", "Board"]
+__all__ = ["Board"]
 
-STYLES = {
-    Outcome.SUCCESSFUL: "green",
-    Outcome.FAILED: "red",
-    Outcome.REVERSED: "yellow",
-    Outcome.ACCEPTED: "cyan",
-    Outcome.REJECTED: "red",
-    Outcome.UNKNOWN: "magenta",
-    Outcome.NOT_SENT: "yellow",
-}
-_WORD_STYLES = (STYLES[Outcome.ACCEPTED], STYLES[Outcome.REJECTED], STYLES[Outcome.UNKNOWN], "bold", "dim")
 _LINES_PIPED = 4  # progress lines for the sending
-
-
-@attrs.define
-class _Step:
-    name: str
-    done: int = 0
-    total: int = 0
+_MARGIN = 3  # columns on the right, where a terminal writes its ^C: in the next line it would break the view
+_LOOK = 0.1  # seconds between two looks into the journal
 
 
 class Board:
     """Shows how far a batch is. Use it with ``with``.
 
     Args:
-        tally: Read whenever the view is drawn.
+        total: Orders of the batch.
         currency: Of the sums.
         clock: Monotonic seconds.
     """
 
     def __init__(
-        self, screen: Screen, tally: Tally, currency: str, *, clock: Callable[[], float] = time.monotonic
+        self, screen: Screen, total: int, currency: str, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._screen = screen
-        self._tally = tally
+        self._total = total
         self._currency = currency
         self._clock = clock
-        self._began = clock()
+        self._progress: Progress | None = None
+        self._began: tuple[float, int] | None = None
         self._rate = 0.0
-        self._steps = [_Step("sent", 0, len(tally)), _Step("found"), _Step("settled")]
+        self._doing = ""
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
         if self._screen.is_live:
             self._live = Live(get_renderable=self._draw, console=self._screen.out, refresh_per_second=12)
             self._live.start()
+            self._screen.out.show_cursor(True)  # it was hidden, and a kill -9 would leave the terminal without one
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._live is not None:
+            self._doing = ""
             self._live.stop()
 
-    @property
-    def rate(self) -> float:
-        """Answers a second while the orders were sent."""
-        return self._rate
+    @asynccontextmanager
+    async def watching(self, journal: Journal, batch_id: str) -> AsyncIterator[None]:
+        """Show what the journal says of a batch, for as long as the block runs."""
 
-    def sent(self, answers: int) -> None:
-        """So many orders have been answered, one way or another."""
-        step = self._steps[0]
-        self._rate = answers / max(self._clock() - self._began, 1e-9)
-        quarter = max(1, -(-step.total // _LINES_PIPED))
-        if answers > step.done and (answers // quarter > step.done // quarter or answers == step.total):
-            self._print(f"sent {answers:,} of {step.total:,}: {', '.join(self._words())}")
-        step.done = answers
+        async def watch() -> None:
+            while True:
+                with suppress(JournalError):  # not loaded yet; and whoever needs the journal complains of it
+                    self.show(await journal.progress(batch_id))
+                await asyncio.sleep(_LOOK)
 
-    def looked_up(self, found: int, doubtful: int) -> None:
-        """The transaction list shows so many of the orders without a usable answer."""
-        if doubtful and (self._steps[1].done, self._steps[1].total) != (found, doubtful):
-            self._print(f"looked up {doubtful:,} orders without a usable answer: {found:,} found")
-        self._steps[1].done, self._steps[1].total = found, doubtful
+        task = asyncio.create_task(watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.result()  # a broken display says so
 
-    def settled(self) -> None:
-        """The tally has heard news."""
-        step, done = self._steps[2], self._tally.count(*FINAL)
-        step.total = done + self._tally.count(Outcome.ACCEPTED)
-        if self._live is None and done != step.done and done == step.total:
-            self._print(f"settled {done:,} of {step.total:,}")
-        step.done = done
-
-    def _print(self, line: str) -> None:
+    def doing(self, words: str) -> None:
+        """Say what is done now, or waited for. The rate counts from then on."""
+        self._doing, self._began = words, None
         if self._live is None:
-            self._screen.say(line)
+            self._screen.say(words)
 
-    def _words(self) -> list[str]:
-        # an order that was notified already has been accepted as well
-        accepted = self._tally.count(Outcome.ACCEPTED, *FINAL)
-        sent = self._tally.total(Outcome.ACCEPTED, *FINAL)
-        return [
-            f"accepted {accepted}",
-            f"rejected {self._tally.count(Outcome.REJECTED)}",
-            f"unknown {self._tally.count(Outcome.UNKNOWN)}",
-            money(sent, self._currency),
-            f"{self._rate:,.0f}/s",
-        ]
+    def show(self, progress: Progress) -> None:
+        """Take news."""
+        sent, before = _sent(progress), 0 if self._progress is None else _sent(self._progress)
+        self._progress = progress
+        if self._began is None:
+            self._began = self._clock(), sent
+        elif sent > before:
+            since, at_first = self._began
+            self._rate = (sent - at_first) / max(self._clock() - since, 1e-9)
+        quarter = max(1, -(-self._total // _LINES_PIPED))
+        if self._live is None and sent > before and (sent // quarter > before // quarter or sent == self._total):
+            self._screen.say(f"sent {sent:,} of {self._total:,}: {', '.join(self._words(progress))}")
+
+    def settled(self, progress: Progress) -> None:
+        """Take the last news."""
+        self.show(progress)
+        if self._live is None:
+            self._screen.say(f"settled {_final(progress):,} of {self._total:,}")
+
+    def _words(self, progress: Progress) -> list[str]:
+        words = words_of(progress, self._currency)
+        return [*words, f"{self._rate:,.0f}/s"] if self._rate else words
 
     def _draw(self) -> Table:
-        self.settled()
+        whole = Table.grid()
+        whole.width = max(1, self._screen.out.width - _MARGIN)
+        progress = self._progress
         grid = Table.grid(padding=(0, 1), expand=True)
         grid.add_column(no_wrap=True, width=9)
         grid.add_column(ratio=1)
         grid.add_column(no_wrap=True, justify="right", width=13)
-        for step in self._steps:
-            bar = ProgressBar(total=max(step.total, 1), completed=step.done)
-            grid.add_row(step.name, bar, Text(f"{step.done:,}/{step.total:,}" if step.total else "", style="bold"))
-        whole = Table.grid(expand=True)
+        done = {
+            "sent": 0 if progress is None else _sent(progress),
+            "settled": 0 if progress is None else _final(progress),
+        }
+        for name, count in done.items():
+            bar = ProgressBar(total=max(self._total, 1), completed=count)
+            grid.add_row(name, bar, Text(f"{count:,}/{self._total:,}", style="bold"))
         whole.add_row(grid)
-        whole.add_row(self._counts())
+        if progress is not None:
+            whole.add_row(line_of(self._words(progress)))
+        if self._doing:
+            whole.add_row(Text(self._doing, "dim", no_wrap=True, overflow="ellipsis"))
         return whole
 
-    def _counts(self) -> Text:
-        text = Text(no_wrap=True, overflow="ellipsis")
-        for words, style in zip(self._words(), _WORD_STYLES, strict=True):
-            text.append(words, style).append("   ")
-        return text
+
+def _sent(progress: Progress) -> int:
+    return progress.total - progress.counts[State.PLANNED] - progress.counts[State.SENDING]
+
+
+def _final(progress: Progress) -> int:
+    return sum(progress.counts[state] for state in FINAL)

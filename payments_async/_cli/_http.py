@@ -15,7 +15,7 @@ from yarl import URL
 __all__ = ["Answer", "exchange"]
 
 _LONGEST_HEAD = 64 * 1024
-_LONGEST_BODY = 64 * 1024
+_LONGEST_BODY = 1024 * 1024
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +62,7 @@ async def exchange(
             head = await reader.readuntil(b"\r\n\r\n")
             status_line, _, fields = head.partition(b"\r\n")
             headers = {name.lower(): value for name, value in BytesParser().parsebytes(fields).items()}
-            content = b"" if method == "HEAD" else await reader.read(_LONGEST_BODY)
+            content = b"" if method == "HEAD" else await _body(reader, headers)
             return Answer(status=_status(status_line), headers=headers, body=content, expires=_expiry(writer))
         except asyncio.IncompleteReadError as error:
             raise ConnectionError("the connection was closed without an answer") from error
@@ -70,6 +70,14 @@ async def exchange(
             raise ValueError("the answer is no HTTP") from error
         finally:
             writer.close()
+
+
+async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> bytes:
+    """The body, cut at the longest; what has come so far where nobody says how long it is."""
+    length = headers.get("content-length", "")
+    if not length.isdecimal():
+        return await reader.read(_LONGEST_BODY)
+    return await reader.readexactly(min(int(length), _LONGEST_BODY))
 
 
 def _request(method: str, url: URL, body: bytes) -> bytes:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-from contextlib import suppress
+import os
 from decimal import Decimal, InvalidOperation
 from typing import Annotated
 
@@ -13,10 +11,13 @@ import typer
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._screen import Screen, money
+from payments_async._cli._signals import on_signals
 from payments_async._cli._trouble import SECONDS, Faults, rates, spelling
 from payments_async.sandbox import Sandbox
 
-__all__ = ["add_sandbox", "until_stopped"]
+__all__ = ["add_sandbox"]
+
+_LONGEST_WAIT = 2.0  # seconds between two tries at a notification: whoever comes back hears of everything soon
 
 
 def add_sandbox(app: typer.Typer) -> None:
@@ -32,15 +33,21 @@ async def sandbox(
     faults: Annotated[Faults, typer.Option(help="How much goes wrong.")] = Faults.NONE,
     seed: Annotated[int, typer.Option(help="Decides which orders the faults strike.")] = 1,
     ipn_url: Annotated[str | None, typer.Option(help="Where notifications go.", show_default=False)] = None,
+    ipn_attempts: Annotated[int, typer.Option(min=1, help="Tries at one notification.")] = 5,
     balance: Annotated[str, typer.Option(help="What the account holds at first.")] = "1000000000",
+    currency: Annotated[str, typer.Option(help="Of the account.")] = "UGX",
     processing_delay: Annotated[float, typer.Option(min=0, help="Seconds from acceptance to the end.")] = 1.0,
     fast: Annotated[bool, typer.Option("--fast", help="For load tests: orders end at once.")] = False,
+    idle: Annotated[
+        float | None, typer.Option(min=1, help="End after so many seconds without a request.", show_default=False)
+    ] = None,
 ) -> Exit:
     """Run the simulated service until stopped, with its control interface at /_sandbox/. Its money is made up."""
     try:
         service = Sandbox(
             port=port, host=host, prefix=prefix, seed=seed, quirks=spelling(faults, seed), ipn_url=ipn_url,
-            balance=Decimal(balance), processing_delay=processing_delay, fast=fast,
+            ipn_attempts=ipn_attempts, ipn_wait_max=_LONGEST_WAIT, balance=Decimal(balance), currency=currency,
+            processing_delay=processing_delay, fast=fast,
         )  # fmt: skip
     except InvalidOperation as error:
         raise BadInput("--balance: not a number; write it as in 1000000") from error
@@ -49,7 +56,8 @@ async def sandbox(
             if faults is not Faults.NONE:
                 service.chaos(rates(faults), seconds=SECONDS)
             _introduce(screen, service)
-            await until_stopped()
+            with on_signals(service.end):
+                await service.ended(idle=idle)
             screen.say(f"\n{len(service.ledger):,} orders carried out, {len(service.duplicates()):,} more than once.")
     except OSError as error:
         raise BadInput(f"--port: {host}:{port} cannot be served on ({error.strerror}); name another one") from error
@@ -69,14 +77,5 @@ def _introduce(screen: Screen, service: Sandbox) -> None:
     screen.say(f"It is steered at {service.base_url}/_sandbox/state; Ctrl-C stops it. For the other commands:\n")
     for name, value in settings.items():
         screen.say(f"  export {name}={value}")
-    screen.document({"settings": settings, "control": f"{service.base_url}/_sandbox/", "ipn_url": service.ipn_url})
-
-
-async def until_stopped() -> None:
-    """Wait for Ctrl-C or a request to end."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError):  # where there are no signal handlers, Ctrl-C raises KeyboardInterrupt
-            loop.add_signal_handler(number, stopped.set)
-    await stopped.wait()
+    control = f"{service.base_url}/_sandbox/"
+    screen.document({"settings": settings, "control": control, "ipn_url": service.ipn_url, "pid": os.getpid()})

@@ -69,6 +69,11 @@ class Screen:
         sys.stdout.write(clean(text) + "\n")
         sys.stdout.flush()
 
+    def command(self, line: str) -> None:
+        """Write a command that can be typed: a terminal may wrap it, but no line end of ours is in it."""
+        if not self.as_json:
+            self.out.print(f"  {escape(clean(line))}", soft_wrap=True)
+
     def note(self, text: str) -> None:
         """Write a line about the command itself, not its result, to standard error."""
         self.err.print(escape(clean(text)), style="dim")
@@ -77,6 +82,7 @@ class Screen:
         """Write the JSON document, with ``--json``. Amounts are texts, so that every digit stays."""
         if self.as_json:
             sys.stdout.write(json.dumps(plain(value), indent=2) + "\n")
+            sys.stdout.flush()  # the sandbox goes on after its document
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Sequence[str] = ()) -> None:
         """Write a table for people, without its empty columns. Those named in ``right`` hold numbers."""

@@ -1,180 +1,113 @@
-"""What is known of each order of a batch, and what says so. Pure: sends nothing, shows nothing."""
+"""Where every order of a batch stands, and what says so, as the journal tells it. Judges nothing, shows nothing."""
 
 from __future__ import annotations
 
-import enum
+import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
 import attrs
 
-from payments_async import (
-    Acceptance,
-    AuthenticationFailed,
-    NotSent,
-    OutcomeUnknown,
-    PaymentsError,
-    PayoutOrder,
-    Transaction,
-    TransactionStatus,
-)
-from payments_async.ipn import TransactionEvent, TransactionFailed, TransactionSucceeded
+from payments_async.journal import Entry, Happening, Journal, News, State
 
-__all__ = ["FINAL", "Line", "Outcome", "Tally"]
+__all__ = ["Line", "Tally", "tally"]
+
+_AT_ONCE = 200  # histories in memory
+_SAID_BY = {"answer": "answer", "notification": "notification", "evidence": "list"}
+_NOBODY = "no answer, in no list"
+_DOUBTS = (News.UNKNOWN, News.LEASE_EXPIRED)
 
 
-class Outcome(enum.StrEnum):
-    """Where an order stands, in the order of the final table."""
-
-    SUCCESSFUL = "successful"
-    FAILED = "failed"
-    REVERSED = "reversed"
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    UNKNOWN = "unknown"
-    NOT_SENT = "not sent"
-
-
-FINAL = frozenset({Outcome.SUCCESSFUL, Outcome.FAILED, Outcome.REVERSED})
-_BY_STATUS = {
-    TransactionStatus.SUCCESSFUL: Outcome.SUCCESSFUL,
-    TransactionStatus.FAILED: Outcome.FAILED,
-    TransactionStatus.REVERSED: Outcome.REVERSED,
-}
-_MAY_BECOME: dict[Outcome, Set[Outcome]] = {
-    Outcome.NOT_SENT: frozenset(Outcome),
-    Outcome.UNKNOWN: frozenset({Outcome.ACCEPTED, *FINAL}),
-    Outcome.ACCEPTED: FINAL,
-    Outcome.SUCCESSFUL: frozenset({Outcome.REVERSED}),
-    Outcome.FAILED: frozenset(),
-    Outcome.REVERSED: frozenset(),
-    Outcome.REJECTED: frozenset(),
-}
-# Later news that an outcome need not fear: what came before it, and the same again.
-_NO_CONTRADICTION: dict[Outcome, Set[Outcome]] = {
-    Outcome.NOT_SENT: frozenset(Outcome),
-    Outcome.UNKNOWN: frozenset(Outcome),
-    Outcome.ACCEPTED: frozenset(Outcome),
-    Outcome.SUCCESSFUL: frozenset({Outcome.SUCCESSFUL, Outcome.ACCEPTED, Outcome.UNKNOWN}),
-    Outcome.FAILED: frozenset({Outcome.FAILED, Outcome.ACCEPTED, Outcome.UNKNOWN}),
-    Outcome.REVERSED: frozenset({Outcome.REVERSED, Outcome.SUCCESSFUL, Outcome.ACCEPTED, Outcome.UNKNOWN}),
-    Outcome.REJECTED: frozenset({Outcome.REJECTED}),
-}
-
-
-@attrs.define(kw_only=True)
+@attrs.frozen(kw_only=True)
 class Line:
     """One order.
 
     Attributes:
-        told_by: What the outcome rests on: the answer, a notification or a list.
+        told_by: What its state rests on; empty while it is planned.
+        was_doubtful: At some time it had no usable answer, or nobody was left who waited for one.
+        conflict: Evidence against evidence, in words, or ``None``.
     """
 
-    order: PayoutOrder
-    outcome: Outcome = Outcome.NOT_SENT
+    request_id: str
+    amount: Decimal
+    state: State
     told_by: str = ""
+    was_doubtful: bool = False
+    conflict: str | None = None
 
 
 class Tally:
-    """All orders of a batch.
+    """All orders of a batch."""
 
-    Attributes:
-        doubtful: Orders that at some time had no usable answer.
-        conflicts: News that contradict what is known, in words.
-    """
-
-    def __init__(self, orders: Iterable[PayoutOrder]) -> None:
-        self._lines = {order.request_id: Line(order=order) for order in orders}
-        self._counts = dict.fromkeys(Outcome, 0)
-        zero = sum((line.order.amount for line in self), Decimal(0)) * 0  # with as many decimals as the finest amount
-        self._sums = dict.fromkeys(Outcome, zero)
-        for line in self:
-            self._book(line, 1)
-        self.doubtful = 0
-        self.conflicts: list[str] = []
+    def __init__(self, lines: Iterable[Line]) -> None:
+        self._lines = tuple(lines)
+        self._zero = sum((line.amount for line in self), Decimal(0)) * 0  # with the decimals of the finest amount
 
     def __iter__(self) -> Iterator[Line]:
-        return iter(self._lines.values())
+        return iter(self._lines)
 
     def __len__(self) -> int:
         return len(self._lines)
 
-    def orders(self, outcome: Outcome) -> list[PayoutOrder]:
-        """The orders that stand so."""
-        return [line.order for line in self if line.outcome is outcome]
-
-    def count(self, *outcomes: Outcome) -> int:
+    def count(self, *states: State) -> int:
         """How many orders stand so."""
-        return sum(self._counts[outcome] for outcome in outcomes)
+        return sum(line.state in states for line in self)
 
-    def total(self, *outcomes: Outcome) -> Decimal:
+    def total(self, *states: State) -> Decimal:
         """The sum of the orders that stand so; of all orders without an argument."""
-        return sum((self._sums[outcome] for outcome in outcomes or Outcome), Decimal(0))
+        return sum((line.amount for line in self if line.state in (states or State)), self._zero)
 
-    def evidence(self, outcome: Outcome) -> Counter[str]:
-        """How often each source told this outcome."""
-        return Counter(line.told_by for line in self if line.outcome is outcome and line.told_by)
+    def ids(self, state: State) -> list[str]:
+        """The request ids of the orders that stand so."""
+        return [line.request_id for line in self if line.state is state]
 
-    def answer(self, order: PayoutOrder, result: Acceptance | PaymentsError) -> None:
-        """Take the answer to a payout."""
-        match result:
-            case Acceptance():
-                outcome = Outcome.ACCEPTED
-            case OutcomeUnknown():
-                self.doubtful += 1
-                self._move(order.request_id, Outcome.UNKNOWN, "no answer, in no list")
-                return
-            case NotSent() | AuthenticationFailed():
-                outcome = Outcome.NOT_SENT  # it was turned away unread: safe to send again
-            case _:
-                outcome = Outcome.REJECTED
-        self._move(order.request_id, outcome, "answer")
+    def evidence(self, state: State) -> Counter[str]:
+        """How often each source told this state."""
+        return Counter(line.told_by for line in self if line.state is state and line.told_by)
 
-    def hear(self, event: TransactionEvent) -> None:
-        """Take a notification."""
-        line = self._lines.get(event.request_id or "")
-        if line is None:
-            return
-        if event.amount is not None and abs(event.amount) != line.order.amount:
-            self.conflicts.append(f"{line.order.request_id}: a notification names another amount")
-            return
-        match event:
-            case TransactionSucceeded():
-                self._move(line.order.request_id, Outcome.SUCCESSFUL, "notification")
-            case TransactionFailed():
-                self._move(line.order.request_id, Outcome.FAILED, "notification")
-            case _:
-                pass
+    @property
+    def doubtful(self) -> list[Line]:
+        """Orders that at some time had no usable answer."""
+        return [line for line in self if line.was_doubtful]
 
-    def show(self, transaction: Transaction, status: TransactionStatus | None = None) -> bool:
-        """Take a row of the transaction list, and the status whose filter showed it. Tells whether it was news."""
-        line = self._lines.get(transaction.request_id or "")
-        if line is None:
-            return False
-        if transaction.amount is not None and abs(transaction.amount) != line.order.amount:
-            self.conflicts.append(f"{line.order.request_id}: the list shows another amount")
-            return False
-        before = line.outcome
-        self._move(
-            line.order.request_id,
-            Outcome.ACCEPTED if status is None else _BY_STATUS.get(status, Outcome.ACCEPTED),
-            "list",
-        )
-        return line.outcome is not before
 
-    def _move(self, request_id: str, outcome: Outcome, told_by: str) -> None:
-        line = self._lines[request_id]
-        if outcome in _MAY_BECOME[line.outcome]:
-            self._set(line, outcome, told_by)
-        elif outcome not in _NO_CONTRADICTION[line.outcome]:
-            self.conflicts.append(f"{request_id}: {line.outcome}, but a {told_by} says {outcome}")
+async def tally(journal: Journal, batch_id: str) -> Tally:
+    """Read all orders of a batch with their stories."""
+    lines: list[Line] = []
+    block: list[Entry] = []
+    async for entry in journal.entries(batch_id):
+        block.append(entry)
+        if len(block) == _AT_ONCE:
+            lines += await _lines(journal, block)
+            block = []
+    return Tally([*lines, *await _lines(journal, block)])
 
-    def _set(self, line: Line, outcome: Outcome, told_by: str) -> None:
-        self._book(line, -1)
-        line.outcome, line.told_by = outcome, told_by
-        self._book(line, 1)
 
-    def _book(self, line: Line, sign: int) -> None:
-        self._counts[line.outcome] += sign
-        self._sums[line.outcome] += sign * line.order.amount
+async def _lines(journal: Journal, entries: Sequence[Entry]) -> list[Line]:
+    stories = await asyncio.gather(*(journal.history(entry.request_id) for entry in entries))
+    return [_line(entry, story) for entry, story in zip(entries, stories, strict=True)]
+
+
+def _line(entry: Entry, story: Sequence[Happening]) -> Line:
+    return Line(
+        request_id=entry.request_id,
+        amount=entry.amount,
+        state=entry.state,
+        told_by=_told_by(entry.state, story),
+        was_doubtful=any(happening.news in _DOUBTS and happening.state is State.UNKNOWN for happening in story),
+        conflict=entry.conflict,
+    )
+
+
+def _told_by(state: State, story: Sequence[Happening]) -> str:
+    """What brought an order to where it stands: the first happening after which it never stood elsewhere."""
+    if state in (State.UNKNOWN, State.PARKED):
+        return _NOBODY
+    decided: Happening | None = None
+    for happening in story:
+        if happening.state is state:
+            decided = decided or happening
+        elif happening.state is not None:
+            decided = None
+    return "" if decided is None else _SAID_BY.get(decided.what, "")

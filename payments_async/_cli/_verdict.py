@@ -1,19 +1,21 @@
-"""Whether a tally agrees with the sandbox's ledger, the only judge of what was carried out. Changes neither."""
+"""Whether a tally agrees with the service's own ledger, the only judge of what was carried out. Changes neither."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 
 import attrs
 
-from payments_async._cli._tally import FINAL, Line, Outcome, Tally
-from payments_async.sandbox import Execution, Sandbox
+from payments_async._cli._demo_service import Books, Carried
+from payments_async._cli._tally import Line, Tally
+from payments_async.journal import State
 
 __all__ = ["Verdict", "judge"]
 
-_CARRIED_OUT = FINAL | {Outcome.ACCEPTED}
-_STATUS = {Outcome.SUCCESSFUL: "SUCCESSFULL", Outcome.FAILED: "FAILED", Outcome.REVERSED: "REVERSED"}
+_STATUS = {State.SUCCESSFUL: "SUCCESSFULL", State.FAILED: "FAILED", State.REVERSED: "REVERSED"}
+_CARRIED_OUT = {State.ACCEPTED, *_STATUS}
 
 
 @attrs.frozen(kw_only=True)
@@ -21,43 +23,57 @@ class Verdict:
     """What the ledger says of a tally.
 
     Attributes:
-        disagreements: One line for each; none if ledger and tally agree entirely.
-        executed: Orders the ledger carried out, each counted as often as it was.
+        disagreements: One line for each; none if ledger and tally agree in every order.
+        twice: Orders that were carried out more than once.
+        lost: Orders that were carried out, and not known here to have been.
+        executed: What the ledger carried out, each order counted as often as it was.
         paid: What left the account and did not come back.
     """
 
     disagreements: tuple[str, ...]
+    twice: int
+    lost: int
     executed: int
     paid: Decimal
 
     @property
     def agrees(self) -> bool:
-        """Whether ledger and tally agree entirely."""
+        """Whether ledger and tally agree in every order."""
         return not self.disagreements
 
 
-def judge(sandbox: Sandbox, tally: Tally, opening_balance: Decimal) -> Verdict:
-    """Compare a tally with the ledger of the sandbox that its orders were sent to, and with nothing else in it."""
-    ledger = {execution.request_id: execution for execution in sandbox.ledger}
-    found = [f"{request_id}: carried out more than once" for request_id in sandbox.duplicates()]
-    found += [fault for line in tally for fault in _faults(line, ledger.get(line.order.request_id))]
-    ours = {line.order.request_id for line in tally}
-    found += [f"{request_id}: carried out, but not in this batch" for request_id in ledger if request_id not in ours]
-    paid = opening_balance - sandbox.balance
-    if paid != tally.total(Outcome.SUCCESSFUL):
-        found.append(f"the balance fell by {paid:,f}, the successful orders are {tally.total(Outcome.SUCCESSFUL):,f}")
-    return Verdict(disagreements=(*found, *tally.conflicts), executed=len(sandbox.ledger), paid=paid)
+def judge(books: Books, tally: Tally, opening_balance: Decimal) -> Verdict:
+    """Compare a tally with the books of the service that its orders were sent to, and nothing else ever was."""
+    ledger = {carried.request_id: carried for carried in books.ledger}
+    times = Counter(carried.request_id for carried in books.ledger)
+    known = {line.request_id: line.state in _CARRIED_OUT for line in tally}
+    twice = [request_id for request_id, count in times.items() if count > 1]
+    found = [f"{request_id}: carried out {times[request_id]} times" for request_id in twice]
+    found += [fault for line in tally for fault in _faults(line, ledger.get(line.request_id))]
+    found += [f"{request_id}: carried out, but not in this batch" for request_id in ledger if request_id not in known]
+    paid = opening_balance - books.balance
+    if paid != tally.total(State.SUCCESSFUL):
+        found.append(f"the balance fell by {paid:,f}, the successful orders are {tally.total(State.SUCCESSFUL):,f}")
+    return Verdict(
+        disagreements=tuple(found),
+        twice=len(twice),
+        lost=sum(not known.get(request_id, False) for request_id in ledger),
+        executed=len(books.ledger),
+        paid=paid,
+    )
 
 
-def _faults(line: Line, execution: Execution | None) -> Iterator[str]:
-    request_id, outcome = line.order.request_id, line.outcome
-    if execution is None:
-        if outcome in _CARRIED_OUT:
-            yield f"{request_id}: {outcome} here, but never carried out"
+def _faults(line: Line, carried: Carried | None) -> Iterator[str]:
+    request_id, state = line.request_id, line.state
+    if line.conflict is not None:
+        yield f"{request_id}: {line.conflict}"
+    if carried is None:
+        if state in _CARRIED_OUT:
+            yield f"{request_id}: {state} here, but never carried out"
         return
-    if outcome not in _CARRIED_OUT:
-        yield f"{request_id}: {outcome} here, but carried out"
-    elif outcome in FINAL and execution.status != _STATUS[outcome]:
-        yield f"{request_id}: {outcome} here, {execution.status} in the ledger"
-    if execution.amount != line.order.amount:
-        yield f"{request_id}: {line.order.amount} here, {execution.amount} in the ledger"
+    if state not in _CARRIED_OUT:
+        yield f"{request_id}: {state} here, but carried out"
+    elif carried.status != _STATUS.get(state):
+        yield f"{request_id}: {state} here, {carried.status} in the ledger"
+    if carried.amount != line.amount:
+        yield f"{request_id}: {line.amount} here, {carried.amount} in the ledger"

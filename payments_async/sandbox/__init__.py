@@ -14,6 +14,7 @@ own mirror. Money, credentials and cards are made up. For tests in other languag
 | `POST advance` | `seconds` | |
 | `POST settle` | `timeout` | whether everything settled in time |
 | `POST reset` | | |
+| `POST end` | | |
 """
 
 from ._clock import Clock, ManualClock, SystemClock

@@ -39,6 +39,7 @@ def _handler(service: Service, endpoint: Endpoint) -> Handler:
     keeps_evidence = not service.settings.fast
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        service.note_asked()
         body = await request.read()
         if keeps_evidence:
             service.requests.append(_received(service, request, body))

@@ -13,6 +13,7 @@ Everything is under `/_sandbox/` (after the prefix, if there is one), takes and 
 | `POST /_sandbox/advance` | `seconds` | `{}`; needs a manual clock |
 | `POST /_sandbox/settle` | `timeout` in seconds, optional | `{"settled": bool}` |
 | `POST /_sandbox/reset` | | `{}` |
+| `POST /_sandbox/end` | | `{}`; whoever serves it stops |
 
 A call that makes no sense is answered 400 with `{"error": "..."}`.
 """
@@ -42,6 +43,7 @@ def control_routes(sandbox: "Sandbox", prefix: str) -> list[web.RouteDef]:
 
 def _handler(sandbox: "Sandbox", command: Command) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
+        sandbox._service.note_asked()
         try:
             payload = _json.read(await request.read() or b"{}")
             if not isinstance(payload, dict):
@@ -123,6 +125,11 @@ async def _reset(sandbox: "Sandbox", request: web.Request, body: Mapping[str, An
     return {}
 
 
+async def _end(sandbox: "Sandbox", request: web.Request, body: Mapping[str, Any]) -> object:
+    sandbox.end()
+    return {}
+
+
 def _options(body: Mapping[str, Any]) -> dict[str, Any]:
     # a duration that came as an exact number is needed as a plain one
     options = body.get("options") or {}
@@ -152,4 +159,5 @@ _COMMANDS: tuple[tuple[str, str, Command], ...] = (
     ("POST", "advance", _advance),
     ("POST", "settle", _settle),
     ("POST", "reset", _reset),
+    ("POST", "end", _end),
 )

@@ -44,12 +44,14 @@ class DeliveryPolicy:
     Attributes:
         attempts: Tries at one notification before it is given up.
         wait_initial: Seconds before the second try; every further wait is twice as long.
+        wait_max: Seconds of the longest wait.
         timeout: Seconds, of the computer's clock, for an answer.
         concurrency: Deliveries under way at once.
     """
 
     attempts: int = 5
     wait_initial: float = 0.2
+    wait_max: float = 60.0
     timeout: float = 5.0
     concurrency: int = 20
 
@@ -102,7 +104,8 @@ class Notifier:
             if notice.status_code != 1:
                 self._answered(notice.execution.transaction_id)
         elif notice.attempt < self._policy.attempts:
-            wait = self._policy.wait_initial * 2 ** (notice.attempt - 1)
+            doubled = self._policy.wait_initial * 2.0 ** min(notice.attempt - 1, 60)
+            wait = min(self._policy.wait_max, doubled)
             self._scheduler.after(wait, lambda: self.send(notice.again()))
             return
         if following := notice.next():

@@ -40,6 +40,7 @@ class Sandbox:
         ipn_url: Where notifications go; None sends none.
         ipn_attempts: Tries at one notification before it is given up.
         ipn_wait_initial: Wait before the second try; every further wait is twice as long.
+        ipn_wait_max: The longest of these waits.
         ipn_timeout: How long an answer to a notification is waited for.
         ipn_concurrency: Notifications under way at once.
         balance: What the account holds at first.
@@ -54,17 +55,18 @@ class Sandbox:
     def __init__(
         self, *, quirks: Quirks = _PLAIN_READING, clock: Clock | None = None, seed: int = 0, prefix: str = "",
         host: str = "127.0.0.1", port: int = 0, ssl: tls.SSLContext | None = None, processing_delay: float = 0.05,
-        ipn_url: str | None = None, ipn_attempts: int = 5, ipn_wait_initial: float = 0.2, ipn_timeout: float = 5.0,
-        ipn_concurrency: int = 20, balance: Decimal = Decimal(1_000_000_000), currency: str = "UGX",
-        account_number: int = 6, allowed_peers: tuple[str, ...] | None = None, token_lifetime: float = 3600.0,
-        fast: bool = False,
+        ipn_url: str | None = None, ipn_attempts: int = 5, ipn_wait_initial: float = 0.2, ipn_wait_max: float = 60.0,
+        ipn_timeout: float = 5.0, ipn_concurrency: int = 20, balance: Decimal = Decimal(1_000_000_000),
+        currency: str = "UGX", account_number: int = 6, allowed_peers: tuple[str, ...] | None = None,
+        token_lifetime: float = 3600.0, fast: bool = False,
     ) -> None:  # fmt: skip
         self._prefix = prefix.rstrip("/")
         self._host, self._port, self._tls = host, port, ssl
         self._clock = SystemClock() if clock is None else clock
         delivery = DeliveryPolicy(
-            attempts=ipn_attempts, wait_initial=ipn_wait_initial, timeout=ipn_timeout, concurrency=ipn_concurrency
-        )
+            attempts=ipn_attempts, wait_initial=ipn_wait_initial, wait_max=ipn_wait_max, timeout=ipn_timeout,
+            concurrency=ipn_concurrency,
+        )  # fmt: skip
         settings = Settings(
             quirks=quirks, seed=seed, processing_delay=processing_delay, balance=balance, currency=currency,
             account_number=account_number, allowed_peers=allowed_peers, token_lifetime=token_lifetime, fast=fast,
@@ -73,6 +75,7 @@ class Sandbox:
         self._service = Service(settings, self._clock)
         self._service.notifier.url = ipn_url
         self._runner: web.AppRunner | None = None
+        self._end = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=0.1)
@@ -214,6 +217,28 @@ class Sandbox:
         """
         self._service.faults.chaos(rates, seed=seed, options=options)
 
+    def end(self) -> None:
+        """Let `ended` return. It closes nothing itself."""
+        self._end.set()
+
+    async def ended(self, *, idle: float | None = None) -> None:
+        """Wait until `end` is called, here or over HTTP.
+
+        Args:
+            idle: Seconds without any request, after which it is not waited for any longer.
+        """
+        if idle is None:
+            await self._end.wait()
+            return
+        self._service.note_asked()
+        loop = asyncio.get_running_loop()
+        waits = {loop.create_task(self._end.wait()), loop.create_task(self._idle(idle))}
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+
     async def reset(self) -> None:
         """Go back to the beginning; `ipn_url` and the clock stay."""
         await self._service.reset()
@@ -252,6 +277,11 @@ class Sandbox:
             self._step()
             await service.notifier.join()
         self._clock.advance_to(target)
+
+    async def _idle(self, seconds: float) -> None:
+        """Wait until nobody has asked anything for so long."""
+        while (left := seconds - (self._clock.now() - self._service.asked_at).total_seconds()) > 0:
+            await self._clock.sleep(left)
 
     def _step(self) -> bool:
         """Move a ManualClock to whatever is due next, and let it happen."""

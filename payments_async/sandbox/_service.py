@@ -59,6 +59,9 @@ class Service:
 
     No method that touches the ledger or the money waits for anything, so an execution and its bookkeeping are one step
     of the event loop.
+
+    Attributes:
+        asked_at: When the last request came.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
@@ -90,6 +93,7 @@ class Service:
             keep=kept,
         )
         self.requests: deque[Received] = deque(maxlen=kept)
+        self.asked_at = clock.now()
         self._begin()
 
     def _begin(self) -> None:
@@ -101,6 +105,10 @@ class Service:
         )
         self._first_page_version = 0
         self._shifts = Random(settings.seed)
+
+    def note_asked(self) -> None:
+        """A request has come."""
+        self.asked_at = self.clock.now()
 
     async def reset(self) -> None:
         """Go back to the beginning: no orders, no faults, no tokens, no evidence, the first balance."""

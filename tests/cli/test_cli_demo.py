@@ -1,26 +1,30 @@
-"""The demo: whatever the faults and the seed, table and ledger agree, and it says so in every form."""
+"""The demo: whatever the faults and the seed, journal and ledger agree, and it says so in every form."""
 
+import asyncio
 import json
+from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
 from cli.commands import Run
-
-HEADER = (
-    "request_id,kind,amount,currency,name,phone_number,email_address,product_id,product_item_id,"
-    "account_number,bank_code,customer_reference,area,message,metadata"
-)
-ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
+from cli.demos import HEADER, ITEM, batch
 
 
-def batch(folder: Path, rows: int, *more: str) -> str:
-    """A batch file of payouts to nobody."""
-    lines = [
-        f"D-{n:05},mobile_money,{n * 100}.50,UGX,Demo Person,+25677200{n:04},,,{ITEM},,,,,," for n in range(1, rows + 1)
-    ]
-    path = folder / "batch.csv"
-    path.write_text("\n".join([HEADER, *lines, *more]), encoding="utf-8")
-    return str(path)
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of our own is the current one: the demo leaves a directory there."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def names(folder: Path) -> set[str]:
+    """What is in a folder."""
+    return {path.name for path in folder.iterdir()}
+
+
+def text(name: str) -> str:
+    """What is in a file."""
+    return Path(name).read_text(encoding="utf-8-sig")
 
 
 @pytest.mark.parametrize(
@@ -28,20 +32,22 @@ def batch(folder: Path, rows: int, *more: str) -> str:
 )
 @pytest.mark.parametrize("faults", ["none", "some", "many"])
 async def test_every_run_ends_in_agreement(run: Run, faults: str, seed: str) -> None:
-    """With any faults and any seed the ledger confirms the table: paid once each, nothing lost."""
+    """With any faults and any seed the ledger confirms the journal: paid once each, nothing lost."""
     ran = await run("demo", "--faults", faults, "--seed", seed, "--json")
     assert (0, "") == (ran.status, ran.err)
     told = json.loads(ran.out)
-    assert {"agrees": True, "disagreements": []} == {name: told["ledger"][name] for name in ("agrees", "disagreements")}
+    ledger = told["ledger"]
+    assert (True, 0, 0, []) == (ledger["agrees"], ledger["paid_twice"], ledger["lost"], ledger["disagreements"])
     assert 200 == told["orders"] == sum(outcome["orders"] for outcome in told["outcomes"].values())
     assert (faults == "none") == (told["outcomes"]["successful"]["orders"] == 200)
 
 
 async def test_the_same_seed_meets_the_same_trouble(run: Run, tmp_path: Path) -> None:
-    """What became of each order depends on the seed, not on the moment."""
+    """What became of each order depends on the seed, not on the moment; a finished demo is begun anew."""
     path = batch(tmp_path, 60)
     first, second = [json.loads((await run("demo", "--file", path, "--seed", "5", "--json")).out) for _ in range(2)]
     assert first["unknown"] == second["unknown"]
+    assert [False, False] == [first["went_on"], second["went_on"]]
     assert {name: one["orders"] for name, one in first["outcomes"].items()} == {
         name: one["orders"] for name, one in second["outcomes"].items()
     }
@@ -52,7 +58,7 @@ async def test_a_pipe_gets_plain_lines(run_process: Run, tmp_path: Path) -> None
     ran = await run_process("demo", "--file", batch(tmp_path, 40), "--faults", "none")
     assert 0 == ran.status
     assert "sent 40 of 40: accepted 40, rejected 0, unknown 0" in ran.out
-    assert "The ledger agrees: 40 orders carried out, each once; 0 not at all; nothing lost" in ran.said
+    assert "The ledger agrees in every order: 0 paid twice, 0 lost. 40 were carried out, each once; 0 not" in ran.said
     assert not {"\x1b", "━", "\r"} & set(ran.out)
     assert [] == [line for line in ran.out.splitlines() if line != line.rstrip()]
 
@@ -60,11 +66,39 @@ async def test_a_pipe_gets_plain_lines(run_process: Run, tmp_path: Path) -> None
 async def test_a_terminal_gets_bars(run_on_terminal: Run, tmp_path: Path) -> None:
     """On a terminal bars move and the table is in colour; NO_COLOR leaves the colours out."""
     path = batch(tmp_path, 40)
-    ran = await run_on_terminal("demo", "--file", path, TERM="xterm-256color")
+    ran = await run_on_terminal("demo", "--file", path, "--faults", "none", TERM="xterm-256color")
     assert 0 == ran.status
     assert ["━", "\x1b[32m"] == [sign for sign in ("━", "\x1b[32m") if sign in ran.out]
-    plain = await run_on_terminal("demo", "--file", path, TERM="xterm-256color", NO_COLOR="1")
+    plain = await run_on_terminal("demo", "--file", path, "--faults", "none", TERM="xterm-256color", NO_COLOR="1")
     assert "\x1b[32m" not in plain.out
+
+
+async def test_the_commands_it_prints_work_as_they_stand(run_process: Run, tmp_path: Path) -> None:
+    """Status, a report with names, and the story of an order that had no usable answer, from the journal it left."""
+    ran = await run_process("demo", "--file", batch(tmp_path, 30), "--faults", "many", "--dir", "over here")
+    assert 0 == ran.status
+    assert {"batch.csv", "over here"} == names(tmp_path)
+    commands = [line for line in ran.out.splitlines() if "--journal" in line]
+    assert "D-00001" in text("over here/report.csv")
+    typed = [await asyncio.create_subprocess_shell(command, stdout=PIPE, stderr=PIPE) for command in commands]
+    for process, words in zip(typed, ("demo: 30 payouts", "names.html", "No usable answer"), strict=True):
+        out, err = await process.communicate()
+        assert (True, b"", True) == (process.returncode in (0, 3, 4), err, words in out.decode())
+    assert "Demo Person" in text("over here/names.html")
+
+
+async def test_a_directory_of_somebody_else_is_left_alone(run: Run, tmp_path: Path) -> None:
+    """What is in it may be a journal of real money."""
+    file = tmp_path / "mine" / "demo.sqlite"
+    file.parent.mkdir()
+    file.write_bytes(b"precious")
+    ran = await run("demo", "--dir", "mine")
+    assert (2, b"precious") == (ran.status, file.read_bytes())
+    assert "--dir: mine holds other files; name an empty directory" in ran.said
+    file.rename(file.with_name("demo.json"))
+    ran = await run("demo", "--dir", "mine")
+    assert (2, True) == (ran.status, "tells of no demo of this program" in ran.said)
+    assert 2 == (await run("demo", "--dir", "mine/demo.json")).status
 
 
 async def test_a_bad_file_names_every_bad_row(run: Run, tmp_path: Path) -> None:

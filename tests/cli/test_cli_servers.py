@@ -53,13 +53,12 @@ async def test_the_sandbox_serves_until_stopped(run: Run, number: signal.Signals
         assert 0 == await asyncio.wait_for(process.wait(), 10)
 
 
-async def test_a_stopped_demo_says_so() -> None:
-    """Ctrl-C ends it with 5 and one line, not with a traceback."""
-    async with started("demo") as process:
-        await line_with(process.stdout, "sent 50 of 200")
-        process.send_signal(signal.SIGINT)
-        assert "payments-async: stopped" in await line_with(process.stderr, "stopped")
-        assert 5 == await asyncio.wait_for(process.wait(), 10)
+async def test_a_sandbox_that_nobody_asks_ends_by_itself() -> None:
+    """So that one which was forgotten does not live for ever; the other way is to ask it to end."""
+    async with started("sandbox", "--port", "0", "--idle", "1") as process:
+        await line_with(process.stdout, "PAYMENTS_BASE_URL=")
+        assert "0 orders carried out" in await line_with(process.stdout, "orders carried out")
+        assert 0 == await asyncio.wait_for(process.wait(), 10)
 
 
 async def test_a_reader_that_hangs_up_ends_it_quietly(sandbox: Sandbox) -> None:

@@ -1,31 +1,24 @@
-"""The demo's judge can say no, and its tally takes news in any order."""
+"""The demo's judge can say no, and its tally tells what each outcome rests on."""
 
+from collections.abc import AsyncIterator
 from decimal import Decimal
+from pathlib import Path
 
+import attrs
 import pytest
 
-from payments_async import (
-    Acceptance,
-    AuthenticationFailed,
-    Beneficiary,
-    Credentials,
-    MobileMoneyWallet,
-    NotSent,
-    OutcomeUnknown,
-    PaymentsError,
-    PaymentsSession,
-    PayoutOrder,
-    Rejected,
-    Transaction,
-    TransactionStatus,
-)
-from payments_async._cli._tally import Outcome, Tally
-from payments_async._cli._verdict import judge
-from payments_async.ipn import TransactionEvent, TransactionFailed, TransactionProcessing, TransactionSucceeded
-from payments_async.sandbox import Sandbox
+from payments_async import Beneficiary, MobileMoneyWallet, PaymentsSession, PayoutOrder
+from payments_async._cli._demo_service import Carried, DemoService, ServiceGone
+from payments_async._cli._tally import Tally, tally
+from payments_async._cli._verdict import Verdict, judge
+from payments_async.bulk import reconcile, run_batch
+from payments_async.journal import Evidence, News, SqliteJournal, State
+from payments_async.sandbox import Fault, Sandbox
+
+BATCH = "judged"
 
 
-def order(request_id: str = "D-1", amount: str = "1000") -> PayoutOrder:
+def order(request_id: str, amount: str = "1000") -> PayoutOrder:
     """A payout to nobody."""
     return PayoutOrder(
         request_id=request_id,
@@ -36,121 +29,136 @@ def order(request_id: str = "D-1", amount: str = "1000") -> PayoutOrder:
     )
 
 
-def session(sandbox: Sandbox) -> PaymentsSession:
-    """A session with it."""
-    credentials = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-    return PaymentsSession(sandbox.base_url, credentials)
+@attrs.frozen
+class World:
+    """A sandbox, a session with it, and the journal of a batch."""
+
+    sandbox: Sandbox
+    payments: PaymentsSession
+    journal: SqliteJournal
+    service: DemoService
+
+    async def sent(self, *orders: PayoutOrder) -> None:
+        """Send a batch, and let the service come to rest. Nobody listens to its notifications."""
+        await run_batch(self.payments, self.journal, BATCH, orders)
+        await self.sandbox.settle()
+
+    async def judged(self, opening: Decimal = Decimal(1_000_000_000)) -> tuple[Tally, Verdict]:
+        """What the journal holds, and what the ledger says of it."""
+        counted = await tally(self.journal, BATCH)
+        return counted, judge(await self.service.books(), counted, opening)
 
 
-def event(kind: type[TransactionEvent], amount: str = "1000") -> TransactionEvent:
-    """News of the order."""
-    return kind(transaction_id="t-1", status_code=0, request_id="D-1", amount=Decimal(amount))
+@pytest.fixture
+async def world(sandbox: Sandbox, tmp_path: Path) -> AsyncIterator[World]:
+    """A world in which nothing has happened yet."""
+    service = DemoService(
+        base_url=sandbox.base_url, app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id,
+        ipn_url="", pid=0,
+    )  # fmt: skip
+    async with SqliteJournal(tmp_path / "j.sqlite") as journal, service.session(10) as payments:
+        yield World(sandbox, payments, journal, service)
 
 
-ACCEPTED = Acceptance(request_id="D-1", transaction_id="t-1")
-SHOWN = Transaction(transaction_id="t-1", request_id="D-1", amount=Decimal("-1000"))
+async def test_the_judge_agrees_with_what_happened(world: World) -> None:
+    """A payout that was carried out once and is known as successful is no point of disagreement."""
+    await world.sent(order("D-1"))
+    await reconcile(world.payments, world.journal, BATCH, interval=0)
+    _, verdict = await world.judged()
+    assert Verdict(disagreements=(), twice=0, lost=0, executed=1, paid=Decimal(1000)) == verdict
+    assert verdict.agrees
 
 
-@pytest.mark.parametrize(
-    ("answer", "outcome"),
-    [
-        pytest.param(ACCEPTED, Outcome.ACCEPTED, id="accepted"),
-        pytest.param(Rejected("no"), Outcome.REJECTED, id="rejected"),
-        pytest.param(OutcomeUnknown("?"), Outcome.UNKNOWN, id="unknown"),
-        pytest.param(NotSent("later"), Outcome.NOT_SENT, id="not-sent"),
-        pytest.param(AuthenticationFailed("who?"), Outcome.NOT_SENT, id="refused-unread"),
-    ],
-)
-def test_an_answer_has_its_outcome(answer: Acceptance | PaymentsError, outcome: Outcome) -> None:
-    """Only what was surely not carried out may be sent again; unknown orders never are."""
-    tally = Tally([order()])
-    tally.answer(order(), answer)
-    assert [outcome] == [line.outcome for line in tally]
-
-
-def test_a_notification_may_overtake_the_answer() -> None:
-    """An early notification stands, whatever the answer says later; a stale one changes nothing."""
-    tally = Tally([order()])
-    tally.hear(event(TransactionSucceeded))
-    tally.answer(order(), ACCEPTED)
-    tally.answer(order(), OutcomeUnknown("lost"))
-    tally.hear(event(TransactionProcessing))
-    assert [Outcome.SUCCESSFUL] == [line.outcome for line in tally]
-    assert [] == tally.conflicts
-
-
-def test_an_unknown_order_is_settled_by_the_list() -> None:
-    """A row of the list makes it accepted, a filtered list tells its end, a reversal follows a success."""
-    tally = Tally([order()])
-    tally.answer(order(), OutcomeUnknown("lost"))
-    assert tally.show(SHOWN)
-    assert tally.show(SHOWN, TransactionStatus.SUCCESSFUL)
-    assert tally.show(SHOWN, TransactionStatus.REVERSED)
-    assert (0, 1, Decimal(1000)) == (
-        tally.count(Outcome.UNKNOWN),
-        tally.count(Outcome.REVERSED),
-        tally.total(Outcome.REVERSED),
-    )
-
-
-@pytest.mark.parametrize(
-    "news",
-    [
-        pytest.param([event(TransactionSucceeded), event(TransactionFailed)], id="two-ends"),
-        pytest.param([event(TransactionSucceeded, "999")], id="another-amount"),
-    ],
-)
-def test_a_contradiction_is_kept(news: list[TransactionEvent]) -> None:
-    """News that contradict what is known are conflicts and change nothing."""
-    tally = Tally([order()])
-    tally.answer(order(), ACCEPTED)
-    for one in news:
-        tally.hear(one)
-    assert 1 == len(tally.conflicts)
-    assert Outcome.FAILED not in [line.outcome for line in tally]
-
-
-async def test_the_judge_agrees_with_what_happened() -> None:
-    """A payout that was carried out once and known as successful is no point of disagreement."""
-    tally = Tally([order()])
-    async with Sandbox() as sandbox, session(sandbox) as payments:
-        opening = sandbox.balance
-        tally.answer(order(), await payments.payouts.send(order()))
-        await sandbox.settle()
-        tally.hear(event(TransactionSucceeded))
-        verdict = judge(sandbox, tally, opening)
-    assert (True, 1, Decimal(1000)) == (verdict.agrees, verdict.executed, verdict.paid)
-
-
-async def test_the_judge_sees_a_second_payment() -> None:
+async def test_the_judge_sees_a_second_payment(world: World) -> None:
     """The same order sent twice on purpose is found, and so is the missing money."""
-    tally = Tally([order()])
-    async with Sandbox() as sandbox, session(sandbox) as payments:
-        opening = sandbox.balance
-        for _ in range(2):
-            tally.answer(order(), await payments.payouts.send(order(), sent_before=True))
-        await sandbox.settle()
-        tally.hear(event(TransactionSucceeded))
-        verdict = judge(sandbox, tally, opening)
-    assert ["D-1: carried out more than once", "the balance fell by 2,000, the successful orders are 1,000"] == list(
-        verdict.disagreements
-    )
+    await world.sent(order("D-1"))
+    await reconcile(world.payments, world.journal, BATCH, interval=0)
+    await world.payments.payouts.send(order("D-1"), sent_before=True)
+    await world.sandbox.settle()
+    _, verdict = await world.judged()
+    assert (False, 1, 0, 2) == (verdict.agrees, verdict.twice, verdict.lost, verdict.executed)
+    assert (
+        "D-1: carried out 2 times",
+        "the balance fell by 2,000, the successful orders are 1,000",
+    ) == verdict.disagreements
 
 
-async def test_the_judge_sees_what_was_lost_or_invented() -> None:
-    """Unknown here but paid, successful here but never carried out, paid but not ours: each is named."""
-    tally = Tally([order("D-1"), order("D-2")])
-    async with Sandbox() as sandbox, session(sandbox) as payments:
-        opening = sandbox.balance
-        for request_id in ("D-2", "D-3"):
-            await payments.payouts.send(order(request_id))
-        tally.answer(order("D-2"), OutcomeUnknown("lost"))
-        tally.hear(event(TransactionSucceeded))
-        await sandbox.settle()
-        verdict = judge(sandbox, tally, opening)
-    assert not verdict.agrees
+async def test_the_judge_sees_what_was_lost_or_invented(world: World) -> None:
+    """Unknown here but paid, successful here but never carried out, no end here, paid but not ours: each is named."""
+    world.sandbox.script(Fault.LOST_AFTER, request_id="D-1")
+    world.sandbox.script(Fault.LOST_BEFORE, request_id="D-2")
+    await world.sent(order("D-1"), order("D-2"), order("D-3"))
+    await world.payments.payouts.send(order("D-4"))
+    invented = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="a rumour", request_id="D-2", amount=Decimal(1000))
+    await world.journal.apply_evidence(invented)
+    await world.sandbox.settle()
+    _, verdict = await world.judged()
+    assert (0, 2, 3) == (verdict.twice, verdict.lost, verdict.executed)
     assert {
-        "D-1: successful here, but never carried out",
-        "D-2: unknown here, but carried out",
-        "D-3: carried out, but not in this batch",
-    } <= set(verdict.disagreements)
+        "D-1: unknown here, but carried out",
+        "D-2: successful here, but never carried out",
+        "D-3: accepted here, SUCCESSFULL in the ledger",
+        "D-4: carried out, but not in this batch",
+        "the balance fell by 3,000, the successful orders are 1,000",
+    } == set(verdict.disagreements)
+
+
+async def test_the_judge_sees_another_end_another_amount_and_a_contradiction(world: World) -> None:
+    """A failure that is known as a success, an amount that changed on the way, evidence against evidence."""
+    world.sandbox.script(Fault.FAILS, request_id="D-1")
+    await world.sent(order("D-1"), order("D-2"))
+    said = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="a rumour", request_id="D-1", amount=Decimal(1000))
+    await world.journal.apply_evidence(said)
+    await world.journal.apply_evidence(attrs.evolve(said, news=News.LOOKED_UP_FAILED))
+    counted, _ = await world.judged()
+    books = await world.service.books()
+    ledger = [attrs.evolve(row, amount=Decimal(999)) if row.request_id == "D-2" else row for row in books.ledger]
+    verdict = judge(attrs.evolve(books, ledger=tuple(ledger)), counted, Decimal(1_000_000_000))
+    assert not verdict.agrees
+    assert "D-1: successful here, FAILED in the ledger" in verdict.disagreements
+    assert "D-2: 1000 here, 999 in the ledger" in verdict.disagreements
+    contradicted = [words for words in verdict.disagreements if words.startswith("D-1") and "ledger" not in words]
+    assert 1 == len(contradicted)
+
+
+async def test_every_outcome_is_told_with_what_it_rests_on(world: World) -> None:
+    """The answer, the lists, or nothing at all; and which orders had no usable answer at some time."""
+    world.sandbox.script(Fault.REFUSED, request_id="D-1")
+    world.sandbox.script(Fault.LOST_AFTER, request_id="D-2")
+    world.sandbox.script(Fault.LOST_BEFORE, request_id="D-3")
+    await world.sent(*(order(f"D-{number}") for number in (1, 2, 3, 4)))
+    counted, _ = await world.judged()
+    assert {State.REJECTED: {"answer": 1}, State.ACCEPTED: {"answer": 1}} == {
+        state: dict(counted.evidence(state)) for state in (State.REJECTED, State.ACCEPTED)
+    }
+    await reconcile(world.payments, world.journal, BATCH, grace=0, interval=0)
+    counted, _ = await world.judged()
+    assert {"D-1": "answer", "D-2": "list", "D-3": "no answer, in no list", "D-4": "list"} == {
+        line.request_id: line.told_by for line in counted
+    }
+    assert ["D-2", "D-3"] == [line.request_id for line in counted.doubtful]
+    assert (2, Decimal(2000), ["D-3"]) == (
+        counted.count(State.SUCCESSFUL), counted.total(State.SUCCESSFUL), counted.ids(State.PARKED),
+    )  # fmt: skip
+
+
+async def test_a_long_ledger_is_read_to_its_end(world: World) -> None:
+    """It comes in pages of a thousand rows."""
+    orders = [order(f"D-{number:04}") for number in range(1, 1202)]
+    await run_batch(world.payments, world.journal, BATCH, orders)
+    books = await world.service.books()
+    assert {row.request_id for row in orders} == {row.request_id for row in books.ledger}
+    assert isinstance(books.ledger[0], Carried)
+
+
+async def test_a_service_that_is_another_one_is_gone(sandbox: Sandbox, world: World) -> None:
+    """Somebody else may have its port by now: only who knows the address for notifications is it."""
+    assert not await world.service.is_there()
+    sandbox.ipn_url = "http://127.0.0.1:9/ipn/nobody-can-guess-this"
+    assert await attrs.evolve(world.service, ipn_url=sandbox.ipn_url).is_there()
+    nobody = attrs.evolve(world.service, base_url="http://127.0.0.1:9")
+    assert not await nobody.is_there()
+    with pytest.raises(ServiceGone, match="does not answer"):
+        await nobody.books()
+    with pytest.raises(ServiceGone, match="something else"):
+        await attrs.evolve(world.service, base_url=f"{sandbox.base_url}/elsewhere").settled(1)

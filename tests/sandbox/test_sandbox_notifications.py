@@ -99,6 +99,16 @@ async def test_an_inbox_that_never_answers_200(opened: Any, inbox: Inbox) -> Non
     assert not caller.sandbox.ledger[0].answered
 
 
+async def test_a_wait_between_two_tries_has_an_end(opened: Any) -> None:
+    """However often it was tried: who comes back after a long time hears of it soon."""
+    caller = await opened(ipn_url="http://127.0.0.1:9/ipn", ipn_attempts=1200, ipn_wait_max=0.8)
+    await caller.pay()
+    await caller.sandbox.settle()
+    tries = [delivery.at for delivery in caller.sandbox.deliveries]
+    waits = [(later - sooner).total_seconds() for sooner, later in pairwise(tries)]
+    assert [0.2, 0.4, *[0.8] * 1197] == waits
+
+
 async def test_an_inbox_that_is_not_there(opened: Any) -> None:
     """Deliveries without an answer have no status."""
     caller = await opened(ipn_url="http://127.0.0.1:9/ipn", ipn_attempts=2)

@@ -180,6 +180,22 @@ async def test_the_control_interface(caller: Caller, sandbox: Sandbox, inbox: In
     assert 400 == (await caller.pay("r-2"))[0]
 
 
+async def test_whoever_serves_it_learns_when_to_end(caller: Caller, sandbox: Sandbox) -> None:
+    """After a while without a request, and when somebody asks for it; every request counts."""
+    async with asyncio.TaskGroup() as group:
+        idle = group.create_task(sandbox.ended(idle=10))
+        for path in ("/_sandbox/state", "/api/accounts"):
+            await caller.call("GET", path)
+            await sandbox.advance(9)
+        await caller.call("GET", "/_sandbox/state")
+        assert not idle.done()
+        await sandbox.advance(10)
+        await asyncio.wait_for(idle, 5)
+        waiting = [group.create_task(sandbox.ended()), group.create_task(sandbox.ended(idle=10))]
+        assert (200, {}) == await caller.call("POST", "/_sandbox/end")
+        await asyncio.wait_for(asyncio.gather(*waiting), 5)
+
+
 async def test_a_sandbox_that_is_reset(caller: Caller, sandbox: Sandbox) -> None:
     """Nothing of before is left: no order, no money moved, no fault, no token."""
     await caller.pay()
