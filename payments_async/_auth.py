@@ -98,6 +98,11 @@ class Authenticator:
         self._token: Token | None = None
         self._refused_in_row = 0  # tokens refused since one was taken
 
+    @property
+    def is_good(self) -> bool:
+        """Whether there is a token that is not to be renewed yet."""
+        return self._token is not None and self._clock() < self._token.renew_at
+
     async def token(self) -> Token:
         """A token that is good by our clock.
 

@@ -119,12 +119,12 @@ class PaymentsSession:
         self._under_way = 0
         self._drained = asyncio.Event()
         self._unsettled: set[str] = set()
-        self.payouts = Payouts(self)
-        self.collections = Collections(self)
-        self.transactions = Transactions(self)
-        self.products = Products(self)
-        self.accounts = Accounts(self)
-        self.cards = Cards(self)
+        self.payouts: Payouts = Payouts(self)
+        self.collections: Collections = Collections(self)
+        self.transactions: Transactions = Transactions(self)
+        self.products: Products = Products(self)
+        self.accounts: Accounts = Accounts(self)
+        self.cards: Cards = Cards(self)
 
     async def __aenter__(self) -> Self:
         if self._loop is not None:
@@ -170,6 +170,11 @@ class PaymentsSession:
     def unsettled(self) -> AbstractSet[str]:
         """Request ids of orders whose outcome this session does not know: under way, cancelled or unknown."""
         return frozenset(self._unsettled)
+
+    @property
+    def is_logged_in(self) -> bool:
+        """Whether the next call need not wait for a login: there is a token, and it is good by our clock."""
+        return self._line.auth.is_good
 
     async def aclose(self) -> None:
         """Take no further call, wait for those under way, and close. Closing twice is harmless."""

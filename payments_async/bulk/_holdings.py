@@ -67,6 +67,7 @@ class Holdings:
         self._held: dict[int, Holding] = {}
         self._ready: deque[Job] = deque()
         self._later: list[tuple[float, int, Job]] = []
+        self._finished: list[Holding] = []
         self._order = count()
         self.open = 0
 
@@ -102,10 +103,17 @@ class Holdings:
         """One order stays planned and is not tried again by this process, which keeps the chunk until its end."""
         self.open -= 1
 
-    async def done(self, job: Job) -> None:
-        """The end of an order is written down. Gives its chunk back after the last."""
+    def done(self, job: Job) -> bool:
+        """The end of an order is written down. Tells whether its chunk is finished, and to be given back."""
         if self._close(job):
-            await self._give_back(job.holding)
+            self._finished.append(job.holding)
+            return True
+        return False
+
+    async def give_back_finished(self) -> None:
+        """Give chunks back of which nothing is left to do."""
+        while self._finished:
+            await self._give_back(self._finished.pop())
 
     def drop(self, holding: Holding) -> None:
         """A chunk is somebody else's now: the rest of it is theirs."""
@@ -141,6 +149,7 @@ class Holdings:
         """Give every chunk back. To be called when nothing is under way any more."""
         self._ready.clear()
         self._later.clear()
+        self._finished.clear()
         self.open = 0
         for holding in list(self._held.values()):
             await self._give_back(holding)

@@ -42,6 +42,11 @@ class Pace:
         self._probing = False
         self.gave_up: str | None = None
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether many failed in a row, and after a pause one alone as well."""
+        return self._rounds > 1
+
     def may_go(self) -> bool:
         """Whether an order may go now. While the service does badly, one that may is the only one."""
         if not self._in_row and not self._until:

@@ -38,6 +38,7 @@ async def reconcile(
     sweeps: int = 2,
     interval: float = 60.0,
     stuck_after: float = 86_400.0,
+    reversals: bool = False,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> Reconciliation:
@@ -54,6 +55,7 @@ async def reconcile(
         sweeps: Clean sweeps, 2 or more, that have to miss an unknown order before it is parked.
         interval: Seconds between two of them. They are made only where an order might be parked.
         stuck_after: Seconds after which an accepted order without an end is reported.
+        reversals: Also look whether a successful order was reversed since, which no documented notification tells.
         clock: Unix seconds.
         sleep: Waits for seconds.
 
@@ -71,6 +73,11 @@ async def reconcile(
             findings.sum_up(order, clock() - stuck_after)
             if order.state is not State.UNKNOWN:
                 payments.note_evidence(order.request_id)
+    if reversals:
+        async for wanted in collect(journal, batch_id, states=(State.SUCCESSFUL,)):
+            await search.look_again(wanted)
+            for order in wanted.values():
+                findings.sum_up(order, clock() - stuck_after)
     return await findings.report(batch_id)
 
 
@@ -127,6 +134,11 @@ class _Search:
                 return
         if sweeps > 1:
             await self._park(places, sweeps)
+
+    async def look_again(self, wanted: Mapping[str, Wanted]) -> None:
+        """Look through the list whether orders that ended well are shown under another status by now."""
+        for window in windows(wanted.values(), self.payments.dialect.timezone):
+            await self._sweep(window)
 
     async def _in_notifications(self, orders: list[Wanted]) -> None:
         for first in range(0, len(orders), _AT_ONCE):
@@ -202,13 +214,13 @@ class _Search:
         return same
 
     async def _statuses(self, window: Window, shown: dict[str, Shown]) -> None:
-        orders = {id_: row for id_, row in shown.items() if window.wanted[row.request_id].is_open}
+        orders = {id_: row for id_, row in shown.items() if window.wanted[row.request_id].may_change}
         if not orders or not self.by_status:
             return
         statuses = await read_statuses(self.payments, window, orders, self.findings.note)
         for transaction_id, status in statuses.items():
-            if status.is_final:
-                row = orders[transaction_id]
+            row = orders[transaction_id]
+            if status.is_final and _STATES[status] is not window.wanted[row.request_id].state:
                 evidence = Evidence(
                     news=LOOKED_UP[status], source=f"list {status}", request_id=row.request_id,
                     transaction_id=transaction_id, amount=row.amount, currency=row.currency,

@@ -59,7 +59,7 @@ class Slot:
 
     async def _try(self, job: Job) -> None:
         shift = self._shift
-        if not await self._log_in(job):
+        if not shift.payments.is_logged_in and not await self._log_in(job):
             return
         permit = await self._permit(job)
         if permit is None:
@@ -80,6 +80,8 @@ class Slot:
             shift.meter.give_back(job.order.amount)
             shift.holdings.put_back(job)
             self._trouble(error)
+            if isinstance(error, AuthenticationFailed):
+                shift.end(f"the credentials were refused: {error.message}")
             return False
         except BaseException:
             shift.pace.did_not_go()
@@ -99,18 +101,18 @@ class Slot:
             return None
         self._after = None
         if sent is not None:
-            await self._written(sent)
+            self._written(sent)
         if isinstance(granted, Permit):
             return granted
-        await self._refused(job, granted)
+        self._refused(job, granted)
         return None
 
-    async def _refused(self, job: Job, refusal: Refusal) -> None:
+    def _refused(self, job: Job, refusal: Refusal) -> None:
         shift = self._shift
         shift.meter.give_back(job.order.amount)
         if refusal.lease_lost:
             shift.holdings.drop(job.holding)
-        await self._shift.done(job)
+        self._shift.done(job)
 
     async def _send(self, job: Job, permit: Permit) -> None:
         shift = self._shift
@@ -146,8 +148,10 @@ class Slot:
         pace = self._shift.pace
         match error:
             case AuthenticationFailed():
-                pace.did_not_go()
-                self._shift.end(f"the credentials were refused: {error.message}")
+                # a fresh token was refused; a few times it may have been revoked since, by a login elsewhere for one
+                pace.failed(error.message)
+                if pace.is_stuck:
+                    self._shift.end(f"the credentials were refused: {error.message}")
             case NotSent() if error.status == _UNREAD:
                 pace.did_not_go()
             case NotSent() | OutcomeUnknown():
@@ -164,7 +168,7 @@ class Slot:
         if sent is None:
             return
         if await self._recorded(sent.outcome):
-            await self._written(sent, aside=aside)
+            self._written(sent, aside=aside)
 
     async def _recorded(self, outcome: Outcome) -> bool:
         shift = self._shift
@@ -184,11 +188,11 @@ class Slot:
                 return True
         return False
 
-    async def _written(self, sent: _Sent, *, aside: Exception | None = None) -> None:
+    def _written(self, sent: _Sent, *, aside: Exception | None = None) -> None:
         shift, job, news = self._shift, sent.job, sent.outcome.news
         if news is not News.NOT_SENT:
             shift.meter.written(news, job.order.amount)
-            await self._shift.done(job)
+            self._shift.done(job)
             return
         shift.meter.give_back(job.order.amount)
         if aside is not None:

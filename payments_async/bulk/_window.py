@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 
@@ -44,6 +44,11 @@ class Wanted:
         """Whether it still has no final outcome."""
         return self.state in OPEN
 
+    @property
+    def may_change(self) -> bool:
+        """Whether the list under each status has something to say: it is open, or it is looked at again."""
+        return self.is_open or self.first is State.SUCCESSFUL
+
 
 @attrs.define(eq=False)
 class Window:
@@ -70,13 +75,13 @@ def day_of(at: float, zone: tzinfo) -> date:
 
 
 async def collect(
-    journal: Journal, batch_id: str | None, *, portion: int = _PORTION
+    journal: Journal, batch_id: str | None, *, states: Sequence[State] = OPEN, portion: int = _PORTION
 ) -> AsyncIterator[dict[str, Wanted]]:
-    """Open orders, so many at a time: unknown and parked ones all at first, then the accepted ones."""
+    """Orders of some states, so many at a time: unknown and parked ones all at first, then the others."""
     found: dict[str, Wanted] = {}
-    for state in OPEN:
+    for state in states:
         async for entry in journal.entries(batch_id, state):
-            if state is State.ACCEPTED and len(found) >= portion:
+            if state in CONFIRMED and len(found) >= portion:
                 yield found
                 found = {}
             found[entry.request_id] = _wanted(entry)

@@ -69,7 +69,7 @@ class Epoch:
 
 
 def _quarantine(connection: sqlite3.Connection) -> None:
-    transaction = Transaction(connection, now(connection))
+    transaction = Transaction(connection, now)
     for run, number in connection.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall():
         silence(transaction, run, number, "whoever wrote the file before it was copied or restored")
     # a raised token, so that no permit of before is worth anything

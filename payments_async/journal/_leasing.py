@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
+import attrs
+
 from payments_async.journal._evidence import keep
 from payments_async.journal._faults import LeaseLost, RunUnknown
 from payments_async.journal._records import Chunk, Chunks, ClaimedOrder, Evidence
@@ -119,8 +121,13 @@ def chunks(connection: sqlite3.Connection, batch_id: str, now: float) -> Chunks:
         FROM (SELECT state, lease_until, lease_until > ? AS held FROM chunk WHERE run = ?)""",
         (now, run),
     ).fetchone()
-    left = None if expiry is None else expiry - now
-    return Chunks(open=open_, leased=leased, done=done, quarantined=quarantined, next_expiry=left)
+    standing = Chunks(open=open_, leased=leased, done=done, quarantined=quarantined)
+    if expiry is None:
+        return standing
+    (owner,) = connection.execute(
+        "SELECT owner FROM chunk WHERE run = ? AND state = 'open' AND lease_until = ?", (run, expiry)
+    ).fetchone() or (None,)
+    return attrs.evolve(standing, next_expiry=expiry - now, next_owner=owner)
 
 
 def _first_free(transaction: Transaction, run: int) -> tuple[int, int, str | None] | None:
@@ -166,12 +173,13 @@ def silence(transaction: Transaction, run: int, number: int, last: str | None) -
 
 def _planned(transaction: Transaction, run: int, number: int) -> tuple[ClaimedOrder, ...]:
     found = transaction.execute(
-        f"SELECT {COLUMNS} FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned' ORDER BY id",  # noqa: S608
+        """SELECT id, attempt, sent_before, request_id, amount, body, body_sha256 FROM outbox
+        WHERE id BETWEEN ? AND ? AND state = 'planned' ORDER BY id""",
         chunk_bounds(run, number),
-    )
+    ).fetchall()
     return tuple(
-        ClaimedOrder(id=row.id, order=order_of(row), attempt=row.attempt, sent_before=bool(row.sent_before))
-        for row in map(loose, found)
+        ClaimedOrder(id=order_id, order=order_of(*order), attempt=attempt, sent_before=bool(sent_before))
+        for order_id, attempt, sent_before, *order in found
     )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from payments_async.journal._faults import (
@@ -16,7 +19,7 @@ from payments_async.journal._faults import (
     NotAJournal,
 )
 
-__all__ = ["check", "is_of_the_disk", "now", "open_reader", "open_writer", "translated"]
+__all__ = ["check", "is_of_the_disk", "now", "open_reader", "open_writer", "snapshot", "translated"]
 
 _FAULTS: dict[int, tuple[type[JournalError], str]] = {
     sqlite3.SQLITE_BUSY: (JournalLocked, "the journal is held by another process"),
@@ -37,13 +40,13 @@ def is_of_the_disk(error: sqlite3.Error) -> bool:
     return code is not None and code & 0xFF in (*_FAULTS, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL)
 
 
-def translated(error: sqlite3.Error) -> JournalError:
-    """The error of the journal that says what SQLite's means. Its text holds no value of a row."""
-    code = getattr(error, "sqlite_errorcode", None)
+def translated(error: sqlite3.Error, path: Path | None = None) -> JournalError:
+    """The error of the journal that says what SQLite's means, and in which file. Its text holds no value of a row."""
+    code, file = getattr(error, "sqlite_errorcode", None), "" if path is None else f"{path}: "
     if code is None:
-        return JournalUnavailable(f"the database refused ({type(error).__name__}: {error})")
+        return JournalUnavailable(f"{file}the database refused ({type(error).__name__}: {error})")
     kind, words = _FAULTS.get(code & 0xFF, (JournalUnavailable, "the database refused"))
-    return kind(f"{words} ({error.sqlite_errorname}: {error})")
+    return kind(f"{file}{words} ({error.sqlite_errorname}: {error})")
 
 
 def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
@@ -61,7 +64,7 @@ def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
         _make_durable(connection)
     except sqlite3.Error as error:
         connection.close()
-        raise translated(error) from error
+        raise translated(error, path) from error
     except JournalError:
         connection.close()
         raise
@@ -75,10 +78,19 @@ def open_reader(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def now(connection: sqlite3.Connection) -> float:
-    """Unix seconds by the database's clock, which is the same for every process on the file."""
-    (seconds,) = connection.execute("SELECT (julianday('now') - 2440587.5) * 86400.0").fetchone()
-    return float(seconds)
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let several statements of a reader see the same moment."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.rollback()  # nothing was written; an error may have ended it already
+
+
+def now() -> float:
+    """Unix seconds by the database's clock. SQLite's is the machine's, the same for every process on the file."""
+    return time.time()
 
 
 def check(connection: sqlite3.Connection) -> None:
@@ -112,12 +124,13 @@ def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
             path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
         )
     except sqlite3.Error as error:
-        raise translated(error) from error
+        raise translated(error, path) from error
     try:
         connection.execute("PRAGMA cache_size = -32000")  # kibibytes
+        connection.execute("PRAGMA temp_store = MEMORY")  # what a savepoint may undo, else a temporary file each time
     except sqlite3.Error as error:
         connection.close()
-        raise translated(error) from error
+        raise translated(error, path) from error
     return connection
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, localcontext
+from functools import cache
+from itertools import chain
 
 from payments_async.journal._bodies import pack_transaction_id, unpack_transaction_id
 from payments_async.journal._evidence import apply, apply_loose_events, keep
@@ -10,25 +14,40 @@ from payments_async.journal._faults import OrderUnknown
 from payments_async.journal._records import Chunk, ClaimedOrder, Evidence, Finding, Outcome, Permit, Refusal
 from payments_async.journal._rows import Row, change, chunk_of, row_by_id, run_of
 from payments_async.journal._states import News, State, next_state
-from payments_async.journal._writer import Transaction, Work
+from payments_async.journal._writer import EXACT, Transaction, Work
 
-__all__ = ["permit", "record", "withdraw"]
+__all__ = ["Asking", "grant_all", "record", "withdraw"]
 
+_NOTHING = Decimal(0)
+_NO_ORDER = -1
 _PERMITTED = State.SENDING
 _ENDS = {  # of an attempt whose order is as its permit left it and was never written off: nearly always
     news: next_state(_PERMITTED, news).state for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)
 }
 
 
-def permit(chunk: Chunk, claimed: ClaimedOrder, after: Outcome | None) -> Work[Permit | Refusal]:
-    """Grant the right to send, if the chunk is ours, its lease good and the order planned; record what was before."""
+class Asking:
+    """A request for the right to send: granted if the chunk is held, its lease good and the order planned.
 
-    def work(transaction: Transaction) -> Permit | Refusal:
-        if after is not None:
-            _record(transaction, after)
+    Args:
+        after: The outcome of the order before, recorded first.
+    """
+
+    __slots__ = ("after", "chunk", "claimed")
+
+    def __init__(self, chunk: Chunk, claimed: ClaimedOrder, after: Outcome | None) -> None:
+        self.chunk = chunk
+        self.claimed = claimed
+        self.after = after
+
+    def __call__(self, transaction: Transaction) -> Permit | Refusal:
+        """Do it."""
+        if self.after is not None:
+            _record(transaction, self.after)
             transaction.passed("permit.after_recorded")
+        chunk, claimed = self.chunk, self.claimed
         order_id, attempt, sent_before = claimed.id, claimed.attempt, claimed.sent_before
-        good = _is_held(transaction, chunk) and run_of(order_id) == chunk.run and chunk_of(order_id) == chunk.number
+        good = self.is_good(transaction)
         if not good or not _grant(transaction, chunk, order_id, attempt):
             row = row_by_id(transaction, order_id)
             if row is None:
@@ -36,14 +55,44 @@ def permit(chunk: Chunk, claimed: ClaimedOrder, after: Outcome | None) -> Work[P
             attempt, sent_before = row.attempt, bool(row.sent_before)  # it has changed since the chunk was claimed
             if not good or not _grant(transaction, chunk, order_id, attempt):
                 return Refusal(id=order_id, state=row.state, lease_lost=not good)
-        amount = claimed.order.amount
-        _count(transaction, order_id, amount, State.PLANNED, _PERMITTED)
+        _count(transaction, order_id, claimed.order.amount, State.PLANNED, _PERMITTED)
+        return self.granted(attempt, sent_before=sent_before)
+
+    def is_good(self, transaction: Transaction) -> bool:
+        """Whether the chunk is ours, its lease good, and the order one of its."""
+        return _is_held(transaction, self.chunk) and self.is_of_its_chunk()
+
+    def is_of_its_chunk(self) -> bool:
+        """Whether the order is one of the chunk's."""
+        chunk, order_id = self.chunk, self.claimed.id
+        return run_of(order_id) == chunk.run and chunk_of(order_id) == chunk.number
+
+    def granted(self, attempt: int, *, sent_before: bool) -> Permit:
+        """The permit after so many before it."""
+        claimed = self.claimed
         return Permit(
-            id=order_id, request_id=claimed.order.request_id, amount=amount, token=chunk.token, attempt=attempt + 1,
-            sent_before=sent_before,
+            id=claimed.id, request_id=claimed.order.request_id, amount=claimed.order.amount, token=self.chunk.token,
+            attempt=attempt + 1, sent_before=sent_before,
         )  # fmt: skip
 
-    return work
+
+def grant_all(transaction: Transaction, asking: Sequence[Asking]) -> list[Permit] | None:
+    """Do that for many in two statements; ``None`` when one of them is out of the ordinary.
+
+    What is checked is the same. A statement of its own for each hands the interpreter to and fro between two threads,
+    which costs more than the statement.
+    """
+    owner = asking[0].chunk.owner
+    if not all(one.chunk.owner == owner and one.is_of_its_chunk() for one in asking):
+        return None
+    outcomes = [one.after for one in asking if one.after is not None]
+    if outcomes:
+        if not _record_all(transaction, outcomes):
+            return None
+        transaction.passed("permit.after_recorded")
+    if not _grant_all(transaction, asking, owner):
+        return None
+    return [one.granted(one.claimed.attempt, sent_before=one.claimed.sent_before) for one in asking]
 
 
 def record(outcome: Outcome) -> Work[Finding]:
@@ -86,6 +135,79 @@ def _grant(transaction: Transaction, chunk: Chunk, order_id: int, attempt: int) 
         (chunk.token, attempt + 1, now, now, order_id, attempt),
     )
     return granted.rowcount == 1
+
+
+def _grant_all(transaction: Transaction, asking: Sequence[Asking], owner: str) -> bool:
+    rows = [(one.claimed.id, one.claimed.attempt, one.chunk.token, one.chunk.run, one.chunk.number) for one in asking]
+    moved = defaultdict(list)
+    for one in asking:
+        moved[one.chunk.run].append(one.claimed.order.amount)
+    _count_all(transaction, moved, State.PLANNED, _PERMITTED)
+    now = transaction.now
+    return _is_done_for_all(
+        transaction,
+        """UPDATE outbox SET state = 'sending', token = given.column3, attempt = given.column2 + 1,
+        permitted_at = ?, updated_at = ? FROM (VALUES {rows}) AS given, chunk
+        WHERE id = given.column1 AND outbox.state = 'planned' AND attempt = given.column2
+        AND chunk.run = given.column4 AND number = given.column5 AND chunk.token = given.column3
+        AND chunk.owner = ? AND chunk.state = 'open' AND lease_until > ?""",
+        (now, now), rows, (owner, now),
+    )  # fmt: skip
+
+
+def _record_all(transaction: Transaction, outcomes: Sequence[Outcome]) -> bool:
+    accepted: list[tuple[object, ...]] = []
+    others: list[tuple[object, ...]] = []
+    moved: dict[State, dict[int, list[Decimal]]] = {state: defaultdict(list) for state in _ENDS.values()}
+    for outcome in outcomes:
+        permit, state = outcome.permit, _ENDS.get(outcome.news)
+        packed = pack_transaction_id(outcome.transaction_id)
+        if state is None or permit.sent_before:
+            return False
+        if isinstance(packed, bytes) and state is State.ACCEPTED and outcome.code is None and outcome.message is None:
+            accepted.append((permit.id, permit.attempt, bytearray(packed)))
+        elif packed is not None and _are_nameless(transaction):
+            return False
+        else:
+            others.append((permit.id, permit.attempt, state.value, packed, outcome.code, outcome.message))
+        moved[state][run_of(permit.id)].append(permit.amount)
+    for state, amounts in moved.items():
+        _count_all(transaction, amounts, _PERMITTED, state)
+    return _is_done_for_all(
+        transaction,
+        """UPDATE outbox SET state = 'accepted', transaction_id = given.column3, code = NULL, message = NULL,
+        updated_at = ? FROM (VALUES {rows}) AS given
+        WHERE id = given.column1 AND state = 'sending' AND attempt = given.column2 AND sent_before = 0
+        AND NOT EXISTS (SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL)""",
+        (transaction.now,), accepted,
+    ) and _is_done_for_all(
+        transaction,
+        """UPDATE outbox SET state = given.column3, transaction_id = coalesce(given.column4, transaction_id),
+        code = given.column5, message = given.column6, updated_at = ? FROM (VALUES {rows}) AS given
+        WHERE id = given.column1 AND state = 'sending' AND attempt = given.column2 AND sent_before = 0""",
+        (transaction.now,), others,
+    )  # fmt: skip
+
+
+def _is_done_for_all(
+    transaction: Transaction, sql: str, first: tuple[object, ...], rows: Sequence[tuple[object, ...]],
+    last: tuple[object, ...] = (),
+) -> bool:  # fmt: skip
+    """Change many orders in one statement, whose id is each row's first value; tells whether it found all of them.
+
+    Numbers, texts and bytearrays are bound as they are; for anything else, None too, ``sqlite3`` looks for an adapter
+    first, which takes longer than the rest. So rows of the usual kind hold nothing else.
+    """
+    if not rows:
+        return True
+    width, full = len(rows[0]), 1 << (len(rows) - 1).bit_length()  # few different statements, so that they are kept
+    values = [*first, *chain.from_iterable(rows), *[_NO_ORDER] * ((full - len(rows)) * width), *last]
+    return bool(transaction.execute(_with_rows(sql, full, width), values).rowcount == len(rows))
+
+
+@cache
+def _with_rows(sql: str, rows: int, width: int) -> str:
+    return sql.format(rows=", ".join([f"({', '.join('?' * width)})"] * rows))
 
 
 def _record(transaction: Transaction, outcome: Outcome) -> Finding:
@@ -169,6 +291,15 @@ def _settle_early(transaction: Transaction, outcome: Outcome, state: State) -> S
     apply_loose_events(transaction, row)
     settled = row_by_id(transaction, outcome.permit.id)
     return state if settled is None else settled.state
+
+
+def _count_all(transaction: Transaction, moved: Mapping[int, list[Decimal]], before: State, after: State) -> None:
+    """As ``_count``, for the amounts of many orders by run."""
+    with localcontext(EXACT):
+        for run, amounts in moved.items():
+            total = sum(amounts, _NOTHING)
+            transaction.count(run, before, -len(amounts), -total)
+            transaction.count(run, after, len(amounts), total)
 
 
 def _count(transaction: Transaction, order_id: int, amount: Decimal, before: State, after: State) -> None:

@@ -253,3 +253,43 @@ async def test_one_sweep_is_never_enough(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         with pytest.raises(ValueError, match="sweeps"):
             await reconcile(here.payments, here.journal, sweeps=1)
+
+
+async def believed(here: World, count: int) -> None:
+    """Orders that are successful by what we have heard until now."""
+    for order in payouts(count):
+        entry = await here.journal.entry(order.request_id)
+        assert entry is not None
+        news = Evidence(
+            news=News.LOOKED_UP_SUCCESSFUL, source="record", request_id=order.request_id, amount=order.amount,
+            transaction_id=entry.transaction_id,
+        )  # fmt: skip
+        await here.journal.apply_evidence(news)
+
+
+async def test_a_reversal_that_nobody_was_told_of_is_found_when_asked_for(tmp_path: Path) -> None:
+    """Successful orders are looked at again only then; one the list shows as reversed is, the others stay so."""
+    async with world(tmp_path, processing_delay=0.01) as here:
+        here.sandbox.script(Fault.REVERSED, on="money", request_id=payout(3).request_id, seconds=0.1)
+        await run_batch(here.payments, here.journal, BATCH, payouts(20))
+        await believed(here, 20)
+        await here.sandbox.settle()
+        await look(here)
+        assert {"successful": 20} == await here.states()
+        report = await look(here, reversals=True)
+        assert {"successful": 19, "reversed": 1} == await here.states()
+        assert {"reversed": 1} == report.settled
+        assert () == report.conflicts
+        await here.check(20)
+        assert {} == (await look(here, reversals=True)).settled
+
+
+@pytest.mark.parametrize("quirk", ["ignores_status_filter", "both"])
+async def test_a_service_that_ignores_filters_reverses_nothing(tmp_path: Path, quirk: str) -> None:
+    """Every order is listed under every status then, which says nothing of any."""
+    async with world(tmp_path, LIARS[quirk], processing_delay=0.01) as here:
+        await run_batch(here.payments, here.journal, BATCH, payouts(20))
+        await believed(here, 20)
+        await here.sandbox.settle()
+        await look(here, reversals=True)
+        assert {"successful": 20} == await here.states()

@@ -217,6 +217,15 @@ async def test_refused_credentials_stop_the_run_and_fail_no_order(here: World) -
     await here.check(5000)
 
 
+async def test_tokens_that_are_revoked_again_and_again_stop_nothing(here: World) -> None:
+    """As where each login of another process ends the token of this one: every order gets through, once."""
+    here.sandbox.chaos({Fault.TOKEN_REVOKED: 0.3}, seed=5)
+    done = await run_batch(here.payments, here.journal, BATCH, payouts(400))
+    assert (None, 400) == (done.stopped, done.counts["accepted"])
+    assert 400 == len(here.sandbox.ledger)
+    await here.check(400)
+
+
 async def test_stop_finishes_what_is_under_way(here: World) -> None:
     """Asked to stop, a run begins nothing more and leaves nothing unknown; the next one goes on at once."""
     here.sandbox.script(Fault.SLOW, times=None, on="money", seconds=0.05)

@@ -14,7 +14,7 @@ import attrs
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from journal.factories import IDENTITY, Clock, delivery, event, order, orders, transaction_id
+from journal.factories import IDENTITY, Clock, delivery, event, order, orders, transaction_id, turn
 
 from payments_async.journal import (
     Chunk,
@@ -89,6 +89,8 @@ class JournalMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Close the file and look at the whole of it."""
         if hasattr(self, "journal"):
+            for batch in BATCHES:
+                self.do(self.turns(batch))
             self.do(self.journal.check())
             self.do(self.journal.close())
             self.runner.close()
@@ -179,29 +181,44 @@ class JournalMachine(RuleBasedStateMachine):
                 self.leases[batch] = Lease(token=lease.token + 1)
 
     @precondition(lambda self: self.chunks)
-    @rule(data=st.data(), answer=st.none() | ANSWERS)
-    def permit(self, data: st.DataObject, answer: News | None) -> None:
-        """A planned order of a chunk that is ours and whose lease is good; with it, the outcome of another."""
-        chunk = data.draw(st.sampled_from(self.chunks))
-        held = data.draw(st.sampled_from(chunk.orders))
-        after = None
-        if answer is not None and self.permits:
-            key, permit = data.draw(st.sampled_from(self.permits))
-            after = self.outcome(key, permit, answer)
-        key = (chunk.batch_id, int(held.order.request_id[-6:]))
-        known, lease = self.model[key], self.leases[chunk.batch_id]
-        good = self.is_mine(chunk) and lease.until > self.clock.now and known.state is State.PLANNED
-        result = self.do(self.journal.permit(chunk, held, after=after))
-        assert good == isinstance(result, Permit)
-        if isinstance(result, Permit):
-            known.learn(News.PERMITTED)
-            known.attempt += 1
-            assert (known.attempt, known.sent_before, known.amount) == (
-                result.attempt,
-                result.sent_before,
-                result.amount,
-            )
-            self.permits.append((key, result))
+    @rule(data=st.data(), answers=st.lists(st.none() | ANSWERS, min_size=1, max_size=6))
+    def permit(self, data: st.DataObject, answers: list[News | None]) -> None:
+        """Planned orders of a chunk that is ours and whose lease is good, asked for side by side.
+
+        With each, the outcome of another.
+        """
+        asked = []
+        expected: list[tuple[tuple[str, int], Model] | None] = []
+        before = list(self.permits)
+        for answer in answers:
+            chunk = data.draw(st.sampled_from(self.chunks))
+            held = data.draw(st.sampled_from(chunk.orders))
+            after = None
+            if answer is not None and before:
+                of, permit = data.draw(st.sampled_from(before))
+                after = self.outcome(of, permit, answer)
+            key = (chunk.batch_id, int(held.order.request_id[-6:]))
+            known, lease = self.model[key], self.leases[chunk.batch_id]
+            good = self.is_mine(chunk) and lease.until > self.clock.now and known.state is State.PLANNED
+            if good:
+                known.learn(News.PERMITTED)
+                known.attempt += 1
+            asked.append((chunk, held, after))
+            expected.append((key, attrs.evolve(known)) if good else None)
+        for wanted, result in zip(expected, self.do(self.permits_for(asked)), strict=True):
+            assert (wanted is not None) == isinstance(result, Permit)
+            if wanted is not None:
+                key, known = wanted
+                assert (known.attempt, known.sent_before, known.amount) == (
+                    result.attempt,
+                    result.sent_before,
+                    result.amount,
+                )
+                self.permits.append((key, result))
+
+    async def permits_for(self, asked: list[Any]) -> list[Any]:
+        """What they are told, all asked before the first is answered."""
+        return await asyncio.gather(*(self.journal.permit(chunk, held, after=after) for chunk, held, after in asked))
 
     def outcome(self, key: tuple[str, int], permit: Permit, news: News) -> Outcome:
         """An answer to an attempt, and what the model makes of it."""
@@ -273,6 +290,13 @@ class JournalMachine(RuleBasedStateMachine):
         """A person has seen the conflict."""
         self.do(self.journal.acknowledge(order(key[1], batch=key[0]).request_id, who="Ann", why="seen"))
         self.model[key].conflict = False
+
+    async def turns(self, batch: str) -> None:
+        """What brought each order to where it stands, read side by side, is what its history says."""
+        async for page in self.journal.standings(batch):
+            for standing in page:
+                story = await self.journal.history(standing.entry.request_id)
+                assert turn(standing.entry, story) == standing.decision
 
     @invariant()
     def agrees(self) -> None:

@@ -1,0 +1,128 @@
+"""Permits asked for side by side, which share statements, against the same asked for one after another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from journal.factories import BATCH, Clock, delivery, event, loaded, transaction_id
+
+from payments_async.journal import Chunk, ClaimedOrder, News, Outcome, Permit, Refusal, SqliteJournal
+
+COUNT = 12
+USUAL = st.sampled_from([News.ACCEPTED] * 6 + [News.REJECTED, News.UNKNOWN, News.NOT_SENT])
+MOSTLY = st.sampled_from([True] * 9 + [False])
+
+
+class Round(NamedTuple):
+    """What is asked for side by side.
+
+    Attributes:
+        places: Of the orders in the chunk; mostly each once.
+        answers: How the permits of the round before ended, in turn.
+        in_time: Whether the lease is still good.
+        named: Whether a notification without a request id came before.
+    """
+
+    places: list[int]
+    answers: list[News]
+    in_time: bool
+    named: bool
+
+
+ROUNDS = st.lists(
+    st.builds(
+        Round,
+        places=st.one_of(
+            st.permutations(range(COUNT)).map(lambda places: places[: COUNT // 2]),
+            st.lists(st.integers(0, COUNT - 1), min_size=2, max_size=6),
+        ),
+        answers=st.lists(USUAL, min_size=COUNT // 2, max_size=COUNT // 2),
+        in_time=MOSTLY,
+        named=MOSTLY.map(lambda usual: not usual),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+class Desk:
+    """One journal with one batch of one chunk, and what has happened at it."""
+
+    def __init__(self, place: Path, crash_at: Any = None) -> None:
+        self.clock = Clock()
+        self.journal = SqliteJournal(place / "journal.db", clock=self.clock, crash_at=crash_at)
+        self.chunk: Chunk | None = None
+        self.open: list[Permit] = []
+        self.results: list[Permit | Refusal] = []
+        self.events = 0
+
+    async def prepare(self, given_: Round) -> list[tuple[Chunk, ClaimedOrder, Outcome | None]]:
+        """What one round asks for: orders of the chunk, each with the outcome of a permit of the round before."""
+        if not given_.in_time:
+            self.clock.pass_(31)
+        if given_.named:
+            self.events += 1
+            fact = event(0, 1, transaction=transaction_id(self.events), request_id=None)
+            await self.journal.receive(delivery(b"%d" % self.events), fact, owner="r", lease=0)
+        assert self.chunk is not None
+        outcomes = [
+            Outcome(
+                permit=permit, news=news, transaction_id=transaction_id(permit.id) if news is News.ACCEPTED else None,
+                message=None if news is News.ACCEPTED else "words",
+            )
+            for permit, news in zip(self.open, given_.answers, strict=False)
+        ]  # fmt: skip
+        outcomes_or_none = [*outcomes, *[None] * len(given_.places)]
+        return [
+            (self.chunk, self.chunk.orders[place], outcome)
+            for place, outcome in zip(given_.places, outcomes_or_none, strict=False)
+        ]
+
+    def note(self, results: Sequence[Permit | Refusal]) -> None:
+        """What was granted is open until the next round."""
+        self.open = [result for result in results if isinstance(result, Permit)]
+        self.results += results
+
+    async def told(self) -> Any:
+        """Everything the journal says."""
+        entries = [entry async for entry in self.journal.entries(BATCH)]
+        stories = [await self.journal.history(entry.request_id) for entry in entries]
+        return self.results, entries, stories, await self.journal.progress(BATCH)
+
+
+async def asked(rounds: list[Round], *, side_by_side: bool, passed: Any = None) -> Any:
+    """What a journal says when all of this was asked for."""
+    with TemporaryDirectory() as place:
+        desk = Desk(Path(place), passed)
+        async with desk.journal as journal:
+            await loaded(journal, COUNT)
+            desk.chunk = await journal.claim_chunk(BATCH, "worker")
+            for given_ in rounds:
+                asks = await desk.prepare(given_)
+                calls = [journal.permit(chunk, order, after=outcome) for chunk, order, outcome in asks]
+                desk.note(await asyncio.gather(*calls) if side_by_side else [await call for call in calls])
+            return await desk.told()
+
+
+@given(rounds=ROUNDS)
+@settings(max_examples=60, deadline=None)
+def test_permits_asked_for_side_by_side_are_those_asked_for_one_after_another(rounds: list[Round]) -> None:
+    """Whatever is asked for: results, states, sums and stories are the same."""
+    together, apart = (asyncio.run(asked(rounds, side_by_side=how)) for how in (True, False))
+    assert together == apart
+
+
+async def test_permits_asked_for_side_by_side_do_share_statements() -> None:
+    """Two rounds of 6 orders, which would be 12 permits and 6 outcomes, each by itself."""
+    passed: list[str] = []
+    first = Round(list(range(6)), [], in_time=True, named=False)
+    second = Round(list(range(6, 12)), [News.ACCEPTED] * 5 + [News.REJECTED], in_time=True, named=False)
+    await asked([first, second], side_by_side=True, passed=passed.append)
+    assert passed.count("permit.begun") <= 6
+    assert passed.count("permit.after_recorded") <= 3
