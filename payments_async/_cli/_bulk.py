@@ -14,8 +14,8 @@ __all__ = ["add_bulk"]
 _HELP = "Batches of payouts from a file: planned, approved, run, reconciled, reported. Never paid twice, never lost."
 _EXIT_CODES = (
     "Exit status: 0 nothing rejected, failed, reversed, unknown, parked or in conflict; 2 bad input; 3 some rejected, "
-    "failed or reversed; 4 some unknown, parked or in conflict; 5 stopped by the fuse, by a signal or by refused "
-    "credentials. The highest counts."
+    "failed or reversed; 4 some unknown, parked or in conflict; 5 stopped: by the fuse, by a signal, by refused "
+    "credentials, by a journal that cannot be written, or by a no. The highest counts."
 )
 
 

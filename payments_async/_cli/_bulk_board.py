@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from rich.live import Live
+from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from payments_async._cli._screen import Screen, money
+from payments_async._cli._screen import Screen, clean, money
 from payments_async.bulk import RunProgress
-from payments_async.journal import State
+from payments_async.journal import Progress, State
 
-__all__ = ["STYLES", "RunBoard", "remaining"]
+__all__ = ["STYLES", "RunBoard", "line_of", "remaining", "waiting", "words_of"]
 
 STYLES = {
     State.SUCCESSFUL: "green",
@@ -28,7 +30,9 @@ STYLES = {
     State.PARKED: "magenta",
 }
 _TAKEN = (State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED)  # what is final now was accepted once
+_WORD_STYLES = ("cyan", "red", "magenta", "bold", "dim", "dim")
 _LINES_PIPED = 10
+_WAIT_PIPED = 10  # seconds between two lines about a wait
 
 
 class RunBoard:
@@ -45,6 +49,7 @@ class RunBoard:
         self._currency = currency
         self._progress: RunProgress | None = None
         self._told = -1
+        self._waited = -1  # how often it was told for what it waits
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -62,10 +67,21 @@ class RunBoard:
     def __call__(self, progress: RunProgress) -> None:
         """Take news."""
         self._progress = progress
+        if progress.waits_for is not None:
+            self._tell_wait(progress)
+            return
+        self._waited = -1
         step = _done(progress) * _LINES_PIPED // max(progress.total, 1)
         if self._live is None and step > self._told:
             self._told = step
             self._screen.say(f"{_done(progress):,} of {progress.total:,} done: {', '.join(self._words(progress))}")
+
+    def _tell_wait(self, progress: RunProgress) -> None:
+        """In a pipe, a line when the waiting begins and every ten seconds of it."""
+        turn = int(progress.lease_left) // _WAIT_PIPED
+        if self._live is None and turn != self._waited:
+            self._waited = turn
+            self._screen.say(escape(clean(waiting(progress))))
 
     def _draw(self) -> Table:
         progress = self._progress
@@ -79,26 +95,46 @@ class RunBoard:
         bar = ProgressBar(total=max(progress.total, 1), completed=_done(progress))
         grid.add_row(bar, Text(f"{_done(progress):,}/{progress.total:,}", style="bold"))
         whole.add_row(grid)
-        line = Text(no_wrap=True, overflow="ellipsis")
-        for words, style in zip(self._words(progress), ("cyan", "red", "magenta", "bold", "dim", "dim"), strict=False):
-            line.append(words, style).append("   ")
-        whole.add_row(line)
+        whole.add_row(line_of(self._words(progress)))
+        if progress.waits_for is not None:
+            whole.add_row(Text(clean(waiting(progress)), style="yellow"))
         return whole
 
     def _words(self, progress: RunProgress) -> list[str]:
-        counts = progress.counts
-        total = sum((progress.sums[state] for state in _TAKEN), start=progress.sums[State.ACCEPTED] * 0)
-        words = [
-            f"accepted {sum(counts[state] for state in _TAKEN):,}",
-            f"rejected {counts[State.REJECTED]:,}",
-            f"unknown {counts[State.UNKNOWN] + counts[State.PARKED]:,}",
-            money(total, self._currency),
-        ]
+        words = words_of(progress, self._currency)
         if progress.sent and progress.seconds > 0:
             words.append(f"{progress.sent / progress.seconds:,.0f}/s")
             if left := remaining(progress):
                 words.append(f"{left} left")
         return words
+
+
+def line_of(words: Sequence[str]) -> Text:
+    """These words in their colours, cut where the terminal ends."""
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for word, style in zip(words, _WORD_STYLES, strict=False):
+        line.append(word, style).append("   ")
+    return line
+
+
+def words_of(progress: Progress, currency: str | None) -> list[str]:
+    """How a batch stands, in four words."""
+    counts = progress.counts
+    total = sum((progress.sums[state] for state in _TAKEN), start=progress.sums[State.ACCEPTED] * 0)
+    return [
+        f"accepted {sum(counts[state] for state in _TAKEN):,}",
+        f"rejected {counts[State.REJECTED]:,}",
+        f"unknown {counts[State.UNKNOWN] + counts[State.PARKED]:,}",
+        money(total, currency),
+    ]
+
+
+def waiting(progress: RunProgress) -> str:
+    """What a run waits for that has nothing else left to do."""
+    return (
+        f"waiting for the lease of {progress.waits_for}, {progress.lease_left:.0f} s left: it works on the rest of the "
+        "batch; if it died, what it was sending is looked up after that, and the others are sent"
+    )
 
 
 def remaining(progress: RunProgress) -> str:

@@ -1,7 +1,8 @@
-"""`payments-async bulk reconcile` and `write-off`: what is open is settled, by evidence or by a named person."""
+"""`payments-async bulk reconcile`, and what a named person decides: `write-off`, `acknowledge`, `lift-quarantine`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -16,10 +17,12 @@ from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._screen import Screen, clean, money
 from payments_async._cli._settings import Settings
 from payments_async.bulk import Reconciliation, reconcile, write_off
-from payments_async.journal import JournalRefused, State
+from payments_async.journal import Entry, Happening, JournalRefused, SqliteJournal, State
 
 __all__ = ["add_decisions"]
 
+Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 _SHOWN = 20
 
 
@@ -27,6 +30,8 @@ def add_decisions(group: typer.Typer) -> None:
     """Add the commands."""
     command(group, "reconcile")(bulk_reconcile)
     command(group, "write-off")(bulk_write_off)
+    command(group, "acknowledge")(bulk_acknowledge)
+    command(group, "lift-quarantine")(bulk_lift_quarantine)
 
 
 async def bulk_reconcile(
@@ -37,6 +42,7 @@ async def bulk_reconcile(
     grace: Annotated[float, typer.Option(min=0, help="Seconds in which a sent order may still show up.")] = 900.0,
     sweeps: Annotated[int, typer.Option(min=2, help="Clean looks through the list before an order is parked.")] = 2,
     interval: Annotated[float, typer.Option(min=0, help="Seconds between them.")] = 60.0,
+    reversals: Annotated[bool, typer.Option("--reversals", help="Also look for successful orders reversed.")] = False,
 ) -> Exit:
     """Settle what is open by what the service shows. Sends nothing; what it cannot find is parked for a person.
 
@@ -49,7 +55,9 @@ async def bulk_reconcile(
             f"looking for {before.counts[State.ACCEPTED]:,} accepted and {before.counts[State.UNKNOWN]:,} unknown "
             f"orders; an order that is not found is looked for {sweeps} times, {interval:g} s apart"
         )
-        found = await reconcile(payments, held, name, grace=grace, sweeps=sweeps, interval=interval)
+        found = await reconcile(
+            payments, held, name, grace=grace, sweeps=sweeps, interval=interval, reversals=reversals
+        )
         progress = await held.progress(name)
     _show(screen, found)
     show_progress(screen, progress, None)
@@ -77,10 +85,10 @@ async def bulk_reconcile(
 async def bulk_write_off(
     screen: Screen,
     request_id: Annotated[str, typer.Argument(help="A parked order.", show_default=False)],
-    who: Annotated[str, typer.Option(help="Your name: you answer for it.")],
+    who: Who,
     why: Annotated[str, typer.Option(help="What makes you sure, such as the service's letter.")],
     journal: JournalFile = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+    yes: Yes = False,
 ) -> Exit:
     """State that a parked order never reached the service. The next run sends it again.
 
@@ -88,26 +96,13 @@ async def bulk_write_off(
 
     Example: payments-async bulk write-off PAY-17 --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
     """
-    if not who.strip() or not why.strip():
-        raise BadInput("--who and --why: say who states it, and what makes you sure; both are kept")
+    _check(who, why)
     async with opened(journal) as held:
-        entry = await held.entry(request_id)
-        if entry is None:
-            raise BadInput(f"the journal holds no order {clean(request_id)}; check the id")
-        screen.fields(
-            [
-                ("order", entry.request_id),
-                ("amount", money(entry.amount, entry.order.currency)),
-                ("beneficiary", screen.person(entry.order.beneficiary.name)),
-                ("batch", entry.batch_id),
-                ("stands", entry.state),
-            ]
-        )
+        entry = await _shown(screen, held, request_id)
         if entry.state is not State.PARKED:
             raise BadInput(f"{request_id} is {entry.state}; only a parked order can be written off: reconcile first")
         if not yes and not confirmed(screen, "Did it surely never reach the service? It will be sent again."):
-            screen.trouble("nothing was changed")
-            return Exit.STOPPED
+            return _unchanged(screen, request_id=request_id)
         try:
             now = await write_off(held, request_id, who, why)
         except JournalRefused as error:
@@ -116,9 +111,116 @@ async def bulk_write_off(
         f"{escape(clean(request_id))} is {now.state} again, as {escape(clean(who))} states: {escape(clean(why))}"
     )
     screen.say(f"The next run of batch {escape(clean(now.batch_id))} sends it. Its whole story:")
-    screen.say(f"  {escape(command_line('explain', request_id, journal=journal))}")
+    screen.command(command_line("explain", request_id, journal=journal))
     screen.document({"request_id": request_id, "state": now.state, "who": who, "why": why, "exit_status": Exit.FINE})
     return Exit.FINE
+
+
+async def bulk_acknowledge(
+    screen: Screen,
+    request_id: Annotated[str, typer.Argument(help="An order with evidence against evidence.", show_default=False)],
+    who: Who,
+    why: Annotated[str, typer.Option(help="What is true, and how you know, such as the service's letter.")],
+    journal: JournalFile = None,
+    yes: Yes = False,
+) -> Exit:
+    """State that you have seen the contradiction about an order. It is counted no more; its story keeps it.
+
+    Nothing is sent, and the order stays as it is. Ask the service first what is true.
+
+    Example: payments-async bulk acknowledge PAY-17 --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
+    """
+    _check(who, why)
+    async with opened(journal) as held:
+        entry = await _shown(screen, held, request_id)
+        if entry.conflict is None:
+            raise BadInput(f"nothing contradicts {request_id}, or somebody has acknowledged it; see `explain`")
+        contradictions = _contradictions(await held.history(request_id)) or [entry.conflict]
+        for words in contradictions:
+            screen.say(f"[bold red]contradiction[/]  {escape(clean(words))}")
+        if not yes and not confirmed(screen, f"Do you know what is true, and may it stay {entry.state}?"):
+            return _unchanged(screen, request_id=request_id)
+        now = await held.acknowledge(request_id, who=who, why=why)
+    screen.say(f"{escape(clean(request_id))} stays {now.state}, as {escape(clean(who))} states: {escape(clean(why))}")
+    screen.document(
+        {
+            "request_id": request_id, "state": now.state, "contradictions": contradictions, "who": who, "why": why,
+            "exit_status": Exit.FINE,
+        }
+    )  # fmt: skip
+    return Exit.FINE
+
+
+async def bulk_lift_quarantine(
+    screen: Screen,
+    who: Who,
+    why: Annotated[str, typer.Option(help="How the orders were looked up, such as the service's statement.")],
+    journal: JournalFile = None,
+    batch_id: AnyBatch = None,
+    yes: Yes = False,
+) -> Exit:
+    """State that the orders of a batch were looked up after its journal was copied or restored. It may go on then.
+
+    An older journal does not know what was sent since: an order that it calls planned may have been paid. Reconcile,
+    and compare what is planned with the service's own records first; what was paid after all is paid again.
+
+    Example: payments-async bulk lift-quarantine --who "A. Clerk" --why "statement of 3 May" --journal payroll.sqlite
+    """
+    _check(who, why)
+    async with opened(journal) as held:
+        name = await chosen_batch(held, batch_id)
+        run, progress = await held.run(name), await held.progress(name)
+        if not run.quarantined:
+            raise BadInput(f"no chunk of batch {clean(name)} is in quarantine; nothing was changed")
+        screen.fields([("batch", name), ("chunks in quarantine", f"{run.quarantined:,}")])
+        show_progress(screen, progress, None)
+        planned = progress.counts[State.PLANNED]
+        question = f"Was none of these {planned:,} planned orders sent since? The next run sends them."
+        if not yes and not confirmed(screen, question):
+            return _unchanged(screen, batch_id=name)
+        lifted = await held.lift_quarantine(name, who=who, why=why)
+    screen.say(f"{lifted:,} chunks may be sent again, as {escape(clean(who))} states: {escape(clean(why))}")
+    screen.document({"batch_id": name, "chunks": lifted, "who": who, "why": why, "exit_status": Exit.FINE})
+    return Exit.FINE
+
+
+def _check(who: str, why: str) -> None:
+    if not who.strip() or not why.strip():
+        raise BadInput("--who and --why: say who states it, and what makes you sure; both are kept")
+
+
+async def _shown(screen: Screen, journal: SqliteJournal, request_id: str) -> Entry:
+    """The order that is to be decided on, after it was shown."""
+    entry = await journal.entry(request_id)
+    if entry is None:
+        raise BadInput(f"the journal holds no order {clean(request_id)}; check the id")
+    screen.fields(
+        [
+            ("order", entry.request_id),
+            ("amount", money(entry.amount, entry.order.currency)),
+            ("beneficiary", screen.person(entry.order.beneficiary.name)),
+            ("batch", entry.batch_id),
+            ("stands", entry.state),
+        ]
+    )
+    return entry
+
+
+def _contradictions(story: Sequence[Happening]) -> list[str]:
+    """All that nobody has acknowledged yet."""
+    found: list[str] = []
+    for happening in story:
+        if happening.what == "resolution" and happening.news is None:
+            found = []
+        elif happening.conflict and happening.conflict not in found:
+            found.append(happening.conflict)
+    return found
+
+
+def _unchanged(screen: Screen, **about: str) -> Exit:
+    screen.trouble("nothing was changed")
+    screen.document({**about, "exit_status": Exit.STOPPED})
+    return Exit.STOPPED
 
 
 def _show(screen: Screen, found: Reconciliation) -> None:

@@ -45,7 +45,7 @@ async def opened(path: Path | None, *, new: bool = False) -> AsyncIterator[Sqlit
     except JournalError as error:
         if new and isinstance(error, JournalUnavailable):
             raise
-        raise BadInput(f"--journal {path}: {error}") from error
+        raise BadInput(f"--journal {path}: {str(error).removeprefix(f'{path}: ')}") from error
 
 
 @asynccontextmanager

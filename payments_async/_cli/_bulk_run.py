@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated
@@ -36,6 +33,7 @@ from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._screen import Screen, money
 from payments_async._cli._settings import Settings
+from payments_async._cli._signals import draining
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
 from payments_async.journal import JournalUnavailable, SqliteJournal
 
@@ -130,16 +128,17 @@ class _Run:
         try:
             async with opened(self.journal, new=True) as journal:
                 progress = await self._run(journal, concurrency)
+                quarantined = (await journal.run(self.batch_id)).quarantined
         except BatchChanged as error:
             raise BadInput("the file was changed while it was read; nothing was sent. Plan it again") from error
         except JournalUnavailable as error:
             screen.trouble(f"stopped: {error}", f"go on with: {again}")
             screen.document({"batch_id": self.batch_id, "stopped": str(error), "exit_status": Exit.STOPPED})
             return Exit.STOPPED
-        return self._told(progress, again)
+        return self._told(progress, again, quarantined)
 
     async def _run(self, journal: SqliteJournal, concurrency: int) -> RunProgress:
-        with RunBoard(self.screen, self.plan.count, self.plan.currency) as board, _draining(self.screen) as stop:
+        with RunBoard(self.screen, self.plan.count, self.plan.currency) as board, draining(self.screen) as stop:
             try:
                 return await run_batch(
                     self.payments, journal, self.batch_id, self.plan.orders, concurrency=concurrency, progress=board,
@@ -152,7 +151,7 @@ class _Run:
         left = await journal.progress(self.batch_id)
         return RunProgress(counts=left.counts, sums=left.sums, conflicts=left.conflicts, stopped="it was broken off")
 
-    def _told(self, progress: RunProgress, again: str) -> Exit:
+    def _told(self, progress: RunProgress, again: str, quarantined: int) -> Exit:
         screen, status = self.screen, exit_after(progress, progress.stopped)
         screen.say()
         show_progress(screen, progress, self.plan.currency)
@@ -160,7 +159,7 @@ class _Run:
             screen.say(
                 f"{progress.sent:,} sent in {progress.seconds:,.1f} s, {progress.sent / progress.seconds:,.0f}/s"
             )
-        tell_next(screen, progress, self.journal, self.batch_id)
+        tell_next(screen, progress, self.journal, self.batch_id, quarantined=quarantined)
         if progress.stopped is not None:
             screen.trouble(f"stopped: {progress.stopped}", f"go on with: {again}")
         screen.document(
@@ -176,56 +175,6 @@ class _Run:
             }
         )
         return status
-
-
-@attrs.define
-class _Stop:
-    """What somebody asked for while the run was under way.
-
-    Attributes:
-        drain: Finish what is under way, and begin nothing more.
-        is_hard: Break off what is under way.
-    """
-
-    drain: asyncio.Event = attrs.field(factory=asyncio.Event)
-    is_hard: bool = False
-    task: asyncio.Task[object] | None = attrs.field(factory=asyncio.current_task)
-
-    def ask(self) -> bool:
-        """Ask once to drain, and again to break off. Tells whether it was the first time."""
-        if not self.drain.is_set():
-            self.drain.set()
-            return True
-        if not self.is_hard and self.task is not None:
-            self.is_hard = True
-            self.task.cancel()
-        return False
-
-    def take_back(self) -> None:
-        """The cancellation was ours and has done its work."""
-        if self.task is not None:
-            self.task.uncancel()
-
-
-@contextmanager
-def _draining(screen: Screen) -> Iterator[_Stop]:
-    """Take the signals: the first one drains, the second one cancels this task."""
-    stop, loop = _Stop(), asyncio.get_running_loop()
-
-    def asked() -> None:
-        if stop.ask():
-            screen.note("stopping: what is under way is finished first; once more breaks it off")
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    with suppress(NotImplementedError, ValueError, RuntimeError):  # no such handlers there, or not in this thread
-        for number in numbers:
-            loop.add_signal_handler(number, asked)
-    try:
-        yield stop
-    finally:
-        with suppress(NotImplementedError, ValueError, RuntimeError):
-            for number in numbers:
-                loop.remove_signal_handler(number)
 
 
 def _check(made: Plan, approved: str | None) -> None:

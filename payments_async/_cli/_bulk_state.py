@@ -49,12 +49,10 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
     screen.say(f"[bold]{escape(clean(name))}[/]: {run.total:,} payouts, {money(run.amount, currency)}{loaded}\n")
     show_progress(screen, progress, currency)
     _show_needing(screen, needing)
-    if run.quarantined:
-        screen.say(f"\nChunks in quarantine, since the journal was copied or restored: {run.quarantined:,}")
     if strangers:
         screen.say(f"\nNotifications about orders that this journal never sent: {strangers:,}")
     assert journal is not None
-    tell_next(screen, progress, journal, name)
+    tell_next(screen, progress, journal, name, quarantined=run.quarantined)
     status = exit_after(progress)
     screen.document(
         {
@@ -67,6 +65,7 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
                 for one in needing
             ],
             "unmatched_notifications": strangers,
+            "chunks_in_quarantine": run.quarantined,
             "exit_status": status,
         }
     )
@@ -83,7 +82,8 @@ async def bulk_report(
 ) -> Exit:
     """Write what became of every order: a CSV table, and one HTML page to print and to file.
 
-    Names and numbers are masked in both, unless --show-personal is given.
+    Names and numbers are masked in both, unless --show-personal is given. The page shows the first 10,000 orders, and
+    as many of those that need a person; its totals are of all of them, and the table has every one.
 
     Example: payments-async bulk report --journal payroll.sqlite --batch-id payroll-2026-11
     """
@@ -126,21 +126,41 @@ def show_progress(screen: Screen, progress: Progress, currency: str | None) -> N
     screen.table(["Outcome", "Orders", total], rows, right=["Orders", total])
 
 
-def tell_next(screen: Screen, progress: Progress, journal: Path, batch_id: str | None) -> None:
-    """Write what is to be done next about a batch that stands so."""
+def tell_next(
+    screen: Screen, progress: Progress, journal: Path, batch_id: str | None, *, quarantined: int = 0
+) -> None:  # fmt: skip
+    """Write what is to be done next about a batch that stands so.
+
+    Args:
+        quarantined: Its chunks that wait for a person.
+    """
     counts = progress.counts
     open_ = counts[State.ACCEPTED] + counts[State.UNKNOWN]
     if open_:
         line = command_line("bulk reconcile", journal=journal, batch_id=batch_id)
-        screen.say(f"\nOrders without a final outcome yet: {open_:,}. To look them up:\n  {escape(line)}")
+        screen.say(f"\nOrders without a final outcome yet: {open_:,}. To look them up:")
+        screen.command(line)
     if counts[State.PARKED]:
         line = f"{command_line('bulk write-off', journal=journal)} REQUEST_ID --who NAME --why REASON"
         screen.say(
             f"\nOrders that were not found: {counts[State.PARKED]:,}. Ask the service about each; for one that it "
-            f"surely never had:\n  {escape(line)}"
+            "surely never had:"
         )
+        screen.command(line)
     if progress.conflicts:
-        screen.say(f"\nOrders with evidence against evidence: {progress.conflicts:,}. Ask the service about each.")
+        line = f"{command_line('bulk acknowledge', journal=journal)} REQUEST_ID --who NAME --why REASON"
+        screen.say(
+            f"\nOrders with evidence against evidence: {progress.conflicts:,}. Ask the service about each; once you "
+            "know what is true:"
+        )
+        screen.command(line)
+    if quarantined:
+        line = command_line("bulk lift-quarantine", journal=journal, batch_id=batch_id)
+        screen.say(
+            f"\nChunks in quarantine, since the journal was copied or restored: {quarantined:,}. Nothing of them is "
+            "sent until their orders were looked up:"
+        )
+        screen.command(f"{line} --who NAME --why REASON")
 
 
 def progress_document(progress: Progress) -> dict[str, object]:

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from payments_async import CollectionOrder
 from payments_async._cli._bulk_board import STYLES
+from payments_async._cli._bulk_file import command_line
 from payments_async._cli._bulk_journal import JournalFile, opened
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
@@ -30,12 +31,21 @@ _SAID: Mapping[News, str] = {
     News.NOTIFIED_SUCCESSFUL: "it was paid",
     News.NOTIFIED_FAILED: "it failed",
     News.NOTIFIED_REVERSED: "it was reversed",
-    News.NOTIFIED_UNRECOGNISED: "something nobody documented",
+    News.NOTIFIED_UNRECOGNISED: "something nobody documented happened to it",
     News.LOOKED_UP_PROCESSING: "it is being processed",
     News.LOOKED_UP_SUCCESSFUL: "it was paid",
     News.LOOKED_UP_FAILED: "it failed",
     News.LOOKED_UP_REVERSED: "it was reversed",
     News.ACCEPTED: "the service has it",
+}
+_SOURCES: Mapping[str, str] = {
+    "list": "The list of transactions",
+    "record": "The transaction's own record",
+    "stored notification": "A notification that was stored",
+}
+_DECIDED: Mapping[str, str] = {
+    "written_off": "it never reached the service, and may be sent again",
+    "acknowledged": "the contradiction is known, and may rest",
 }
 _MEANS: Mapping[State, str] = {
     State.PLANNED: "It was not sent, or surely did not arrive. The next run of its batch sends it.",
@@ -86,7 +96,9 @@ async def explain(
         before = happening.state or before
     screen.say(f"\n[bold]Now[/]  {_MEANS[entry.state]}")
     if entry.conflict:
-        screen.say(f"     [bold red]Evidence contradicts[/]: {escape(clean(entry.conflict))}. Ask the service.")
+        screen.say(f"     [bold red]Evidence contradicts[/]: {escape(clean(entry.conflict))}. Ask the service; then:")
+        line = command_line("bulk acknowledge", request_id, journal=journal)
+        screen.command(f"   {line} --who NAME --why REASON")
     screen.document(_document(entry, story))
     return Exit.FINE
 
@@ -101,35 +113,47 @@ def _tell(screen: Screen, moment: datetime, happening: Happening, before: State 
 
 
 def _sentence(happening: Happening) -> str:
-    news, by = happening.news or News.PERMITTED, (happening.by or "somebody").removeprefix("notification ")
-    detail = f" ({happening.detail})" if happening.detail else ""
+    news, by, detail = happening.news or News.PERMITTED, happening.by or "somebody", happening.detail or ""
+    also = f": {detail}" if detail else ""
     match happening.what:
         case "planned":
-            return f"Written down{detail}."
+            return f"Written down as {detail}."
         case "permit":
-            return f"{by} was permitted to send it{detail}; it may have left from here on."
+            return f"{by} was permitted to send it ({detail}); it may have left from here on."
         case "answer" if news in _ANSWERS:
-            return f"{_ANSWERS[news]}{detail}."
+            return f"{_ANSWERS[news]}{also}."
         case "delivery":
-            return f"A notification came in from {by}{detail}."
+            return f"A notification came in from {by}. It is {detail}."
         case "notification" if news in _SAID:
-            return f"A notification from {by} says: {_SAID[news]}{detail}."
+            return f"A notification from {by.removeprefix('notification ')} says that {_SAID[news]}{also}."
         case "evidence" if news in _SAID:
-            return f"A look-up ({by}) shows: {_SAID[news]}{detail}."
+            return f"{_source(by)} shows that {_SAID[news]}{also}."
         case "evidence" if news is News.SWEPT_CLEAN_TWICE:
-            return f"Clean sweeps did not find it{detail}."
+            return f"It is not to be found{also}."
         case "takeover":
-            return f"The worker that was sending it fell silent{detail}."
+            return f"Whoever was sending it fell silent, and the lease ran out: {by.removeprefix('lease of ')}."
         case "resolution":
-            return f"{by} decided{detail}."
+            return f"{by} decided: {_decided(detail)}."
         case other:
-            return f"{other} by {by}{detail}."
+            return f"{other} by {by}{also}."
+
+
+def _source(by: str) -> str:
+    """Where evidence was found."""
+    if by.startswith("list "):
+        return f"The list of {by.removeprefix('list ')} transactions"
+    return _SOURCES.get(by, f"A look-up ({by})")
+
+
+def _decided(detail: str) -> str:
+    kind, separator, why = detail.partition(": ")
+    return f"{_DECIDED.get(kind, kind)}{separator}{why}"
 
 
 def _notes(happening: Happening) -> Iterator[str]:
     if happening.conflict:
-        yield "[bold red]This contradicts[/] what was known; it is kept, and the order stays as it was:"
-        yield escape(clean(happening.conflict))
+        yield f"[bold red]This contradicts what was known[/]: {escape(clean(happening.conflict))}."
+        yield "It is kept, and never overwrites; a person has to find out what is true."
     if happening.rule:
         yield f"[dim]rule: {escape(clean(happening.rule))}[/]"
 

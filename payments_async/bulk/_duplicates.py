@@ -21,6 +21,7 @@ __all__ = ["Duplicate", "Duplicates", "Payees"]
 
 _KEPT = 1000
 _EXACT = Context(prec=40)  # the usual 28 digits could make two amounts alike
+_SIEVE = 4 * 2**20  # bytes: a bit for each of 33,000,000 beneficiaries
 _MEMORY = 4 * 2**20  # bytes for each of three heaps; the rest goes to temporary files
 
 
@@ -63,7 +64,11 @@ class Duplicates:
 
 
 class Payees:
-    """Who is paid by which order. Takes the orders of the batch first, then those of the journal."""
+    """Who is paid by which order. Takes the orders of the batch first, then those of the journal.
+
+    Of the journal's orders it keeps those that pay somebody the batch pays too (of a batch of millions, a few more:
+    a bit for each beneficiary tells them apart), so that a long journal costs no room.
+    """
 
     def __init__(self) -> None:
         self._resources = ExitStack()
@@ -73,6 +78,7 @@ class Payees:
         self._lines = self._resources.enter_context(lines)
         self._count = 0
         self._ours = 0
+        self._paid = bytearray(_SIEVE)
 
     def __enter__(self) -> Payees:
         return self
@@ -82,17 +88,29 @@ class Payees:
     ) -> None:
         self._resources.close()
 
-    def add(self, order: Order, batch_id: str = "", state: str = "") -> None:
-        """Take down an order; with batch and state, one that the journal holds elsewhere."""
-        key, amount = payee_key(order), order.amount
+    def add(self, order: Order) -> None:
+        """Take down an order of the batch."""
+        key = payee_key(order)
+        byte, bit = divmod(hash(key) % (8 * _SIEVE), 8)
+        self._paid[byte] |= 1 << bit
+        self._add(key, order, "", "")
+        self._ours = self._count
+
+    def add_earlier(self, order: Order, batch_id: str, state: str) -> None:
+        """Take down an order that the journal holds in another batch, where it pays one of those."""
+        key = payee_key(order)
+        byte, bit = divmod(hash(key) % (8 * _SIEVE), 8)
+        if self._paid[byte] >> bit & 1:
+            self._add(key, order, batch_id, state)
+
+    def _add(self, key: str, order: Order, batch_id: str, state: str) -> None:
+        amount = order.amount
         digest = hash(amount)
         self._twice.add(key, self._count, 0, digest, digest)
         self._alike.add(f"{key} {_EXACT.normalize(amount)}", self._count, 0, digest, digest)
         cells = (order.request_id, mask(reference_of(order)), str(amount), batch_id, state)
         self._lines.write("\t".join(cells).encode() + b"\n")
         self._count += 1
-        if not state:
-            self._ours = self._count
 
     def found(self) -> Duplicates:
         """What was found. It takes a second for each million of orders."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from payments_async._orders import CollectionOrder, PayoutOrder
 from payments_async.bulk._concerns import Fault
 from payments_async.journal._contract import Journal
 from payments_async.journal._records import Entry, Run
-from payments_async.journal._states import State
 
 __all__ = ["DAY", "Earlier"]
 
 DAY = 86_400.0
-_OPEN = frozenset({State.PLANNED, State.SENDING, State.UNKNOWN, State.PARKED})
-_PAID = frozenset({State.ACCEPTED, State.SUCCESSFUL})
 
 
 class Earlier:
@@ -46,8 +42,7 @@ class Earlier:
         """What the journal holds under these request ids."""
         if self._journal is None or self._is_empty:
             return {}
-        found = await asyncio.gather(*(self._journal.entry(order.request_id) for order in orders))
-        return {entry.request_id: entry for entry in found if entry is not None}
+        return await self._journal.entries_of([order.request_id for order in orders])
 
     def is_recorded(self, order: PayoutOrder, entry: Entry | None) -> bool:
         """Whether this very order is in this very batch already."""
@@ -68,13 +63,10 @@ class Earlier:
             remedy = "this batch holds it with other details; restore them, or give the order a new id"
         return Fault("request_id", order.request_id, remedy)
 
-    async def paid(self) -> AsyncIterator[Entry]:
-        """Payouts of other batches that were paid of late, or may be paid yet."""
+    async def paid(self) -> AsyncIterator[Iterable[Entry]]:
+        """Payouts of other batches that were paid of late, or may be paid yet, some hundreds at a time."""
         if self._journal is None or self._is_empty:
             return
         since = self._clock() - self._recent
-        async for entry in self._journal.entries():
-            if entry.batch_id == self._batch_id or isinstance(entry.order, CollectionOrder):
-                continue
-            if entry.state in _OPEN or (entry.state in _PAID and entry.updated_at >= since):
-                yield entry
+        async for entries in self._journal.paid_since(since, but=self._batch_id):
+            yield (entry for entry in entries if not isinstance(entry.order, CollectionOrder))

@@ -14,7 +14,7 @@ from typing import IO
 
 import attrs
 
-from payments_async.bulk._lines import Line
+from payments_async.bulk._lines import Line, moment_text
 from payments_async.bulk._style import STYLE
 from payments_async.journal._states import State
 
@@ -76,13 +76,13 @@ class Page:
 
     Args:
         file: Where the page goes.
-        most: Lines in the table of all orders.
+        most: Lines in the table of all orders, and in that of the orders that need a person.
     """
 
     def __init__(self, file: IO[bytes], most: int) -> None:
         self._file = file
         self._most = most
-        self._count = 0
+        self._count = self._needing = 0
         self._resources = ExitStack()
         need = tempfile.SpooledTemporaryFile(_MEMORY, prefix="payments-async-")  # noqa: SIM115  lives as long as self
         rows = tempfile.SpooledTemporaryFile(_MEMORY, prefix="payments-async-")  # noqa: SIM115
@@ -100,7 +100,9 @@ class Page:
         """Take one line."""
         self._count += 1
         if line.need:
-            self._need.write(_need_row(line).encode())
+            self._needing += 1
+            if self._needing <= self._most:
+                self._need.write(_need_row(line).encode())
         if self._count <= self._most:
             self._rows.write(_row(line).encode())
 
@@ -108,7 +110,8 @@ class Page:
         """Write the page."""
         self._write(_top(head))
         if head.needing:
-            self._table(f"Needs a person: {head.needing:,}", "need", _NEED, self._need)
+            first = f", the first {self._most:,} of them" if head.needing > self._most else ""
+            self._table(f"Needs a person: {head.needing:,}{first}", "need", _NEED, self._need)
         else:
             self._write('<p class="fine">No order of this batch needs a person.</p>')
         self._write("".join(_totals(head)))
@@ -230,7 +233,7 @@ def _kind(kind: str) -> str:
 
 
 def _when(line: Line) -> str:
-    return f"{line.at:%Y-%m-%d %H:%M:%S}" if line.at and line.evidence else ""
+    return moment_text(line.at) if line.at and line.evidence else ""
 
 
 def _numbers(count: int, total: Decimal) -> str:
@@ -251,6 +254,8 @@ def _money(amount: Decimal, currency: str) -> str:
 
 def _safe(text: str) -> str:
     """Words from outside: no markup, and nothing that turns the direction of writing round."""
+    if text.isprintable():
+        return escape(text)
     return escape("".join(character if character.isprintable() else " " for character in text))
 
 

@@ -223,8 +223,9 @@ class _Walk:
 
     async def end(self, payees: Payees, source: Iterable[PayoutOrder], pace: _Pace) -> Plan:
         """The plan, after the last order."""
-        async for entry in self._earlier.paid():
-            payees.add(entry.order, entry.batch_id, entry.state)
+        async for entries in self._earlier.paid():
+            for entry in entries:
+                payees.add_earlier(entry.order, entry.batch_id, entry.state)
         shares = self._kinds.values()
         count = sum(share.count for share in shares)
         total = reduce(_EXACT.add, (share.total for share in shares), Decimal(0))

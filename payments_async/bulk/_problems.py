@@ -8,12 +8,12 @@ import attrs
 
 from payments_async._masking import mask
 
-__all__ = ["Problem", "begins_formula", "harmless", "problem"]
+__all__ = ["FORMULA", "Problem", "begins_formula", "harmless", "problem"]
 
 PERSONAL = frozenset(
     {"name", "phone_number", "email_address", "account_number", "customer_reference", "message", "metadata"}
 )
-_FORMULA = frozenset("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # spreadsheets take the wide signs for the narrow ones
+FORMULA = frozenset("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # spreadsheets take the wide signs for the narrow ones
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
 _ROUNDED = re.compile(r"[+-]?[0-9](?:[.,][0-9]{1,6})?[eE]\+?[0-9]+", re.ASCII)
 _LONGEST_VALUE = 60
@@ -53,7 +53,7 @@ def problem(row: int, line: int | None, column: str, value: str, remedy: str) ->
 
 def begins_formula(text: str) -> bool:
     """Whether a spreadsheet might run this text as a formula."""
-    return text[:1] in _FORMULA
+    return text[:1] in FORMULA
 
 
 def harmless(text: str) -> str:

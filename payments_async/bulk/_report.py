@@ -8,26 +8,26 @@ import io
 import os
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from decimal import Context, Decimal
+from operator import attrgetter
 from pathlib import Path
 from typing import IO
 
 import attrs
 
 from payments_async.bulk._html import Head, Page, Sum
-from payments_async.bulk._lines import Line, line_of
+from payments_async.bulk._lines import Line, line_of, moment_text
 from payments_async.bulk._plan import Share
-from payments_async.bulk._problems import begins_formula
+from payments_async.bulk._problems import FORMULA, begins_formula
 from payments_async.journal._contract import Journal
-from payments_async.journal._records import Entry, Run
+from payments_async.journal._records import Run, Standing
 from payments_async.journal._states import State
 
 __all__ = ["Report", "report"]
 
-_PIECE = 200
 _EXACT = Context(prec=100)
 _NOTHING = Share(count=0, total=Decimal(0))
 _COLUMNS = {
@@ -48,6 +48,9 @@ _COLUMNS = {
     "message": "The service's words",
     "need": "What a person must do",
 }
+_AMOUNT, _AT, _ATTEMPTS = map(list(_COLUMNS).index, ("amount", "at", "attempts"))
+_words = attrgetter(*(name if name not in ("amount", "at", "attempts") else "state" for name in _COLUMNS))
+_RISKY = frozenset((*FORMULA, " "))  # a cell that begins so is looked at twice
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +79,7 @@ async def report(
     html: str | os.PathLike[str] | None = None,
     personal: bool = False,
     overwrite: bool = False,
-    html_rows: int = 20_000,
+    html_rows: int = 10_000,
     clock: Callable[[], float] = time.time,
 ) -> Report:
     """Write the outcome of every order of a batch as CSV, as one self-contained HTML page, or both.
@@ -89,7 +92,9 @@ async def report(
             could be a formula has an apostrophe in front.
         personal: Names and numbers in full, not masked.
         overwrite: Replace files that are there.
-        html_rows: Most rows of the page's table. Orders that need a person are all on it.
+        html_rows: Most rows in each of the page's two tables, so that a browser opens the page of a batch of any length
+            (some 5 MB by default). The orders that need a person have a table of their own, above the other; the
+            totals are of all orders, and the CSV table has every row.
         clock: Unix seconds.
 
     Raises:
@@ -106,30 +111,10 @@ async def report(
             for path in (csv_path, html_path)
         )
         written = _Writing(sheet, None if page is None else resources.enter_context(Page(page, html_rows)))
-        async for lines in _pieces(journal, batch_id, personal=personal):
-            await asyncio.to_thread(written.take, lines)
+        async for standings in journal.standings(batch_id):
+            await asyncio.to_thread(written.take, standings, personal=personal)
         await asyncio.to_thread(written.close, _head(run, written, clock, personal=personal))
     return written.result(run, csv_path, html_path)
-
-
-async def _pieces(journal: Journal, batch_id: str, *, personal: bool) -> AsyncGenerator[list[Line], None]:
-    piece: list[Entry] = []
-    async for entry in journal.entries(batch_id):
-        piece.append(entry)
-        if len(piece) == _PIECE:
-            yield await _lines(journal, piece, personal=personal)
-            piece = []
-    if piece:
-        yield await _lines(journal, piece, personal=personal)
-
-
-async def _lines(journal: Journal, entries: Iterable[Entry], *, personal: bool) -> list[Line]:
-    async def line(entry: Entry) -> Line:
-        untouched = entry.state is State.PLANNED and not entry.attempt
-        history = () if untouched else await journal.history(entry.request_id)
-        return line_of(entry, history, personal=personal)
-
-    return await asyncio.gather(*map(line, entries))
 
 
 class _Writing:
@@ -137,19 +122,17 @@ class _Writing:
 
     def __init__(self, sheet: IO[bytes] | None, page: Page | None) -> None:
         self._page = page
-        self._text = sheet and io.TextIOWrapper(sheet, encoding="utf-8-sig", newline="", write_through=True)
+        self._text = sheet and io.TextIOWrapper(sheet, encoding="utf-8-sig", newline="")
         self._sheet = self._text and csv.writer(self._text)
-        self.by_state = dict.fromkeys(State, _NOTHING)
         self.by_kind: dict[tuple[str, State], Share] = {}
         self.currencies: set[str] = set()
         self.needing = 0
         if self._sheet:
             self._sheet.writerow(_COLUMNS.values())
 
-    def take(self, lines: Iterable[Line]) -> None:
+    def take(self, standings: Iterable[Standing], *, personal: bool) -> None:
         """Write some lines."""
-        for line in lines:
-            self.by_state[line.state] = _more(self.by_state[line.state], line.amount)
+        for line in (line_of(standing, personal=personal) for standing in standings):
             key = line.kind, line.state
             self.by_kind[key] = _more(self.by_kind.get(key, _NOTHING), line.amount)
             self.currencies.add(line.currency)
@@ -170,14 +153,15 @@ class _Writing:
     def result(self, run: Run, csv_path: Path | None, html_path: Path | None) -> Report:
         """What was written."""
         kinds: dict[str, Share] = {}
-        for (kind, _), share in sorted(self.by_kind.items()):
-            before = kinds.get(kind, _NOTHING)
-            kinds[kind] = Share(count=before.count + share.count, total=_EXACT.add(before.total, share.total))
+        states = dict.fromkeys(State, _NOTHING)
+        for (kind, state), share in sorted(self.by_kind.items()):
+            kinds[kind] = _both(kinds.get(kind, _NOTHING), share)
+            states[state] = _both(states[state], share)
         return Report(
             batch_id=run.batch_id,
             csv=csv_path,
             html=html_path,
-            by_state=self.by_state,
+            by_state=states,
             by_kind=kinds,
             needing=self.needing,
         )
@@ -199,17 +183,14 @@ def _head(run: Run, written: _Writing, clock: Callable[[], float], *, personal: 
     )
 
 
-def _cells(line: Line) -> Iterator[str]:
-    for name in _COLUMNS:
-        match getattr(line, name):
-            case Decimal() as amount:
-                yield f"{amount:f}"
-            case datetime() as moment:
-                yield f"{moment:%Y-%m-%d %H:%M:%S}"
-            case None:
-                yield ""
-            case value:
-                yield _harmless(str(value))
+def _cells(line: Line) -> list[str]:
+    cells = list(_words(line))
+    if not "".join(cells).isprintable() or not _RISKY.isdisjoint([cell[:1] for cell in cells]):
+        cells = list(map(_harmless, cells))
+    cells[_AMOUNT], cells[_AT], cells[_ATTEMPTS] = (
+        f"{line.amount:f}", "" if line.at is None else moment_text(line.at), str(line.attempts)
+    )  # fmt: skip
+    return cells
 
 
 def _harmless(text: str) -> str:
@@ -220,6 +201,10 @@ def _harmless(text: str) -> str:
 
 def _more(share: Share, amount: Decimal) -> Share:
     return Share(count=share.count + 1, total=_EXACT.add(share.total, amount))
+
+
+def _both(one: Share, other: Share) -> Share:
+    return Share(count=one.count + other.count, total=_EXACT.add(one.total, other.total))
 
 
 @contextmanager

@@ -75,7 +75,7 @@ async def run_batch(
     if concurrency < 1:
         raise ValueError("concurrency: must be 1 or more")
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two runs share a name
-    await _prepare(payments, journal, batch_id, orders, owner, patience, source_digest, policy)
+    await _prepare(payments, journal, batch_id, orders, owner, patience, source_digest, policy, progress)
     await journal.expire_chunks(batch_id)
     refused, clock = await _look_up_first(payments, journal, batch_id), payments.clock
     shift = Shift(
@@ -92,6 +92,7 @@ async def run_batch(
 async def _prepare(
     payments: PaymentsSession, journal: Journal, batch_id: str, orders: Iterable[Order] | AsyncIterable[Order] | None,
     owner: str, patience: float, source_digest: str | None, policy: str | None,
+    tell: Callable[[RunProgress], object] | None,
 ) -> None:  # fmt: skip
     who = payments.credentials
     identity = RunIdentity.of(payments.base_url, app_key=who.app_key, user_id=who.user_id)
@@ -104,9 +105,16 @@ async def _prepare(
     while True:
         try:
             await journal.load(batch_id, orders, owner=owner)
-        except LoadBusy:  # raised before the first order is read
+        except LoadBusy as error:  # raised before the first order is read
             if payments.clock() >= deadline:
                 raise
+            if tell is not None:
+                so_far = await journal.progress(batch_id)
+                tell(
+                    RunProgress(
+                        counts=so_far.counts, sums=so_far.sums, waits_for=error.owner, lease_left=error.seconds
+                    )
+                )  # fmt: skip
             await payments.sleep(_LOAD_AGAIN)
         else:
             return

@@ -35,11 +35,16 @@ class RunProgress(Progress):
         stopped: Why the run ended before the batch was through, or ``None``. The same command goes on.
         sent: Orders this process has sent, whatever became of them.
         seconds: Since the run began.
+        waits_for: Whose lease this run waits for, since there is nothing else left to do: a process that works on the
+            rest of the batch, or one that died. ``None`` while it is at work itself.
+        lease_left: Seconds until that lease ends, if it is not renewed.
     """
 
     stopped: str | None = None
     sent: int = 0
     seconds: float = 0.0
+    waits_for: str | None = None
+    lease_left: float = 0.0
 
 
 Tell = Callable[[RunProgress], object]
@@ -78,6 +83,7 @@ class Shift:
         self._aside: list[str] = []
         self._is_full = False  # whoever claims chunks rests until fewer orders are in hand
         self._ask_again = 0.0  # when to look for free chunks again
+        self._waits_for: tuple[str, float] | None = None  # whose lease, and when it ends
         self._stop = stop
         self._tell = tell
         self._begun = payments.clock()
@@ -136,13 +142,18 @@ class Shift:
         await self._news.wait()
 
     async def claim(self) -> None:
-        """Keep enough chunks in hand until there are no more anywhere; those of others are waited for."""
+        """Give back chunks that are finished, and keep enough others until there are no more anywhere.
+
+        Those of others are waited for.
+        """
         holdings, clock = self.holdings, self.payments.clock
         while not self.over:
+            await self._survives(holdings.give_back_finished())
             self._is_full = holdings.has_plenty(self.slots)
             if self._is_full or (holdings.open and clock() < self._ask_again):
                 await self.wait()
             elif await self._survives(holdings.claim()):
+                self._waits_for = None
                 self.wake()
             elif not self.over:
                 self._ask_again = clock() + _ASK_AGAIN
@@ -174,9 +185,11 @@ class Shift:
         """Look into the journal, and tell."""
         progress = await self.journal.progress(self.batch_id)
         self.meter.refresh(progress)
+        now = self.payments.clock()
+        owner, until = self._waits_for or (None, now)
         report = RunProgress(
             counts=progress.counts, sums=progress.sums, conflicts=progress.conflicts, stopped=self.stopped,
-            sent=self.sent, seconds=self.payments.clock() - self._begun,
+            sent=self.sent, seconds=now - self._begun, waits_for=owner, lease_left=max(until - now, 0.0),
         )  # fmt: skip
         try:
             if self._tell is not None:
@@ -202,10 +215,9 @@ class Shift:
             self.sent += 1
             self.meter.ended(news)
 
-    async def done(self, job: Job) -> None:
+    def done(self, job: Job) -> None:
         """The end of an order is written down."""
-        await self._survives(self.holdings.done(job))
-        if not self.holdings.open:
+        if self.holdings.done(job) or not self.holdings.open:
             self.wake()
 
     async def _is_through(self) -> bool:
@@ -215,7 +227,13 @@ class Shift:
                 f"{chunks.quarantined} chunks are in quarantine, since the journal was copied or restored: "
                 "reconcile, then lift it"
             )
-        return not chunks.open and chunks.leased <= self.holdings.held
+        is_through = not chunks.open and chunks.leased <= self.holdings.held
+        owner, left = chunks.next_owner, chunks.next_expiry
+        if is_through or owner is None or left is None:
+            self._waits_for = None
+        else:
+            self._waits_for = owner, self.payments.clock() + left
+        return is_through
 
     def _through(self) -> None:
         if self._aside:

@@ -38,6 +38,7 @@ from payments_async.journal._records import (
     Refusal,
     Run,
     RunIdentity,
+    Standing,
 )
 from payments_async.journal._sqlite import SqliteJournal
 from payments_async.journal._states import EVIDENCE, FINAL, RULES, News, State, Verdict, next_state
@@ -86,6 +87,7 @@ __all__ = [
     "RunIdentity",
     "RunUnknown",
     "SqliteJournal",
+    "Standing",
     "State",
     "StoredEvent",
     "Verdict",

@@ -16,7 +16,7 @@ The rules any journal is measured by (tests/journal/test_contract_outbox.py and 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from payments_async._orders import Order
@@ -36,6 +36,7 @@ from payments_async.journal._records import (
     Refusal,
     Run,
     RunIdentity,
+    Standing,
 )
 from payments_async.journal._states import State
 
@@ -134,8 +135,29 @@ class Journal(Inbox, Protocol):
     async def entry(self, request_id: str) -> Entry | None:
         """One order."""
 
+    async def entries_of(self, request_ids: Sequence[str]) -> Mapping[str, Entry]:
+        """Those of these orders that the journal holds, by their request ids."""
+
     def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
         """Orders in the sequence they were loaded in; constant memory; changes made meanwhile may or may not show."""
+
+    def standings(self, batch_id: str) -> AsyncIterator[Iterable[Standing]]:
+        """Every order of a batch with what brought it to where it stands, some hundreds at a time; constant memory.
+
+        Each of these portions can be walked through once, in any thread. An order and its decision are of one moment.
+        The sequence is that of ``entries``.
+
+        Raises:
+            RunUnknown: There is no such batch.
+        """
+
+    def paid_since(self, since: float, *, but: str | None = None) -> AsyncIterator[Iterable[Entry]]:
+        """Orders that may be paid yet, and those that were accepted or paid since then, in portions as ``standings``.
+
+        Args:
+            since: Unix seconds; compared with the last change of an order.
+            but: A batch that is left out.
+        """
 
     def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
         """Orders with a contradiction that nobody has acknowledged."""

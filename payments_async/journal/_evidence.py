@@ -14,7 +14,7 @@ from payments_async.journal._rows import Row, change, row_by_request, rows_by_tr
 from payments_async.journal._states import News, State, Verdict, next_state
 from payments_async.journal._writer import Transaction
 
-__all__ = ["apply", "apply_event", "apply_loose_events", "find", "keep"]
+__all__ = ["apply", "apply_event", "apply_loose_events", "contradiction", "find", "keep"]
 
 _NOTIFIED = {0: News.NOTIFIED_SUCCESSFUL, 1: News.NOTIFIED_PROCESSING, 2: News.NOTIFIED_FAILED}
 _SETTLING = frozenset(
@@ -23,8 +23,27 @@ _SETTLING = frozenset(
         News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED,
     }
 )  # fmt: skip
+_SAID = {
+    News.ACCEPTED: "the service has it",
+    News.REJECTED: "the service refused it",
+    News.NOT_SENT: "it was not sent",
+    News.NOTIFIED_PROCESSING: "it is being processed",
+    News.NOTIFIED_SUCCESSFUL: "it was paid",
+    News.NOTIFIED_FAILED: "it failed",
+    News.NOTIFIED_REVERSED: "it was reversed",
+    News.NOTIFIED_UNRECOGNISED: "something nobody documented happened to it",
+    News.LOOKED_UP_PROCESSING: "it is being processed",
+    News.LOOKED_UP_SUCCESSFUL: "it was paid",
+    News.LOOKED_UP_FAILED: "it failed",
+    News.LOOKED_UP_REVERSED: "it was reversed",
+}
 # until the service has confirmed the order, a transaction id is a hint: an unusable answer may have named a wrong one
 _CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
+# two selects, for SQLite looks for an index for each; an OR would read the whole table
+_LOOSE = """SELECT id, transaction_id, status_code, event, peer, received_at FROM ipn_event
+    WHERE order_id IS NULL AND state <> 'disputed' AND request_id = ?
+    UNION ALL SELECT id, transaction_id, status_code, event, peer, received_at FROM ipn_event
+    WHERE order_id IS NULL AND state <> 'disputed' AND request_id IS NULL AND transaction_id = ? ORDER BY id"""
 _currency = msgspec.json.Decoder(dict[str, object]).decode
 
 
@@ -45,7 +64,7 @@ def apply(transaction: Transaction, row: Row, evidence: Evidence, *, event_id: i
     else:
         verdict = next_state(row.state, evidence.news, sent_before=bool(row.sent_before))
         if verdict.conflict:
-            words = f"{evidence.news} ({evidence.source}) for an order that is {row.state}"
+            words = contradiction(evidence.news, evidence.source, row.state)
     learned = evidence.transaction_id if not verdict.conflict or verdict.state is not row.state else None
     if verdict.state is not row.state or words is not None or _is_news(row, learned):
         change(transaction, row, verdict.state, transaction_id=learned, conflict=words)
@@ -73,9 +92,7 @@ def apply_event(
 def apply_loose_events(transaction: Transaction, row: Row) -> None:
     """Notifications that came before the journal knew whose they were."""
     found = transaction.execute(
-        """SELECT id, transaction_id, status_code, event, peer, received_at FROM ipn_event
-        WHERE order_id IS NULL AND state <> 'disputed'
-        AND (request_id = ? OR (request_id IS NULL AND transaction_id = ?)) ORDER BY id""",
+        _LOOSE,
         (row.request_id, unpack_transaction_id(row.transaction_id)),
     ).fetchall()
     for event_id, transaction_id, status_code, packed, peer, at in found:
@@ -88,6 +105,12 @@ def apply_loose_events(transaction: Transaction, row: Row) -> None:
         latest = row_by_request(transaction, row.request_id)
         assert latest is not None
         row = latest
+
+
+def contradiction(news: News, source: str, state: State) -> str:
+    """What contradicts what, as a sentence for the person who has to find out what is true."""
+    who = source.replace("notification ", "a notification from ", 1) if source.startswith("notification ") else source
+    return f"{who} says that {_SAID.get(news, news)}, but it was known to be {state}"
 
 
 def keep(

@@ -1,17 +1,20 @@
-"""The whole story of one order in time, from every table that knows a part of it. Reads only."""
+"""The whole story of one order in time, from every table that knows a part of it, and where it turned. Reads only."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from payments_async.journal._bodies import unpack_transaction_id
 from payments_async.journal._faults import OrderUnknown
+from payments_async.journal._opening import snapshot
 from payments_async.journal._records import Happening
 from payments_async.journal._rows import Row, chunk_of, row_by_request, run_of
 from payments_async.journal._states import RULES, News, State
 
-__all__ = ["history"]
+__all__ = ["Known", "decision", "history", "known"]
 
 _ANSWERED = {  # what the answer was, when nothing but it has made of the order
     State.ACCEPTED: News.ACCEPTED,
@@ -19,6 +22,116 @@ _ANSWERED = {  # what the answer was, when nothing but it has made of the order
     State.UNKNOWN: News.UNKNOWN,
 }
 _ORDER = ("planned", "permit", "answer", "takeover", "delivery", "notification", "evidence", "resolution")
+_RANKS = {what: rank for rank, what in enumerate(_ORDER)}
+_STATES = {state.value: state for state in State}  # looking up takes a tenth of what asking the enumeration takes
+_HANDLED = {
+    "pending": "its handlers are still to be called",
+    "handled": "its handlers are done",
+    "dead": "its handlers failed too often, and it waits for `payments-async ipn replay`",
+    "disputed": "the service's own record says otherwise",
+}
+_NEWS = {news.value: news for news in News}
+
+
+class _Attempt(NamedTuple):
+    order_id: int
+    n: int
+    token: int
+    permitted_at: float
+    outcome: str
+    code: int | None
+    message: str | None
+    done_at: float
+
+
+class _Evidence(NamedTuple):
+    order_id: int
+    at: float
+    news: str
+    source: str
+    transaction_id: str | None
+    amount: str | None
+    detail: str | None
+    before: str
+    after: str
+    before_at: float
+    conflict: str | None
+    event_id: int | None
+    times: int
+    last_at: float
+
+
+class _Resolution(NamedTuple):
+    order_id: int
+    kind: str
+    who: str
+    why: str
+    evidence: str | None
+    at: float
+
+
+class _Fact(NamedTuple):
+    """One thing in the life of an order; the ``Happening`` is made only where somebody wants to see it."""
+
+    at: float
+    rank: int
+    place: int
+    state: State | None
+    told: Callable[..., Happening]
+    of: tuple[Any, ...]
+
+
+class Known(NamedTuple):
+    """What the tables know of orders of one run that lie side by side. Rows stay as they came, until one is needed.
+
+    Attributes:
+        batch_id, planned_at: Of the run.
+        attempts, evidence, resolutions: By the number of the order, for those that have any.
+        workers: By chunk and token.
+    """
+
+    batch_id: str
+    planned_at: float
+    attempts: Mapping[int, list[_Attempt]]
+    evidence: Mapping[int, list[tuple[Any, ...]]]
+    resolutions: Mapping[int, list[_Resolution]]
+    workers: Mapping[tuple[int, int], str | None]
+
+
+def known(connection: sqlite3.Connection, first: int, last: int) -> Known:
+    """All that is needed to tell of the orders from one number to another of the same run."""
+    run, evidence = run_of(first), dict[int, list[tuple[Any, ...]]]()
+    attempts, resolutions = dict[int, list[_Attempt]](), dict[int, list[_Resolution]]()
+    batch_id, at = connection.execute(
+        "SELECT batch_id, coalesce(ready_at, created_at) FROM run WHERE id = ?", (run,)
+    ).fetchone()
+    found = connection.execute(
+        """SELECT order_id, n, token, permitted_at, outcome, code, message, done_at FROM attempt
+        WHERE order_id BETWEEN ? AND ? ORDER BY order_id, rowid""",
+        (first, last),
+    )
+    for attempt in map(_Attempt._make, found.fetchall()):
+        attempts.setdefault(attempt.order_id, []).append(attempt)
+    found = connection.execute(
+        """SELECT order_id, at, news, source, transaction_id, amount, detail, before, after, before_at, conflict,
+        event_id, times, last_at FROM evidence WHERE order_id BETWEEN ? AND ? ORDER BY order_id, id""",
+        (first, last),
+    )
+    for seen in found.fetchall():
+        evidence.setdefault(seen[0], []).append(seen)
+    found = connection.execute(
+        """SELECT order_id, kind, who, why, evidence, at FROM resolution
+        WHERE order_id BETWEEN ? AND ? ORDER BY order_id, id""",
+        (first, last),
+    )
+    for resolution in map(_Resolution._make, found.fetchall()):
+        resolutions.setdefault(resolution.order_id, []).append(resolution)
+    found = connection.execute(
+        "SELECT number, token, owner FROM claim WHERE run = ? AND number BETWEEN ? AND ?",
+        (run, chunk_of(first), chunk_of(last)),
+    )
+    workers = {(number, token): owner for number, token, owner in found.fetchall()}
+    return Known(batch_id, at, attempts, evidence, resolutions, workers)
 
 
 def history(connection: sqlite3.Connection, request_id: str) -> Sequence[Happening]:
@@ -27,124 +140,108 @@ def history(connection: sqlite3.Connection, request_id: str) -> Sequence[Happeni
     Raises:
         OrderUnknown: The journal holds no such order.
     """
-    row = row_by_request(connection, request_id)
-    if row is None:
-        raise OrderUnknown(f"the journal holds no order {request_id}")
-    found = [
-        *_planned(connection, row),
-        *_attempts(connection, row),
-        *_current(connection, row),
-        *_evidence(connection, row),
-        *_deliveries(connection, row),
-        *_resolutions(connection, row),
-    ]
-    return tuple(sorted(found, key=lambda happening: (happening.at, _ORDER.index(happening.what))))
+    with snapshot(connection):
+        row = row_by_request(connection, request_id)
+        if row is None:
+            raise OrderUnknown(f"the journal holds no order {request_id}")
+        facts = _facts(row, known(connection, row.id, row.id))
+        found = [*(fact.told(*fact.of) for fact in facts), *_deliveries(connection, row)]
+    return tuple(sorted(found, key=lambda happening: (happening.at, _RANKS[happening.what])))
 
 
-def _planned(connection: sqlite3.Connection, row: Row) -> Iterator[Happening]:
-    batch_id, at = connection.execute(
-        "SELECT batch_id, coalesce(ready_at, created_at) FROM run WHERE id = ?", (run_of(row.id),)
-    ).fetchone()
-    yield Happening(at=at, what="planned", state=State.PLANNED, detail=f"order {row.id} of batch {batch_id}")
+def decision(row: Row, known: Known) -> Happening | None:
+    """What brought an order to where it stands: the first happening after which it never stood elsewhere.
+
+    ``None`` for an order that was never anything but planned.
+    """
+    evidence = list(map(_Evidence._make, known.evidence.get(row.id, ())))
+    if row.id not in known.attempts and row.id not in known.resolutions:
+        if not evidence and not row.attempt:
+            return None
+        if evidence and (seen := _last_turn(row, evidence)) is not None:
+            return _seen(seen, _kind(seen))
+    found: _Fact | None = None
+    for fact in sorted(_facts(row, known)):
+        if fact.state is not row.state and fact.state is not None:
+            found = None
+        elif fact.state is row.state and found is None:
+            found = fact
+    return None if found is None or found.told is _planned else found.told(*found.of)
 
 
-def _attempts(connection: sqlite3.Connection, row: Row) -> Iterator[Happening]:
-    """Attempts that a later one, or a write-off, has put out of the row."""
-    found = connection.execute(
-        "SELECT n, token, permitted_at, outcome, code, message, done_at FROM attempt WHERE order_id = ?", (row.id,)
-    )
-    for n, token, permitted_at, outcome, code, message, done_at in found.fetchall():
-        worker, news = _worker(connection, row, token), News(outcome)
-        yield _permit(permitted_at, worker, n)
-        until = _later(connection, row, permitted_at)
+def _last_turn(row: Row, evidence: Sequence[_Evidence]) -> _Evidence | None:
+    """The evidence that decided, where one glance tells: one attempt, and evidence in the sequence of its times."""
+    if not row.permitted_at <= evidence[0].before_at <= evidence[0].at:
+        return None
+    turn: _Evidence | None = None
+    stood, at = evidence[0].before, -1.0
+    for seen in evidence:
+        if seen.at <= at:
+            return None
+        if seen.after != stood:
+            turn = seen
+        stood, at = seen.after, seen.at
+    return turn if stood == row.state else None
+
+
+def _facts(row: Row, known: Known) -> list[_Fact]:
+    """Everything but deliveries, which never change an order. Not in time yet."""
+    attempts, found = known.attempts.get(row.id, ()), list[_Fact]()
+    evidence = list(map(_Evidence._make, known.evidence.get(row.id, ())))
+
+    def add(at: float, what: str, state: State | None, told: Callable[..., Happening], *of: object) -> None:
+        found.append(_Fact(at, _RANKS[what], len(found), state, told, of))
+
+    add(known.planned_at, "planned", State.PLANNED, _planned, row.id, known)
+    for attempt in attempts:
+        worker, news = _worker(row, attempt.token, known), _NEWS[attempt.outcome]
+        add(attempt.permitted_at, "permit", State.SENDING, _permit, attempt.permitted_at, worker, attempt.n)
+        until, words = _later(evidence, attempt.permitted_at), _words(attempt.n, attempt.code, attempt.message, None)
         if news is News.NOT_SENT:
-            yield _answer(done_at, worker, news, State.PLANNED, _words(n, code, message, None))
+            add(attempt.done_at, "answer", State.PLANNED, _answer, attempt.done_at, worker, news, State.PLANNED, words)
         elif until is not None and until[0] in _ANSWERED:
             state, at = until
-            yield _answer(at, worker, _ANSWERED[state], state, _words(n, code, message, None))
+            add(at, "answer", state, _answer, at, worker, _ANSWERED[state], state, words)
+    if row.attempt and row.attempt not in [attempt.n for attempt in attempts]:
+        # the attempt whose story is in the row itself; the others were put out of it by a later one or a write-off
+        worker = _worker(row, row.token, known)
+        add(row.permitted_at, "permit", State.SENDING, _permit, row.permitted_at, worker, row.attempt)
+        state, at = _later(evidence, row.permitted_at) or (row.state, row.updated_at)
+        if state in _ANSWERED:
+            words = _words(row.attempt, row.code, row.message, row.transaction_id)
+            add(at, "answer", state, _answer, at, worker, _ANSWERED[state], state, words)
+    for seen in evidence:
+        what = _kind(seen)
+        add(seen.at, what, _STATES[seen.after], _seen, seen, what)
+    for resolution in known.resolutions.get(row.id, ()):
+        stands = State.PLANNED if resolution.kind == News.WRITTEN_OFF else None
+        add(resolution.at, "resolution", stands, _resolved, resolution)
+    return found
 
 
-def _current(connection: sqlite3.Connection, row: Row) -> Iterator[Happening]:
-    """The attempt whose story is in the row itself."""
-    archived = connection.execute(
-        "SELECT 1 FROM attempt WHERE order_id = ? AND n = ?", (row.id, row.attempt)
-    ).fetchone()
-    if not row.attempt or archived:
-        return
-    worker = _worker(connection, row, row.token)
-    yield _permit(row.permitted_at, worker, row.attempt)
-    state, at = _later(connection, row, row.permitted_at) or (row.state, row.updated_at)
-    if state in _ANSWERED:
-        words = _words(row.attempt, row.code, row.message, unpack_transaction_id(row.transaction_id))
-        yield _answer(at, worker, _ANSWERED[state], state, words)
-
-
-def _later(connection: sqlite3.Connection, row: Row, permitted_at: float) -> tuple[State, float] | None:
+def _later(evidence: Sequence[_Evidence], permitted_at: float) -> tuple[State, float] | None:
     """Where an order stood when the first evidence after a permit came, and since when: what its answer was."""
-    found = connection.execute(
-        """SELECT before, before_at FROM evidence WHERE order_id = ? AND before_at >= ? ORDER BY id LIMIT 1""",
-        (row.id, permitted_at),
-    ).fetchone()
-    return None if found is None else (State(found[0]), found[1])
+    for seen in evidence:
+        if seen.before_at >= permitted_at:
+            return _STATES[seen.before], seen.before_at
+    return None
 
 
-def _answer(at: float, worker: str | None, news: News, state: State, detail: str) -> Happening:
-    return Happening(at=at, what="answer", by=worker, news=news, state=state, rule=RULES[news], detail=detail)
+def _worker(row: Row, token: int, known: Known) -> str | None:
+    return known.workers.get((chunk_of(row.id), token))
 
 
-def _evidence(connection: sqlite3.Connection, row: Row) -> Iterator[Happening]:
-    found = connection.execute(
-        """SELECT at, news, source, transaction_id, amount, detail, before, after, conflict, event_id, times, last_at
-        FROM evidence WHERE order_id = ? ORDER BY id""",
-        (row.id,),
-    )
-    for at, name, source, transaction_id, amount, detail, before, after, conflict, event_id, times, last_at in found:
-        news, words = News(name), []
-        if transaction_id:
-            words.append(f"transaction {transaction_id}")
-        if amount:
-            words.append(f"amount {amount}")
-        if detail:
-            words.append(detail)
-        if before == after:
-            words.append("changed nothing")
-        if times > 1:
-            words.append(f"{times} times, last at {last_at:.3f}")
-        yield Happening(
-            at=at, what=_kind(news, source, event_id), by=source, news=news, state=State(after), rule=RULES[news],
-            detail=", ".join(words) or None, conflict=conflict,
-        )  # fmt: skip
-
-
-def _kind(news: News, source: str, event_id: int | None) -> str:
-    if event_id is not None:
+def _kind(seen: _Evidence) -> str:
+    if seen.event_id is not None:
         return "notification"
-    if news is News.LEASE_EXPIRED:
+    if seen.news == News.LEASE_EXPIRED:
         return "takeover"
-    return "answer" if source.startswith("answer to ") else "evidence"
+    return "answer" if seen.source.startswith("answer to ") else "evidence"
 
 
-def _deliveries(connection: sqlite3.Connection, row: Row) -> Iterator[Happening]:
-    found = connection.execute(
-        """SELECT d.peer, d.received_at, d.times, e.id, e.state, e.tries, e.error, e.status_code FROM ipn_delivery d
-        JOIN ipn_event e ON e.id = d.event_id WHERE e.order_id = ? ORDER BY d.id""",
-        (row.id,),
-    )
-    for peer, at, times, event_id, state, tries, error, status_code in found:
-        words = f"event {event_id}, status code {status_code}, {state} after {tries} failed rounds"
-        words += f" ({error})" if error else ""
-        yield Happening(at=at, what="delivery", by=peer, detail=words + (f", {times} times" if times > 1 else ""))
-
-
-def _resolutions(connection: sqlite3.Connection, row: Row) -> Iterator[Happening]:
-    found = connection.execute("SELECT kind, who, why, evidence, at FROM resolution WHERE order_id = ?", (row.id,))
-    for kind, who, why, evidence, at in found:
-        written_off = kind == News.WRITTEN_OFF
-        yield Happening(
-            at=at, what="resolution", by=who, news=News.WRITTEN_OFF if written_off else None,
-            state=State.PLANNED if written_off else None, rule=RULES[News.WRITTEN_OFF] if written_off else None,
-            detail=f"{kind}: {why}" + (f" (on: {evidence})" if evidence else ""),
-        )  # fmt: skip
+def _planned(order_id: int, known: Known) -> Happening:
+    detail = f"order {order_id} of batch {known.batch_id}"
+    return Happening(at=known.planned_at, what="planned", state=State.PLANNED, detail=detail)
 
 
 def _permit(at: float, worker: str | None, n: int) -> Happening:
@@ -154,17 +251,63 @@ def _permit(at: float, worker: str | None, n: int) -> Happening:
     )  # fmt: skip
 
 
-def _worker(connection: sqlite3.Connection, row: Row, token: int) -> str | None:
+def _answer(at: float, worker: str | None, news: News, state: State, words: str) -> Happening:
+    return Happening(at=at, what="answer", by=worker, news=news, state=state, rule=RULES[news], detail=words)
+
+
+def _seen(seen: _Evidence, what: str) -> Happening:
+    news, words = _NEWS[seen.news], []
+    if seen.transaction_id:
+        words.append(f"transaction {seen.transaction_id}")
+    if seen.amount:
+        words.append(f"amount {seen.amount}")
+    if seen.detail:
+        words.append(seen.detail)
+    if seen.before == seen.after:
+        words.append("which changed nothing")
+    if seen.times > 1:
+        last = datetime.fromtimestamp(seen.last_at, UTC).isoformat(" ", "seconds")[:19]
+        words.append(f"told {seen.times} times, last on {last} UTC")
+    return Happening(
+        at=seen.at, what=what, by=seen.source, news=news, state=_STATES[seen.after], rule=RULES[news],
+        detail=", ".join(words) or None, conflict=seen.conflict,
+    )  # fmt: skip
+
+
+def _resolved(resolution: _Resolution) -> Happening:
+    _, kind, who, why, evidence, at = resolution
+    written_off = kind == News.WRITTEN_OFF
+    return Happening(
+        at=at, what="resolution", by=who, news=News.WRITTEN_OFF if written_off else None,
+        state=State.PLANNED if written_off else None, rule=RULES[News.WRITTEN_OFF] if written_off else None,
+        detail=f"{kind}: {why}" + (f" (on: {evidence})" if evidence else ""),
+    )  # fmt: skip
+
+
+def _deliveries(connection: sqlite3.Connection, row: Row) -> Iterator[Happening]:
     found = connection.execute(
-        "SELECT owner FROM claim WHERE run = ? AND number = ? AND token = ?", (run_of(row.id), chunk_of(row.id), token)
-    ).fetchone()
-    return None if found is None else found[0]
+        """WITH told AS (
+            SELECT id, iif(EXISTS (SELECT 1 FROM ipn_pending WHERE event_id = ipn_event.id), 'pending', state) AS state,
+            tries, error, status_code, peer, received_at, times FROM ipn_event
+            WHERE id IN (SELECT event_id FROM evidence WHERE order_id = ?))
+        SELECT peer, received_at, times, id, state, tries, error, status_code FROM told UNION ALL
+        SELECT d.peer, d.received_at, d.times, told.id, state, tries, error, status_code
+        FROM told JOIN ipn_delivery d ON d.event_id = told.id ORDER BY 2, 4""",
+        (row.id,),
+    )
+    for peer, at, times, event_id, state, tries, error, status_code in found:
+        words = [f"stored as event {event_id}, with status code {status_code}", _HANDLED.get(state, state)]
+        if tries or error:
+            words.append(f"{tries} rounds of them failed" + (f", the last one with: {error}" if error else ""))
+        if times > 1:
+            words.append(f"it came {times} times")
+        yield Happening(at=at, what="delivery", by=peer, detail="; ".join(words))
 
 
-def _words(n: int, code: int | None, message: str | None, transaction_id: str | None) -> str:
+def _words(n: int, code: int | None, message: str | None, transaction_id: bytes | str | None) -> str:
     words = [f"attempt {n}"]
-    if transaction_id is not None:
-        words.append(f"transaction {transaction_id}")
+    if (transaction := unpack_transaction_id(transaction_id)) is not None:
+        words.append(f"transaction {transaction}")
     if code is not None:
         words.append(f"code {code}")
     if message is not None:

@@ -140,16 +140,29 @@ class OrdersDiffer(JournalRefused):
 
     def __init__(self, message: str, request_ids: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.request_ids = tuple(request_ids)
+        self.request_ids: tuple[str, ...] = tuple(request_ids)
 
     def __reduce__(self) -> tuple[type[OrdersDiffer], tuple[str, tuple[str, ...]]]:
         return type(self), (self.message, self.request_ids)
 
 
 class LoadBusy(JournalRefused):
-    """Another process is loading this batch at the moment."""
+    """Another process is loading this batch at the moment, or died while it did.
+
+    Attributes:
+        owner: Who loads it.
+        seconds: After so many without a sign of it, another may.
+    """
 
     remedy = "try again in a few seconds: once it is loaded, every process may run it"
+
+    def __init__(self, message: str, owner: str | None = None, seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.owner = owner
+        self.seconds = seconds
+
+    def __reduce__(self) -> tuple[type[LoadBusy], tuple[str, str | None, float]]:
+        return type(self), (self.message, self.owner, self.seconds)
 
 
 class RunUnknown(JournalRefused):

@@ -106,7 +106,7 @@ def begin(batch_id: str, owner: str) -> Work[Load]:
         ready = state == "ready"
         if not ready:
             if until > transaction.now and loader != owner:
-                raise LoadBusy(f"batch {batch_id} is being loaded by {loader}")
+                raise LoadBusy(f"batch {batch_id} is being loaded by {loader}", loader, until - transaction.now)
             token += 1
             transaction.execute(
                 "UPDATE run SET loader = ?, load_token = ?, load_until = ? WHERE id = ?",

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Context, Decimal
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from payments_async.journal._explaining import decision, known
 from payments_async.journal._faults import RunUnknown
-from payments_async.journal._records import Entry, Progress, Run, RunIdentity
+from payments_async.journal._opening import snapshot
+from payments_async.journal._records import Entry, Progress, Run, RunIdentity, Standing
 from payments_async.journal._rows import COLUMNS, bounds, entry_of, loose, row_by_request, run_of
 from payments_async.journal._states import State
 
-__all__ = ["PAGE", "Pages", "entries_after", "entry", "progress", "run", "runs"]
+__all__ = [
+    "PAGE",
+    "Pages",
+    "entries_after",
+    "entries_of",
+    "entry",
+    "paid_after",
+    "progress",
+    "run",
+    "runs",
+    "standings_after",
+]
 
+T_co = TypeVar("T_co", covariant=True)
 PAGE = 500  # entries in memory at once
 _EXACT = Context(prec=100)
+_MAY_BE_PAID = (State.PLANNED, State.SENDING, State.UNKNOWN, State.PARKED)
+_PAID = (State.ACCEPTED, State.SUCCESSFUL)
 _RUNS = "id, batch_id, base_address, key_fingerprint, user_id, state, source_digest, policy"
 
 
-class Pages(Protocol):
-    """Reads a page of entries: given the number of the last one, the next ones and the number of their last."""
+class Pages(Protocol[T_co]):
+    """Reads a page: given the number of the last order before it, what is in it and the number of its last order."""
 
-    def __call__(self, connection: sqlite3.Connection, /, *, after: int) -> tuple[list[Entry], int]: ...
+    def __call__(self, connection: sqlite3.Connection, /, *, after: int) -> tuple[Iterable[T_co], int]: ...
 
 
 def runs(connection: sqlite3.Connection) -> Sequence[Run]:
@@ -49,7 +65,55 @@ def entry(connection: sqlite3.Connection, request_id: str) -> Entry | None:
     return None if row is None else entry_of(row, _batches(connection)[run_of(row.id)])
 
 
-def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = False) -> Pages:
+def entries_of(connection: sqlite3.Connection, request_ids: Sequence[str]) -> Mapping[str, Entry]:
+    """Those of these orders that there are."""
+    names, found = _batches(connection), dict[str, Entry]()
+    for first in range(0, len(request_ids), PAGE):
+        some = request_ids[first : first + PAGE]
+        sql = f"SELECT {COLUMNS} FROM outbox WHERE request_id IN ({', '.join('?' * len(some))})"  # noqa: S608
+        for row in map(loose, connection.execute(sql, some).fetchall()):
+            found[row.request_id] = entry_of(row, names[run_of(row.id)])
+    return found
+
+
+def standings_after(batch_id: str) -> Pages[Standing]:
+    """A reader of pages of the orders of a batch, each with what brought it to where it stands.
+
+    An order is made of its row only when it is its turn: hundreds at once would wake the garbage collector.
+    """
+    sql = f"SELECT {COLUMNS} FROM outbox WHERE id > ? AND id <= ? ORDER BY id LIMIT {PAGE}"  # noqa: S608
+
+    def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[Iterable[Standing], int]:
+        with snapshot(connection):
+            first, last = bounds(_number(connection, batch_id))
+            rows = connection.execute(sql, (max(after, first - 1), last)).fetchall()
+            if not rows:
+                return (), after
+            beside = known(connection, rows[0][0], rows[-1][0])
+        found = (Standing(entry=entry_of(row, batch_id), decision=decision(row, beside)) for row in map(loose, rows))
+        return found, rows[-1][0]
+
+    return read
+
+
+def paid_after(since: float, but: str | None) -> Pages[Entry]:
+    """A reader of pages of orders that may be paid yet, or were paid since then, of all batches but one."""
+    may_be, paid = (", ".join(f"'{state.value}'" for state in states) for states in (_MAY_BE_PAID, _PAID))
+    sql = f"""SELECT {COLUMNS} FROM outbox WHERE id > ? AND id NOT BETWEEN ? AND ?
+        AND (state IN ({may_be}) OR (state IN ({paid}) AND updated_at >= ?)) ORDER BY id LIMIT {PAGE}"""  # noqa: S608
+
+    def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[Iterable[Entry], int]:
+        names = _batches(connection)
+        first, last = next((bounds(run) for run, name in names.items() if name == but), (-1, -1))
+        start = last if first <= after + 1 <= last else after  # the others of that batch need not be looked at
+        rows = connection.execute(sql, (start, first, last, since)).fetchall()
+        found = (entry_of(row, names[run_of(row.id)]) for row in map(loose, rows))
+        return found, rows[-1][0] if rows else after
+
+    return read
+
+
+def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = False) -> Pages[Entry]:
     """A reader of pages of entries, in the sequence they were loaded in."""
     where = ["o.id > ?", "o.id <= ?"]
     if state is not None:

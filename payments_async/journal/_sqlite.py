@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -21,6 +21,7 @@ from payments_async.journal import (
     _loading,
     _looking,
     _opening,
+    _pending,
     _receiving,
     _resolving,
     _schema,
@@ -44,6 +45,7 @@ from payments_async.journal._records import (
     Refusal,
     Run,
     RunIdentity,
+    Standing,
 )
 from payments_async.journal._states import State
 from payments_async.journal._writer import Writer
@@ -80,7 +82,7 @@ class SqliteJournal:
         self._busy_timeout = busy_timeout
         self._clock = clock
         self._epoch = Epoch(self._path)
-        self._writer = Writer(self._open, clock=clock, seal=self._epoch.seal, crash_at=crash_at)
+        self._writer = Writer(self._open, clock=clock, seal=self._epoch.seal, crash_at=crash_at, path=self._path)
         self._reader: sqlite3.Connection | None = None
         self._reading: ThreadPoolExecutor | None = None
 
@@ -152,11 +154,12 @@ class SqliteJournal:
 
     async def chunks(self, batch_id: str) -> Chunks:
         """How the chunks of a batch stand."""
-        return await self._read(lambda connection: _leasing.chunks(connection, batch_id, self._now(connection)))
+        return await self._read(lambda connection: _leasing.chunks(connection, batch_id, self._now()))
 
     async def permit(self, chunk: Chunk, claimed: ClaimedOrder, *, after: Outcome | None = None) -> Permit | Refusal:
         """Ask to send one order once, and record the outcome of the one before in the same commit."""
-        asked = self._writer.submit("permit", _sending.permit(chunk, claimed, after), droppable=after is None)
+        asking = _sending.Asking(chunk, claimed, after)
+        asked = self._writer.submit("permit", asking, together=_sending.grant_all, droppable=after is None)
         try:
             return await asked
         except asyncio.CancelledError:
@@ -200,9 +203,21 @@ class SqliteJournal:
         """One order."""
         return await self._read(lambda connection: _looking.entry(connection, request_id))
 
+    async def entries_of(self, request_ids: Sequence[str]) -> Mapping[str, Entry]:
+        """Those of these orders that there are."""
+        return await self._read(lambda connection: _looking.entries_of(connection, request_ids))
+
     def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
         """Orders in the sequence they were loaded in, a page in memory at a time."""
         return self._stream(_looking.entries_after(batch_id, state))
+
+    def standings(self, batch_id: str) -> AsyncIterator[Iterable[Standing]]:
+        """Every order with what brought it to where it stands, a page at a time. Raises ``RunUnknown``."""
+        return self._pages(_looking.standings_after(batch_id))
+
+    def paid_since(self, since: float, *, but: str | None = None) -> AsyncIterator[Iterable[Entry]]:
+        """Orders that may be paid yet, or were paid since then, a page at a time."""
+        return self._pages(_looking.paid_after(since, but))
 
     def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
         """Orders with a contradiction that nobody has acknowledged."""
@@ -241,32 +256,32 @@ class SqliteJournal:
 
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
         """Lease due events, oldest first."""
-        return await self._writer.submit("claim", _receiving.claim(owner, lease, limit), droppable=True)
+        return await self._writer.submit("claim", _pending.claim(owner, lease, limit), droppable=True)
 
     async def release(self, owner: str) -> None:
         """Give back the leases of a receiver."""
-        await self._writer.submit("release", _receiving.release(owner))
+        await self._writer.submit("release", _pending.release(owner))
 
     async def note_done(self, event_id: int, handler: str) -> None:
         """One handler has finished with an event."""
-        await self._writer.submit("note_done", _receiving.note_done(event_id, handler))
+        await self._writer.submit("note_done", _pending.note_done(event_id, handler))
 
     async def finish(self, event_id: int, state: str, *, error: str | None = None) -> None:
         """An event is ``handled``, ``dead`` or ``disputed``."""
-        await self._writer.submit("finish", _receiving.finish(event_id, state, error))
+        await self._writer.submit("finish", _pending.finish(event_id, state, error))
 
     async def retry_later(self, event_id: int, *, delay: float, error: str) -> None:
         """Count a round and make the event due again after so many seconds."""
-        await self._writer.submit("retry_later", _receiving.retry_later(event_id, delay, error))
+        await self._writer.submit("retry_later", _pending.retry_later(event_id, delay, error))
 
     async def revive(self, event_id: int | None = None) -> int:
         """Make one dead event, or all, pending again; tells how many."""
-        return await self._writer.submit("revive", _receiving.revive(event_id))
+        return await self._writer.submit("revive", _pending.revive(event_id))
 
     async def dead_letters(self) -> AsyncIterator[StoredEvent]:
         """Dead events, oldest first."""
         last = 0
-        while page := await self._read(partial(_receiving.dead_after, after=last, limit=100)):
+        while page := await self._read(partial(_pending.dead_after, after=last, limit=100)):
             for stored in page:
                 yield stored
             last = page[-1].event_id
@@ -277,7 +292,7 @@ class SqliteJournal:
 
     async def backlog(self) -> Backlog:
         """How many events wait, and since when."""
-        return await self._read(_receiving.backlog)
+        return await self._read(_pending.backlog)
 
     # Beneath
 
@@ -294,22 +309,27 @@ class SqliteJournal:
             raise
         return connection
 
-    def _now(self, connection: sqlite3.Connection) -> float:
-        return _opening.now(connection) if self._clock is None else self._clock()
+    def _now(self) -> float:
+        return _opening.now() if self._clock is None else self._clock()
 
     async def _entry(self, request_id: str) -> Entry:
         entry = await self.entry(request_id)
         assert entry is not None
         return entry
 
-    async def _stream(self, pages: _looking.Pages) -> AsyncIterator[Entry]:
-        last = -1
-        while True:
-            entries, last = await self._read(partial(pages, after=last))
-            if not entries:
-                return
-            for entry in entries:
+    async def _stream(self, pages: _looking.Pages[Entry]) -> AsyncIterator[Entry]:
+        async for page in self._pages(pages):
+            for entry in page:
                 yield entry
+
+    async def _pages(self, pages: _looking.Pages[T]) -> AsyncIterator[Iterable[T]]:
+        after = -1
+        while True:
+            page, last = await self._read(partial(pages, after=after))
+            if last == after:
+                return
+            after = last
+            yield page
 
     async def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         if self._reading is None:
@@ -322,7 +342,7 @@ class SqliteJournal:
                 self._reader = _opening.open_reader(self._path, busy_timeout=self._busy_timeout)
             return read(self._reader)
         except sqlite3.Error as error:
-            raise _opening.translated(error) from error
+            raise _opening.translated(error, self._path) from error
 
 
 def _look_away(done: asyncio.Future[None]) -> None:

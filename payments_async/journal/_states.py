@@ -75,7 +75,7 @@ EVIDENCE = frozenset(
 )  # fmt: skip
 FINAL = frozenset({State.SUCCESSFUL, State.FAILED, State.REVERSED, State.REJECTED})
 
-# The rule that decides, in the words of journal.md; shown by `explain`.
+# The rule that decides, in a few words; shown by `explain`.
 RULES: Mapping[News, str] = {
     News.PERMITTED: "a POST happens only after a committed permit",
     News.NOT_SENT: "planned again only by the permit's holder, who proves that no byte left or that it was unread",

@@ -195,6 +195,17 @@ async def test_a_long_batch_has_its_first_rows_on_the_page_and_all_in_the_table(
     assert 7 == len(rows(tmp_path / "r.csv"))
 
 
+async def test_a_batch_of_which_very_many_need_a_person_has_a_page_that_opens(
+    journal: SqliteJournal, tmp_path: Path
+) -> None:
+    """Its first rows, with how many there are in all; every one of them is in the table."""
+    result = await written(journal, tmp_path, html_rows=1)
+    text = " ".join(seen(tmp_path / "r.html").words)
+    assert (2, True) == (result.needing, "Needs a person: 2, the first 1 of them" in text)
+    assert ("RUN-4" in text, "RUN-5" in text) == (True, False)
+    assert ["RUN-4", "RUN-5"] == [n for n, line in rows(tmp_path / "r.csv").items() if line["What a person must do"]]
+
+
 async def test_a_report_that_is_there_is_kept(journal: SqliteJournal, tmp_path: Path) -> None:
     """It is replaced only when told to, and nothing half-written is left behind."""
     (tmp_path / "r.html").write_text("filed")

@@ -1,6 +1,8 @@
-"""`bulk plan`, `status`, `reconcile`, `report` and `write-off`: what people see, also when they get it wrong."""
+"""`bulk plan`, `status`, `reconcile`, `report` and what persons decide: what people see, also when they err."""
 
 import json
+import shutil
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -8,11 +10,12 @@ from bulk.files import row, write_csv
 from cli.commands import NO_SERVICE, Run
 
 from payments_async.bulk import sample_payroll
-from payments_async.journal import SqliteJournal
+from payments_async.journal import Evidence, News, SqliteJournal
 from payments_async.sandbox import Fault, Sandbox
 
 BATCH = ("--batch-id", "november")
 PEOPLE = ("Amber", "Brightwater", "772000001", "77200000")
+CLERK = ("--who", "A. Clerk", "--why", "letter of 3 May", "--journal", "j.sqlite")
 
 
 @pytest.fixture
@@ -119,6 +122,9 @@ async def test_a_beneficiary_who_is_paid_twice_stands_out(run: Run, here: Path) 
         pytest.param(
             ("write-off", "RUN-1", "--who", " ", "--why", "x"), {}, "say who states it", id="write-off-nobody"
         ),
+        pytest.param(("acknowledge", "RUN-1", "--why", "x"), {}, "Missing option '--who'", id="acknowledge-no-who"),
+        pytest.param(("acknowledge", *CLERK, "RUN-1"), {}, "there is no file j.sqlite", id="acknowledge-no-journal"),
+        pytest.param(("lift-quarantine", "--who", "A", "--why", " "), {}, "say who states it", id="lift-no-why"),
     ],
 )  # fmt: skip
 async def test_the_likeliest_mistakes_are_told_with_their_remedy(
@@ -199,6 +205,78 @@ async def test_a_parked_order_is_written_off_by_name(
     assert (0, 1, []) == (again.status, sandbox.executions("RUN-2"), sandbox.duplicates())
 
 
+@pytest.fixture
+async def contradicted(run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...]) -> None:
+    """All three orders were paid, and a notification says that the first one failed."""
+    await run("bulk", "run", payroll, *sent, "--yes")
+    await sandbox.settle()
+    found = await run("bulk", "reconcile", *sent, "--interval", "0")
+    assert "successful 3 6,000" in found.said
+    async with SqliteJournal("j.sqlite") as journal:
+        failed = Evidence(
+            news=News.NOTIFIED_FAILED, source="notification 192.0.2.7", request_id="RUN-1", amount=Decimal(1000)
+        )
+        assert (await journal.apply_evidence(failed)) is not None
+
+
+async def test_a_contradiction_is_acknowledged_by_name(run: Run, contradicted: None) -> None:
+    """The order stays as it is, the batch is fine again, and the story keeps both."""
+    status = await run("bulk", "status", "--journal", "j.sqlite")
+    assert (4, True) == (status.status, "bulk acknowledge --journal j.sqlite REQUEST_ID --who" in status.said)
+    asked = await run("bulk", "acknowledge", "RUN-1", *CLERK)
+    assert (2, True) == (asked.status, "--yes: needed" in asked.said)
+    done = await run("bulk", "acknowledge", "RUN-1", *CLERK, "--yes")
+    assert 0 == done.status
+    words = "a notification from 192.0.2.7 says that it failed, but it was known to be successful"
+    assert f"contradiction {words}" in done.said
+    assert "RUN-1 stays successful, as A. Clerk states: letter of 3 May" in done.said
+    assert 0 == (await run("bulk", "status", "--journal", "j.sqlite")).status
+    story = (await run("explain", "RUN-1", "--journal", "j.sqlite")).said
+    assert words in story
+    assert "A. Clerk decided: the contradiction is known, and may rest: letter of 3 May" in story
+    again = await run("bulk", "acknowledge", "RUN-1", *CLERK, "--yes")
+    assert (2, True) == (again.status, "nothing contradicts RUN-1" in again.said)
+
+
+async def test_a_contradiction_is_acknowledged_for_machines(run: Run, contradicted: None) -> None:
+    """One document with what was acknowledged, by whom and why."""
+    done = json.loads((await run("bulk", "acknowledge", "RUN-1", *CLERK, "--yes", "--json")).out)
+    assert ("RUN-1", "successful", 0) == (done["request_id"], done["state"], done["exit_status"])
+    assert (1, "A. Clerk", "letter of 3 May") == (len(done["contradictions"]), done["who"], done["why"])
+
+
+async def test_a_decision_can_be_left_alone(run_on_terminal: Run, contradicted: None) -> None:
+    """Only a clear yes decides: status 5, and nothing was changed."""
+    ran = await run_on_terminal("bulk", "acknowledge", "RUN-1", *CLERK, typed="n\n")
+    assert (5, True) == (ran.status, "nothing was changed" in ran.said)
+    assert "Do you know what is true, and may it stay successful? [y/N]" in ran.said
+    async with SqliteJournal("j.sqlite") as journal:
+        assert 1 == (await journal.progress("november")).conflicts
+
+
+async def test_a_copied_journal_goes_on_once_somebody_has_looked_its_orders_up(
+    run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...]
+) -> None:
+    """A copy does not know what was sent since: its batch stops, and a named person lets it go on."""
+    assert 5 == (await run("bulk", "run", payroll, *sent, "--yes", "--max-total", "0")).status
+    fine = await run("bulk", "lift-quarantine", *CLERK, "--yes")
+    assert (2, True) == (fine.status, "no chunk of batch november is in quarantine" in fine.said)
+    shutil.copyfile("j.sqlite", "k.sqlite")
+    copied = ("--journal", "k.sqlite", "--batch-id", "november")
+    stopped = await run("bulk", "run", payroll, *copied, "--yes")
+    assert (5, 0) == (stopped.status, len(sandbox.ledger))
+    assert "1 chunks are in quarantine, since the journal was copied or restored" in stopped.said
+    lift = ("bulk", "lift-quarantine", *copied, "--who", "A. Clerk", "--why", "statement of 3 May")
+    assert "payments-async bulk lift-quarantine --journal k.sqlite --batch-id november --who NAME" in stopped.said
+    asked = await run(*lift)
+    assert (2, True) == (asked.status, "--yes: needed" in asked.said)
+    done = await run(*lift, "--yes")
+    assert (0, True) == (done.status, "1 chunks may be sent again, as A. Clerk states: statement of 3 May" in done.said)
+    assert 0 == (await run("bulk", "run", payroll, *copied, "--yes")).status
+    assert (3, []) == (len(sandbox.ledger), sandbox.duplicates())
+    assert 2 == (await run(*lift, "--yes", "--json")).status
+
+
 async def test_a_report_is_written_once(run: Run, payroll: str, sent: tuple[str, ...]) -> None:
     """Both files, named after the batch, masked; they are replaced only when told to."""
     await run("bulk", "run", payroll, *sent, "--yes")
@@ -216,7 +294,7 @@ async def test_a_report_is_written_once(run: Run, payroll: str, sent: tuple[str,
 
 async def test_each_help_has_an_example_and_the_group_its_exit_statuses(run: Run) -> None:
     """Who is stuck reads the help."""
-    for name in ("plan", "run", "status", "reconcile", "report", "write-off"):
+    for name in ("plan", "run", "status", "reconcile", "report", "write-off", "acknowledge", "lift-quarantine"):
         said = (await run("bulk", name, "--help")).said
         assert f"Example: payments-async bulk {name}" in said
     group = (await run("bulk", "--help")).said

@@ -3,16 +3,20 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from bulk.files import row, write_csv
 from cli.commands import Run, surroundings
 
+from payments_async import PayoutOrder
+from payments_async.journal import RunIdentity, SqliteJournal
 from payments_async.sandbox import Fault, Sandbox
 
 SENT = ("--journal", "j.sqlite", "--batch-id", "november")
@@ -168,6 +172,55 @@ async def test_a_second_signal_breaks_off_what_is_under_way(run: Run, sandbox: S
     assert "unknown 4 " in " ".join(out.decode().split())
 
 
+@pytest.fixture
+async def held(run: Run, payroll: str) -> str:
+    """The batch is written down, nothing of it is sent, and a process that died holds all of it for a while."""
+    assert 5 == (await run("bulk", "run", payroll, *SENT, "--yes", "--max-total", "0")).status
+    async with SqliteJournal("j.sqlite") as journal:
+        assert await journal.claim_chunk("november", "elsewhere:4711:dead", lease=4.0) is not None
+    return payroll
+
+
+async def test_a_run_says_for_whom_it_waits(run: Run, sandbox: Sandbox, held: str) -> None:
+    """In a pipe, once and then every ten seconds: who holds the rest, and for how long."""
+    ran = await run("bulk", "run", held, *SENT, "--yes")
+    assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
+    assert 1 == ran.said.count("waiting for the lease of elsewhere:4711:dead, ")
+    left = re.search(r"dead, (\d) s left: it works on the rest of the batch; if it died", ran.said)
+    assert left is not None
+    assert 0 <= int(left[1]) <= 4
+    assert ran.said.index("waiting for") < ran.said.index(f"{ORDERS} of {ORDERS} done")
+    quiet = await run("bulk", "run", held, *SENT, "--yes")
+    assert "waiting" not in quiet.said
+
+
+async def test_a_terminal_counts_the_seconds_down(run_on_terminal: Run, sandbox: Sandbox, held: str) -> None:
+    """The line is drawn anew while it waits, and gone once it sends."""
+    ran = await run_on_terminal("bulk", "run", held, *SENT, "--yes")
+    assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
+    told = re.findall(r"waiting for the lease of elsewhere:4711:dead, (\d) s left", ran.out)
+    assert len(set(told)) > 1
+    assert sorted(told, reverse=True) == told
+    assert "waiting" not in ran.out.split(f"{ORDERS}/{ORDERS}")[-1]
+
+
+async def test_a_load_that_was_killed_is_waited_for_and_said(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """Whoever wrote the orders down holds them too, until it gives no sign any more."""
+    async with SqliteJournal("j.sqlite", clock=lambda: time.time() - 28.5) as journal:
+        who = RunIdentity.of(sandbox.base_url, app_key=sandbox.app_key, user_id=sandbox.user_id)
+        await journal.open_run("november", who)
+
+        def broken() -> Iterator[PayoutOrder]:
+            yield from ()
+            raise ConnectionResetError
+
+        with pytest.raises(ConnectionResetError):
+            await journal.load("november", broken(), owner="elsewhere:4711:dead")
+    ran = await run("bulk", "run", payroll, *SENT, "--yes")
+    assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
+    assert "waiting for the lease of elsewhere:4711:dead, " in ran.said
+
+
 @pytest.mark.slow
 async def test_a_killed_run_is_continued_by_the_same_command(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """A kill -9 in the middle: nothing is lost, nothing is paid twice."""
@@ -178,6 +231,8 @@ async def test_a_killed_run_is_continued_by_the_same_command(run: Run, sandbox: 
     await process.communicate()
     await sandbox_clear(sandbox)
     again = await run("bulk", "run", payroll, *SENT, "--yes")  # waits until the lease of the dead has run out
+    assert f":{process.pid}:" in again.said.split("waiting for the lease of ")[1].split(",")[0]
+    assert 3 <= again.said.count("waiting for the lease of ") <= 4
     assert (True, []) == (again.status in (0, 4), sandbox.duplicates())
     await sandbox.settle()  # else an order may change its status between two lists, and has none by the rule
     found = await run("bulk", "reconcile", *SENT, "--interval", "0")

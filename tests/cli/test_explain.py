@@ -46,7 +46,7 @@ async def test_a_lost_answer_and_what_was_found_later_are_told(run: Run, batch: 
     assert "Never send it again under another id" in unknown.said
     await run("bulk", "reconcile", *SENT, "--interval", "0")
     found = await run("explain", "RUN-3", "--journal", "j.sqlite")
-    assert "A look-up (list SUCCESSFULL) shows: it was paid" in found.said
+    assert "The list of SUCCESSFULL transactions shows that it was paid: transaction " in found.said
     assert "Now It was paid." in found.said
 
 
@@ -56,10 +56,13 @@ async def test_notifications_are_told_with_their_senders(run: Run, batch: None) 
         await notified(journal, TransactionSucceeded, 0)
         await notified(journal, TransactionFailed, 2)
     ran = await run("explain", "RUN-1", "--journal", "j.sqlite")
-    assert "A notification from 192.0.2.7 says: it was paid" in ran.said
-    assert "A notification from 192.0.2.7 says: it failed" in ran.said
-    assert "This contradicts what was known; it is kept, and the order stays as it was" in ran.said
-    assert (0, True) == (ran.status, "Now It was paid. Evidence contradicts" in ran.said)
+    assert "came in from 192.0.2.7. It is stored as event 1, with status code 0; its handlers are still" in ran.said
+    assert "A notification from 192.0.2.7 says that it was paid: transaction" in ran.said
+    assert "A notification from 192.0.2.7 says that it failed: transaction" in ran.said
+    words = "a notification from 192.0.2.7 says that it failed, but it was known to be successful"
+    assert f"This contradicts what was known: {words}. It is kept, and never overwrites" in ran.said
+    assert (0, True) == (ran.status, f"Now It was paid. Evidence contradicts: {words}." in ran.said)
+    assert "payments-async bulk acknowledge RUN-1 --journal j.sqlite --who NAME --why REASON" in ran.said
     status = await run("bulk", "status", "--journal", "j.sqlite")
     assert (4, True) == (status.status, "Orders with evidence against evidence: 1." in status.said)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from uuid import UUID
 
 from payments_async._events import TransactionEvent, TransactionFailed, TransactionProcessing, TransactionSucceeded
 from payments_async._orders import Beneficiary, MobileMoneyWallet, PayoutOrder
-from payments_async.journal import Chunk, Delivery, Journal, Outcome, Permit, RunIdentity
+from payments_async.journal import Chunk, Delivery, Entry, Happening, Journal, Outcome, Permit, RunIdentity
 
 IDENTITY = RunIdentity(base_address="https://service.example/", key_fingerprint="0123456789abcdef", user_id="7")
 BATCH = "payroll"
@@ -99,3 +99,12 @@ async def permitted(journal: Journal, chunk: Chunk, place: int = 0, *, after: Ou
 def ids(entries: Iterable[object]) -> list[str]:
     """The request ids of entries."""
     return [entry.request_id for entry in entries]  # type: ignore[attr-defined]
+
+
+def turn(entry: Entry, story: Sequence[Happening]) -> Happening | None:
+    """What brought an order to where it stands, by the words of the contract."""
+    stood = [happening for happening in story if happening.state is not None]
+    for place in range(len(stood)):
+        if all(happening.state is entry.state for happening in stood[place:]):
+            return None if stood[place].what == "planned" else stood[place]
+    return None

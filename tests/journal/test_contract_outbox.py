@@ -20,6 +20,7 @@ from journal.factories import (
     orders,
     permitted,
     transaction_id,
+    turn,
 )
 
 from payments_async._orders import (
@@ -242,7 +243,7 @@ async def test_chunks_hold_500_orders_and_go_to_one_worker_each(journal: Journal
     assert [500, 500, 200] == [len(chunk.orders) for chunk in chunks if chunk]
     assert 1200 == len({held.id for chunk in chunks if chunk for held in chunk.orders})
     assert await journal.claim_chunk(BATCH, "another") is None
-    assert Chunks(leased=3, next_expiry=30.0) == await journal.chunks(BATCH)
+    assert Chunks(leased=3, next_expiry=30.0, next_owner="worker 0") == await journal.chunks(BATCH)
 
 
 async def test_an_expired_lease_never_makes_an_order_planned(journal: Journal, clock: Clock) -> None:
@@ -751,6 +752,85 @@ async def test_entries_may_change_while_they_are_read(journal: Journal) -> None:
         seen += 1
     assert {"planned": 580, "parked": 20} == await counts(journal)
     assert 20 == seen
+
+
+async def lives(journal: Journal, clock: Clock) -> None:
+    """A batch of more than a chunk, in which every way to a state is to be found."""
+    chunk = await claimed(journal, 600)
+    answers = (News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT)
+    for place in range(40):
+        clock.pass_(0.001)
+        permit = await permitted(journal, chunk, place)
+        clock.pass_(0.001)
+        if place % 5 < 4:
+            id_ = transaction_id(place) if place % 5 == 0 else None
+            await journal.record(Outcome(permit=permit, news=answers[place % 5], transaction_id=id_, message="words"))
+        if place % 5 == 3:
+            again = await permitted(journal, chunk, place)
+            await journal.record(Outcome(permit=again, news=News.ACCEPTED, transaction_id=transaction_id(place)))
+    clock.pass_(31)
+    await journal.expire_chunks()
+    shown = (News.LOOKED_UP_PROCESSING, News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED)
+    for place in range(35):
+        for step in range(place % 4):
+            clock.pass_(0.001 if place % 3 else 0.0)
+            await journal.apply_evidence(found(shown[(place + step) % 4], place))
+    for place in range(10):
+        await journal.receive(delivery(b"%d" % place, at=clock.now), event(0, place), owner="receiver", lease=0)
+    for place in range(15, 40, 2):
+        await journal.park(order(place).request_id, detail="two sweeps")
+    async for entry in journal.entries(BATCH, State.PARKED):
+        clock.pass_(0.001)
+        await journal.write_off(entry.request_id, who="Ann", why="never arrived")
+    await journal.acknowledge(order(2).request_id, who="Ann", why="known")
+
+
+async def test_a_standing_is_an_order_with_the_turn_of_its_history(journal: Journal, clock: Clock) -> None:
+    """For every kind of life: the entry as it is, and what its history says brought it there."""
+    await loaded(journal, 2, batch="second")
+    await lives(journal, clock)
+    standings = [standing async for page in journal.standings(BATCH) for standing in page]
+    assert [entry async for entry in journal.entries(BATCH)] == [standing.entry for standing in standings]
+    assert {State.PLANNED, State.REJECTED, State.UNKNOWN, State.SUCCESSFUL, State.FAILED, State.REVERSED} <= {
+        standing.entry.state for standing in standings
+    }
+    for standing in standings:
+        expected = turn(standing.entry, await journal.history(standing.entry.request_id))
+        assert expected == standing.decision, standing.entry.request_id
+    with pytest.raises(RunUnknown):
+        await anext(journal.standings("nobody"))
+
+
+async def test_many_orders_can_be_asked_for_at_once(journal: Journal) -> None:
+    """Those that there are, of whatever batch."""
+    await loaded(journal, 600)
+    await loaded(journal, 1, batch="second")
+    asked = [*ids(orders(600)), "nobody", order(0, batch="second").request_id]
+    entries = await journal.entries_of(asked)
+    assert set(asked) - {"nobody"} == entries.keys()
+    for request_id in (asked[599], asked[-1]):
+        assert await journal.entry(request_id) == entries[request_id]
+    assert {} == await journal.entries_of([])
+
+
+async def test_who_was_paid_of_late_can_be_read_without_the_rest(journal: Journal, clock: Clock) -> None:
+    """What may be paid yet counts whatever its age; what failed or was refused never does."""
+    chunk = await claimed(journal, 4)
+    for place, news in enumerate((News.ACCEPTED, News.REJECTED, News.UNKNOWN)):
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=news))
+    clock.pass_(100)
+    await loaded(journal, 2, batch="second")
+
+    async def paid(since: float, but: str | None = None) -> list[str]:
+        return [entry.request_id async for page in journal.paid_since(since, but=but) for entry in page]
+
+    second = ids(orders(2, batch="second"))
+    open_ = [order(2).request_id, order(3).request_id]
+    assert [order(0).request_id, *open_, *second] == await paid(clock.now - 100)
+    assert [*open_, *second] == await paid(clock.now - 99)
+    assert second == await paid(0, but=BATCH)
+    assert [order(0).request_id, *open_] == await paid(0, but="second")
+    assert 5 == len(await paid(0, but="nobody"))
 
 
 async def test_what_was_written_is_there_after_reopening(opens: Opens) -> None:

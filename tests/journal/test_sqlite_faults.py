@@ -6,11 +6,17 @@ import resource
 import shutil
 import sqlite3
 import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from bulk.worlds import payout, session
 from journal.factories import BATCH, Clock, claimed, loaded, order, permitted
 
+from payments_async.bulk import RunProgress, reconcile, run_batch
 from payments_async.journal import (
     JournalClosed,
     JournalCorrupt,
@@ -28,6 +34,7 @@ from payments_async.journal import (
     State,
 )
 from payments_async.journal._schema import _STEPS, VERSION, migrate
+from payments_async.sandbox import Fault, Sandbox
 
 
 @pytest.fixture
@@ -202,6 +209,92 @@ async def test_a_disk_that_fails_at_the_commit(path: Path) -> None:
         assert len(granted) == (await journal.progress(BATCH)).counts["sending"]
         await permitted(journal, chunk, -1)
         await journal.check()
+
+
+async def hurried(seconds: float) -> None:
+    """A quarter of the wait: nothing gets better meanwhile."""
+    await asyncio.sleep(seconds / 4)
+
+
+@contextmanager
+def tiny_disk(place: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """A file system of its own for a place; what it gives fills it to the last byte, for a while."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)]
+    mounted = subprocess.run(command, capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"a file system can only be mounted by root: {mounted.stderr.decode().strip()}")
+
+    @contextmanager
+    def full() -> Iterator[None]:
+        filler = place / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        yield
+        filler.unlink()
+
+    try:
+        yield full
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+@contextmanager
+def limited_files(place: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """No file may grow any more while what it gives lasts: as on a disk where the user's share is used up."""
+
+    @contextmanager
+    def full() -> Iterator[None]:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, ((place / "journal.db-wal").stat().st_size, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    yield full
+
+
+@pytest.mark.parametrize(
+    ("disk", "error", "words"),
+    [
+        pytest.param(tiny_disk, JournalFull, "the disk is full", id="a full disk"),
+        pytest.param(limited_files, JournalUnavailable, "the disk could not be read or written", id="a used-up share"),
+    ],
+)
+async def test_a_disk_that_gets_full_while_a_batch_is_sent(
+    tmp_path: Path, disk: Callable[[Path], Any], error: type[JournalError], words: str
+) -> None:
+    """The run ends with the file's name and the remedy; with room again, every order has been sent exactly once."""
+    orders = [payout(number) for number in range(400)]
+    place = tmp_path / "disk"
+    await asyncio.to_thread(place.mkdir)
+    with disk(place) as full:
+        async with Sandbox(processing_delay=0.01) as sandbox, session(sandbox, sleep=hurried) as payments:
+            sandbox.script(Fault.SLOW, times=None, on="payout", seconds=0.02)
+            times: list[int] = []
+            with ExitStack() as filled:
+
+                def fill(progress: RunProgress) -> None:
+                    """While it is under way."""
+                    if 0 < progress.sent < 400 and not times:
+                        times.append(progress.sent)
+                        filled.enter_context(full())
+
+                async with SqliteJournal(place / "journal.db") as journal:
+                    with pytest.raises(error, match=f"journal.db: {words}") as caught:
+                        await run_batch(payments, journal, BATCH, orders, concurrency=4, lease=1.0, progress=fill)
+                assert caught.value.remedy in str(caught.value)
+                sent = len(sandbox.ledger)
+                assert 0 < sent < 400
+            async with SqliteJournal(place / "journal.db") as journal:
+                await journal.check()
+                await run_batch(payments, journal, BATCH, orders, lease=1.0)
+                await sandbox.settle()
+                await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
+                progress = await journal.progress(BATCH)
+            assert (400, []) == (len(sandbox.ledger), sandbox.duplicates())
+            assert {State.SUCCESSFUL: 400} == {state: count for state, count in progress.counts.items() if count}
 
 
 async def _state(journal: SqliteJournal, request_id: str) -> State | None:

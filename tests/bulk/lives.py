@@ -1,0 +1,332 @@
+"""The whole life of a small batch in a process of its own, struck at one named point, and gone on with by another.
+
+A life passes every point between two steps of the journal: it is loaded, copied, let out of quarantine, run, cancelled,
+heard of, reconciled, decided on and run again. The judge is the ledger of the sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import attrs
+from bulk.nursery import Child, Nursery, say
+from bulk.worlds import contradiction, payout
+
+from payments_async import Credentials, PaymentsSession, PayoutOrder
+from payments_async.bulk import reconcile, run_batch, write_off
+from payments_async.ipn import Handling, Receiver, TransactionEvent, serving
+from payments_async.journal import Evidence, News, NotParked, SqliteJournal, State, Verdict, _states
+from payments_async.sandbox import Fault, Sandbox
+
+BATCH = "a life"
+COUNT = 6
+MOODY, LOST_AFTER, LOST_BEFORE, DEAD, REFUSED, SLOW = range(COUNT)  # what becomes of each order
+LEASE = 0.5  # seconds
+PATIENCE = 3.0  # seconds for what comes by itself
+BLOWS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+_HANDLING = Handling(attempts=2, timeout=0.2, wait_initial=0.01, wait_max=0.01, poll=0.02)
+
+
+@attrs.define
+class Life:
+    """One process that lives it from where it stands to its end.
+
+    Attributes:
+        folder: Of the journals.
+        point: Where it is struck; empty where it is not.
+        blow: The signal that strikes it there, once.
+        broken: Rule 2 is broken on purpose.
+    """
+
+    number: int
+    folder: Path
+    base: str
+    key: str
+    password: str
+    user: str
+    point: str = ""
+    blow: str = "kill"
+    broken: bool = False
+    mended: bool = False
+    _cancels: Callable[[], None] | None = None
+
+    def orders(self) -> list[PayoutOrder]:
+        """All of it."""
+        return [payout(number, batch_id=BATCH) for number in range(COUNT)]
+
+    def passed(self, point: str) -> None:
+        """What the journal calls at each point."""
+        if point == "permit.written" and self._cancels is not None:
+            self._cancels()
+        if point == self.point:
+            self.point = ""
+            os.kill(os.getpid(), BLOWS[self.blow])
+
+    def journal(self, name: str) -> SqliteJournal:
+        """One of the two files; another process may stand still while it holds it."""
+        return SqliteJournal(self.folder / name, busy_timeout=30.0, crash_at=self.passed)
+
+    async def live(self) -> None:
+        """Do what is still to be done."""
+        who = Credentials(app_key=self.key, app_password=self.password, user_id=self.user)
+        limit = aiohttp.ClientTimeout(total=2.0)
+        async with PaymentsSession(self.base, who, timeout=limit) as payments:
+            if not (self.folder / "journal.db").exists():
+                await self.load(payments)
+            async with self.journal("journal.db") as journal:
+                receiver = self.receiver(journal)
+                async with serving(receiver, "127.0.0.1", 0) as (host, port):
+                    say(self.number, f"http://{host}:{port}/ipn")
+                    await self.work(payments, journal, receiver)
+
+    async def load(self, payments: PaymentsSession) -> None:
+        """Write the orders down, and begin with a copy of the file: nobody may send from it before a person agrees."""
+        stop = asyncio.Event()
+        stop.set()
+        async with self.journal("first.db") as journal:
+            if self.point.startswith("load_drop"):
+                await self.break_off_a_load(payments, journal)
+            await run_batch(payments, journal, BATCH, self.orders(), stop=stop, lease=LEASE)
+        copy = self.folder / f"copy {self.number}.db"
+        with (
+            contextlib.closing(sqlite3.connect(self.folder / "first.db")) as source,
+            contextlib.closing(sqlite3.connect(copy)) as target,
+        ):
+            source.backup(target)
+        with contextlib.suppress(FileExistsError):  # another process was quicker
+            (self.folder / "journal.db").hardlink_to(copy)
+
+    async def break_off_a_load(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
+        """So that the next one has something to drop."""
+
+        def broken() -> Iterator[PayoutOrder]:
+            yield from (payout(number, batch_id=BATCH) for number in range(1000, 2001))
+            raise ConnectionResetError
+
+        with contextlib.suppress(ConnectionResetError):
+            await run_batch(payments, journal, BATCH, broken(), lease=LEASE)
+        half_a_minute_passes(self.folder)
+
+    def receiver(self, journal: SqliteJournal) -> Receiver:
+        """Two handlers: one that never fails, one that fails once for one order, and for another until it is mended."""
+        receiver = Receiver(inbox=journal, senders=["127.0.0.1"], handling=_HANDLING)
+        seen: set[str | None] = set()
+
+        @receiver.on(TransactionEvent, name="calm")
+        async def calm(event: TransactionEvent) -> None:
+            pass
+
+        @receiver.on(TransactionEvent, name="moody")
+        async def moody(event: TransactionEvent) -> None:
+            first = event.request_id not in seen
+            seen.add(event.request_id)
+            if event.request_id == payout(DEAD).request_id and not self.mended:
+                raise ValueError("it is broken")
+            if event.request_id == payout(MOODY).request_id and first:
+                raise ValueError("not in the mood")
+
+        return receiver
+
+    async def work(self, payments: PaymentsSession, journal: SqliteJournal, receiver: Receiver) -> None:
+        """From the quarantine to the last decision."""
+        await journal.lift_quarantine(BATCH, who="Ann", why="none of it was ever sent")
+        await self.cancel_a_permit(journal)
+        await run_batch(payments, journal, BATCH, self.orders(), concurrency=2, lease=LEASE)
+        await self.hear(journal, receiver)
+        await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
+        await self.decide(journal)
+        await run_batch(payments, journal, BATCH, lease=LEASE)
+
+    async def cancel_a_permit(self, journal: SqliteJournal) -> None:
+        """A caller is cancelled while its permit is on the way to the disk."""
+        chunk = await journal.claim_chunk(BATCH, f"canceller {self.number}", lease=LEASE)
+        if chunk is None:
+            return
+        asking = asyncio.ensure_future(journal.permit(chunk, chunk.orders[-1]))
+        cancelled, loop = threading.Event(), asyncio.get_running_loop()
+
+        def cancel() -> None:
+            asking.cancel()
+            loop.call_soon(cancelled.set)
+
+        def wait_for_it() -> None:
+            loop.call_soon_threadsafe(cancel)
+            cancelled.wait(PATIENCE)
+
+        self._cancels = wait_for_it
+        with contextlib.suppress(asyncio.CancelledError):
+            await asking
+        self._cancels = None
+        await journal.release_chunk(chunk)
+
+    async def hear(self, journal: SqliteJournal, receiver: Receiver) -> None:
+        """Wait for the notifications; one becomes a dead letter, and is handled again once the handler is mended."""
+
+        async def heard() -> bool:
+            for number in (MOODY, DEAD):
+                entry = await journal.entry(payout(number).request_id)
+                if entry is not None and entry.state is State.ACCEPTED:
+                    return False
+            return not (await journal.backlog()).pending
+
+        if self.broken:
+            return  # there are no notifications
+        await _until(heard)
+        self.mended = True
+        await receiver.replay()
+        await _until(heard)
+
+    async def decide(self, journal: SqliteJournal) -> None:
+        """What a person decides: one order never arrived, and one contradiction is known."""
+        lost, paid = payout(LOST_BEFORE), payout(MOODY)
+        entry = await journal.entry(lost.request_id)
+        if entry is not None and entry.state is State.PARKED and not entry.sent_before:
+            with contextlib.suppress(NotParked):  # another process was quicker
+                await write_off(journal, lost.request_id, "Ann", "the service never had it")
+        wrong = Evidence(
+            news=News.LOOKED_UP_FAILED, source="statement", request_id=paid.request_id, amount=Decimal(paid.amount)
+        )
+        entry = await journal.entry(paid.request_id)
+        if entry is not None and entry.state is State.SUCCESSFUL:
+            await journal.apply_evidence(wrong)
+        await journal.acknowledge(paid.request_id, who="Ann", why="the statement was wrong")
+
+
+def half_a_minute_passes(folder: Path) -> None:
+    """A load that was broken off keeps others waiting no longer."""
+    with contextlib.closing(sqlite3.connect(folder / "first.db")) as file:
+        with contextlib.suppress(sqlite3.OperationalError):  # there are no tables yet
+            file.execute("UPDATE run SET load_until = 0")
+        file.commit()
+
+
+async def _until(holds: Callable[[], Awaitable[bool]]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not await holds() and time.monotonic() < deadline:  # noqa: ASYNC110 - looking is how it becomes known
+        await asyncio.sleep(0.01)
+
+
+def begin(number: int, folder: str, **told: Any) -> None:
+    """What a child of the nursery does."""
+    life = Life(number=number, folder=Path(folder), **told)
+    if life.broken:
+        break_rule_two()
+    asyncio.run(life.live())
+
+
+def break_rule_two() -> None:
+    """What most queues do: what an expired lease left under way is simply due again. Never outside the controls."""
+    for sent_before in (False, True):
+        _states._VERDICTS[State.SENDING, sent_before, News.LEASE_EXPIRED] = Verdict(State.PLANNED)
+
+
+async def strike_all(folder: Path, points: Sequence[str], *, at_once: int = 24) -> list[str]:
+    """Strike a life at each point with each blow, and say what is wrong in the end."""
+    places = asyncio.Semaphore(at_once)
+    async with Nursery("bulk.lives") as nursery:
+
+        async def one(number: int, point: str, blow: str) -> list[str]:
+            async with places:
+                return await strike(nursery, folder / f"life {number}", point, blow, seed=number)
+
+        blows = [(point, blow) for point in points for blow in BLOWS]
+        found = await asyncio.gather(*(one(number, *blow) for number, blow in enumerate(blows)))
+    return [problem for problems in found for problem in problems]
+
+
+async def strike(
+    nursery: Nursery, folder: Path, point: str, blow: str, *, seed: int = 0, broken: bool = False
+) -> list[str]:  # fmt: skip
+    """Strike a life at a point, let another process go on, and say what is wrong in the end."""
+    await asyncio.to_thread(folder.mkdir)
+    async with Sandbox(
+        seed=seed, processing_delay=0.02, ipn_attempts=99, ipn_wait_initial=0.05, ipn_wait_max=0.2, ipn_timeout=0.5
+    ) as sandbox:
+        faults = {LOST_AFTER: Fault.LOST_AFTER, LOST_BEFORE: Fault.LOST_BEFORE, REFUSED: Fault.REFUSED}
+        for number, fault in faults.items():
+            sandbox.script(fault, on="money", request_id=payout(number).request_id)
+        sandbox.script(Fault.SLOW, on="money", request_id=payout(SLOW).request_id, seconds=LEASE / 2)
+        if broken:
+            sandbox.chaos({Fault.NOTIFY_LOST: 1.0})  # a notification would settle what is wrong in time
+        told = {
+            "folder": str(folder), "base": sandbox.base_url, "key": sandbox.app_key, "user": sandbox.user_id,
+            "password": sandbox.app_password, "broken": broken,
+        }  # fmt: skip
+        async with asyncio.TaskGroup() as group:
+            listening: list[asyncio.Task[None]] = []
+
+            def born(**more: str) -> Child:
+                child = nursery.begin(**told, **more)
+                listening.append(group.create_task(_listen(child, sandbox)))
+                return child
+
+            first = born(point=point, blow=blow)
+            problems = await (_killed(first, born, folder) if blow == "kill" else _stopped(first, born))
+            for task in listening:
+                task.cancel()
+        return [f"{point}, {blow}: {problem}" for problem in problems or await judge(sandbox, folder)]
+
+
+async def _listen(child: Child, sandbox: Sandbox) -> None:
+    while True:
+        sandbox.ipn_url = await child.said.get()
+
+
+async def _killed(first: Child, born: Callable[[], Child], folder: Path) -> list[str]:
+    code = await first.code
+    half_a_minute_passes(folder)
+    codes = [code, await born().code]
+    return [] if codes == [-signal.SIGKILL, 0] else [f"the processes ended with {codes}"]
+
+
+async def _stopped(first: Child, born: Callable[[], Child]) -> list[str]:
+    stopped = asyncio.ensure_future(first.stopped.wait())
+    first.code.add_done_callback(lambda _: stopped.cancel())
+    await asyncio.wait([stopped])
+    if stopped.cancelled():
+        return [f"it was never stopped, and ended with {first.code.result()}"]
+    rival = born()
+    await asyncio.sleep(1.5 * LEASE)  # the lease has run out, and where the file is free it is taken over
+    await first.send(signal.SIGCONT)
+    codes = [await first.code, await rival.code]
+    return [] if codes == [0, 0] else [f"the processes ended with {codes}"]
+
+
+async def judge(sandbox: Sandbox, folder: Path) -> list[str]:
+    """What the ledger says against the journal, once everything has come to rest."""
+    answered = {delivery.request_id for delivery in sandbox.deliveries if delivery.status == 200}
+    sandbox.ipn_url = None
+    who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+    async with SqliteJournal(folder / "journal.db") as journal, PaymentsSession(sandbox.base_url, who) as payments:
+        await run_batch(payments, journal, BATCH, lease=LEASE)
+        await sandbox.settle(30)
+        await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
+        executions = {execution.request_id: execution for execution in sandbox.ledger}
+        found = [f"{request_id} was carried out twice" for request_id in sandbox.duplicates()]
+        counts = dict.fromkeys(State, 0)
+        async for entry in journal.entries(BATCH):
+            counts[entry.state] += 1
+            execution = executions.pop(entry.request_id, None)
+            why = contradiction(entry.state, execution)
+            if why is None and execution is not None and entry.state in ("unknown", "parked", "accepted"):
+                why = f"is {entry.state}, and was carried out and listed"
+            found += [] if why is None else [f"{entry.request_id} {why}"]
+        found += [f"{request_id} is in no journal" for request_id in executions]
+        if counts != (await journal.progress(BATCH)).counts or sum(counts.values()) != COUNT:
+            found.append(f"the counts are wrong: {counts}")
+        for request_id in answered:
+            if "delivery" not in {happening.what for happening in await journal.history(request_id)}:
+                found.append(f"a notification about {request_id} was answered and is not stored")
+        await journal.check()
+    return found
