@@ -10,7 +10,7 @@ from pathlib import Path
 
 from payments_async.journal._leasing import silence
 from payments_async.journal._opening import now
-from payments_async.journal._writer import Transaction
+from payments_async.journal._transaction import Transaction
 
 __all__ = ["Epoch"]
 

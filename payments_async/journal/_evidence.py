@@ -12,7 +12,7 @@ from payments_async.journal._bodies import pack_transaction_id, read_event, unpa
 from payments_async.journal._records import Evidence, Finding
 from payments_async.journal._rows import Row, change, row_by_request, rows_by_transaction
 from payments_async.journal._states import News, State, Verdict, next_state
-from payments_async.journal._writer import Transaction
+from payments_async.journal._transaction import Transaction
 
 __all__ = ["apply", "apply_event", "apply_loose_events", "contradiction", "find", "keep"]
 

@@ -11,7 +11,7 @@ from payments_async.journal._faults import LeaseLost, RunUnknown
 from payments_async.journal._records import Chunk, Chunks, ClaimedOrder, Evidence
 from payments_async.journal._rows import COLUMNS, change, chunk_bounds, loose, order_of
 from payments_async.journal._states import News, next_state
-from payments_async.journal._writer import Transaction, Work
+from payments_async.journal._transaction import Transaction, Work
 
 __all__ = ["chunks", "claim_chunk", "expire_chunks", "reopen", "ready_run", "release_chunk", "renew_chunk", "silence"]
 

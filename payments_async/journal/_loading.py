@@ -14,7 +14,7 @@ from payments_async.journal._faults import LoadBusy, OrdersDiffer, RunUnknown, W
 from payments_async.journal._records import Loaded, RunIdentity
 from payments_async.journal._rows import MOST_ORDERS, bounds, chunk_of, row_by_id, run_of
 from payments_async.journal._states import State
-from payments_async.journal._writer import Transaction, Work
+from payments_async.journal._transaction import Transaction, Work
 
 __all__ = ["Load", "add", "begin", "blocks", "complete", "drop_unseen", "open_run"]
 

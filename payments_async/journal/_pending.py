@@ -14,7 +14,7 @@ from payments_async.journal._inbox import Backlog, StoredEvent
 from payments_async.journal._records import Evidence
 from payments_async.journal._rows import change, row_by_id
 from payments_async.journal._states import News
-from payments_async.journal._writer import Transaction, Work
+from payments_async.journal._transaction import Transaction, Work
 
 __all__ = [
     "BLOCK",

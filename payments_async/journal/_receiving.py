@@ -13,7 +13,7 @@ from payments_async.journal._evidence import apply_event, find
 from payments_async.journal._inbox import Arrival, Receipt
 from payments_async.journal._opening import translated
 from payments_async.journal._pending import BLOCK, close, hold
-from payments_async.journal._writer import Transaction, Work
+from payments_async.journal._transaction import Transaction, Work
 
 __all__ = ["final_event", "receive_all", "unmatched"]
 

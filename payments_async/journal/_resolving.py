@@ -8,7 +8,7 @@ from payments_async.journal._leasing import reopen
 from payments_async.journal._records import Evidence, Finding
 from payments_async.journal._rows import Row, change, chunk_of, row_by_request, run_of
 from payments_async.journal._states import EVIDENCE, News, State, next_state
-from payments_async.journal._writer import Transaction, Work
+from payments_async.journal._transaction import Transaction, Work
 
 __all__ = ["acknowledge", "apply_evidence", "lift_quarantine", "park", "write_off"]
 

@@ -17,7 +17,7 @@ from payments_async.journal._bodies import (
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State
-from payments_async.journal._writer import Transaction
+from payments_async.journal._transaction import Transaction
 
 __all__ = [
     "CHUNK",

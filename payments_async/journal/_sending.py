@@ -14,7 +14,7 @@ from payments_async.journal._faults import OrderUnknown
 from payments_async.journal._records import Chunk, ClaimedOrder, Evidence, Finding, Outcome, Permit, Refusal
 from payments_async.journal._rows import Row, change, chunk_of, row_by_id, run_of
 from payments_async.journal._states import News, State, next_state
-from payments_async.journal._writer import EXACT, Transaction, Work
+from payments_async.journal._transaction import EXACT, Transaction, Work
 
 __all__ = ["Asking", "grant_all", "record", "withdraw"]
 
