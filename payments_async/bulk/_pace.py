@@ -8,6 +8,7 @@ from collections.abc import Callable
 __all__ = ["Pace"]
 
 _TOLERANCE = 10  # failures in a row, then one order at a time feels its way
+_IN_VAIN = 3  # orders that felt their way and failed, after which nothing is expected of the next
 _WAIT_INITIAL = 0.5  # seconds, doubled with every order that felt its way and failed
 _WAIT_MAX = 30.0
 _LONGEST_PAUSE = 900.0  # seconds that are believed when the service asks for a pause; then somebody asks again
@@ -44,8 +45,8 @@ class Pace:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether many failed in a row, and after a pause one alone as well."""
-        return self._rounds > 1
+        """Whether many failed in a row, and after growing pauses some alone as well."""
+        return self._rounds > _IN_VAIN
 
     def may_go(self) -> bool:
         """Whether an order may go now. While the service does badly, one that may is the only one."""

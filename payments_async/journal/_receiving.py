@@ -13,9 +13,9 @@ from payments_async.journal._evidence import apply_event, find
 from payments_async.journal._inbox import Arrival, Receipt
 from payments_async.journal._opening import translated
 from payments_async.journal._pending import BLOCK, close, hold
-from payments_async.journal._transaction import Transaction, Work
+from payments_async.journal._transaction import Transaction
 
-__all__ = ["final_event", "receive_all", "unmatched"]
+__all__ = ["Receiving", "final_event", "receive_all", "unmatched"]
 
 _EXACT = Context(prec=1000)  # an amount in a notification is bounded, but not to the usual 28 digits
 _FINAL = (0, 2)
@@ -36,22 +36,36 @@ _SAID_BEFORE = """SELECT id FROM ipn_event AS new WHERE id >= ? AND EXISTS (
     SELECT 1 FROM ipn_event AS old WHERE old.transaction_id = new.transaction_id AND old.id < new.id)"""
 
 
-def receive_all(arrivals: Sequence[Arrival], owner: str, handled: Sequence[int]) -> Work[Sequence[Receipt | Exception]]:
-    """Store deliveries and their events, and let them settle their orders; close events that were handled."""
+class Receiving:
+    """Store deliveries and their events, and let them settle their orders; close events that were handled.
 
-    def work(transaction: Transaction) -> Sequence[Receipt | Exception]:
-        if handled:
-            close(transaction, handled)
-        if not arrivals:
-            return ()
-        try:
-            return transaction.undoing(partial(_store_all, transaction, arrivals, owner))
-        except Exception as error:
-            if isinstance(error, sqlite3.Error) and not transaction.goes_on(error):
-                raise
-        return [_store_one(transaction, arrival, owner) for arrival in arrivals]
+    Args:
+        handled: The events to be closed.
+    """
 
-    return work
+    __slots__ = ("arrivals", "handled", "owner")
+
+    def __init__(self, arrivals: Sequence[Arrival], owner: str, handled: Sequence[int]) -> None:
+        self.arrivals = arrivals
+        self.owner = owner
+        self.handled = handled
+
+    def __call__(self, transaction: Transaction) -> Sequence[Receipt | Exception]:
+        """Do it, each arrival by itself: the failure of one is its own."""
+        if self.handled:
+            close(transaction, self.handled)
+        return [_store_one(transaction, arrival, self.owner) for arrival in self.arrivals]
+
+    def at_once(self, transaction: Transaction) -> Sequence[Receipt]:
+        """Do it; when one arrival fails, all of it has failed."""
+        if self.handled:
+            close(transaction, self.handled)
+        return _store_all(transaction, self.arrivals, self.owner) if self.arrivals else ()
+
+
+def receive_all(transaction: Transaction, receiving: Sequence[Receiving]) -> Sequence[Sequence[Receipt]]:
+    """Do that for all that were asked for at once."""
+    return [one.at_once(transaction) for one in receiving]
 
 
 def final_event(connection: sqlite3.Connection, request_id: str) -> TransactionEvent | None:

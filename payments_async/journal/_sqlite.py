@@ -252,7 +252,8 @@ class SqliteJournal:
         self, arrivals: Sequence[Arrival], *, owner: str, handled: Sequence[int] = ()
     ) -> Sequence[Receipt | Exception]:
         """Do that for many, and close events that are handled, in one commit."""
-        return await self._writer.submit("receive", _receiving.receive_all(arrivals, owner, handled))
+        receiving = _receiving.Receiving(arrivals, owner, handled)
+        return await self._writer.submit("receive", receiving, together=_receiving.receive_all)
 
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
         """Lease due events, oldest first."""
@@ -293,8 +294,6 @@ class SqliteJournal:
     async def backlog(self) -> Backlog:
         """How many events wait, and since when."""
         return await self._read(_pending.backlog)
-
-    # Beneath
 
     def _open(self) -> sqlite3.Connection:
         connection = _opening.open_writer(self._path, busy_timeout=self._busy_timeout)

@@ -110,6 +110,6 @@ class Transaction:
 
 
 Work = Callable[[Transaction], T]
-# Does neighbouring works at once, in few statements, and tells their results. ``None`` when one of them is out of the
-# ordinary: then what it did is undone, and each is done by itself.
+# Does one or more neighbouring works at once, in few statements, and tells their results. ``None`` when one of them is
+# out of the ordinary: then what it did is undone, and each is done by itself.
 Together = Callable[[Transaction, Sequence[Any]], Sequence[Any] | None]

@@ -90,7 +90,7 @@ class Writer:
 
         Args:
             name: In the names of its crash points.
-            together: Does it with its neighbours of the same kind, where that is quicker.
+            together: Does it, with its neighbours of the same kind if there are any, in fewer statements.
             droppable: Need not be done when nobody waits for it any more. Others are done all the same: a caller that
                 hangs up does not undo what it reported.
         """
@@ -159,7 +159,7 @@ class Writer:
         for together, neighbours in groupby(operations, key=_together_of):
             kind = list(neighbours)
             results = None
-            if together is not None and len(kind) > 1:
+            if together is not None:
                 undoing = transaction.undoing if told else transaction.beginning_anew
                 results = self._apply_together(transaction, together, kind, undoing)
             if results is None:

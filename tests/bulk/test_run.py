@@ -219,7 +219,7 @@ async def test_refused_credentials_stop_the_run_and_fail_no_order(here: World) -
 
 async def test_tokens_that_are_revoked_again_and_again_stop_nothing(here: World) -> None:
     """As where each login of another process ends the token of this one: every order gets through, once."""
-    here.sandbox.chaos({Fault.TOKEN_REVOKED: 0.3}, seed=5)
+    here.sandbox.chaos({Fault.TOKEN_REVOKED: 0.1}, seed=5)
     done = await run_batch(here.payments, here.journal, BATCH, payouts(400))
     assert (None, 400) == (done.stopped, done.counts["accepted"])
     assert 400 == len(here.sandbox.ledger)
