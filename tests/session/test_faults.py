@@ -55,7 +55,7 @@ READS: dict[str, Callable[[PaymentsSession], Awaitable[Any]]] = {
 @pytest.fixture
 async def payments(opened: Open, sandbox: Sandbox) -> PaymentsSession:
     """A session that is soon out of patience."""
-    return await opened(sandbox, timeout=aiohttp.ClientTimeout(total=0.15), limits=Limits(reply_bytes=4096))
+    return await opened(sandbox, timeout=aiohttp.ClientTimeout(total=0.6), limits=Limits(reply_bytes=4096))
 
 
 def trouble(sandbox: Sandbox, fault: Fault, on: Any) -> None:

@@ -221,7 +221,7 @@ async def test_a_failed_login(opened: Open, telling: Wire, overheard: Overheard,
 
 async def test_a_connection_that_fails(opened: Open, telling: Wire, overheard: Overheard) -> None:
     """Before and after the login."""
-    payments = await opened(telling, timeout=aiohttp.ClientTimeout(total=0.2))
+    payments = await opened(telling, timeout=aiohttp.ClientTimeout(total=0.5))
     await payments.log_in()
     await telling.stop()
     for call in CALLS.values():
@@ -258,7 +258,7 @@ async def test_a_timeout_and_a_cancellation(opened: Open, telling: Wire, overhea
         return None
 
     telling.answer = never
-    payments = await opened(telling, timeout=aiohttp.ClientTimeout(total=0.1))
+    payments = await opened(telling, timeout=aiohttp.ClientTimeout(total=0.3))
     with pytest.raises(PaymentsError) as caught:
         await payments.payouts.send(payout())
     assert set() == leaks(shown(caught.value))
