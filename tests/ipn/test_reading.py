@@ -265,6 +265,13 @@ def test_no_json_breaks_the_parser(value: Any) -> None:
         outcome(json.dumps({**PASCAL, name: value}).encode(), "")
 
 
+def reading_time(body: bytes) -> float:
+    """Seconds of the processor that one reading takes, whatever comes of it."""
+    start = time.thread_time()
+    outcome(body, "transactionId=672b00f8-a02c-5e41-9fd0-4f0c4c74308d")
+    return time.thread_time() - start
+
+
 @settings(max_examples=1, deadline=None)
 @given(st.integers(0, 2**32))
 def test_mutations_of_a_notification_break_nothing(seed: int) -> None:
@@ -299,6 +306,5 @@ def test_mutations_of_a_notification_break_nothing(seed: int) -> None:
                     body[at] = chance.randrange(256)
                 case _:
                     body[at:at] = body[chance.randrange(len(body) + 1) :][:50]
-        start = time.perf_counter()
-        outcome(bytes(body), "transactionId=672b00f8-a02c-5e41-9fd0-4f0c4c74308d")
-        assert time.perf_counter() - start < 0.1
+        # what is slow is slow again; a machine that stood still, or a collection of garbage, is over
+        assert reading_time(bytes(body)) < 0.1 or reading_time(bytes(body)) < 0.1
