@@ -84,12 +84,11 @@ def _destination_data(destination: Destination, dialect: Dialect) -> dict[str, s
 
 def _order_members(order: Order, kind: str, dialect: Dialect) -> dict[str, Any]:
     null_too = dialect.empty_members == "null"
-    members: dict[str, Any] = {"requestId": order.request_id}
+    members: dict[str, Any] = {"requestId": order.request_id, "amount": json_amount(order.amount)}
     if order.batch_id is not None or null_too:
         members["batchId"] = order.batch_id
     if order.account_number is not None:  # Spec: "described but absent from all sample requests"
         members["accountNumber"] = order.account_number
-    members["amount"] = json_amount(order.amount)
     members["type"] = kind
     if order.message is not None or null_too:
         members["message"] = order.message

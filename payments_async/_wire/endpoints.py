@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlencode
 
 from payments_async._amounts import order_amount
@@ -24,17 +24,7 @@ from payments_async._models import (
     TransactionStatus,
     Validation,
 )
-from payments_async._orders import (
-    AirtimeLine,
-    BankAccount,
-    CollectionOrder,
-    Destination,
-    InternetLine,
-    MobileMoneyWallet,
-    Order,
-    PayoutOrder,
-    UtilityAccount,
-)
+from payments_async._orders import CollectionOrder, PayoutOrder
 from payments_async._wire.bodies import collection_body, json_amount, payout_body, private_texts
 from payments_async._wire.call import Call
 from payments_async._wire.codec import encode
@@ -48,8 +38,10 @@ from payments_async._wire.readers import (
     reads,
     reads_page,
 )
+from payments_async._wire.written import COLLECTION, is_sent_as_written, kind_of, read_order, request_of
 
 __all__ = [
+    "SendWritten",
     "enable_card",
     "find_transaction",
     "get_account",
@@ -65,10 +57,18 @@ __all__ = [
     "request_collection",
     "reset_card_pin",
     "send_payout",
+    "sends_written",
     "validate",
 ]
 
 _PIN = re.compile(r"[0-9]{4,12}", re.ASCII)
+_PATHS = {  # by the kind of order; that of the internet is the dialect's
+    "mobile_money": "/transactions/payouts/mobilemoney",
+    "bank_transfer": "/transactions/payouts/banktransfers",
+    "airtime": "/transactions/payouts/airtime",
+    "utility": "/transactions/payouts/utilities",
+    COLLECTION: "/transactions/collections/mobilemoney",
+}
 _MONEY_PATHS = ("transactions/payouts", "transactions/collections")
 
 
@@ -92,14 +92,53 @@ def refresh(refresh_token: str, path: str, dialect: Dialect) -> Call[Login]:
 
 def send_payout(order: PayoutOrder, dialect: Dialect, *, sent_before: bool = False) -> Call[Acceptance]:
     """One payout; the destination's class selects the endpoint (sections 2 to 6)."""
-    path = _payout_path(order.destination, dialect)
-    return _money(path, payout_body(order, dialect), order, dialect, sent_before)
+    body = encode(payout_body(order, dialect))
+    private = partial(private_texts, order)
+    return _money(kind_of(order), body, order.request_id, dialect, sent_before, private)
 
 
 def request_collection(order: CollectionOrder, dialect: Dialect, *, sent_before: bool = False) -> Call[Acceptance]:
     """One mobile money collection (section 7)."""
-    path = "/transactions/collections/mobilemoney"
-    return _money(path, collection_body(order, dialect), order, dialect, sent_before)
+    body = encode(collection_body(order, dialect))
+    return _money(kind_of(order), body, order.request_id, dialect, sent_before, partial(private_texts, order))
+
+
+class SendWritten(Protocol):
+    """Describes the sending of one order that was written down."""
+
+    def __call__(
+        self,
+        request_id: str,
+        amount: Decimal,
+        written: bytes,
+        *,
+        sent_before: bool,
+        private: Callable[[], tuple[str, ...]],
+    ) -> Call[Acceptance]:
+        """Make the call of a payout or collection from what ``write_order`` kept of it."""
+
+
+def sends_written(dialect: Dialect) -> SendWritten:
+    """How orders that were written down are sent: byte for byte as they were, where the dialect allows that."""
+    return partial(_as_written if is_sent_as_written(dialect) else _written_anew, dialect)
+
+
+def _as_written(
+    dialect: Dialect, request_id: str, amount: Decimal, written: bytes, *, sent_before: bool,
+    private: Callable[[], tuple[str, ...]],
+) -> Call[Acceptance]:  # fmt: skip
+    kind, body = request_of(request_id, amount, written)
+    return _money(kind, body, request_id, dialect, sent_before, private)
+
+
+def _written_anew(
+    dialect: Dialect, request_id: str, amount: Decimal, written: bytes, *, sent_before: bool,
+    private: Callable[[], tuple[str, ...]],
+) -> Call[Acceptance]:  # fmt: skip
+    order = read_order(request_id, amount, written)
+    if isinstance(order, PayoutOrder):
+        return send_payout(order, dialect, sent_before=sent_before)
+    return request_collection(order, dialect, sent_before=sent_before)
 
 
 def list_transactions(
@@ -254,17 +293,20 @@ def _refuse_money(path: str, internet_path: str) -> None:
         raise ValueError("path: payouts and collections go through payouts.send() and collections.request()")
 
 
-def _money(path: str, members: dict[str, Any], order: Order, dialect: Dialect, sent_before: bool) -> Call[Acceptance]:
+def _money(
+    kind: str, body: bytes, request_id: str, dialect: Dialect, sent_before: bool, private: Callable[[], tuple[str, ...]]
+) -> Call[Acceptance]:
+    path = dialect.internet_path if kind == "internet" else _PATHS[kind]
     return Call(
         method="POST",
         path=dialect.api_prefix + path,
-        body=encode(members),
+        body=body,
         once=True,
-        request_id=order.request_id,
+        request_id=request_id,
         sent_before=sent_before,
-        private=partial(private_texts, order),
-        read=partial(read_acceptance, request_id=order.request_id, timezone=dialect.timezone),
-        read_quickly=partial(read_plain_acceptance, request_id=order.request_id, timezone=dialect.timezone),
+        private=private,
+        read=partial(read_acceptance, request_id=request_id, timezone=dialect.timezone),
+        read_quickly=partial(read_plain_acceptance, request_id=request_id, timezone=dialect.timezone),
     )
 
 
@@ -283,20 +325,6 @@ def _patch_card(body: dict[str, Any], dialect: Dialect, private: tuple[str, ...]
         private=lambda: private,
         read=reads(Card, dialect.timezone),
     )
-
-
-def _payout_path(destination: Destination, dialect: Dialect) -> str:
-    match destination:
-        case MobileMoneyWallet():
-            return "/transactions/payouts/mobilemoney"
-        case BankAccount():
-            return "/transactions/payouts/banktransfers"
-        case AirtimeLine():
-            return "/transactions/payouts/airtime"
-        case InternetLine():
-            return dialect.internet_path
-        case UtilityAccount():
-            return "/transactions/payouts/utilities"
 
 
 def _paging(number: int, size: int) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from itertools import count
 
 import attrs
 
-from payments_async._orders import Order
 from payments_async.journal._contract import Journal
 from payments_async.journal._faults import LeaseLost
 from payments_async.journal._records import Chunk, ClaimedOrder
@@ -38,12 +37,11 @@ class Holding:
 class Job:
     """One order of a chunk in hand."""
 
-    __slots__ = ("claimed", "holding", "order", "tries")
+    __slots__ = ("claimed", "holding", "tries")
 
     def __init__(self, holding: Holding, claimed: ClaimedOrder) -> None:
         self.holding = holding
         self.claimed = claimed
-        self.order: Order = claimed.order
         self.tries = 0
 
 

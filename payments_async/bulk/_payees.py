@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from payments_async._orders import (
     AirtimeLine,
     BankAccount,
     CollectionOrder,
-    Destination,
     InternetLine,
     MobileMoneyWallet,
     Order,
     UtilityAccount,
 )
+from payments_async._wire.written import kind_of
 
-__all__ = ["item_of", "kind_of", "payee_key", "reference_of"]
-
-_KINDS: Mapping[type[Destination], str] = {
-    MobileMoneyWallet: "mobile_money",
-    BankAccount: "bank_transfer",
-    AirtimeLine: "airtime",
-    InternetLine: "internet",
-    UtilityAccount: "utility",
-}
-
-
-def kind_of(order: Order) -> str:
-    """The kind of an order, by the names that batch files have for it; ``collection`` for money in."""
-    return "collection" if isinstance(order, CollectionOrder) else _KINDS[type(order.destination)]
+__all__ = ["item_of", "payee_key", "reference_of"]
 
 
 def item_of(order: Order) -> str:

@@ -15,15 +15,15 @@ from payments_async._amounts import amount_text
 from payments_async._models import Account
 from payments_async._orders import PayoutOrder
 from payments_async._session import PaymentsSession
+from payments_async._wire.written import kind_of, write_order
 from payments_async.bulk._batch import Batch
 from payments_async.bulk._catalogue import Catalogue
 from payments_async.bulk._concerns import Concern, Concerns, Fault, Marks
 from payments_async.bulk._duplicates import Duplicates, Payees
 from payments_async.bulk._earlier import DAY, Earlier
 from payments_async.bulk._opinions import Opinions
-from payments_async.bulk._payees import kind_of
 from payments_async.bulk._pieces import Planned, in_pieces
-from payments_async.journal._bodies import body_digest, order_body
+from payments_async.journal._bodies import body_digest
 from payments_async.journal._contract import Journal
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State
@@ -218,7 +218,7 @@ class _Walk:
             self._open = _more(self._open, order.amount)
         if order.currency:
             self._currencies.add(order.currency)
-        self._digest.update(body_digest(order.request_id, amount_text(order.amount), order_body(order)))
+        self._digest.update(body_digest(order.request_id, amount_text(order.amount), write_order(order)))
         payees.add(order)
 
     async def end(self, payees: Payees, source: Iterable[PayoutOrder], pace: _Pace) -> Plan:

@@ -10,6 +10,7 @@ import attrs
 
 from payments_async._errors import PaymentsError
 from payments_async._session import PaymentsSession
+from payments_async._wire import endpoints
 from payments_async.bulk._fuse import Meter
 from payments_async.bulk._holdings import Holdings, Job
 from payments_async.bulk._pace import Pace
@@ -59,6 +60,7 @@ class Shift:
         tell: Hears how far it is.
 
     Attributes:
+        call_of: Describes the sending of an order.
         stopped: Why it ends early, or ``None``.
         failure: What ends it with an error, or ``None``.
         over: Nothing more is begun.
@@ -70,6 +72,7 @@ class Shift:
         pace: Pace, slots: int, stop: asyncio.Event | None = None, tell: Tell | None = None,
     ) -> None:  # fmt: skip
         self.payments = payments
+        self.call_of = endpoints.sends_written(payments.dialect)
         self.journal = journal
         self.batch_id = batch_id
         self.holdings = holdings
@@ -117,7 +120,7 @@ class Shift:
         if job is None:
             self.pace.did_not_go()
             return None
-        why = self.meter.reserve(job.order.amount)
+        why = self.meter.reserve(job.claimed.amount)
         if why is not None:
             self.holdings.put_back(job)
             self.end(why)
@@ -129,7 +132,7 @@ class Shift:
     def set_aside(self, job: Job, error: Exception) -> None:
         """An order cannot be written as a request at all: it stays planned, and the others go on."""
         self.holdings.set_aside()
-        self._aside.append(f"{job.order.request_id} ({error})")
+        self._aside.append(f"{job.claimed.request_id} ({error})")
         self.wake()
 
     def wake(self) -> None:

@@ -6,9 +6,8 @@ import asyncio
 from typing import NamedTuple
 
 from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, Rejected
-from payments_async._models import Acceptance
-from payments_async._orders import PayoutOrder
 from payments_async._retry import RetryPolicy
+from payments_async._wire.bodies import private_texts
 from payments_async.bulk._ending import accepted, broken_off, finished, refused
 from payments_async.bulk._holdings import Job
 from payments_async.bulk._shift import Shift
@@ -77,7 +76,7 @@ class Slot:
         try:
             await shift.payments.log_in()
         except PaymentsError as error:
-            shift.meter.give_back(job.order.amount)
+            shift.meter.give_back(job.claimed.amount)
             shift.holdings.put_back(job)
             self._trouble(error)
             if isinstance(error, AuthenticationFailed):
@@ -109,21 +108,19 @@ class Slot:
 
     def _refused(self, job: Job, refusal: Refusal) -> None:
         shift = self._shift
-        shift.meter.give_back(job.order.amount)
+        shift.meter.give_back(job.claimed.amount)
         if refusal.lease_lost:
             shift.holdings.drop(job.holding)
         self._shift.done(job)
 
     async def _send(self, job: Job, permit: Permit) -> None:
-        shift = self._shift
-        order = job.order
+        shift, claimed = self._shift, job.claimed
         try:
-            if isinstance(order, PayoutOrder):
-                result: Acceptance = await shift.payments.payouts.send(
-                    order, sent_before=permit.sent_before, retry=_ONE_TRY
-                )
-            else:
-                result = await shift.payments.collections.request(order, sent_before=permit.sent_before, retry=_ONE_TRY)
+            call = shift.call_of(
+                claimed.request_id, claimed.amount, claimed.body, sent_before=permit.sent_before,
+                private=lambda: private_texts(claimed.order),
+            )  # fmt: skip
+            result = await shift.payments.execute(call, retry=_ONE_TRY)
         except PaymentsError as error:
             self._note(job, refused(permit, error), error.retry_after)
             self._trouble(error)
@@ -138,7 +135,7 @@ class Slot:
             self._note(job, accepted(permit, result))
 
     def _left(self, job: Job) -> bool:
-        return job.order.request_id in self._shift.payments.unsettled
+        return job.claimed.request_id in self._shift.payments.unsettled
 
     def _note(self, job: Job, outcome: Outcome, retry_after: float | None = None) -> None:
         self._shift.ended(outcome.news)
@@ -191,10 +188,10 @@ class Slot:
     def _written(self, sent: _Sent, *, aside: Exception | None = None) -> None:
         shift, job, news = self._shift, sent.job, sent.outcome.news
         if news is not News.NOT_SENT:
-            shift.meter.written(news, job.order.amount)
+            shift.meter.written(news, job.claimed.amount)
             self._shift.done(job)
             return
-        shift.meter.give_back(job.order.amount)
+        shift.meter.give_back(job.claimed.amount)
         if aside is not None:
             shift.set_aside(job, aside)
             return

@@ -1,15 +1,14 @@
-"""Orders and events as bytes on disk, and back: exact, compact and readable by eye. Opens no file."""
+"""Orders, events and ids as they are stored, and back: exact, compact and readable by eye. Opens no file."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeVar
+from typing import Any
 
-import attrs
 import msgspec
 
 from payments_async._events import (
@@ -19,42 +18,20 @@ from payments_async._events import (
     TransactionSucceeded,
     TransactionUnrecognised,
 )
-from payments_async._orders import (
-    AirtimeLine,
-    BankAccount,
-    Beneficiary,
-    CollectionOrder,
-    Destination,
-    InternetLine,
-    MobileMoneyWallet,
-    Order,
-    PayoutOrder,
-    UtilityAccount,
-)
+from payments_async._orders import Order
+from payments_async._wire.written import read_order
+from payments_async.journal._faults import JournalCorrupt
 
 __all__ = [
     "body_digest",
-    "order_body",
+    "order_of",
     "pack_event",
     "pack_transaction_id",
+    "proved",
     "read_event",
-    "read_order",
     "unpack_transaction_id",
 ]
 
-T = TypeVar("T")
-_KINDS: Mapping[str, type[Destination]] = {
-    "wallet": MobileMoneyWallet,
-    "bank": BankAccount,
-    "airtime": AirtimeLine,
-    "internet": InternetLine,
-    "utility": UtilityAccount,
-}
-_NAMES = {kind: name for name, kind in _KINDS.items()}
-_PAYER = "payer"  # the kind of a collection
-_OPTIONAL: tuple[str, ...] = ("product_id", "batch_id", "account_number", "message", "metadata", "currency")
-_SHARED: tuple[str, ...] = ("batch_id", "account_number", "message", "metadata", "currency")
-_PERSON: tuple[str, ...] = ("phone_number", "email_address", "id")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -63,34 +40,7 @@ _EVENTS: Mapping[int, type[TransactionEvent]] = {
     1: TransactionProcessing,
     2: TransactionFailed,
 }
-_SLOTS: Mapping[type, Mapping[str, Callable[[object, Any], None]]] = {
-    kind: {field.name: getattr(kind, field.name).__set__ for field in attrs.fields(kind)}
-    for kind in (*_NAMES, Beneficiary, PayoutOrder, CollectionOrder)
-}
 _DECIMAL = "$decimal"  # how an exact number among the unknown members of an event is marked
-
-
-def order_body(order: Order) -> bytes:
-    """All of an order but its request id and amount, which have columns. The same bytes for equal orders."""
-    if type(order) is PayoutOrder:
-        place: Destination = order.destination
-        members: dict[str, Any] = {"to": [_NAMES[type(place)], *attrs.astuple(place)], "item": order.product_item_id}
-        names = _OPTIONAL
-    else:
-        place = order.payer  # type: ignore[union-attr]
-        members = {"to": [_PAYER, *attrs.astuple(place)], "item": order.provider_item_id}  # type: ignore[union-attr]
-        names = _SHARED
-    person = order.beneficiary
-    members["name"] = person.name
-    for name in _PERSON:
-        value = getattr(person, name)
-        if value is not None:
-            members[name] = value
-    for name in names:
-        value = getattr(order, name)
-        if value is not None:
-            members[name] = value
-    return _encode(members)
 
 
 def body_digest(request_id: str, amount: str, body: bytes) -> bytes:
@@ -98,37 +48,27 @@ def body_digest(request_id: str, amount: str, body: bytes) -> bytes:
     return hashlib.sha256(b"\0".join((request_id.encode(), amount.encode(), body))).digest()
 
 
-def read_order(request_id: str, amount: str, body: bytes) -> Order:
-    """The order that ``order_body`` wrote, as it was then: a stricter check of today does not keep it back.
+def proved(request_id: str, amount: str, body: bytes, body_sha256: bytes) -> bytes:
+    """The body of an order.
 
     Raises:
-        ValueError, TypeError, KeyError: When the bytes are no order.
+        JournalCorrupt: The row is not what was loaded.
     """
-    members = _decode(body)
-    kind, *place = members.pop("to")
-    members["request_id"], members["amount"] = request_id, Decimal(amount)
-    members["beneficiary"] = _restored(Beneficiary, members)
-    if kind == _PAYER:
-        members["payer"], members["provider_item_id"] = _placed(MobileMoneyWallet, place), members.pop("item")
-        order: Order = _restored(CollectionOrder, members)
-    else:
-        members["destination"], members["product_item_id"] = _placed(_KINDS[kind], place), members.pop("item")
-        order = _restored(PayoutOrder, members)
-    if members:
-        raise KeyError(*members)
-    return order
+    if body_digest(request_id, amount, body) != body_sha256:
+        raise JournalCorrupt(f"order {request_id} is not what was loaded")
+    return body
 
 
-def _restored(kind: type[T], members: dict[str, Any]) -> T:
-    """Bring an object back as unpickling does: it was checked when it was made, and its digest proves it the same."""
-    restored = kind.__new__(kind)
-    for name, put in _SLOTS[kind].items():
-        put(restored, members.pop(name, None))  # whatever has a default has this one
-    return restored
+def order_of(request_id: str, amount: Decimal, body: bytes) -> Order:
+    """The order in a row that was proved.
 
-
-def _placed(kind: type[T], values: Sequence[Any]) -> T:
-    return _restored(kind, dict(zip(_SLOTS[kind], values, strict=True)))
+    Raises:
+        JournalCorrupt: It cannot be read.
+    """
+    try:
+        return read_order(request_id, amount, body)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise JournalCorrupt(f"order {request_id} cannot be read") from error
 
 
 def pack_transaction_id(text: str | None) -> bytes | str | None:

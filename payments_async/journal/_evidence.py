@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-import msgspec
-
 from payments_async._amounts import amount_text
 from payments_async._events import TransactionEvent
+from payments_async._wire.written import currency_of
 from payments_async.journal._bodies import pack_transaction_id, read_event, unpack_transaction_id
 from payments_async.journal._records import Evidence, Finding
 from payments_async.journal._rows import Row, change, row_by_request, rows_by_transaction
@@ -44,7 +43,6 @@ _LOOSE = """SELECT id, transaction_id, status_code, event, peer, received_at FRO
     WHERE order_id IS NULL AND state <> 'disputed' AND request_id = ?
     UNION ALL SELECT id, transaction_id, status_code, event, peer, received_at FROM ipn_event
     WHERE order_id IS NULL AND state <> 'disputed' AND request_id IS NULL AND transaction_id = ? ORDER BY id"""
-_currency = msgspec.json.Decoder(dict[str, object]).decode
 
 
 def find(transaction: Transaction, request_id: str | None, transaction_id: str | None) -> Row | None:
@@ -157,8 +155,8 @@ def _disagreement(row: Row, evidence: Evidence) -> str | None:
     elif evidence.amount.copy_abs() != Decimal(row.amount):
         return f"its amount is {amount_text(evidence.amount.copy_abs())}, the order's {row.amount}"
     if evidence.currency is not None:
-        ours = _currency(row.body).get("currency")
-        if isinstance(ours, str) and ours.upper() != evidence.currency.strip().upper():
+        ours = currency_of(row.body)
+        if ours is not None and ours.upper() != evidence.currency.strip().upper():
             return f"its currency is {evidence.currency}, the order's {ours}"
     return None
 

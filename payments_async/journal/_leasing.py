@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from decimal import Decimal
 
 import attrs
 
+from payments_async.journal._bodies import proved
 from payments_async.journal._evidence import keep
 from payments_async.journal._faults import LeaseLost, RunUnknown
 from payments_async.journal._records import Chunk, Chunks, ClaimedOrder, Evidence
-from payments_async.journal._rows import COLUMNS, change, chunk_bounds, loose, order_of
+from payments_async.journal._rows import COLUMNS, change, chunk_bounds, loose
 from payments_async.journal._states import News, next_state
 from payments_async.journal._transaction import Transaction, Work
 
@@ -173,14 +175,17 @@ def silence(transaction: Transaction, run: int, number: int, last: str | None) -
 
 def _planned(transaction: Transaction, run: int, number: int) -> tuple[ClaimedOrder, ...]:
     found = transaction.execute(
-        """SELECT id, attempt, sent_before, request_id, amount, body, body_sha256 FROM outbox
+        """SELECT id, request_id, amount, body, body_sha256, attempt, sent_before FROM outbox
         WHERE id BETWEEN ? AND ? AND state = 'planned' ORDER BY id""",
         chunk_bounds(run, number),
     ).fetchall()
     return tuple(
-        ClaimedOrder(id=order_id, order=order_of(*order), attempt=attempt, sent_before=bool(sent_before))
-        for order_id, attempt, sent_before, *order in found
-    )
+        ClaimedOrder(
+            id=order_id, request_id=request_id, amount=Decimal(amount), body=proved(request_id, amount, body, digest),
+            attempt=attempt, sent_before=bool(sent_before),
+        )
+        for order_id, request_id, amount, body, digest, attempt, sent_before in found
+    )  # fmt: skip
 
 
 def _give_back(transaction: Transaction, run: int, number: int, token: int) -> None:

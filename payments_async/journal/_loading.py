@@ -8,7 +8,8 @@ from typing import NamedTuple, TypeVar
 
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
-from payments_async.journal._bodies import body_digest, order_body
+from payments_async._wire.written import write_order
+from payments_async.journal._bodies import body_digest
 from payments_async.journal._evidence import apply_loose_events
 from payments_async.journal._faults import LoadBusy, OrdersDiffer, RunUnknown, WrongAccount
 from payments_async.journal._records import Loaded, RunIdentity
@@ -127,7 +128,7 @@ def add(load: Load, orders: Sequence[Order]) -> Work[None]:
         known = _known(transaction, [order.request_id for order in orders])
         for order in orders:
             request_id, amount = order.request_id, amount_text(order.amount)
-            body = order_body(order)
+            body = write_order(order)
             prepared = _Prepared(amount, body, body_digest(request_id, amount, body))
             if request_id in known:
                 order_id, digest = known[request_id]

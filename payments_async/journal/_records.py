@@ -10,6 +10,7 @@ from typing import Self
 import attrs
 
 from payments_async._orders import Order
+from payments_async.journal._bodies import order_of
 from payments_async.journal._states import News, State
 
 __all__ = [
@@ -94,20 +95,29 @@ class Loaded:
     repeated: int
 
 
-@attrs.frozen(kw_only=True)
+# slots=False halves the time that creating one takes; of these a few are created for every order
+@attrs.frozen(kw_only=True, slots=False)
 class ClaimedOrder:
-    """One planned order of a chunk.
+    """One planned order of a chunk, proved to be what was loaded.
 
     Attributes:
         id: The journal's own number for it.
+        body: The rest of it, as ``payments_async._wire.written`` keeps it.
         attempt: Permits it had when its chunk was claimed.
         sent_before: It was written off once and may have arrived then: pass it on to ``send``.
     """
 
     id: int
-    order: Order
+    request_id: str
+    amount: Decimal
+    body: bytes = attrs.field(repr=False)
     attempt: int = 0
     sent_before: bool = False
+
+    @property
+    def order(self) -> Order:
+        """The order, made anew each time."""
+        return order_of(self.request_id, self.amount, self.body)
 
 
 @attrs.frozen(kw_only=True)
@@ -152,7 +162,7 @@ class Chunks:
     next_owner: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class Permit:
     """The committed right to send one order once. Without it nothing is sent.
 
@@ -186,7 +196,7 @@ class Refusal:
     lease_lost: bool
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class Outcome:
     """How one attempt ended, as the one who made it saw it.
 
@@ -255,7 +265,6 @@ class Finding:
     conflict: str | None = None
 
 
-# slots=False halves the time that creating one takes; of these one is created for every order that is read
 @attrs.frozen(kw_only=True, slots=False)
 class Entry:
     """One order in the journal.

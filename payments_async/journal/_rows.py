@@ -7,14 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from payments_async._orders import Order
-from payments_async.journal._bodies import (
-    body_digest,
-    pack_transaction_id,
-    read_order,
-    unpack_transaction_id,
-)
-from payments_async.journal._faults import JournalCorrupt
+from payments_async.journal._bodies import order_of, pack_transaction_id, proved, unpack_transaction_id
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State
 from payments_async.journal._transaction import Transaction
@@ -30,7 +23,6 @@ __all__ = [
     "chunk_of",
     "entry_of",
     "loose",
-    "order_of",
     "row_by_id",
     "row_by_request",
     "rows_by_transaction",
@@ -118,28 +110,16 @@ def rows_by_transaction(connection: sqlite3.Connection | Transaction, transactio
     return list(map(loose, connection.execute(_BY_TRANSACTION, (pack_transaction_id(transaction_id),))))
 
 
-def order_of(request_id: str, amount: str, body: bytes, body_sha256: bytes) -> Order:
-    """The order in a row.
-
-    Raises:
-        JournalCorrupt: It is not what was loaded.
-    """
-    if body_digest(request_id, amount, body) != body_sha256:
-        raise JournalCorrupt(f"order {request_id} is not what was loaded")
-    try:
-        return read_order(request_id, amount, body)
-    except (ValueError, TypeError, KeyError) as error:
-        raise JournalCorrupt(f"order {request_id} cannot be read") from error
-
-
 def entry_of(row: Row, batch_id: str) -> Entry:
     """A row as an entry."""
+    amount = Decimal(row.amount)
+    body = proved(row.request_id, row.amount, row.body, row.body_sha256)
     return Entry(
         request_id=row.request_id,
         batch_id=batch_id,
         state=row.state,
-        order=order_of(row.request_id, row.amount, row.body, row.body_sha256),
-        amount=Decimal(row.amount),
+        order=order_of(row.request_id, amount, body),
+        amount=amount,
         attempt=row.attempt,
         transaction_id=unpack_transaction_id(row.transaction_id),
         code=row.code,

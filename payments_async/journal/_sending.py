@@ -55,7 +55,7 @@ class Asking:
             attempt, sent_before = row.attempt, bool(row.sent_before)  # it has changed since the chunk was claimed
             if not good or not _grant(transaction, chunk, order_id, attempt):
                 return Refusal(id=order_id, state=row.state, lease_lost=not good)
-        _count(transaction, order_id, claimed.order.amount, State.PLANNED, _PERMITTED)
+        _count(transaction, order_id, claimed.amount, State.PLANNED, _PERMITTED)
         return self.granted(attempt, sent_before=sent_before)
 
     def is_good(self, transaction: Transaction) -> bool:
@@ -71,7 +71,7 @@ class Asking:
         """The permit after so many before it."""
         claimed = self.claimed
         return Permit(
-            id=claimed.id, request_id=claimed.order.request_id, amount=claimed.order.amount, token=self.chunk.token,
+            id=claimed.id, request_id=claimed.request_id, amount=claimed.amount, token=self.chunk.token,
             attempt=attempt + 1, sent_before=sent_before,
         )  # fmt: skip
 
@@ -107,7 +107,7 @@ def withdraw(chunk: Chunk, claimed: ClaimedOrder) -> Work[None]:
         row = row_by_id(transaction, claimed.id)
         if row is not None and row.state is State.SENDING and row.token == chunk.token:
             granted = Permit(
-                id=row.id, request_id=row.request_id, amount=claimed.order.amount, token=row.token, attempt=row.attempt
+                id=row.id, request_id=row.request_id, amount=claimed.amount, token=row.token, attempt=row.attempt
             )
             _record(transaction, Outcome(permit=granted, news=News.NOT_SENT, message="cancelled before it was sent"))
 
@@ -141,7 +141,7 @@ def _grant_all(transaction: Transaction, asking: Sequence[Asking], owner: str) -
     rows = [(one.claimed.id, one.claimed.attempt, one.chunk.token, one.chunk.run, one.chunk.number) for one in asking]
     moved = defaultdict(list)
     for one in asking:
-        moved[one.chunk.run].append(one.claimed.order.amount)
+        moved[one.chunk.run].append(one.claimed.amount)
     _count_all(transaction, moved, State.PLANNED, _PERMITTED)
     now = transaction.now
     return _is_done_for_all(

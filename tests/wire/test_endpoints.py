@@ -162,7 +162,7 @@ async def test_a_login(wire: Wire, opened: Open) -> None:
         pytest.param(
             payout(metadata="employee 17"),
             "/api/transactions/payouts/mobilemoney",
-            b'{"requestId":"r-1","batchId":"b-1","amount":150000.50,"type":"DEBIT","message":"November salary",'
+            b'{"requestId":"r-1","amount":150000.50,"batchId":"b-1","type":"DEBIT","message":"November salary",'
             b'"metadata":"employee 17","product":{"productItemId":"MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"},'
             b'"beneficiary":{"name":"Grace Akello","emailAddress":"grace@example.org","phoneNumber":"+256772000017",'
             b'"data":{"phoneNumber":"+256772000018"}}}',
@@ -171,7 +171,7 @@ async def test_a_login(wire: Wire, opened: Open) -> None:
         pytest.param(
             payout(BankAccount("0012345678", "104"), product_item_id="BANKUG_BANKUG"),
             "/api/transactions/payouts/banktransfers",
-            b'{"requestId":"r-1","batchId":"b-1","amount":150000.50,"type":"DEBIT","message":"November salary",'
+            b'{"requestId":"r-1","amount":150000.50,"batchId":"b-1","type":"DEBIT","message":"November salary",'
             b'"product":{"productItemId":"BANKUG_BANKUG"},"beneficiary":{"name":"Grace Akello",'
             b'"emailAddress":"grace@example.org","phoneNumber":"+256772000017",'
             b'"data":{"bankAccount":"0012345678","bankName":"104","bankCode":"104"}}}',
@@ -180,7 +180,7 @@ async def test_a_login(wire: Wire, opened: Open) -> None:
         pytest.param(
             payout(AirtimeLine("0772000018"), product_id="MTNAIRTIMEUG", product_item_id="MTNAIRTIMEUG_MTNAIRTIMEUG"),
             "/api/transactions/payouts/airtime",
-            b'{"requestId":"r-1","batchId":"b-1","amount":150000.50,"type":"DEBIT","message":"November salary",'
+            b'{"requestId":"r-1","amount":150000.50,"batchId":"b-1","type":"DEBIT","message":"November salary",'
             b'"product":{"id":"MTNAIRTIMEUG","productItemId":"MTNAIRTIMEUG_MTNAIRTIMEUG"},"beneficiary":{'
             b'"name":"Grace Akello","emailAddress":"grace@example.org","phoneNumber":"+256772000017",'
             b'"data":{"phoneNumber":"0772000018"}}}',
@@ -194,7 +194,7 @@ async def test_a_login(wire: Wire, opened: Open) -> None:
                 amount=Decimal("2000.00"),
             ),
             "/api/transactions/payouts/internet",
-            b'{"requestId":"r-1","batchId":"b-1","amount":2000.00,"type":"DEBIT","message":"November salary",'
+            b'{"requestId":"r-1","amount":2000.00,"batchId":"b-1","type":"DEBIT","message":"November salary",'
             b'"product":{"id":"AIRTELDATABUNDLESUG","productItemId":"AIRTELDATABUNDLESUG_24510766"},"beneficiary":{'
             b'"name":"Grace Akello","emailAddress":"grace@example.org","phoneNumber":"+256772000017",'
             b'"data":{"phoneNumber":"256772000018"}}}',
@@ -208,7 +208,7 @@ async def test_a_login(wire: Wire, opened: Open) -> None:
                 account_number="6",
             ),
             "/api/transactions/payouts/utilities",
-            b'{"requestId":"r-1","batchId":"b-1","accountNumber":"6","amount":150000.50,"type":"DEBIT",'
+            b'{"requestId":"r-1","amount":150000.50,"batchId":"b-1","accountNumber":"6","type":"DEBIT",'
             b'"message":"November salary","product":{"id":"NWSCWATERUG","productItemId":"NWSCWATERUG_NWSCWATERUG"},'
             b'"beneficiary":{"name":"Grace Akello","emailAddress":"grace@example.org","phoneNumber":"+256772000017",'
             b'"data":{"customerReference":"20551177","area":"Kampala"}}}',
@@ -231,7 +231,7 @@ async def test_a_collection(wire: Wire, opened: Open) -> None:
         wire, opened, answer, lambda payments: payments.collections.request(collection(metadata="term 3"))
     )
     expected = (
-        b'{"requestId":"r-2","batchId":"b-1","amount":2500,"type":"CREDIT","message":"School fees",'
+        b'{"requestId":"r-2","amount":2500,"batchId":"b-1","type":"CREDIT","message":"School fees",'
         b'"metadata":"term 3","provider":{"providerItemId":"AIRTELMONEYUG_AIRTELMONEYUG"},"beneficiary":{"id":"p-17",'
         b'"name":"Grace Akello","emailAddress":"grace@example.org","phoneNumber":"+256772000017",'
         b'"data":{"phoneNumber":"+256772000018"}}}'
@@ -428,7 +428,7 @@ async def test_only_what_must_be(wire: Wire, opened: Open) -> None:
     )
     assert expected == await written(wire, opened, order)
     expected = (
-        b'{"requestId":"r-1","batchId":null,"amount":150000.50,"type":"DEBIT","message":null,"metadata":null,'
+        b'{"requestId":"r-1","amount":150000.50,"batchId":null,"type":"DEBIT","message":null,"metadata":null,'
         b'"product":{"productItemId":"MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"},'
         b'"beneficiary":{"name":"Grace Akello","emailAddress":null,"phoneNumber":null,'
         b'"data":{"phoneNumber":"+256772000018"}}}'
