@@ -17,7 +17,7 @@ _FEWEST = 20  # sends before a rate of errors means anything
 _BALANCE_EVERY = 200  # sends between two readings of the balance
 # money that has left, or may have
 _SPENT = (State.SENDING, State.ACCEPTED, State.SUCCESSFUL, State.UNKNOWN, State.PARKED)
-_ERRORS = frozenset({News.REJECTED, News.UNKNOWN})
+_ERRORS = (News.REJECTED, News.UNKNOWN)
 
 
 @attrs.frozen(kw_only=True)
@@ -63,6 +63,7 @@ class Meter:
 
     def __init__(self, fuse: Fuse, before: Progress) -> None:
         self._fuse = fuse
+        self._counts_money = fuse.max_total is not None or fuse.min_balance is not None
         self._recent: deque[bool] = deque(maxlen=fuse.window)
         self._errors = 0
         self._first = _spent(before)
@@ -99,7 +100,7 @@ class Meter:
     def reserve(self, amount: Decimal) -> str | None:
         """Count an order that is about to be sent; or why none may be sent any more, and count nothing."""
         why = self._blown(amount)
-        if why is None:
+        if why is None and self._counts_money:
             self._own = _EXACT.add(self._own, amount)
             self._since_balance = _EXACT.add(self._since_balance, amount)
             self._sends += 1
@@ -107,11 +108,14 @@ class Meter:
 
     def ended(self, news: News) -> None:
         """An order of ours was sent; the journal does not know it yet."""
+        self._unwritten += news is News.UNKNOWN
+        if self._fuse.max_error_rate is None:
+            return
         if len(self._recent) == self._fuse.window:
             self._errors -= self._recent[0]
-        self._recent.append(news in _ERRORS)
-        self._errors += news in _ERRORS
-        self._unwritten += news is News.UNKNOWN
+        is_error = news in _ERRORS
+        self._recent.append(is_error)
+        self._errors += is_error
 
     def written(self, news: News, amount: Decimal) -> None:
         """The journal knows how an order of ours ended."""
@@ -123,6 +127,8 @@ class Meter:
 
     def give_back(self, amount: Decimal) -> None:
         """An order that was counted did not cost anything."""
+        if not self._counts_money:
+            return
         self._own = _EXACT.subtract(self._own, amount)
         self._since_balance = _EXACT.subtract(self._since_balance, amount)
 

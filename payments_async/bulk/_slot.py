@@ -57,19 +57,31 @@ class Slot:
                 await finished(self._write_down())
 
     async def _try(self, job: Job) -> None:
-        shift = self._shift
+        shift, sent = self._shift, self._after
         if not shift.payments.is_logged_in and not await self._log_in(job):
             return
-        permit = await self._permit(job)
-        if permit is None:
+        try:
+            granted = await shift.journal.permit(
+                job.holding.chunk, job.claimed, after=None if sent is None else sent.outcome
+            )
+        except asyncio.CancelledError:
+            self._after = None  # the journal has it all the same
+            raise
+        except JournalError as error:
+            shift.fail(error)
             shift.pace.did_not_go()
             return
-        if shift.payments.clock() >= job.holding.good_until:
+        self._after = None
+        if sent is not None:
+            self._written(sent)
+        if not isinstance(granted, Permit):
+            self._refused(job, granted)
+        elif shift.payments.clock() >= job.holding.good_until:
             # we stalled: the lease has run out since the permit was granted, and somebody may hold the order now
             shift.pace.did_not_go()
-            self._note(job, Outcome(permit=permit, news=News.NOT_SENT, message="the lease ran out before it was sent"))
-            return
-        await self._send(job, permit)
+            self._note(job, Outcome(permit=granted, news=News.NOT_SENT, message="the lease ran out before it was sent"))
+        else:
+            await self._send(job, granted)
 
     async def _log_in(self, job: Job) -> bool:
         shift = self._shift
@@ -87,31 +99,13 @@ class Slot:
             raise
         return True
 
-    async def _permit(self, job: Job) -> Permit | None:
-        shift, sent = self._shift, self._after
-        outcome = None if sent is None else sent.outcome
-        try:
-            granted = await shift.journal.permit(job.holding.chunk, job.claimed, after=outcome)
-        except asyncio.CancelledError:
-            self._after = None  # the journal has it all the same
-            raise
-        except JournalError as error:
-            shift.fail(error)
-            return None
-        self._after = None
-        if sent is not None:
-            self._written(sent)
-        if isinstance(granted, Permit):
-            return granted
-        self._refused(job, granted)
-        return None
-
     def _refused(self, job: Job, refusal: Refusal) -> None:
         shift = self._shift
         shift.meter.give_back(job.claimed.amount)
         if refusal.lease_lost:
             shift.holdings.drop(job.holding)
-        self._shift.done(job)
+        shift.done(job)
+        shift.pace.did_not_go()
 
     async def _send(self, job: Job, permit: Permit) -> None:
         shift, claimed = self._shift, job.claimed

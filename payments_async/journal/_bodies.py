@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
@@ -34,7 +33,6 @@ __all__ = [
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _EVENTS: Mapping[int, type[TransactionEvent]] = {
     0: TransactionSucceeded,
     1: TransactionProcessing,
@@ -73,9 +71,13 @@ def order_of(request_id: str, amount: Decimal, body: bytes) -> Order:
 
 def pack_transaction_id(text: str | None) -> bytes | str | None:
     """A transaction id as it is stored: 16 bytes for a UUID, whatever its case; any other as it came."""
-    if text is None or len(text) != 36:
+    if text is None or len(text) != 36 or not text[8] == text[13] == text[18] == text[23] == "-":
         return text
-    return bytes.fromhex(text.replace("-", "")) if _UUID.fullmatch(text) else text
+    try:
+        packed = bytes.fromhex(text.replace("-", ""))
+    except ValueError:
+        return text
+    return packed if len(packed) == 16 else text  # blanks and further dashes are passed over above
 
 
 def unpack_transaction_id(stored: bytes | str | None) -> str | None:

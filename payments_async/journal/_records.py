@@ -218,7 +218,7 @@ class Outcome:
             raise ValueError(f"news: an attempt does not end as {self.news}")
 
 
-_OUTCOMES = frozenset({News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT})
+_OUTCOMES = (News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT)  # the usual one first
 
 
 @attrs.frozen(kw_only=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from functools import cache
 from itertools import chain
@@ -12,7 +11,7 @@ from payments_async.journal._bodies import pack_transaction_id, unpack_transacti
 from payments_async.journal._evidence import apply, apply_loose_events, keep
 from payments_async.journal._faults import OrderUnknown
 from payments_async.journal._records import Chunk, ClaimedOrder, Evidence, Finding, Outcome, Permit, Refusal
-from payments_async.journal._rows import Row, change, chunk_of, row_by_id, run_of
+from payments_async.journal._rows import Row, change, chunk_bounds, chunk_of, row_by_id, run_of
 from payments_async.journal._states import News, State, next_state
 from payments_async.journal._transaction import EXACT, Transaction, Work
 
@@ -60,12 +59,9 @@ class Asking:
 
     def is_good(self, transaction: Transaction) -> bool:
         """Whether the chunk is ours, its lease good, and the order one of its."""
-        return _is_held(transaction, self.chunk) and self.is_of_its_chunk()
-
-    def is_of_its_chunk(self) -> bool:
-        """Whether the order is one of the chunk's."""
         chunk, order_id = self.chunk, self.claimed.id
-        return run_of(order_id) == chunk.run and chunk_of(order_id) == chunk.number
+        is_of_it = run_of(order_id) == chunk.run and chunk_of(order_id) == chunk.number
+        return is_of_it and _is_held(transaction, chunk)
 
     def granted(self, attempt: int, *, sent_before: bool) -> Permit:
         """The permit after so many before it."""
@@ -77,20 +73,24 @@ class Asking:
 
 
 def grant_all(transaction: Transaction, asking: Sequence[Asking]) -> list[Permit] | None:
-    """Do that for many in two statements; ``None`` when one of them is out of the ordinary.
+    """Do that for many in a few statements; ``None`` when one of them is out of the ordinary.
 
     What is checked is the same. A statement of its own for each hands the interpreter to and fro between two threads,
     which costs more than the statement.
     """
-    owner = asking[0].chunk.owner
-    if not all(one.chunk.owner == owner and one.is_of_its_chunk() for one in asking):
-        return None
     outcomes = [one.after for one in asking if one.after is not None]
     if outcomes:
         if not _record_all(transaction, outcomes):
             return None
         transaction.passed("permit.after_recorded")
-    if not _grant_all(transaction, asking, owner):
+    alike: dict[tuple[int, int], list[Asking]] = {}  # those of one chunk with as many permits before
+    for one in asking:
+        key = (id(one.chunk), one.claimed.attempt)
+        if key in alike:
+            alike[key].append(one)
+        else:
+            alike[key] = [one]
+    if not all(_grant_alike(transaction, group) for group in alike.values()):
         return None
     return [one.granted(one.claimed.attempt, sent_before=one.claimed.sent_before) for one in asking]
 
@@ -137,62 +137,65 @@ def _grant(transaction: Transaction, chunk: Chunk, order_id: int, attempt: int) 
     return granted.rowcount == 1
 
 
-def _grant_all(transaction: Transaction, asking: Sequence[Asking], owner: str) -> bool:
-    rows = [(one.claimed.id, one.claimed.attempt, one.chunk.token, one.chunk.run, one.chunk.number) for one in asking]
-    moved = defaultdict(list)
-    for one in asking:
-        moved[one.chunk.run].append(one.claimed.amount)
-    _count_all(transaction, moved, State.PLANNED, _PERMITTED)
-    now = transaction.now
-    return _is_done_for_all(
-        transaction,
-        """UPDATE outbox SET state = 'sending', token = given.column3, attempt = given.column2 + 1,
-        permitted_at = ?, updated_at = ? FROM (VALUES {rows}) AS given, chunk
-        WHERE id = given.column1 AND outbox.state = 'planned' AND attempt = given.column2
-        AND chunk.run = given.column4 AND number = given.column5 AND chunk.token = given.column3
-        AND chunk.owner = ? AND chunk.state = 'open' AND lease_until > ?""",
-        (now, now), rows, (owner, now),
+def _grant_alike(transaction: Transaction, asking: Sequence[Asking]) -> bool:
+    chunk, attempt = asking[0].chunk, asking[0].claimed.attempt
+    ids, now = [one.claimed.id for one in asking], transaction.now
+    width = _rounded(len(ids))
+    granted = transaction.execute(
+        _marked(
+            """UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
+            WHERE id IN ({marks}) AND id BETWEEN ? AND ? AND state = 'planned' AND attempt = ?
+            AND EXISTS (SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND owner = ?
+            AND state = 'open' AND lease_until > ?)""",
+            width, 1,
+        ),
+        (
+            chunk.token, now, now, *ids, *[_NO_ORDER] * (width - len(ids)), *chunk_bounds(chunk.run, chunk.number),
+            attempt, chunk.run, chunk.number, chunk.token, chunk.owner, now,
+        ),
     )  # fmt: skip
+    if granted.rowcount != len(ids):
+        return False
+    _count_all(transaction, chunk.run, [one.claimed.amount for one in asking], State.PLANNED, _PERMITTED)
+    return True
 
 
 def _record_all(transaction: Transaction, outcomes: Sequence[Outcome]) -> bool:
     accepted: list[tuple[object, ...]] = []
     others: list[tuple[object, ...]] = []
-    moved: dict[State, dict[int, list[Decimal]]] = {state: defaultdict(list) for state in _ENDS.values()}
+    amounts: dict[int, list[Decimal]] = {}  # of those accepted, by run
     for outcome in outcomes:
-        permit, state = outcome.permit, _ENDS.get(outcome.news)
-        packed = pack_transaction_id(outcome.transaction_id)
-        if state is None or permit.sent_before:
+        permit, packed = outcome.permit, pack_transaction_id(outcome.transaction_id)
+        if permit.sent_before:
             return False
-        if isinstance(packed, bytes) and state is State.ACCEPTED and outcome.code is None and outcome.message is None:
+        if outcome.news is News.ACCEPTED and type(packed) is bytes and outcome.code is None and outcome.message is None:
             accepted.append((permit.id, permit.attempt, bytearray(packed)))
-        elif packed is not None and _are_nameless(transaction):
+            amounts.setdefault(run_of(permit.id), []).append(permit.amount)
+            continue
+        state = _ENDS.get(outcome.news)
+        if state is None or (packed is not None and _are_nameless(transaction)):
             return False
-        else:
-            others.append((permit.id, permit.attempt, state.value, packed, outcome.code, outcome.message))
-        moved[state][run_of(permit.id)].append(permit.amount)
-    for state, amounts in moved.items():
-        _count_all(transaction, amounts, _PERMITTED, state)
+        others.append((permit.id, permit.attempt, state.value, packed, outcome.code, outcome.message))
+        _count(transaction, permit.id, permit.amount, _PERMITTED, state)
+    for run, those in amounts.items():
+        _count_all(transaction, run, those, _PERMITTED, State.ACCEPTED)
     return _is_done_for_all(
         transaction,
         """UPDATE outbox SET state = 'accepted', transaction_id = given.column3, code = NULL, message = NULL,
-        updated_at = ? FROM (VALUES {rows}) AS given
+        updated_at = ? FROM (VALUES {marks}) AS given
         WHERE id = given.column1 AND state = 'sending' AND attempt = given.column2 AND sent_before = 0
         AND NOT EXISTS (SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL)""",
-        (transaction.now,), accepted,
+        accepted,
     ) and _is_done_for_all(
         transaction,
         """UPDATE outbox SET state = given.column3, transaction_id = coalesce(given.column4, transaction_id),
-        code = given.column5, message = given.column6, updated_at = ? FROM (VALUES {rows}) AS given
+        code = given.column5, message = given.column6, updated_at = ? FROM (VALUES {marks}) AS given
         WHERE id = given.column1 AND state = 'sending' AND attempt = given.column2 AND sent_before = 0""",
-        (transaction.now,), others,
+        others,
     )  # fmt: skip
 
 
-def _is_done_for_all(
-    transaction: Transaction, sql: str, first: tuple[object, ...], rows: Sequence[tuple[object, ...]],
-    last: tuple[object, ...] = (),
-) -> bool:  # fmt: skip
+def _is_done_for_all(transaction: Transaction, sql: str, rows: Sequence[tuple[object, ...]]) -> bool:
     """Change many orders in one statement, whose id is each row's first value; tells whether it found all of them.
 
     Numbers, texts and bytearrays are bound as they are; for anything else, None too, ``sqlite3`` looks for an adapter
@@ -200,14 +203,19 @@ def _is_done_for_all(
     """
     if not rows:
         return True
-    width, full = len(rows[0]), 1 << (len(rows) - 1).bit_length()  # few different statements, so that they are kept
-    values = [*first, *chain.from_iterable(rows), *[_NO_ORDER] * ((full - len(rows)) * width), *last]
-    return bool(transaction.execute(_with_rows(sql, full, width), values).rowcount == len(rows))
+    width, full = len(rows[0]), _rounded(len(rows))
+    values = [transaction.now, *chain.from_iterable(rows), *[_NO_ORDER] * ((full - len(rows)) * width)]
+    return bool(transaction.execute(_marked(sql, full, width), values).rowcount == len(rows))
+
+
+def _rounded(count: int) -> int:
+    return 1 << (count - 1).bit_length()  # few different statements, so that they are kept
 
 
 @cache
-def _with_rows(sql: str, rows: int, width: int) -> str:
-    return sql.format(rows=", ".join([f"({', '.join('?' * width)})"] * rows))
+def _marked(sql: str, rows: int, width: int) -> str:
+    row = "?" if width == 1 else f"({', '.join('?' * width)})"
+    return sql.format(marks=", ".join([row] * rows))
 
 
 def _record(transaction: Transaction, outcome: Outcome) -> Finding:
@@ -293,13 +301,12 @@ def _settle_early(transaction: Transaction, outcome: Outcome, state: State) -> S
     return state if settled is None else settled.state
 
 
-def _count_all(transaction: Transaction, moved: Mapping[int, list[Decimal]], before: State, after: State) -> None:
-    """As ``_count``, for the amounts of many orders by run."""
+def _count_all(transaction: Transaction, run: int, amounts: list[Decimal], before: State, after: State) -> None:
+    """As ``_count``, for the amounts of many orders of a run."""
     with localcontext(EXACT):
-        for run, amounts in moved.items():
-            total = sum(amounts, _NOTHING)
-            transaction.count(run, before, -len(amounts), -total)
-            transaction.count(run, after, len(amounts), total)
+        total = sum(amounts, _NOTHING)
+        transaction.count(run, before, -len(amounts), -total)
+        transaction.count(run, after, len(amounts), total)
 
 
 def _count(transaction: Transaction, order_id: int, amount: Decimal, before: State, after: State) -> None:

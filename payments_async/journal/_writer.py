@@ -20,6 +20,7 @@ __all__ = ["Writer"]
 
 T = TypeVar("T")
 _MOST = 1000  # operations in one commit; bounds its memory and the wait of the first
+_PLENTY = 32  # operations that make a commit worth its while: more are not waited for
 
 
 class _Operation(NamedTuple, Generic[T]):
@@ -33,8 +34,9 @@ class _Operation(NamedTuple, Generic[T]):
 class Writer:
     """Runs operations in the order they were submitted, as many in one transaction as are queued.
 
-    A commit is never delayed to gather more: while one is on its way to the disk, the next gathers by itself. An
-    operation that fails is rolled back alone. When the commit fails, every operation in it failed.
+    While one commit is on its way to the disk, the next gathers by itself. There is no timer: a commit begins as soon
+    as a turn of the event loop brings nothing more, or enough are there. An operation that fails is rolled back alone.
+    When the commit fails, every operation in it failed.
 
     Args:
         open: Opens the connection; called in the thread.
@@ -58,14 +60,18 @@ class Writer:
         self._seal = seal
         self._clock = clock
         self._crash_at = crash_at
-        self._queue: queue.SimpleQueue[_Operation[Any] | None] = queue.SimpleQueue()
+        self._groups: queue.SimpleQueue[list[_Operation[Any]] | None] = queue.SimpleQueue()
+        self._waiting: list[_Operation[Any]] = []
+        self._seen = 0  # of those that wait, a turn of the event loop ago
+        self._is_busy = False  # a group is with the thread, or will be in a moment
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     async def start(self) -> None:
         """Open the file, and raise what hinders it."""
         self._loop = asyncio.get_running_loop()
-        self._queue = queue.SimpleQueue()  # nothing is left in it of an earlier time
+        self._groups, self._waiting = queue.SimpleQueue(), []  # nothing is left in them of an earlier time
+        self._is_busy = False
         opened: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, args=(opened,), name="journal-writer", daemon=True)
         self._thread.start()
@@ -79,7 +85,9 @@ class Writer:
         """Finish what is queued and close the file."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            self._queue.put(None)
+            while self._waiting:
+                self._groups.put(self._taken())
+            self._groups.put(None)
             done = asyncio.get_running_loop().run_in_executor(None, thread.join)
             await asyncio.shield(done)  # a second ctrl-c must not leave the last commit behind
 
@@ -98,39 +106,49 @@ class Writer:
         if self._thread is None or loop is not self._loop:
             raise JournalClosed("the journal is not open in this event loop")
         future: asyncio.Future[T] = loop.create_future()
-        self._queue.put(_Operation(name, work, future, together, droppable))
+        self._waiting.append(_Operation(name, work, future, together, droppable))
+        if not self._is_busy:
+            self._is_busy = True
+            self._gather_again()
         return future
+
+    def _gather_again(self) -> None:
+        assert self._loop is not None
+        self._seen = len(self._waiting)
+        self._loop.call_soon(self._gather)
+
+    def _gather(self) -> None:
+        if self._seen < len(self._waiting) < _PLENTY:
+            self._gather_again()  # a commit for each handful would cost more than the turn that it waits
+        elif self._waiting:
+            self._groups.put(self._taken())
+
+    def _taken(self) -> list[_Operation[Any]]:
+        group, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
+        return group
+
+    def _committed(self, told: list[_Told]) -> None:
+        _deliver(told)
+        self._is_busy = bool(self._waiting)
+        if self._is_busy:
+            self._gather_again()
 
     def _run(self, opened: asyncio.Future[None]) -> None:
         try:
             connection = self._open()
         except JournalError as error:
-            self._tell([(opened, None, error)])
+            self._tell(_deliver, [([opened], (), error)])
             return
         except sqlite3.Error as error:
-            self._tell([(opened, None, _opening.translated(error, self._path))])
+            self._tell(_deliver, [([opened], (), _opening.translated(error, self._path))])
             return
-        self._tell([(opened, None, None)])
+        self._tell(_deliver, [([opened], [None], None)])
         try:
-            while (first := self._queue.get()) is not None:
-                group, more = self._gather(first)
-                self._tell(self._commit(connection, group))
-                if not more:
-                    break
+            while (group := self._groups.get()) is not None:
+                self._tell(self._committed, self._commit(connection, group))
         finally:
             with suppress(sqlite3.Error):
                 connection.close()
-            self._refuse_rest()
-
-    def _gather(self, first: _Operation[Any]) -> tuple[list[_Operation[Any]], bool]:
-        group = [first]
-        with suppress(queue.Empty):
-            while len(group) < _MOST:
-                operation = self._queue.get_nowait()
-                if operation is None:
-                    return group, False
-                group.append(operation)
-        return group, True
 
     def _commit(self, connection: sqlite3.Connection, group: list[_Operation[Any]]) -> list[_Told]:
         try:
@@ -165,7 +183,7 @@ class Writer:
             if results is None:
                 told += [self._apply(transaction, operation) for operation in kind]
             else:
-                told += [(operation.future, result, None) for operation, result in zip(kind, results, strict=True)]
+                told.append(([operation.future for operation in kind], results, None))
         return told
 
     def _apply_together(
@@ -202,13 +220,13 @@ class Writer:
             return result
 
         try:
-            return operation.future, transaction.undoing(part), None
+            return [operation.future], [transaction.undoing(part)], None
         except sqlite3.Error as error:
             if not transaction.goes_on(error):
                 raise
-            return operation.future, None, _chained(_opening.translated(error, self._path), error)
+            return [operation.future], (), _chained(_opening.translated(error, self._path), error)
         except Exception as error:  # noqa: BLE001 - each operation's failure is its caller's
-            return operation.future, None, error
+            return [operation.future], (), error
 
     def _undone(
         self, connection: sqlite3.Connection, group: list[_Operation[Any]], fault: JournalError, cause: Exception
@@ -216,23 +234,17 @@ class Writer:
         with suppress(sqlite3.Error):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        return [(operation.future, None, _chained(type(fault)(fault.message), cause)) for operation in group]
+        return [([operation.future], (), _chained(type(fault)(fault.message), cause)) for operation in group]
 
-    def _refuse_rest(self) -> None:
-        with suppress(queue.Empty):
-            while True:
-                operation = self._queue.get_nowait()
-                if operation is not None:
-                    self._tell([(operation.future, None, JournalClosed("the journal was closed"))])
-
-    def _tell(self, told: list[_Told]) -> None:
+    def _tell(self, deliver: Callable[[list[_Told]], None], told: list[_Told]) -> None:
         loop = self._loop
         assert loop is not None
         with suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(_deliver, told)
+            loop.call_soon_threadsafe(deliver, told)
 
 
-_Told = tuple[asyncio.Future[Any], Any, Exception | None]
+# those who wait for operations that were done together, and what came of each; or one, and why it failed
+_Told = tuple[Sequence[asyncio.Future[Any]], Sequence[Any], Exception | None]
 
 
 class _Apart(Exception):
@@ -248,13 +260,12 @@ def _is_dropped(operation: _Operation[Any]) -> bool:
 
 
 def _deliver(told: list[_Told]) -> None:
-    for future, result, error in told:
-        if future.done():
-            continue  # its caller was cancelled
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+    for futures, results, error in told:
+        if error is not None and not futures[0].done():
+            futures[0].set_exception(error)
+        for future, result in zip(futures, results, strict=error is None):
+            if not future.done():  # else its caller was cancelled
+                future.set_result(result)
 
 
 def _chained(fault: JournalError, cause: Exception) -> JournalError:

@@ -6,14 +6,17 @@
 
 The server is a process of its own that echoes the request id of each order and does nothing else. The one it starts by
 default knows hardly any HTTP and is never what is waited for, so that the client's processor time is all there is: the
-worst case for the journal. Only ratios of one run mean anything.
+worst case for the journal. The client has one core, the server another. Every client collects garbage as seldom as the
+command line does; with ``--plain-gc`` as often as Python by itself. Only ratios of one run mean anything.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
+import os
 import re
 import resource
 import statistics
@@ -23,12 +26,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from decimal import Decimal
+from operator import truediv
 from pathlib import Path
 
 import aiohttp
 from aiohttp import web
 
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
+from payments_async._cli import COLLECT_AFTER
 from payments_async.bulk import RunProgress, run_batch
 from payments_async.journal import SqliteJournal
 
@@ -200,24 +205,32 @@ def tell(progress: RunProgress) -> None:
         print(f"{progress.seconds:6.0f} s  {progress.sent:9d} sent  {memory():.0f} MB", flush=True)
 
 
-def measured(kind: str, base: str, count: int, concurrency: int) -> float:
+def stay_on(core: int) -> None:
+    """Keep this process on one core, where the system allows that and there are two."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[min(core, len(cores) - 1)]})
+
+
+def measured(kind: str, base: str, count: int, concurrency: int, *more: str) -> float:
     """Orders per second of one client, in a process of its own."""
     command = [sys.executable, __file__, "--client", kind, "--base", base]
-    command += ["--count", str(count), "--concurrency", str(concurrency)]
+    command += ["--count", str(count), "--concurrency", str(concurrency), *more]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(done.stdout.split()[-1])
 
 
-def compare(base: str, rounds: int, count: int, concurrency: int) -> None:
-    """Print orders per second and ratios, medians of interleaved rounds."""
+def compare(base: str, rounds: int, count: int, concurrency: int, *more: str) -> None:
+    """Print orders per second and ratios, medians of interleaved rounds; each ratio is of one round."""
     rates: dict[str, list[float]] = {kind: [] for kind in CLIENTS}
     for _ in range(rounds):
         for kind in CLIENTS:
-            rates[kind].append(measured(kind, base, count, concurrency))
-    medians = {kind: statistics.median(values) for kind, values in rates.items()}
-    for kind, median in medians.items():
-        to_many, to_bare = median / medians["send_many"], median / medians["bare"]
-        print(f"{kind:10s} {median:8.0f}/s   {to_many:.3f} of send_many   {to_bare:.3f} of bare aiohttp")
+            rates[kind].append(measured(kind, base, count, concurrency, *more))
+    for kind, own in rates.items():
+        to_bare, to_many = (statistics.median(map(truediv, own, rates[other])) for other in ("bare", "send_many"))
+        print(
+            f"{kind:10s} {statistics.median(own):8.0f}/s   {to_many:.3f} of send_many   {to_bare:.3f} of bare aiohttp"
+        )
 
 
 def main() -> None:
@@ -229,17 +242,23 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=100)
     parser.add_argument("--delay", type=float, default=0.0, help="seconds the server takes for an answer")
     parser.add_argument("--server", choices=SERVERS, default="raw")
+    parser.add_argument("--plain-gc", action="store_true")
     parser.add_argument("--client", choices=CLIENTS)
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("--base", default="")
     arguments = parser.parse_args()
     if arguments.serve:
+        stay_on(1)
         asyncio.run(SERVERS[arguments.server](arguments.delay))
         return
+    if not arguments.plain_gc:
+        gc.set_threshold(COLLECT_AFTER)
     if arguments.client:
+        stay_on(0)
         client = {"bare": bare, "send_many": send_many, "journaled": journaled}[arguments.client]
         print(arguments.count / asyncio.run(client(arguments.base, arguments.count, arguments.concurrency)))
         return
+    plain = ["--plain-gc"] if arguments.plain_gc else []
     command = [sys.executable, __file__, "--serve", "--server", arguments.server, "--delay", str(arguments.delay)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -248,7 +267,7 @@ def main() -> None:
             if arguments.orders:
                 asyncio.run(journaled(base, arguments.orders, arguments.concurrency, show=True))
             else:
-                compare(base, arguments.rounds, arguments.count, arguments.concurrency)
+                compare(base, arguments.rounds, arguments.count, arguments.concurrency, *plain)
         finally:
             server.terminate()
 
