@@ -36,6 +36,7 @@ class Slot:
 
     def __init__(self, shift: Shift) -> None:
         self._shift = shift
+        self._clock = shift.payments.clock
         self._after: _Sent | None = None
 
     async def work(self) -> None:
@@ -76,7 +77,7 @@ class Slot:
             self._written(sent)
         if not isinstance(granted, Permit):
             self._refused(job, granted)
-        elif shift.payments.clock() >= job.holding.good_until:
+        elif self._clock() >= job.holding.good_until:
             # we stalled: the lease has run out since the permit was granted, and somebody may hold the order now
             shift.pace.did_not_go()
             self._note(job, Outcome(permit=granted, news=News.NOT_SENT, message="the lease ran out before it was sent"))

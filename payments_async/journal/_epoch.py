@@ -22,7 +22,7 @@ class Epoch:
 
     A copy has another inode. A backup that was written over the file counts fewer commits than the mark beside it, an
     eight-byte file that follows the commits without an fsync: it may lag behind, and is never ahead. A file that is
-    renamed stays itself.
+    renamed stays itself. Only commits that moved an order count: one that lacks a notification forgets no permit.
 
     Args:
         path: Of the journal; the mark lies beside it.
@@ -49,8 +49,10 @@ class Epoch:
         connection.execute("COMMIT")
         self._write(commits + 1)
 
-    def seal(self, transaction: Transaction) -> Callable[[], None]:
-        """Count a commit; what is returned is to be called once it is on disk."""
+    def seal(self, transaction: Transaction) -> Callable[[], None] | None:
+        """Count a commit that moved an order; what is returned is to be called once it is on disk."""
+        if not transaction.moves:
+            return None
         (commits,) = transaction.execute(
             "UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'commits' RETURNING value"
         ).fetchone()

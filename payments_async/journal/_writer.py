@@ -41,7 +41,7 @@ class Writer:
     Args:
         open: Opens the connection; called in the thread.
         clock: Gives Unix seconds in place of the database's clock, for tests.
-        seal: Called at the end of each transaction; what it returns is called once that is committed.
+        seal: Called at the end of each transaction; what it returns, if anything, is called once that is committed.
         crash_at: Called with the name of every point between two steps, so that a test can kill the process there.
         path: Of the file, for the words of an error.
     """
@@ -51,7 +51,7 @@ class Writer:
         open: Callable[[], sqlite3.Connection],  # noqa: A002 - that is what it does
         *,
         clock: Callable[[], float] | None = None,
-        seal: Callable[[Transaction], Callable[[], None]] | None = None,
+        seal: Callable[[Transaction], Callable[[], None] | None] | None = None,
         crash_at: Callable[[str], None] | None = None,
         path: Path | None = None,
     ) -> None:

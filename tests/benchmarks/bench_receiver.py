@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from operator import truediv
 from pathlib import Path
 
 from aiohttp import web
@@ -272,7 +273,7 @@ def main() -> None:
         run_server(options.serve, options.port)
     elif options.instructions:
         counts = {name: instructions(name, options.count, options.connections) for name in names}
-        table("instructions each", counts)
+        table("instructions each", {name: [count] for name, count in counts.items()})
     else:
         compare_rates(names, options)
 
@@ -296,15 +297,16 @@ def compare_rates(names: list[str], options: argparse.Namespace) -> None:
     for server in servers.values():
         server.kill()
     for title, column in (("per second", 0), ("per CPU second", 1)):
-        table(title, {name: statistics.median(pair[column] for pair in pairs) for name, pairs in results.items()})
+        table(title, {name: [pair[column] for pair in pairs] for name, pairs in results.items()})
 
 
-def table(title: str, medians: dict[str, float]) -> None:
-    """Print one measure, and its ratio to each bare handler."""
-    bares = [name for name in medians if name.startswith("bare")]
+def table(title: str, measured: dict[str, list[float]]) -> None:
+    """Print the median of one measure, and that of its ratios to each bare handler in the same round."""
+    bares = [name for name in measured if name.startswith("bare")]
     print(f"{title:24}{'':>12}" + "".join(f"{'/ ' + name:>24}" for name in bares))
-    for name, median in medians.items():
-        print(f"{name:24}{median:12.0f}" + "".join(f"{median / medians[other]:24.3f}" for other in bares))
+    for name, own in measured.items():
+        ratios = [statistics.median(map(truediv, own, measured[other])) for other in bares]
+        print(f"{name:24}{statistics.median(own):12.0f}" + "".join(f"{ratio:24.3f}" for ratio in ratios))
 
 
 if __name__ == "__main__":

@@ -126,3 +126,20 @@ async def test_permits_asked_for_side_by_side_do_share_statements() -> None:
     await asked([first, second], side_by_side=True, passed=passed.append)
     assert passed.count("permit.begun") <= 6
     assert passed.count("permit.after_recorded") <= 3
+
+
+async def test_what_comes_turn_after_turn_of_the_loop_shares_a_commit(tmp_path: Path) -> None:
+    """Ten orders asked for in ten turns: one commit, or two where the machine is slow; and one alone is not kept."""
+    passed: list[str] = []
+    async with SqliteJournal(tmp_path / "journal.db", crash_at=passed.append) as journal:
+        await loaded(journal, COUNT)
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        passed.clear()
+        async with asyncio.TaskGroup() as group:
+            for claimed in chunk.orders[:10]:
+                group.create_task(journal.permit(chunk, claimed))
+                await asyncio.sleep(0)
+        assert passed.count("commit.done") <= 2
+        async with asyncio.timeout(30):
+            assert isinstance(await journal.permit(chunk, chunk.orders[10]), Permit)
