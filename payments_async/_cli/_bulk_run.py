@@ -27,10 +27,10 @@ from payments_async._cli._bulk_file import (
 )
 from payments_async._cli._bulk_journal import JournalFile, existing, exit_after, opened
 from payments_async._cli._bulk_plan import counted, make_plan, plan_document, show_plan
-from payments_async._cli._bulk_question import confirmed
 from payments_async._cli._bulk_state import progress_document, show_progress, tell_next
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._question import confirmed
 from payments_async._cli._screen import Screen, money
 from payments_async._cli._settings import Settings
 from payments_async._cli._signals import draining

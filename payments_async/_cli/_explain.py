@@ -16,7 +16,7 @@ from payments_async._cli._bulk_journal import JournalFile, opened
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._screen import Screen, clean, money
-from payments_async.journal import Entry, Happening, News, State
+from payments_async.journal import SAID, Entry, Happening, News, State
 
 __all__ = ["add_explain"]
 
@@ -25,18 +25,6 @@ _ANSWERS: Mapping[News, str] = {
     News.REJECTED: "The service refused it",
     News.UNKNOWN: "No usable answer: it may have been carried out",
     News.NOT_SENT: "It was surely not carried out",
-}
-_SAID: Mapping[News, str] = {
-    News.NOTIFIED_PROCESSING: "it is being processed",
-    News.NOTIFIED_SUCCESSFUL: "it was paid",
-    News.NOTIFIED_FAILED: "it failed",
-    News.NOTIFIED_REVERSED: "it was reversed",
-    News.NOTIFIED_UNRECOGNISED: "something nobody documented happened to it",
-    News.LOOKED_UP_PROCESSING: "it is being processed",
-    News.LOOKED_UP_SUCCESSFUL: "it was paid",
-    News.LOOKED_UP_FAILED: "it failed",
-    News.LOOKED_UP_REVERSED: "it was reversed",
-    News.ACCEPTED: "the service has it",
 }
 _SOURCES: Mapping[str, str] = {
     "list": "The list of transactions",
@@ -124,10 +112,10 @@ def _sentence(happening: Happening) -> str:
             return f"{_ANSWERS[news]}{also}."
         case "delivery":
             return f"A notification came in from {by}. It is {detail}."
-        case "notification" if news in _SAID:
-            return f"A notification from {by.removeprefix('notification ')} says that {_SAID[news]}{also}."
-        case "evidence" if news in _SAID:
-            return f"{_source(by)} shows that {_SAID[news]}{also}."
+        case "notification" if news in SAID:
+            return f"A notification from {by.removeprefix('notification ')} says that {SAID[news]}{also}."
+        case "evidence" if news in SAID:
+            return f"{_source(by)} shows that {SAID[news]}{also}."
         case "evidence" if news is News.SWEPT_CLEAN_TWICE:
             return f"It is not to be found{also}."
         case "takeover":

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -31,6 +29,7 @@ from payments_async import (
 )
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._question import confirmed
 from payments_async._cli._screen import Screen, money
 from payments_async._cli._settings import Settings
 
@@ -172,7 +171,7 @@ async def _carry_out(
         if account is not None and account.currency not in (None, order.currency):
             raise BadInput(f"--currency: the account is kept in {account.currency}, not {order.currency}")
         _summarise(screen, order, where, payments.base_url)
-        if not yes and not _confirmed(screen):
+        if not yes and not confirmed(screen, "Send it?", otherwise="nothing was sent"):
             screen.trouble("not sent")
             return Exit.STOPPED
         try:
@@ -228,22 +227,6 @@ def _summarise(screen: Screen, order: PayoutOrder | CollectionOrder, where: str,
             ("service", base_url),
         ]
     )
-
-
-def _confirmed(screen: Screen) -> bool:
-    if screen.as_json or not sys.stdin.isatty() or not sys.stdout.isatty():
-        raise BadInput("--yes: needed where there is no terminal to ask at; nothing was sent")
-    # asyncio's own handler would let the question stand until a second Ctrl-C
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return input("Send it? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
-    except KeyboardInterrupt:
-        screen.say()  # what comes next begins on a line of its own
-        raise
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def _look_it_up(screen: Screen, request_id: str) -> Exit:

@@ -41,7 +41,7 @@ from payments_async.journal._records import (
     Standing,
 )
 from payments_async.journal._sqlite import SqliteJournal
-from payments_async.journal._states import EVIDENCE, FINAL, RULES, News, State, Verdict, next_state
+from payments_async.journal._states import EVIDENCE, FINAL, RULES, SAID, News, State, Verdict, next_state
 
 __all__ = [
     "Arrival",
@@ -49,6 +49,7 @@ __all__ = [
     "EVIDENCE",
     "FINAL",
     "RULES",
+    "SAID",
     "Backlog",
     "Chunk",
     "Chunks",

@@ -10,7 +10,7 @@ from payments_async._wire.written import currency_of
 from payments_async.journal._bodies import pack_transaction_id, read_event, unpack_transaction_id
 from payments_async.journal._records import Evidence, Finding
 from payments_async.journal._rows import Row, change, row_by_request, rows_by_transaction
-from payments_async.journal._states import News, State, Verdict, next_state
+from payments_async.journal._states import SAID, News, State, Verdict, next_state
 from payments_async.journal._transaction import Transaction
 
 __all__ = ["apply", "apply_event", "apply_loose_events", "contradiction", "find", "keep"]
@@ -22,20 +22,6 @@ _SETTLING = frozenset(
         News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED,
     }
 )  # fmt: skip
-_SAID = {
-    News.ACCEPTED: "the service has it",
-    News.REJECTED: "the service refused it",
-    News.NOT_SENT: "it was not sent",
-    News.NOTIFIED_PROCESSING: "it is being processed",
-    News.NOTIFIED_SUCCESSFUL: "it was paid",
-    News.NOTIFIED_FAILED: "it failed",
-    News.NOTIFIED_REVERSED: "it was reversed",
-    News.NOTIFIED_UNRECOGNISED: "something nobody documented happened to it",
-    News.LOOKED_UP_PROCESSING: "it is being processed",
-    News.LOOKED_UP_SUCCESSFUL: "it was paid",
-    News.LOOKED_UP_FAILED: "it failed",
-    News.LOOKED_UP_REVERSED: "it was reversed",
-}
 # until the service has confirmed the order, a transaction id is a hint: an unusable answer may have named a wrong one
 _CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
 # two selects, for SQLite looks for an index for each; an OR would read the whole table
@@ -108,7 +94,7 @@ def apply_loose_events(transaction: Transaction, row: Row) -> None:
 def contradiction(news: News, source: str, state: State) -> str:
     """What contradicts what, as a sentence for the person who has to find out what is true."""
     who = source.replace("notification ", "a notification from ", 1) if source.startswith("notification ") else source
-    return f"{who} says that {_SAID.get(news, news)}, but it was known to be {state}"
+    return f"{who} says that {SAID.get(news, news)}, but it was known to be {state}"
 
 
 def keep(

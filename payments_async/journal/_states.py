@@ -11,7 +11,7 @@ import enum
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["EVIDENCE", "FINAL", "RULES", "News", "State", "Verdict", "next_state"]
+__all__ = ["EVIDENCE", "FINAL", "RULES", "SAID", "News", "State", "Verdict", "next_state"]
 
 
 class State(enum.StrEnum):
@@ -74,6 +74,22 @@ EVIDENCE = frozenset(
     }
 )  # fmt: skip
 FINAL = frozenset({State.SUCCESSFUL, State.FAILED, State.REVERSED, State.REJECTED})
+
+# What somebody who brings it says of an order, in a few words.
+SAID: Mapping[News, str] = {
+    News.ACCEPTED: "the service has it",
+    News.REJECTED: "the service refused it",
+    News.NOT_SENT: "it was not sent",
+    News.NOTIFIED_PROCESSING: "it is being processed",
+    News.NOTIFIED_SUCCESSFUL: "it was paid",
+    News.NOTIFIED_FAILED: "it failed",
+    News.NOTIFIED_REVERSED: "it was reversed",
+    News.NOTIFIED_UNRECOGNISED: "something nobody documented happened to it",
+    News.LOOKED_UP_PROCESSING: "it is being processed",
+    News.LOOKED_UP_SUCCESSFUL: "it was paid",
+    News.LOOKED_UP_FAILED: "it failed",
+    News.LOOKED_UP_REVERSED: "it was reversed",
+}
 
 # The rule that decides, in a few words; shown by `explain`.
 RULES: Mapping[News, str] = {
