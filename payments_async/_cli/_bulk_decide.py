@@ -140,15 +140,18 @@ async def bulk_acknowledge(
             screen.say(f"[bold red]contradiction[/]  {escape(clean(words))}")
         if not yes and not confirmed(screen, f"Do you know what is true, and may it stay {entry.state}?"):
             return _unchanged(screen, request_id=request_id)
-        now = await held.acknowledge(request_id, who=who, why=why)
+        now = await held.acknowledge(request_id, who=who, why=why, seen=entry.updated_at)
     screen.say(f"{escape(clean(request_id))} stays {now.state}, as {escape(clean(who))} states: {escape(clean(why))}")
+    if now.conflict is not None:
+        screen.trouble(f"meanwhile there is another contradiction, to be acknowledged as well: {clean(now.conflict)}")
+    status = Exit.FINE if now.conflict is None else Exit.UNKNOWN
     screen.document(
         {
             "request_id": request_id, "state": now.state, "contradictions": contradictions, "who": who, "why": why,
-            "exit_status": Exit.FINE,
+            "later_contradiction": now.conflict, "exit_status": status,
         }
     )  # fmt: skip
-    return Exit.FINE
+    return status
 
 
 async def bulk_lift_quarantine(

@@ -126,8 +126,14 @@ class Journal(Inbox, Protocol):
             OrderUnknown: There is no such order.
         """
 
-    async def acknowledge(self, request_id: str, *, who: str, why: str) -> Entry:
-        """A named person has seen the conflict of an order: it is kept in the history and counted no more."""
+    async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
+        """A named person has seen the conflict of an order: it is kept in the history and counted no more.
+
+        The same evidence again is no new conflict; any other is.
+
+        Args:
+            seen: ``Entry.updated_at`` of the order as that person saw it: a conflict that came since then stands.
+        """
 
     async def lift_quarantine(self, batch_id: str, *, who: str, why: str) -> int:
         """A named person states that the orders of quarantined chunks were looked up: tells how many chunks."""

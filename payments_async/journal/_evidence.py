@@ -50,9 +50,10 @@ def apply(transaction: Transaction, row: Row, evidence: Evidence, *, event_id: i
         if verdict.conflict:
             words = contradiction(evidence.news, evidence.source, row.state)
     learned = evidence.transaction_id if not verdict.conflict or verdict.state is not row.state else None
-    if verdict.state is not row.state or words is not None or _is_news(row, learned):
-        change(transaction, row, verdict.state, transaction_id=learned, conflict=words)
-    keep(transaction, row, evidence, verdict.state, words, event_id=event_id)
+    is_new = keep(transaction, row, evidence, verdict.state, words, event_id=event_id)
+    flaw = words if is_new else None  # the same again was seen by whoever acknowledged it
+    if verdict.state is not row.state or flaw is not None or _is_news(row, learned):
+        change(transaction, row, verdict.state, transaction_id=learned, conflict=flaw)
     return Finding(request_id=row.request_id, before=row.state, state=verdict.state, conflict=words)
 
 
@@ -100,8 +101,11 @@ def contradiction(news: News, source: str, state: State) -> str:
 def keep(
     transaction: Transaction, row: Row, evidence: Evidence, after: State, conflict: str | None, *,
     event_id: int | None = None,
-) -> None:  # fmt: skip
-    """Write evidence down. The same again, when it changes nothing, is counted in one row: sweeps repeat themselves."""
+) -> bool:  # fmt: skip
+    """Write evidence down. The same again, when it changes nothing, is counted in one row: sweeps repeat themselves.
+
+    Tells whether it is new.
+    """
     amount = None if evidence.amount is None else amount_text(evidence.amount)
     at = transaction.now if evidence.at is None else evidence.at
     if after is row.state and event_id is None:
@@ -115,7 +119,7 @@ def keep(
             ),
         )  # fmt: skip
         if again.rowcount:
-            return
+            return False
     transaction.execute(
         """INSERT INTO evidence (order_id, at, news, source, transaction_id, amount, currency, detail, before, after,
         before_at, conflict, event_id, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
@@ -124,6 +128,7 @@ def keep(
             evidence.detail, row.state, after, row.updated_at, conflict, event_id, at,
         ),
     )  # fmt: skip
+    return True
 
 
 def _disagreement(row: Row, evidence: Evidence) -> str | None:

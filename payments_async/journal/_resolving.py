@@ -60,13 +60,21 @@ def write_off(request_id: str, who: str, why: str) -> Work[None]:
     return work
 
 
-def acknowledge(request_id: str, who: str, why: str) -> Work[None]:
-    """A named person has seen a conflict."""
+def acknowledge(request_id: str, who: str, why: str, seen: float | None) -> Work[None]:
+    """A named person has seen a conflict; one that came after they looked stands."""
     _named(who, why)
 
     def work(transaction: Transaction) -> None:
         row = _row(transaction, request_id)
-        transaction.execute("UPDATE outbox SET conflict = NULL, updated_at = ? WHERE id = ?", (transaction.now, row.id))
+        later = transaction.execute(
+            """SELECT conflict FROM evidence WHERE order_id = ? AND conflict IS NOT NULL AND before_at >= ?
+            ORDER BY id LIMIT 1""",
+            (row.id, float("inf") if seen is None else seen),
+        ).fetchone()
+        transaction.execute(
+            "UPDATE outbox SET conflict = ?, updated_at = ? WHERE id = ?",
+            (None if later is None else later[0], transaction.now, row.id),
+        )
         _resolve(transaction, "acknowledged", who, why, order_id=row.id, evidence=row.conflict)
 
     return work

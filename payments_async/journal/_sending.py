@@ -253,13 +253,14 @@ def _record_unusual(transaction: Transaction, outcome: Outcome) -> Finding:
         return apply(transaction, row, evidence)
     verdict = next_state(row.state, outcome.news, sent_before=bool(row.sent_before))
     words = f"{outcome.news} (own answer) for an order that is {row.state}" if verdict.conflict else None
+    flaw = words
     if row.state is State.SENDING and verdict.state is State.PLANNED:
         _archive(transaction, row, outcome)
-    else:
-        keep(transaction, row, evidence, verdict.state, words)
+    elif not keep(transaction, row, evidence, verdict.state, words):
+        flaw = None  # it was seen by whoever acknowledged it
     hint = outcome.transaction_id if verdict.state is not row.state else None
     change(
-        transaction, row, verdict.state, transaction_id=hint, code=outcome.code, message=outcome.message, conflict=words
+        transaction, row, verdict.state, transaction_id=hint, code=outcome.code, message=outcome.message, conflict=flaw
     )
     return Finding(request_id=row.request_id, before=row.state, state=verdict.state, conflict=words)
 

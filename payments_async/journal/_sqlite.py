@@ -188,9 +188,9 @@ class SqliteJournal:
         await self._writer.submit("write_off", _resolving.write_off(request_id, who, why))
         return await self._entry(request_id)
 
-    async def acknowledge(self, request_id: str, *, who: str, why: str) -> Entry:
-        """A named person has seen the conflict of an order. Raises ``OrderUnknown``."""
-        await self._writer.submit("acknowledge", _resolving.acknowledge(request_id, who, why))
+    async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
+        """A named person has seen the conflict of an order as it stood then. Raises ``OrderUnknown``."""
+        await self._writer.submit("acknowledge", _resolving.acknowledge(request_id, who, why, seen))
         return await self._entry(request_id)
 
     async def lift_quarantine(self, batch_id: str, *, who: str, why: str) -> int:

@@ -49,8 +49,13 @@ def checked(sandbox: Sandbox, settings: Mapping[str, str | None], ran: Ran) -> R
     return ran
 
 
-def on_terminal(arguments: tuple[str, ...], typed: str, environment: Mapping[str, str]) -> Ran:
-    """Run a command on a terminal of its own, where somebody types."""
+def on_terminal(
+    arguments: tuple[str, ...],
+    typed: str,
+    environment: Mapping[str, str],
+    meanwhile: Callable[[], object] | None = None,
+) -> Ran:
+    """Run a command on a terminal of its own, where somebody types: at once, or when asked and something happened."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "payments_async", *arguments],
@@ -60,11 +65,16 @@ def on_terminal(arguments: tuple[str, ...], typed: str, environment: Mapping[str
         stderr=theirs,
     )
     os.close(theirs)
-    os.write(ours, typed.encode())
+    if meanwhile is None:
+        os.write(ours, typed.encode())
     shown = b""
     try:
         while piece := os.read(ours, 65536):
             shown += piece
+            if meanwhile is not None and b"[y/N]" in shown:
+                meanwhile()
+                meanwhile = None
+                os.write(ours, typed.encode())
     except OSError:  # what Linux answers once the other end is closed
         pass
     finally:

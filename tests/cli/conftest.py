@@ -5,7 +5,7 @@ import logging
 import subprocess
 import sys
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from cli.commands import Ran, Run, checked, on_terminal, surroundings
@@ -58,8 +58,10 @@ def run_process(sandbox: Sandbox) -> Run:
 def run_on_terminal(sandbox: Sandbox) -> Run:
     """Run a command on a terminal, where somebody types."""
 
-    async def run(*arguments: str, typed: str = "", **settings: str | None) -> Ran:
-        ran = await asyncio.to_thread(on_terminal, arguments, typed, surroundings(sandbox, settings))
+    async def run(
+        *arguments: str, typed: str = "", meanwhile: Callable[[], object] | None = None, **settings: str | None
+    ) -> Ran:
+        ran = await asyncio.to_thread(on_terminal, arguments, typed, surroundings(sandbox, settings), meanwhile)
         return checked(sandbox, settings, ran)
 
     return run

@@ -1,5 +1,6 @@
 """`bulk plan`, `status`, `reconcile`, `report` and what persons decide: what people see, also when they err."""
 
+import asyncio
 import json
 import shutil
 from decimal import Decimal
@@ -243,6 +244,24 @@ async def test_a_contradiction_is_acknowledged_for_machines(run: Run, contradict
     done = json.loads((await run("bulk", "acknowledge", "RUN-1", *CLERK, "--yes", "--json")).out)
     assert ("RUN-1", "successful", 0) == (done["request_id"], done["state"], done["exit_status"])
     assert (1, "A. Clerk", "letter of 3 May") == (len(done["contradictions"]), done["who"], done["why"])
+
+
+async def test_a_contradiction_that_comes_while_the_question_stands_is_not_acknowledged(
+    run_on_terminal: Run, contradicted: None
+) -> None:
+    """The person answers for what was on the screen: the later one is shown, and is the next."""
+
+    async def failed_too() -> None:
+        async with SqliteJournal("j.sqlite") as journal:
+            later = Evidence(news=News.NOTIFIED_FAILED, source="notification 192.0.2.8", request_id="RUN-1")
+            await journal.apply_evidence(later)
+
+    ran = await run_on_terminal(
+        "bulk", "acknowledge", "RUN-1", *CLERK, typed="y\n", meanwhile=lambda: asyncio.run(failed_too())
+    )
+    assert (4, True) == (ran.status, "meanwhile there is another contradiction" in ran.said)
+    async with SqliteJournal("j.sqlite") as journal:
+        assert 1 == (await journal.progress("november")).conflicts
 
 
 async def test_a_decision_can_be_left_alone(run_on_terminal: Run, contradicted: None) -> None:

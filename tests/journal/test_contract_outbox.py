@@ -631,6 +631,38 @@ async def test_a_contradiction_is_kept_until_a_person_acknowledges_it(journal: J
     assert "Ann" in [happening.by for happening in await journal.history(order(0).request_id)]
 
 
+async def test_a_contradiction_that_was_acknowledged_is_not_raised_again(journal: Journal) -> None:
+    """Every sweep shows the same list; another source, or other words, are another contradiction."""
+    await unknown(journal)
+    await journal.apply_evidence(found(News.LOOKED_UP_SUCCESSFUL))
+    await journal.apply_evidence(found(News.LOOKED_UP_FAILED))
+    await journal.acknowledge(order(0).request_id, who="Ann", why="the list is wrong")
+    finding = await journal.apply_evidence(found(News.LOOKED_UP_FAILED))
+    assert finding is not None
+    assert finding.conflict is not None
+    assert 0 == (await journal.progress(BATCH)).conflicts
+    await journal.apply_evidence(found(News.LOOKED_UP_REVERSED, amount=Decimal(1)))
+    assert 1 == (await journal.progress(BATCH)).conflicts
+
+
+async def test_a_contradiction_that_comes_while_a_person_decides_stands(journal: Journal, clock: Clock) -> None:
+    """They answer for what they saw."""
+    await unknown(journal)
+    await journal.apply_evidence(found(News.LOOKED_UP_SUCCESSFUL))
+    clock.pass_(1)
+    await journal.apply_evidence(found(News.LOOKED_UP_FAILED))
+    clock.pass_(1)
+    shown = await journal.entry(order(0).request_id)
+    assert shown is not None
+    await journal.apply_evidence(found(News.NOTIFIED_FAILED, amount=Decimal(1)))
+    clock.pass_(1)
+    now = await journal.acknowledge(order(0).request_id, who="Ann", why="the list is wrong", seen=shown.updated_at)
+    assert now.conflict is not None
+    assert "amount" in now.conflict
+    again = await journal.acknowledge(order(0).request_id, who="Ann", why="both", seen=now.updated_at)
+    assert again.conflict is None
+
+
 async def test_the_same_evidence_again_takes_no_room(journal: Journal) -> None:
     """A sweep repeats itself every minute."""
     await unknown(journal)

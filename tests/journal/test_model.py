@@ -46,11 +46,20 @@ class Model:
     attempt: int = 0
     sent_before: bool = False
     conflict: bool = False
+    known: set[tuple[News, str, State]] = attrs.field(factory=set)
 
-    def learn(self, news: News) -> None:
+    def learn(self, news: News, source: str = "") -> None:
         """The table decides."""
         verdict = next_state(self.state, news, sent_before=self.sent_before)
-        self.state, self.conflict = verdict.state, self.conflict or verdict.conflict
+        if verdict.conflict:
+            self.contradict(news, source)
+        self.state = verdict.state
+
+    def contradict(self, news: News, source: str) -> None:
+        """It is a conflict, unless a source with a name says the same of the same state again."""
+        saying = (news, source, self.state)
+        self.conflict |= not source or saying not in self.known
+        self.known.add(saying)
 
 
 @attrs.define
@@ -224,7 +233,7 @@ class JournalMachine(RuleBasedStateMachine):
         """An answer to an attempt, and what the model makes of it."""
         known = self.model[key]
         if permit.attempt == known.attempt or news is News.ACCEPTED:
-            known.learn(news)
+            known.learn(news, f"answer {permit.attempt}")
         transaction = self.transaction(key) if news is News.ACCEPTED else None
         return Outcome(permit=permit, news=news, transaction_id=transaction)
 
@@ -249,9 +258,9 @@ class JournalMachine(RuleBasedStateMachine):
             amount=-about.amount if agrees else Decimal(1), currency="UGX",
         )  # fmt: skip
         if agrees:
-            known.learn(news)
+            known.learn(news, "list")
         else:
-            known.conflict = True
+            known.contradict(news, "list, another amount")
         finding = self.do(self.journal.apply_evidence(evidence))
         assert known.state is finding.state
 
