@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from payments_async._cli._bulk_file import command_line
 from payments_async._cli._bulk_journal import AnyBatch, JournalFile, chosen_batch, exit_after, opened
 from payments_async._cli._bulk_state import progress_document, show_progress, tell_next
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._program import command_line
 from payments_async._cli._question import confirmed
 from payments_async._cli._screen import Screen, clean, money
 from payments_async._cli._settings import Settings

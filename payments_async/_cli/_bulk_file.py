@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +9,13 @@ import attrs
 import typer
 
 from payments_async._cli._exits import BadInput
+from payments_async._cli._program import command_line
 from payments_async._cli._screen import Screen, clean
 from payments_async.bulk import Batch, BatchChanged, read_batch
 
 __all__ = [
     "BatchFile", "BatchId", "Currency", "Delimiter", "Derive", "Encoding", "FileKind", "Reading", "Sheet", "SkipBad",
-    "Validate", "command_line",
+    "Validate",
 ]  # fmt: skip
 
 BatchFile = Annotated[Path, typer.Argument(help="CSV, JSON lines or XLSX.", show_default=False)]
@@ -65,17 +64,3 @@ class Reading:
         """The command that sends the file."""
         options = {"journal": journal or Path(f"{self.batch_id}.sqlite"), **attrs.asdict(self), **more}
         return command_line("bulk run", str(path), **options)
-
-
-def command_line(name: str, *arguments: str, **options: object) -> str:
-    """A command as it can be typed, without the options that say nothing."""
-    return shlex.join(["payments-async", *name.split(), *arguments, *_flags(options)])
-
-
-def _flags(options: Mapping[str, object]) -> list[str]:
-    flags = []
-    for name, value in options.items():
-        if value is not None and value is not False:
-            flags.append(f"--{name.replace('_', '-')}")
-            flags += [] if value is True else [str(value)]
-    return flags

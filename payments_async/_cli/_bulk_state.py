@@ -12,10 +12,10 @@ from rich.markup import escape
 from rich.text import Text
 
 from payments_async._cli._bulk_board import STYLES
-from payments_async._cli._bulk_file import command_line
 from payments_async._cli._bulk_journal import AnyBatch, JournalFile, chosen_batch, exit_after, opened
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._program import command_line
 from payments_async._cli._screen import Screen, clean, money
 from payments_async.bulk import report
 from payments_async.journal import Entry, Progress, SqliteJournal, State

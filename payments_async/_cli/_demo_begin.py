@@ -14,7 +14,7 @@ from rich.markup import escape
 from payments_async._cli._demo_place import Place, Trial
 from payments_async._cli._demo_service import DemoService, Started
 from payments_async._cli._exits import BadInput
-from payments_async._cli._program import typed
+from payments_async._cli._program import command_line
 from payments_async._cli._rehearsal import BATCH, Setup
 from payments_async._cli._screen import Screen
 from payments_async._cli._trouble import Faults
@@ -111,7 +111,9 @@ def go_on_with(file: str | None, *, seed: int, faults: Faults, concurrency: int,
     """The command that goes on with a demo, without what it does by itself."""
     chosen: dict[str, object] = {"seed": seed, "faults": faults, "concurrency": concurrency, "dir": folder}
     usual: dict[str, object] = {"seed": SEED, "faults": FAULTS, "concurrency": CONCURRENCY, "dir": FOLDER}
-    return typed("demo", file=file, **{name: None if value == usual[name] else value for name, value in chosen.items()})
+    return command_line(
+        "demo", file=file, **{name: None if value == usual[name] else value for name, value in chosen.items()}
+    )
 
 
 def _start(setup: Setup, place: Place, ipn_url: str) -> Started:

@@ -11,10 +11,10 @@ from rich.markup import escape
 
 from payments_async import CollectionOrder
 from payments_async._cli._bulk_board import STYLES
-from payments_async._cli._bulk_file import command_line
 from payments_async._cli._bulk_journal import JournalFile, opened
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._program import command_line
 from payments_async._cli._screen import Screen, clean, money
 from payments_async.journal import SAID, Entry, Happening, News, State
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -29,6 +28,7 @@ from payments_async import (
 )
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._program import command_line
 from payments_async._cli._question import confirmed
 from payments_async._cli._screen import Screen, money
 from payments_async._cli._settings import Settings
@@ -230,7 +230,7 @@ def _summarise(screen: Screen, order: PayoutOrder | CollectionOrder, where: str,
 
 
 def _look_it_up(screen: Screen, request_id: str) -> Exit:
-    screen.trouble(f"look it up with: payments-async transactions --request-id {shlex.quote(request_id)}")
+    screen.trouble(f"look it up with: {command_line('transactions', request_id=request_id)}")
     return Exit.UNKNOWN
 
 

@@ -5,18 +5,26 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from payments_async._cli._bulk_file import command_line
-
-__all__ = ["typed"]
+__all__ = ["command_line"]
 
 _NAME = "payments-async"
 
 
-def typed(command: str, *arguments: str, **options: object) -> str:
+def command_line(command: str, *arguments: str, **options: object) -> str:
     """A command of this program, without the options that say nothing, as it can be typed here."""
-    return command_line(command, *arguments, **options).replace(_NAME, _called(), 1)
+    return f"{_called()} {shlex.join([*command.split(), *arguments, *_flags(options)])}"
+
+
+def _flags(options: Mapping[str, object]) -> list[str]:
+    flags = []
+    for name, value in options.items():
+        if value is not None and value is not False:
+            flags.append(f"--{name.replace('_', '-')}")
+            flags += [] if value is True else [str(value)]
+    return flags
 
 
 def _called() -> str:

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from payments_async._cli._bulk_board import STYLES
 from payments_async._cli._demo_place import Place
-from payments_async._cli._program import typed
+from payments_async._cli._program import command_line
 from payments_async._cli._rehearsal import Judged, Setup
 from payments_async._cli._screen import Screen, clean, money
 from payments_async._cli._tally import Tally
@@ -95,9 +95,9 @@ def _commands(place: Place, tally: Tally) -> list[str]:
     doubtful = [line for line in tally.doubtful if line.state not in (State.UNKNOWN, State.PARKED)]
     shown = next(iter([*doubtful, *tally]))  # one with a story, if there is one
     return [
-        typed("bulk status", journal=place.journal),
-        typed("bulk report", journal=place.journal, html=named, show_personal=True, overwrite=True),
-        typed("explain", shown.request_id, journal=place.journal),
+        command_line("bulk status", journal=place.journal),
+        command_line("bulk report", journal=place.journal, html=named, show_personal=True, overwrite=True),
+        command_line("explain", shown.request_id, journal=place.journal),
     ]
 
 
