@@ -1,5 +1,6 @@
 """Orders as they are kept on disk: nothing is lost on the way there and back, and what leaves is what was kept."""
 
+from datetime import timedelta, timezone
 from decimal import Decimal
 
 import attrs
@@ -11,7 +12,7 @@ from wire.orders import collection, payout
 from payments_async import AirtimeLine, BankAccount, Beneficiary, Dialect, InternetLine, MobileMoneyWallet, PayoutOrder
 from payments_async._orders import CollectionOrder, Order, UtilityAccount
 from payments_async._wire.endpoints import request_collection, send_payout, sends_written
-from payments_async._wire.written import currency_of, read_order, write_order
+from payments_async._wire.written import currency_of, is_sent_as_written, read_order, write_order
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)
 IDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Z"]), min_size=1, max_size=36)
@@ -55,6 +56,16 @@ DIALECTS = {
     "nulls": Dialect(empty_members="null"),
 }
 
+ANOTHER = {  # of every field of a dialect, a value that is not its own
+    "authorization_scheme": "Bearer", "include_refresh_token": False, "refresh_path": "/refresh", "token_lifetime": 1.0,
+    "api_prefix": "/v2", "internet_path": "/internet", "bank_code_keys": ("bank",), "date_keys": ("from", "to"),
+    "product_items_path": "/{product_id}", "product_paging": False, "validation_authorized": True, "cards_path": "/c/",
+    "card_patch_path": "/c", "card_body_on_get": False, "card_enable_member": "on", "card_pin_member": "PIN",
+    "timezone": timezone(timedelta(hours=3)), "phone_format": "digits", "phone_country_code": "254",
+    "empty_members": "null", "find_by_request_path": "/{request_id}", "correlation_header": "X-Id",
+    "turned_away_unread": frozenset({429}), "ipn_response_code": "1",
+}  # fmt: skip
+
 
 @given(ORDERS)
 def test_an_order_comes_back_as_it_was_written(order: Order) -> None:
@@ -76,6 +87,18 @@ def test_what_is_sent_of_a_written_order_is_what_the_order_itself_would_send(dia
     assert (expected.method, expected.path, expected.body) == (call.method, call.path, call.body)
     assert (expected.request_id, expected.sent_before, expected.once) == (call.request_id, call.sent_before, call.once)
     assert expected.private() == call.private()
+
+
+@pytest.mark.parametrize("name", [field.name for field in attrs.fields(Dialect)])
+def test_a_field_of_the_dialect_that_changes_a_body_has_orders_written_anew(name: str) -> None:
+    """Whoever adds a field is asked here whether it does."""
+    dialect = Dialect(**{name: ANOTHER[name]})
+    for order in (payout(), payout(BankAccount("12", "104")), payout(message=None)):
+        expected = send_payout(order, dialect).body
+        assert (expected == send_payout(order, Dialect()).body) or not is_sent_as_written(dialect)
+    order = payout(message=None)
+    call = sends_written(dialect)(order.request_id, order.amount, write_order(order), sent_before=False, private=tuple)
+    assert expected == call.body
 
 
 @given(ORDERS, ORDERS)
