@@ -77,8 +77,7 @@ def is_sent_as_written(dialect: Dialect) -> bool:
 def write_order(order: Order) -> bytes:
     """All of an order but its request id and amount, which are kept beside it. The same bytes for equal orders.
 
-    A JSON array: its kind, the currency its caller means, which is never sent, and the members of
-    its request.
+    A JSON array: its kind, the currency its caller means, which is never sent, and the members of its request.
     """
     members = payout_body(order, _STANDARD) if isinstance(order, PayoutOrder) else collection_body(order, _STANDARD)
     del members["requestId"], members["amount"]
@@ -86,42 +85,60 @@ def write_order(order: Order) -> bytes:
 
 
 def request_of(request_id: str, amount: Decimal, written: bytes) -> tuple[str, bytes]:
-    """The kind of an order and the body of its request, from what ``write_order`` wrote."""
-    kind, _, members = _parts(written)
+    """The kind of an order and the body of its request, from what ``write_order`` wrote.
+
+    Raises:
+        ValueError: When the bytes are no order.
+    """
+    kind, _, members = _split(written)
     head = b'{"requestId":%b,"amount":%b,' % (encode(request_id), amount_text(amount).encode())
     return kind, head + bytes(members)[1:]
 
 
 def currency_of(written: bytes) -> str | None:
-    """What ``write_order`` kept as the currency of an order."""
-    return _parts(written)[1]
+    """What ``write_order`` kept as the currency of an order.
+
+    Raises:
+        ValueError: When the bytes are no order.
+    """
+    return _split(written)[1]
 
 
 def read_order(request_id: str, amount: Decimal, written: bytes) -> Order:
     """The order that ``write_order`` wrote, as it was then: a stricter check of today does not keep it back.
 
     Raises:
-        ValueError, TypeError, KeyError, AttributeError: When the bytes are no order.
+        ValueError: When the bytes are no order.
     """
-    kind, currency, members = _decode(written)
+    kind, currency, members = _split(written)
+    try:
+        return _read(kind, _decode(members), {"request_id": request_id, "amount": amount, "currency": currency})
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError("the bytes are no order of ours") from error
+
+
+def _split(written: bytes) -> tuple[str, str | None, msgspec.Raw]:
+    try:
+        parts = _parts(written)
+    except msgspec.DecodeError as error:
+        raise ValueError("the bytes are no order of ours") from error
+    if parts[0] not in _DATA:
+        raise ValueError(f"an order of a kind that is not known here: {parts[0]}")
+    return parts
+
+
+def _read(kind: str, members: Any, known: dict[str, Any]) -> Order:
     person = members.pop("beneficiary")
     place, names = _DATA[kind]
     data = person.pop("data")
-    known: dict[str, Any] = {
-        "request_id": request_id,
-        "amount": amount,
-        "beneficiary": _restored(Beneficiary, _moved(person, _PERSON)),
-        "currency": currency,
-    }
+    known["beneficiary"] = _restored(Beneficiary, _moved(person, _PERSON))
     target = _restored(place, dict(zip(_PUT[place], map(data.get, names), strict=True)))
     if kind == COLLECTION:
         known |= {"payer": target, "provider_item_id": members.pop("provider")["providerItemId"]}
-        order: Order = _restored(CollectionOrder, known | _moved(members, _SHARED))
-    else:
-        product = members.pop("product")
-        known |= {"destination": target, "product_item_id": product["productItemId"], "product_id": product.get("id")}
-        order = _restored(PayoutOrder, known | _moved(members, _SHARED))
-    return order
+        return _restored(CollectionOrder, known | _moved(members, _SHARED))
+    product = members.pop("product")
+    known |= {"destination": target, "product_item_id": product["productItemId"], "product_id": product.get("id")}
+    return _restored(PayoutOrder, known | _moved(members, _SHARED))
 
 
 def _moved(members: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

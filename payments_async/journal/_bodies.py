@@ -65,7 +65,7 @@ def order_of(request_id: str, amount: Decimal, body: bytes) -> Order:
     """
     try:
         return read_order(request_id, amount, body)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except ValueError as error:
         raise JournalCorrupt(f"order {request_id} cannot be read") from error
 
 
