@@ -59,11 +59,15 @@ class Meter:
 
     Args:
         before: How the batch stood before the first of our own orders.
+
+    Attributes:
+        lacks_balance: Nothing may be sent, because the balance was never read.
     """
 
     def __init__(self, fuse: Fuse, before: Progress) -> None:
         self._fuse = fuse
         self._counts_money = fuse.max_total is not None or fuse.min_balance is not None
+        self._limits = self._counts_money or fuse.max_error_rate is not None or fuse.max_unknown is not None
         self._recent: deque[bool] = deque(maxlen=fuse.window)
         self._errors = 0
         self._first = _spent(before)
@@ -72,6 +76,7 @@ class Meter:
         self._unknown = before.counts[State.UNKNOWN]
         self._unwritten = 0  # unknown orders of ours that the journal has not heard of
         self._balance: Decimal | None = None
+        self.lacks_balance = fuse.min_balance is not None
         self._since_balance = Decimal(0)
         self._sends = 0
 
@@ -80,16 +85,12 @@ class Meter:
         """Whether it is time to read the balance."""
         return self._fuse.min_balance is not None and (self._balance is None or self._sends >= _BALANCE_EVERY)
 
-    @property
-    def lacks_balance(self) -> bool:
-        """Whether nothing may be sent because the balance was never read."""
-        return self._fuse.min_balance is not None and self._balance is None
-
     def read_balance(self, balance: Decimal | None) -> None:
         """The balance as it is now, or ``None`` when it could not be read: the last one counts on then."""
         self._sends = 0
         if balance is not None:
             self._balance, self._since_balance = balance, Decimal(0)
+            self.lacks_balance = False
 
     def refresh(self, progress: Progress) -> None:
         """How the batch stands by the journal, other processes included."""
@@ -99,7 +100,7 @@ class Meter:
 
     def reserve(self, amount: Decimal) -> str | None:
         """Count an order that is about to be sent; or why none may be sent any more, and count nothing."""
-        why = self._blown(amount)
+        why = self._blown(amount) if self._limits else None
         if why is None and self._counts_money:
             self._own = _EXACT.add(self._own, amount)
             self._since_balance = _EXACT.add(self._since_balance, amount)

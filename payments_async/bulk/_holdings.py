@@ -86,7 +86,8 @@ class Holdings:
             job = self._ready.popleft()
             if not job.holding.lost:
                 return job
-            self._close(job)
+            self.open -= 1  # somebody else has it
+            job.holding.open -= 1
         return None
 
     def put_back(self, job: Job) -> None:
@@ -103,10 +104,13 @@ class Holdings:
 
     def done(self, job: Job) -> bool:
         """The end of an order is written down. Tells whether its chunk is finished, and to be given back."""
-        if self._close(job):
-            self._finished.append(job.holding)
-            return True
-        return False
+        holding = job.holding
+        self.open -= 1
+        holding.open -= 1
+        if holding.open or holding.lost:
+            return False
+        self._finished.append(holding)
+        return True
 
     async def give_back_finished(self) -> None:
         """Give chunks back of which nothing is left to do."""
@@ -151,11 +155,6 @@ class Holdings:
         self.open = 0
         for holding in list(self._held.values()):
             await self._give_back(holding)
-
-    def _close(self, job: Job) -> bool:
-        self.open -= 1
-        job.holding.open -= 1
-        return not job.holding.open and not job.holding.lost
 
     async def _give_back(self, holding: Holding) -> None:
         self.drop(holding)

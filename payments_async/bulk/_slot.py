@@ -184,7 +184,7 @@ class Slot:
         shift, job, news = self._shift, sent.job, sent.outcome.news
         if news is not News.NOT_SENT:
             shift.meter.written(news, job.claimed.amount)
-            self._shift.done(job)
+            shift.done(job)
             return
         shift.meter.give_back(job.claimed.amount)
         if aside is not None:

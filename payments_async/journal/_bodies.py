@@ -71,7 +71,7 @@ def order_of(request_id: str, amount: Decimal, body: bytes) -> Order:
 
 def pack_transaction_id(text: str | None) -> bytes | str | None:
     """A transaction id as it is stored: 16 bytes for a UUID, whatever its case; any other as it came."""
-    if text is None or len(text) != 36 or not text[8] == text[13] == text[18] == text[23] == "-":
+    if text is None or len(text) != 36 or text[8:24:5] != "----":
         return text
     try:
         packed = bytes.fromhex(text.replace("-", ""))

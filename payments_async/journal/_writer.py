@@ -20,7 +20,7 @@ __all__ = ["Writer"]
 
 T = TypeVar("T")
 _MOST = 1000  # operations in one commit; bounds its memory and the wait of the first
-_PLENTY = 32  # operations that make a commit worth its while: more are not waited for
+_PLENTY = 40  # operations that make a commit worth its while: more are not waited for
 
 
 class _Operation(NamedTuple, Generic[T]):
@@ -154,7 +154,9 @@ class Writer:
         try:
             connection.execute("BEGIN IMMEDIATE")
             transaction = Transaction(connection, self._clock or _opening.now, self._crash_at)
-            told = self._apply_all(transaction, (operation for operation in group if not _is_dropped(operation)))
+            told = self._apply_all(
+                transaction, [one for one in group if not one.droppable or not one.future.cancelled()]
+            )
             transaction.write_tallies()
             sealed = None if self._seal is None else self._seal(transaction)
             transaction.passed("commit.begun")
@@ -253,10 +255,6 @@ class _Apart(Exception):
 
 def _together_of(operation: _Operation[Any]) -> Together | None:
     return operation.together
-
-
-def _is_dropped(operation: _Operation[Any]) -> bool:
-    return operation.droppable and operation.future.cancelled()
 
 
 def _deliver(told: list[_Told]) -> None:
