@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
 from payments_async._amounts import order_amount
@@ -41,7 +41,6 @@ from payments_async._wire.readers import (
 from payments_async._wire.written import COLLECTION, is_sent_as_written, kind_of, read_order, request_of
 
 __all__ = [
-    "SendWritten",
     "enable_card",
     "find_transaction",
     "get_account",
@@ -103,23 +102,12 @@ def request_collection(order: CollectionOrder, dialect: Dialect, *, sent_before:
     return _money(kind_of(order), body, order.request_id, dialect, sent_before, partial(private_texts, order))
 
 
-class SendWritten(Protocol):
-    """Describes the sending of one order that was written down."""
+def sends_written(dialect: Dialect) -> Callable[..., Call[Acceptance]]:
+    """What describes the sending of an order that ``write_order`` kept.
 
-    def __call__(
-        self,
-        request_id: str,
-        amount: Decimal,
-        written: bytes,
-        *,
-        sent_before: bool,
-        private: Callable[[], tuple[str, ...]],
-    ) -> Call[Acceptance]:
-        """Make the call of a payout or collection from what ``write_order`` kept of it."""
-
-
-def sends_written(dialect: Dialect) -> SendWritten:
-    """How orders that were written down are sent: byte for byte as they were, where the dialect allows that."""
+    The order goes byte for byte as it was written, where the dialect allows that. The arguments are those of
+    ``_as_written``, without the first.
+    """
     return partial(_as_written if is_sent_as_written(dialect) else _written_anew, dialect)
 
 

@@ -65,8 +65,7 @@ class Run:
         ready: Whether all of its orders are in. Nothing is sent before.
         total: Orders in it so far.
         amount: Sum of their amounts.
-        source_digest: Of the plan or file it was made from, as it was given at first.
-        policy: How it was meant to be run, as it was given at first.
+        source_digest, policy: What it was made from, and how it was meant to be run, as it was given at first.
         quarantined: Chunks that wait for a person because the file was restored or copied since.
     """
 
@@ -85,8 +84,7 @@ class Loaded:
     """What loading came to.
 
     Attributes:
-        total: Orders the batch holds.
-        added: Of these, new ones.
+        total, added: Orders the batch holds, and how many of these are new.
         repeated: Orders that came twice in what was loaded, word for word, and count once.
     """
 
@@ -102,7 +100,7 @@ class ClaimedOrder:
 
     Attributes:
         id: The journal's own number for it.
-        body: The rest of it, as ``payments_async._wire.written`` keeps it.
+        body: The rest of it, as it is kept on disk.
         attempt: Permits it had when its chunk was claimed.
         sent_before: It was written off once and may have arrived then: pass it on to ``send``.
     """
@@ -168,7 +166,6 @@ class Permit:
 
     Attributes:
         id: The journal's own number for the order.
-        amount: Of the order.
         attempt: 1 for the first.
         sent_before: As in ``ClaimedOrder``.
     """
