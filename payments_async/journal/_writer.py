@@ -70,10 +70,11 @@ class Writer:
     async def start(self) -> None:
         """Open the file, and raise what hinders it."""
         self._loop = asyncio.get_running_loop()
-        self._groups, self._waiting = queue.SimpleQueue(), []  # nothing is left in them of an earlier time
-        self._is_busy = False
+        # nothing is left of an earlier time, whose thread may still be at its last commit, with a queue of its own
+        groups, self._waiting, self._is_busy = queue.SimpleQueue[list[_Operation[Any]] | None](), [], False
+        self._groups = groups
         opened: asyncio.Future[None] = self._loop.create_future()
-        self._thread = threading.Thread(target=self._run, args=(opened,), name="journal-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(opened, groups), name="journal-writer", daemon=True)
         self._thread.start()
         try:
             await opened
@@ -133,7 +134,7 @@ class Writer:
         if self._is_busy:
             self._gather_again()
 
-    def _run(self, opened: asyncio.Future[None]) -> None:
+    def _run(self, opened: asyncio.Future[None], groups: queue.SimpleQueue[list[_Operation[Any]] | None]) -> None:
         try:
             connection = self._open()
         except JournalError as error:
@@ -144,7 +145,7 @@ class Writer:
             return
         self._tell(_deliver, [([opened], [None], None)])
         try:
-            while (group := self._groups.get()) is not None:
+            while (group := groups.get()) is not None:
                 self._tell(self._committed, self._commit(connection, group))
         finally:
             with suppress(sqlite3.Error):

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import stat
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -388,6 +389,42 @@ async def test_a_journal_can_be_opened_again(path: Path) -> None:
     for _ in range(2):
         async with journal:
             assert 3 == (await journal.progress()).total
+
+
+async def test_a_journal_opened_again_while_its_last_commit_is_under_way(path: Path) -> None:
+    """The thread of before ends: it takes nothing of what is asked from then on."""
+    is_last, reached, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def wait_at(point: str) -> None:
+        if point == "commit.done" and is_last.is_set():
+            is_last.clear()
+            reached.set()
+            go_on.wait(30)
+
+    journal = SqliteJournal(path, crash_at=wait_at)
+    await journal.__aenter__()
+    await loaded(journal)
+    (before,) = _writing()
+    is_last.set()
+    last = asyncio.ensure_future(journal.expire_chunks())
+    closing = asyncio.ensure_future(journal.close())
+    assert await asyncio.to_thread(reached.wait, 30)
+    closing.cancel()  # as a second ctrl-c does
+    await asyncio.wait({closing})
+    async with journal:
+        go_on.set()
+        assert 0 == await last
+        await asyncio.to_thread(before.join, 30)
+        assert not before.is_alive()
+        assert 3 == (await journal.progress()).total
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        assert isinstance(await permitted(journal, chunk), Permit)
+    assert [] == _writing()
+
+
+def _writing() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "journal-writer"]
 
 
 async def test_a_closed_journal(path: Path) -> None:
