@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 
-__all__ = ["amount_text", "order_amount", "read_amount"]
+__all__ = ["amount_text", "magnitude_text", "order_amount", "read_amount"]
 
 MAX_DIGITS = 30  # far beyond any amount of money; keeps "1E+999999999" from being written out
 _LEAST, _MOST = Decimal("1E-6"), Decimal("1E+15")  # the usual case; beyond it every digit is counted
+_EXACT = Context(prec=1000)  # an amount that was received is bounded, but not to the usual 28 digits
 _PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 
@@ -86,6 +87,21 @@ def amount_text(amount: Decimal) -> str:
     ('150000.00', '1000')
     """
     return format(amount, "f")
+
+
+def magnitude_text(amount: Decimal | None) -> str:
+    """Equal texts for equal magnitudes; empty for no amount. Payouts are negative in records, and 500 is 500.00.
+
+    >>> magnitude_text(Decimal("-500.00")), magnitude_text(Decimal("5E+2")), magnitude_text(None)
+    ('500', '500', '')
+    """
+    if amount is None:
+        return ""
+    text = str(amount)
+    if "E" in text:
+        return format(_EXACT.normalize(_EXACT.abs(amount)), "f")
+    text = text.lstrip("-")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _bounded(amount: Decimal) -> Decimal:

@@ -7,6 +7,7 @@ import logging
 import random as chance
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from multidict import MultiMapping
@@ -101,7 +102,8 @@ class Receiver:
         self._router = router = Router(concurrency=handling.concurrency, timeout=handling.timeout)
         self._waiting = Waiting(poll=handling.poll)
         believed = self._waiting.announce
-        self._unkept = Unkept(router, handling, confirm=confirm, believed=believed, tasks=tasks)
+        read = partial(read_notification, timezone=dialect.timezone)
+        self._unkept = Unkept(router, handling, read=read, confirm=confirm, believed=believed, tasks=tasks)
         self._keeping = None if inbox is None else Keeping(
             inbox, router, handling, owner=owner, confirm=confirm, believed=believed, tasks=tasks, clock=clock,
             sleep=sleep, random=random,
@@ -289,7 +291,7 @@ class Receiver:
             _log.warning("a notification is unreadable", extra={"sender": sender, "why": str(error)})
             return answers.refusal(400, str(error))
         keeping = self._keeping
-        refused = self._unkept.take(event) if keeping is None else keeping.take(event, body, query, sender)
+        refused = self._unkept.take(event, body, query) if keeping is None else keeping.take(event, body, query, sender)
         return event, refused
 
     def message(self, event: TransactionEvent) -> bytes:

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
-from decimal import Decimal
+from typing import Generic, NamedTuple, TypeVar
 
+from payments_async._amounts import magnitude_text
 from payments_async._events import TransactionEvent
 
-__all__ = ["Recent"]
+__all__ = ["Recent", "Words"]
 
-Fact = tuple[int, Decimal | None]  # status code and amount
-_FINAL = (0, 2)  # Spec: "0 success, 1 processing, 2 error"
+V = TypeVar("V")
+_FINAL = ("0 ", "2 ")  # Spec: "0 success, 1 processing, 2 error"
 _MOST_FACTS = 32  # about one transaction
 
 
-class Recent:
-    """The last transactions that were notified of, forgotten in the order in which they came.
+class Words(NamedTuple):
+    """A notification as it came: body and query."""
 
-    Of a transaction only status codes and amounts are kept; whole events would cost a tenth of the throughput.
+    body: bytes
+    query: str
+
+
+class Recent:
+    """The last transactions that were notified of.
+
+    What lies long in memory is paid for by every notification, with memory that is not in the processor's cache. So
+    one short text is kept of a transaction, and of a final event the words it can be read from again.
 
     Args:
-        transactions: How many are kept.
-        finals: How many final events are kept for those who ask for one later.
+        transactions: How many are kept, at least.
+        finals: How many final events are kept, at least, for those who ask for one later.
     """
 
     def __init__(self, *, transactions: int, finals: int) -> None:
-        self._most_transactions = transactions
-        self._most_finals = finals
-        # OrderedDict, for a dict finds its first key ever more slowly
-        self._said: OrderedDict[str, tuple[Fact, ...]] = OrderedDict()
-        self._finals: OrderedDict[str, TransactionEvent] = OrderedDict()
+        self._said: _Lately[str] = _Lately(transactions)  # facts, oldest first
+        self._finals: _Lately[Words] = _Lately(finals)
 
     def note(self, event: TransactionEvent) -> str | None:
         """Remember what an event says of its transaction.
@@ -38,45 +43,71 @@ class Recent:
         Returns:
             ``None`` when the same was said before, otherwise what it contradicts in words, or ``""``.
         """
-        fact = (event.status_code, event.amount)
+        fact = _fact(event)
         said = self._said.get(event.transaction_id)
         if said is None:
-            self._said[event.transaction_id] = (fact,)
-            if len(self._said) > self._most_transactions:
-                self._said.popitem(last=False)
+            self._said.put(event.transaction_id, fact)
             return ""
-        if fact in said:
+        if fact == said:
             return None
-        self._said[event.transaction_id] = (*said[:_MOST_FACTS], fact)
-        return _contradiction(said, fact)
+        facts = said.split(",")
+        if fact in facts:
+            return None
+        self._said.put(event.transaction_id, ",".join((*facts[:_MOST_FACTS], fact)))
+        return _contradiction(facts, fact)
 
     def forget(self, event: TransactionEvent) -> None:
         """Forget what an event said: the next delivery that says it is new again."""
-        fact = (event.status_code, event.amount)
-        rest = tuple(known for known in self._said.pop(event.transaction_id, ()) if known != fact)
+        said, fact = self._said.pop(event.transaction_id), _fact(event)
+        rest = [] if said is None else [known for known in said.split(",") if known != fact]
         if rest:
-            self._said[event.transaction_id] = rest
+            self._said.put(event.transaction_id, ",".join(rest))
 
-    def keep(self, event: TransactionEvent) -> None:
+    def keep(self, event: TransactionEvent, words: Words) -> None:
         """Keep an event that is believed, if it is final and the first of its order."""
-        if event.status_code in _FINAL and event.request_id is not None:
-            self._finals.setdefault(event.request_id, event)
-            if len(self._finals) > self._most_finals:
-                self._finals.popitem(last=False)
+        request_id = event.request_id
+        if event.status_code in (0, 2) and request_id is not None and self._finals.get(request_id) is None:
+            self._finals.put(request_id, words)
 
-    def final_event(self, request_id: str) -> TransactionEvent | None:
-        """The first final event of an order that is remembered."""
+    def final_event(self, request_id: str) -> Words | None:
+        """The words of the first final event of an order that is remembered."""
         return self._finals.get(request_id)
 
 
-def _contradiction(said: Iterable[Fact], fact: Fact) -> str:
-    final = next((known for known in said if known[0] in _FINAL), None)
+class _Lately(Generic[V]):
+    """The last values that were put, from ``most`` to twice as many.
+
+    Half are dropped at once: one after the other would leave memory full of small holes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._new: dict[str, V] = {}
+        self._old: dict[str, V] = {}
+
+    def get(self, key: str) -> V | None:
+        value = self._new.get(key)
+        return self._old.get(key) if value is None else value
+
+    def put(self, key: str, value: V) -> None:
+        if len(self._new) >= self._most:
+            self._old, self._new = self._new, {}
+        self._new[key] = value
+
+    def pop(self, key: str) -> V | None:
+        old = self._old.pop(key, None)
+        return self._new.pop(key, old)
+
+
+def _fact(event: TransactionEvent) -> str:
+    return f"{event.status_code} {magnitude_text(event.amount)}"
+
+
+def _contradiction(said: Iterable[str], fact: str) -> str:
+    final = next((known for known in said if known.startswith(_FINAL)), None)
     if final is None:
         return ""
-    (final_code, final_amount), (code, amount) = final, fact
-    if code in _FINAL and code != final_code:
+    (final_code, final_amount), (code, amount) = final.split(" "), fact.split(" ")
+    if fact.startswith(_FINAL) and code != final_code:
         return f"status code {code} after the final {final_code}"
-    # payouts are negative in records: magnitudes are compared
-    if amount is not None and final_amount is not None and abs(amount) != abs(final_amount):
-        return f"amount {abs(amount)} after {abs(final_amount)}"
-    return ""
+    return f"amount {amount} after {final_amount}" if amount and final_amount and amount != final_amount else ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from decimal import Context, Decimal
 from functools import partial
 
+from payments_async._amounts import magnitude_text
 from payments_async._events import TransactionEvent
 from payments_async.journal._bodies import pack_event, read_event
 from payments_async.journal._evidence import apply_event, find
@@ -17,7 +17,6 @@ from payments_async.journal._transaction import Transaction
 
 __all__ = ["Receiving", "final_event", "receive_all", "unmatched"]
 
-_EXACT = Context(prec=1000)  # an amount in a notification is bounded, but not to the usual 28 digits
 _FINAL = (0, 2)
 _made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
 # What is bound is text, a number or a bytearray. Anything else, None and bytes included, goes through sqlite3's
@@ -173,7 +172,7 @@ def _event_row(number: int, arrival: Arrival) -> tuple[object, ...]:
 
 
 def _fact(event: TransactionEvent) -> tuple[str, int, str]:
-    return event.transaction_id, event.status_code, _magnitude(event.amount)
+    return event.transaction_id, event.status_code, magnitude_text(event.amount)
 
 
 def _contradiction(transaction: Transaction, event: TransactionEvent, event_id: int) -> str | None:
@@ -187,18 +186,7 @@ def _contradiction(transaction: Transaction, event: TransactionEvent, event_id: 
     status_code, amount = final
     if event.status_code in _FINAL and event.status_code != status_code:
         return f"status code {event.status_code} after the final {status_code}"
-    magnitude = _magnitude(event.amount)
+    magnitude = magnitude_text(event.amount)
     if magnitude and amount and magnitude != amount:
         return f"amount {magnitude} after {amount}"
     return None
-
-
-def _magnitude(amount: Decimal | None) -> str:
-    """Equal texts for equal magnitudes: payouts are negative in records, and 500 is 500.00."""
-    if amount is None:
-        return ""
-    text = str(amount)
-    if "E" in text:
-        return format(_EXACT.normalize(_EXACT.abs(amount)), "f")
-    text = text.lstrip("-")
-    return text.rstrip("0").rstrip(".") if "." in text else text
