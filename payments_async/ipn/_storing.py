@@ -14,7 +14,8 @@ from payments_async.journal._inbox import Arrival, Inbox, Receipt
 __all__ = ["Storing"]
 
 _log = logging.getLogger("payments_async.ipn")
-_ROUNDS = 2  # of the loop: what has reached a socket needs one to be parsed and one to get here, and joins the batch
+_QUIET = 3  # turns of the loop: what has reached a socket needs one to be parsed, one for its task and one to get here
+_MOST = 12  # turns of the loop that a batch waits for more
 Stored = Callable[[Arrival, Receipt | Exception], Answer | None]
 
 
@@ -66,11 +67,24 @@ class Storing:
     async def _write(self) -> None:
         try:
             while self._arrivals or self._handled or self._done:
-                for _ in range(_ROUNDS):
-                    await asyncio.sleep(0)
+                await self._gather()
                 await self._write_batch()
         finally:
             self._is_writing = False
+
+    async def _gather(self) -> None:
+        """Wait as long as more comes, which costs no time: whoever would be idle would do it later.
+
+        The writing thread gets hold of the interpreter when the loop has nothing left to do. A small batch that was
+        handed over before the rest has arrived would keep the rest waiting for a commit of its own.
+        """
+        count = quiet = 0
+        for _ in range(_MOST):
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if count == len(self._arrivals) else 0
+            count = len(self._arrivals)
+            if quiet == _QUIET:
+                return
 
     async def _write_batch(self) -> None:
         arrivals, self._arrivals = self._arrivals, []

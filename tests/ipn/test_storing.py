@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from ipn.faces import aiohttp_face
 from ipn.notifications import notification
 
 from payments_async.ipn import Handling, Receiver, TransactionConflict, TransactionEvent, TransactionFailed
+from payments_async.ipn._storing import Storing
+from payments_async.ipn._tasks import Tasks
 from payments_async.journal import Delivery, SqliteJournal
 from payments_async.journal._inbox import Arrival, Receipt
 
@@ -45,12 +47,12 @@ async def test_what_comes_together_repeats_and_contradicts_itself(tmp_path: Path
         expected = [
             Receipt(event_id=1, is_new=True),
             Receipt(event_id=1, is_new=False),
-            Receipt(event_id=3, is_new=True, conflict="status code 2 after the final 0"),
-            Receipt(event_id=4, is_new=True),
-            Receipt(event_id=3, is_new=False, conflict="status code 2 after the final 0"),
+            Receipt(event_id=2, is_new=True, conflict="status code 2 after the final 0"),
+            Receipt(event_id=3, is_new=True),
+            Receipt(event_id=2, is_new=False, conflict="status code 2 after the final 0"),
         ]
         assert expected == await journal.receive_all(batch, owner="test")
-        assert [1, 3, 4] == await pending(journal)
+        assert [1, 2, 3] == await pending(journal)
 
 
 async def test_one_that_cannot_be_stored_does_not_stop_the_others(tmp_path: Path) -> None:
@@ -96,6 +98,42 @@ async def test_a_handler_of_conflicts_hears_what_no_other_handler_does(tmp_path:
             async with asyncio.timeout(2):
                 assert isinstance(await heard.get(), TransactionConflict)
         assert 0 == (await journal.backlog()).pending
+
+
+class Counted(SqliteJournal):
+    """A journal that tells how many notifications each commit was asked for."""
+
+    sizes: list[int]
+
+    async def receive_all(self, arrivals: Sequence[Arrival], **rest: Any) -> Sequence[Receipt | Exception]:
+        self.sizes.append(len(arrivals))
+        return await super().receive_all(arrivals, **rest)
+
+
+async def store(path: Path, count: int, *, turns: int) -> list[int]:
+    """Let so many notifications arrive, one after so many turns of the loop, and tell what was stored together."""
+    async with Counted(path) as journal:
+        journal.sizes = []
+        storing, waiting = Storing(journal, owner="test", tasks=Tasks()), []
+        storing.tell(lambda arrival, receipt: None)
+        for number in range(count):
+            waiting.append(storing.arrive(arrival(f"t-{number}")))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        assert [None] * count == await asyncio.gather(*waiting)
+        return journal.sizes
+
+
+async def test_what_is_still_on_its_way_through_the_loop_joins_the_batch(tmp_path: Path) -> None:
+    """With a commit of its own it would be on disk later, and everybody after it too."""
+    assert [4] == await store(tmp_path / "journal.sqlite", 4, turns=2)
+
+
+async def test_a_batch_does_not_wait_for_ever_for_more(tmp_path: Path) -> None:
+    """Under load something comes in every turn of the loop."""
+    sizes = await store(tmp_path / "journal.sqlite", 200, turns=1)
+    assert len(sizes) > 1
+    assert sizes[0] <= 20
 
 
 async def test_many_at_once_are_handled_once_each(tmp_path: Path) -> None:
