@@ -64,11 +64,13 @@ class Keeping:
         if self._watching is None:
             self._watching = self._tasks.start(self._dispatcher.watch(again=self._is_named))
 
-    def take(self, event: TransactionEvent, body: bytes, query: str, sender: str) -> asyncio.Future[Answer | None]:
+    def take(
+        self, event: TransactionEvent, body: bytes, query: str, sender: str, is_usual: bool
+    ) -> asyncio.Future[Answer | None]:
         """Store a delivery: the answer, if it is not 200."""
         if self._watching is None:
             self.start()
-        return self._kept.take(event, body, query, sender)
+        return self._kept.take(event, body, query, sender, is_usual)
 
     async def stop(self) -> None:
         """Begin nothing more."""

@@ -48,11 +48,17 @@ class Kept:
         self._clock = clock
         storing.tell(self._stored)
 
-    def take(self, event: TransactionEvent, body: bytes, query: str, sender: str) -> asyncio.Future[Answer | None]:
-        """Store a delivery: the answer, if it is not 200. It is stored and handled though nobody waits for that."""
+    def take(
+        self, event: TransactionEvent, body: bytes, query: str, sender: str, is_usual: bool
+    ) -> asyncio.Future[Answer | None]:
+        """Store a delivery: the answer, if it is not 200. It is stored and handled though nobody waits for that.
+
+        Args:
+            is_usual: As ``Arrival.usual``.
+        """
         delivery = _made(Delivery, (body, query, sender, self._clock()))
         unheard = self._confirm is None and not self._router.hears(event)
-        return self._storing.arrive(_made(Arrival, (delivery, event, self._dispatcher.lease, unheard)))
+        return self._storing.arrive(_made(Arrival, (delivery, event, self._dispatcher.lease, unheard, is_usual)))
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
         """The first final event of an order in the inbox; with ``confirm``, only if the record bears it out."""

@@ -7,6 +7,7 @@ import logging
 import random as chance
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -14,7 +15,8 @@ from multidict import MultiMapping
 
 from payments_async._dialect import Dialect
 from payments_async._events import TransactionEvent
-from payments_async._wire.notifications import UnreadableNotification, read_notification
+from payments_async._wire.notifications import UnreadableNotification, read_notification, read_unusual
+from payments_async._wire.usual_notifications import read_usual
 from payments_async.ipn import _answers as answers
 from payments_async.ipn._answers import Answer, ResponseMessage
 from payments_async.ipn._confirm import Confirming
@@ -285,14 +287,17 @@ class Receiver:
         """
         if len(body) > self.max_body:
             return answers.TOO_LARGE
-        try:
-            event = read_notification(body, query, self._timezone)
-        except UnreadableNotification as error:
-            _log.warning("a notification is unreadable", extra={"sender": sender, "why": str(error)})
-            return answers.refusal(400, str(error))
-        keeping = self._keeping
-        refused = self._unkept.take(event, body, query) if keeping is None else keeping.take(event, body, query, sender)
-        return event, refused
+        event = read_usual(body, query, self._timezone)
+        is_usual = event is not None
+        if event is None:
+            try:
+                event = read_unusual(body, query, self._timezone)
+            except UnreadableNotification as error:
+                _log.warning("a notification is unreadable", extra={"sender": sender, "why": str(error)})
+                return answers.refusal(400, str(error))
+        if self._keeping is None:
+            return event, self._unkept.take(event, body, query)
+        return event, self._keeping.take(event, body, query, sender, is_usual and self._timezone is UTC)
 
     def message(self, event: TransactionEvent) -> bytes:
         """The body that answers a notification which was taken."""

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
 
-from payments_async._events import (
-    TransactionEvent,
-    TransactionFailed,
-    TransactionProcessing,
-    TransactionSucceeded,
-    TransactionUnrecognised,
-)
+from payments_async._events import TransactionEvent, TransactionUnrecognised
 from payments_async._orders import Order
+from payments_async._wire.usual_notifications import event_of, read_usual
 from payments_async._wire.written import read_order
 from payments_async.journal._faults import JournalCorrupt
 
@@ -33,11 +28,6 @@ __all__ = [
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-_EVENTS: Mapping[int, type[TransactionEvent]] = {
-    0: TransactionSucceeded,
-    1: TransactionProcessing,
-    2: TransactionFailed,
-}
 _DECIMAL = "$decimal"  # how an exact number among the unknown members of an event is marked
 
 
@@ -100,8 +90,17 @@ def pack_event(event: TransactionEvent) -> str:
     return _encode(members).decode()
 
 
-def read_event(transaction_id: str, status_code: int, packed: str) -> TransactionEvent:
-    """The event that ``pack_event`` wrote."""
+def read_event(transaction_id: str, status_code: int, packed: str, body: bytes, query: str) -> TransactionEvent:
+    """The event in a row: what ``pack_event`` wrote, or what the delivery says where nothing was written.
+
+    Raises:
+        JournalCorrupt: The delivery does not say it.
+    """
+    if not packed:
+        event = read_usual(body, query, UTC)
+        if event is None or event.transaction_id != transaction_id or event.status_code != status_code:
+            raise JournalCorrupt(f"the notification of transaction {transaction_id} is not what was stored")
+        return event
     members = _decode(packed)
     if (text := members.get("created_on")) is not None:
         members["created_on"] = datetime.fromisoformat(text)
@@ -109,8 +108,9 @@ def read_event(transaction_id: str, status_code: int, packed: str) -> Transactio
         members["amount"] = Decimal(text)
     if "extra" in members:
         members["extra"] = _unmarked(members["extra"])
-    kind = _EVENTS.get(status_code, TransactionUnrecognised)
-    return kind(transaction_id=transaction_id, status_code=status_code, **members)
+    return event_of(status_code, TransactionUnrecognised)(
+        transaction_id=transaction_id, status_code=status_code, **members
+    )
 
 
 def _marked(value: Any) -> Any:

@@ -25,9 +25,9 @@ _SETTLING = frozenset(
 # until the service has confirmed the order, a transaction id is a hint: an unusable answer may have named a wrong one
 _CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
 # two selects, for SQLite looks for an index for each; an OR would read the whole table
-_LOOSE = """SELECT id, transaction_id, status_code, event, peer, received_at FROM ipn_event
+_LOOSE = """SELECT id, peer, received_at, transaction_id, status_code, event, body, query FROM ipn_event
     WHERE order_id IS NULL AND state <> 'disputed' AND request_id = ?
-    UNION ALL SELECT id, transaction_id, status_code, event, peer, received_at FROM ipn_event
+    UNION ALL SELECT id, peer, received_at, transaction_id, status_code, event, body, query FROM ipn_event
     WHERE order_id IS NULL AND state <> 'disputed' AND request_id IS NULL AND transaction_id = ? ORDER BY id"""
 
 
@@ -80,8 +80,8 @@ def apply_loose_events(transaction: Transaction, row: Row) -> None:
         _LOOSE,
         (row.request_id, unpack_transaction_id(row.transaction_id)),
     ).fetchall()
-    for event_id, transaction_id, status_code, packed, peer, at in found:
-        event = read_event(transaction_id, status_code, packed)
+    for event_id, peer, at, *stored in found:
+        event = read_event(*stored)
         finding = apply_event(transaction, row, event, event_id=event_id, peer=peer, at=at)
         if finding.conflict is not None:
             transaction.execute(

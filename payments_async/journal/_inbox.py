@@ -44,12 +44,15 @@ class Arrival(NamedTuple):
     Attributes:
         lease: Seconds for which a new event is leased to whoever stores it; 0 leaves it to anybody.
         unheard: Whether nobody would handle it: unless it contradicts an earlier event it is ``handled`` at once.
+        usual: Whether the delivery is of a documented shape, complete, and the event is what it says with timestamps in
+            UTC. Then the event need not be stored beside it: it is read again.
     """
 
     delivery: Delivery
     event: TransactionEvent
     lease: float
     unheard: bool = False
+    usual: bool = False
 
 
 class Receipt(NamedTuple):

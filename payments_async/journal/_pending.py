@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 BLOCK = 40  # rows in one statement: every number of them is a statement of its own to prepare and to remember
-_COLUMNS = "id, transaction_id, status_code, event, peer, received_at, tries, done, error, conflict"
+_COLUMNS = "id, peer, received_at, tries, done, error, conflict, transaction_id, status_code, event, body, query"
 _STATES = frozenset({"handled", "dead", "disputed"})
 _PENDING = "INSERT INTO ipn_pending (owner, due_at, event_id) SELECT ?, ?, column1 FROM (VALUES "
 _PENDINGS = [f"{_PENDING}{','.join(['(?)'] * ids)})" for ids in range(BLOCK + 1)]
@@ -184,10 +184,10 @@ def backlog(connection: sqlite3.Connection) -> Backlog:
 
 
 def _stored(state: str, values: Sequence[Any]) -> StoredEvent:
-    event_id, transaction_id, status_code, packed, peer, received_at, tries, done, error, conflict = values
+    event_id, peer, received_at, tries, done, error, conflict, *stored = values
     return StoredEvent(
         event_id=event_id,
-        event=read_event(transaction_id, status_code, packed),
+        event=read_event(*stored),
         peer=peer,
         received_at=received_at,
         state=state,

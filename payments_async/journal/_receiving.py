@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from payments_async._amounts import magnitude_text
@@ -21,18 +21,20 @@ _FINAL = (0, 2)
 _made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
 # What is bound is text, a number or a bytearray. Anything else, None and bytes included, goes through sqlite3's
 # adapters: dearer than all the rest of the row.
-_EVENT = """INSERT INTO ipn_event (id, transaction_id, status_code, amount, request_id, event, body, query, peer,
+_EVENT = """INSERT INTO ipn_event (transaction_id, status_code, amount, request_id, event, body, query, peer,
     received_at) VALUES """
-_ONE_EVENT = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ONE_EVENT = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _EVENTS = [
     f"{_EVENT}{','.join([_ONE_EVENT] * rows)} ON CONFLICT (transaction_id, status_code, amount) DO NOTHING"
     for rows in range(BLOCK + 1)
 ]
 _AGAIN = """INSERT INTO ipn_delivery (event_id, digest, body, query, peer, received_at) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (event_id, digest) DO UPDATE SET times = times + 1, last_at = excluded.received_at"""
-_STANDING = "SELECT coalesce(max(id), 0), EXISTS (SELECT 1 FROM outbox) FROM ipn_event"
-_SAID_BEFORE = """SELECT id FROM ipn_event AS new WHERE id >= ? AND EXISTS (
-    SELECT 1 FROM ipn_event AS old WHERE old.transaction_id = new.transaction_id AND old.id < new.id)"""
+# Of so many new events: the newest, those whose transaction was told of before, and whether there are orders at all.
+_STANDING = """SELECT (SELECT max(id) FROM ipn_event), (SELECT group_concat(new.id) FROM ipn_event AS new
+        WHERE new.id > (SELECT max(id) FROM ipn_event) - ? AND EXISTS (
+            SELECT 1 FROM ipn_event AS old WHERE old.transaction_id = new.transaction_id AND old.id < new.id)),
+    EXISTS (SELECT 1 FROM outbox)"""
 
 
 class Receiving:
@@ -70,8 +72,8 @@ def receive_all(transaction: Transaction, receiving: Sequence[Receiving]) -> Seq
 def final_event(connection: sqlite3.Connection, request_id: str) -> TransactionEvent | None:
     """The first final event of an order that nothing contradicts."""
     found = connection.execute(
-        """SELECT transaction_id, status_code, event FROM ipn_event WHERE request_id = ? AND status_code IN (0, 2)
-        AND state <> 'disputed' AND conflict IS NULL ORDER BY id LIMIT 1""",
+        """SELECT transaction_id, status_code, event, body, query FROM ipn_event WHERE request_id = ?
+        AND status_code IN (0, 2) AND state <> 'disputed' AND conflict IS NULL ORDER BY id LIMIT 1""",
         (request_id,),
     ).fetchone()
     return None if found is None else read_event(*found)
@@ -103,34 +105,50 @@ def _store_one(transaction: Transaction, arrival: Arrival, owner: str) -> Receip
 def _store_all(transaction: Transaction, arrivals: Sequence[Arrival], owner: str) -> list[Receipt]:
     """A few statements for all: each one hands the interpreter over and back, which costs more than the row."""
     transaction.known.clear()
-    last, has_orders = transaction.execute(_STANDING).fetchone()
     stored = 0
     for start in range(0, len(arrivals), BLOCK):
         values: list[object] = []
         block = arrivals[start : start + BLOCK]
-        for number, arrival in enumerate(block, last + start + 1):
-            values += _event_row(number, arrival)
+        for arrival in block:
+            delivery, event = arrival.delivery, arrival.event
+            values += (
+                event.transaction_id, event.status_code, magnitude_text(event.amount), event.request_id,
+                "" if arrival.usual else pack_event(event), bytearray(delivery.body), delivery.query, delivery.peer,
+                delivery.received_at,
+            )  # fmt: skip
         stored += transaction.execute(_EVENTS[len(block)], values).rowcount
-    coming = dict(enumerate(arrivals, last + 1))
-    if stored == len(arrivals):
-        new = coming
-    else:
-        found = transaction.execute("SELECT id FROM ipn_event WHERE id > ? ORDER BY id", (last,)).fetchall()
-        new = {number: coming[number] for (number,) in found}
+    newest, told_before, has_orders = transaction.execute(_STANDING, (stored,)).fetchone()
+    numbers: Sequence[int | None] = range(newest - stored + 1, newest + 1)  # nobody else writes meanwhile
+    if stored < len(arrivals):
+        numbers = _numbers(transaction, arrivals, after=newest - stored)
     transaction.passed("receive.stored")
-    conflicts = _settle(transaction, new, has_orders=has_orders) if new else {}
-    leases = {number: new[number].lease for number in new if number in conflicts or not new[number].unheard}
-    for lease in set(leases.values()):
-        hold(transaction, [number for number in leases if leases[number] == lease], owner, lease)
+    conflicts: Mapping[int, str] = {}
+    if told_before or has_orders:
+        again = {int(number) for number in told_before.split(",")} if told_before else frozenset()
+        new = {number: arrival for number, arrival in zip(numbers, arrivals, strict=True) if number is not None}
+        conflicts = _settle(transaction, new, again, has_orders=has_orders)
+    _hold(transaction, numbers, arrivals, conflicts, owner)
     return [
-        _made(Receipt, (number, True, conflicts.get(number))) if number in new else _repeat(transaction, arrival)
-        for number, arrival in coming.items()
+        _repeat(transaction, arrival) if number is None else _made(Receipt, (number, True, conflicts.get(number)))
+        for number, arrival in zip(numbers, arrivals, strict=True)
     ]
 
 
-def _settle(transaction: Transaction, new: Mapping[int, Arrival], *, has_orders: bool) -> dict[int, str]:
-    """Let new events settle their orders, and tell which of them contradict what."""
-    again = {number for (number,) in transaction.execute(_SAID_BEFORE, (min(new),)).fetchall()}
+def _numbers(transaction: Transaction, arrivals: Sequence[Arrival], *, after: int) -> Sequence[int | None]:
+    """The event each arrival became, or ``None`` where one was known; of those that repeat each other, the first."""
+    found = transaction.execute("SELECT transaction_id, status_code, amount, id FROM ipn_event WHERE id > ?", (after,))
+    new = {tuple(fact): number for *fact, number in found.fetchall()}
+    return [new.pop(_fact(arrival.event), None) for arrival in arrivals]
+
+
+def _settle(
+    transaction: Transaction, new: Mapping[int, Arrival], again: Collection[int], *, has_orders: bool
+) -> dict[int, str]:
+    """Let new events settle their orders, and tell which of them contradict what.
+
+    Args:
+        again: Those whose transaction was told of before.
+    """
     conflicts = {}
     for number in new if has_orders else sorted(again):
         event, delivery = new[number].event, new[number].delivery
@@ -144,6 +162,22 @@ def _settle(transaction: Transaction, new: Mapping[int, Arrival], *, has_orders:
             conflicts[number] = conflict
             transaction.execute("UPDATE ipn_event SET conflict = ? WHERE id = ?", (conflict, number))
     return conflicts
+
+
+def _hold(
+    transaction: Transaction,
+    numbers: Sequence[int | None],
+    arrivals: Sequence[Arrival],
+    conflicts: Mapping[int, str],
+    owner: str,
+) -> None:
+    """Make pending what somebody would handle, and what contradicts."""
+    waiting: dict[float, list[int]] = {}
+    for number, arrival in zip(numbers, arrivals, strict=True):
+        if (not arrival.unheard or number in conflicts) and number is not None:
+            waiting.setdefault(arrival.lease, []).append(number)
+    for lease, held in waiting.items():
+        hold(transaction, held, owner, lease)
 
 
 def _repeat(transaction: Transaction, arrival: Arrival) -> Receipt:
@@ -161,14 +195,6 @@ def _repeat(transaction: Transaction, arrival: Arrival) -> Receipt:
         words = (delivery.digest, body, delivery.query, delivery.peer, at)
         transaction.execute(_AGAIN, (event_id, *words))
     return Receipt(event_id=event_id, is_new=False, conflict=conflict)
-
-
-def _event_row(number: int, arrival: Arrival) -> tuple[object, ...]:
-    delivery, event = arrival.delivery, arrival.event
-    return (
-        number, *_fact(event), event.request_id, pack_event(event), bytearray(delivery.body), delivery.query,
-        delivery.peer, delivery.received_at,
-    )  # fmt: skip
 
 
 def _fact(event: TransactionEvent) -> tuple[str, int, str]:

@@ -1,10 +1,11 @@
 """The shared vectors, through each face, with and without an inbox."""
 
+import asyncio
 import base64
 import json
 import time
 from contextlib import AsyncExitStack
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 from ipn.faces import FACES
 from multidict import CIMultiDict
 
+from payments_async import Dialect
 from payments_async.ipn import (
+    Handling,
     Receiver,
     Senders,
     TransactionEvent,
@@ -125,3 +128,29 @@ def test_an_address_vector_holds(vector: dict[str, Any]) -> None:
     decision = senders.decide(vector["peer"], CIMultiDict([("X-Forwarded-For", line) for line in lines]))
     assert vector["expect"] == ("accept" if decision.accepted else "reject")
     assert decision.why.startswith("accepted: " if decision.accepted else "refused: ")
+
+
+@pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=3))], ids=str)
+@pytest.mark.parametrize("name", [name for name, vector in BY_ID.items() if vector["expect"]["outcome"] == "accept"])
+async def test_an_inbox_gives_an_event_back_as_it_was_heard(name: str, zone: tzinfo, tmp_path: Path) -> None:
+    """Also after a restart, and whether its text was kept or is read again from the delivery."""
+    request, heard = BY_ID[name]["request"], list[TransactionEvent]()
+
+    async def fail(event: TransactionEvent) -> None:
+        heard.append(event)
+        raise RuntimeError("no")
+
+    async with SqliteJournal(tmp_path / "inbox.sqlite") as inbox:
+        receiver = Receiver(inbox, ["127.0.0.1"], dialect=Dialect(timezone=zone), handling=Handling(attempts=1))
+        receiver.on(TransactionEvent)(fail)
+        async with FACES["aiohttp"](receiver) as send:
+            await send(body_of(request), request["query"], headers=request["headers"])
+            async with asyncio.timeout(5):
+                while not (await inbox.backlog()).dead:  # noqa: ASYNC110 - an inbox has no event to wait for
+                    await asyncio.sleep(0.002)
+    async with SqliteJournal(tmp_path / "inbox.sqlite") as inbox:
+        dead = [letter.event async for letter in inbox.dead_letters()]
+    assert heard == dead
+    assert [event.created_on and event.created_on.isoformat() for event in heard] == [
+        event.created_on and event.created_on.isoformat() for event in dead
+    ]

@@ -17,8 +17,11 @@ import pytest
 from bulk.worlds import payout, session
 from journal.factories import BATCH, Clock, claimed, loaded, order, permitted
 
+from payments_async._wire.notifications import read_notification
 from payments_async.bulk import RunProgress, reconcile, run_batch
 from payments_async.journal import (
+    Arrival,
+    Delivery,
     JournalClosed,
     JournalCorrupt,
     JournalError,
@@ -36,6 +39,7 @@ from payments_async.journal import (
 )
 from payments_async.journal._schema import _STEPS, VERSION, migrate
 from payments_async.sandbox import Fault, Sandbox
+from payments_async.testing import notification
 
 
 @pytest.fixture
@@ -334,6 +338,24 @@ async def test_an_order_that_was_edited_in_the_file_is_not_sent(path: Path) -> N
     async with SqliteJournal(path) as journal:
         with pytest.raises(JournalCorrupt, match=order(1).request_id):
             await journal.claim_chunk(BATCH, "worker")
+
+
+async def test_a_notification_that_was_edited_in_the_file_is_not_handled(path: Path) -> None:
+    """Its event is read from the delivery, which does not say what the row says."""
+    came = notification()
+    event = read_notification(came.body, came.query)
+    delivery = Delivery(body=came.body, query=came.query, peer="192.0.2.1", received_at=0.0)
+    async with SqliteJournal(path) as journal:
+        arrival = Arrival(delivery=delivery, event=event, lease=0, usual=True)
+        await journal.receive_all((arrival,), owner="billing")
+        assert event == (await journal.claim("billing", lease=0, limit=9))[0].event
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE ipn_event SET status_code = 2")
+    connection.commit()
+    connection.close()
+    async with SqliteJournal(path) as journal:
+        with pytest.raises(JournalCorrupt, match=event.transaction_id):
+            await journal.claim("billing", lease=0, limit=9)
 
 
 async def test_a_copied_file_is_quarantined(path: Path, clock: Clock) -> None:
