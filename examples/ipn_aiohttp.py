@@ -5,7 +5,7 @@ import json
 
 from aiohttp import ClientSession, web
 
-from payments_async.ipn import Receiver, TransactionFailed, TransactionSucceeded
+from payments_async.ipn import Receiver, TransactionFailed, TransactionSucceeded, serving
 
 # The documented senders are the default; here the sender is this process.
 receiver = Receiver(senders=["127.0.0.1"])
@@ -24,9 +24,10 @@ async def large_failure(event: TransactionFailed) -> None:
 
 
 def application() -> web.Application:
-    """Yours, with the receiver at /ipn; `web.run_app(application(), access_log=None)` serves it.
+    """Yours, with the receiver at /ipn; `asyncio.run(serve(application()))` serves it.
 
-    An access log would hold the query string: accounts and amounts.
+    So does `web.run_app(application(), access_log=None)`, without a limit on how long headers may take. An access log
+    would hold the query string: accounts and amounts.
     """
     app = web.Application()
     app.add_subapp("/ipn", receiver.app())
@@ -35,20 +36,15 @@ def application() -> web.Application:
 
 async def main() -> None:
     """Serve on a free port, notify once, stop."""
-    runner = web.AppRunner(application())
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
     body = {
         "TransactionId": "672b00f8-a02c-5e41-9fd0-4f0c4c74308d", "RequestId": "payroll-2026-11-000017",
         "StatusCode": 0, "Amount": 150000, "CurrencyCode": "UGX",
     }  # fmt: skip
-    async with ClientSession() as http, http.post(f"http://{host}:{port}/ipn", data=json.dumps(body)) as answer:
-        print(answer.status, await answer.text())
-    event = await receiver.wait_for("payroll-2026-11-000017", timeout=5.0)
-    print(type(event).__name__)
-    await runner.cleanup()
+    async with serving(application(), "127.0.0.1", 0) as (host, port):
+        async with ClientSession() as http, http.post(f"http://{host}:{port}/ipn", data=json.dumps(body)) as answer:
+            print(answer.status, await answer.text())
+        event = await receiver.wait_for("payroll-2026-11-000017", timeout=5.0)
+        print(type(event).__name__)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""A small HTTP server for one receiver, with limits on slow senders. For a receiver that lives in no application."""
+"""An HTTP server with limits on slow senders, for a receiver alone or for the aiohttp application it is mounted in."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -23,7 +24,7 @@ _LINGERING = 2.0  # seconds that the rest of a refused body is read for, so that
 
 @asynccontextmanager
 async def serving(
-    receiver: Receiver,
+    served: Receiver | web.Application,
     host: str = "127.0.0.1",
     port: int = 8080,
     *,
@@ -32,39 +33,46 @@ async def serving(
     header_time: float = 10.0,
     keepalive: float = 75.0,
     connections: int = 1000,
+    access_log: logging.Logger | None = None,
 ) -> AsyncIterator[tuple[str, int]]:
-    """Serve a receiver while the block runs; gives the address it listens on, then drains.
+    """Serve while the block runs; gives the address it listens on, then drains.
 
     Args:
+        served: A receiver, or an aiohttp application that one is mounted in: aiohttp's own servers set no limit to the
+            time that headers take.
         port: 0 takes a free one.
-        path: Where notifications go; ``/`` for the root.
+        path: Where notifications go, for a receiver; ``/`` for the root.
         tls: Ends TLS here. ``verify_mode = ssl.CERT_REQUIRED`` asks clients for a certificate.
         header_time: Seconds from a request's first byte, or a connection's beginning, to the end of its headers.
         keepalive: Seconds that a connection may be idle between two requests.
         connections: Most connections at once; a further one is closed.
+        access_log: Where aiohttp logs every request: with its query, and so with account, amount and path token.
     """
-    server = _watched(web.Server(_handler(receiver, "/" + path.strip("/"))))
-    tasks = Tasks()
+    receiver = served if isinstance(served, Receiver) else None
+    runner, tasks = _runner(served, path), Tasks()
     listening = await asyncio.get_running_loop().create_server(
-        lambda: _Connection(server, most=connections, keepalive=keepalive), host, port, ssl=tls, backlog=_BACKLOG,
-        ssl_handshake_timeout=None if tls is None else header_time,
+        lambda: _Connection(_server(runner), most=connections, keepalive=keepalive, access_log=access_log), host, port,
+        ssl=tls, ssl_handshake_timeout=None if tls is None else header_time, backlog=_BACKLOG, start_serving=False,
     )  # fmt: skip
-    try:
-        receiver.start()
-        tasks.start(_cut_off(server, header_time))
+    try:  # an application starts when the port is ours: its receiver takes back what one of its name held
+        await runner.setup()
+        _watch(_server(runner))
+        if receiver is not None:
+            receiver.start()
+        await listening.start_serving()
+        tasks.start(_cut_off(_server(runner), header_time))
         address = listening.sockets[0].getsockname()
         yield str(address[0]), int(address[1])
     finally:
         listening.close()
-        await asyncio.sleep(0)  # what was accepted begins
-        server.pre_shutdown()
-        await server.shutdown(_SHUTDOWN)
+        await runner.cleanup()
         await tasks.cancel()
-        await receiver.close()
+        if receiver is not None:
+            await receiver.close()
 
 
 async def serve(
-    receiver: Receiver,
+    served: Receiver | web.Application,
     host: str = "127.0.0.1",
     port: int = 8080,
     *,
@@ -73,19 +81,29 @@ async def serve(
     header_time: float = 10.0,
     keepalive: float = 75.0,
     connections: int = 1000,
+    access_log: logging.Logger | None = None,
     started: Callable[[str, int], object] = lambda host, port: None,
 ) -> NoReturn:
-    """Serve a receiver until cancelled; then finish what is under way. Arguments are those of ``serving``.
+    """Serve until cancelled; then finish what is under way. Arguments are those of ``serving``.
 
     Args:
         started: Told host and port once it listens.
     """
     async with serving(
-        receiver, host, port, path=path, tls=tls, header_time=header_time, keepalive=keepalive, connections=connections
-    ) as address:
+        served, host, port, path=path, tls=tls, header_time=header_time, keepalive=keepalive, connections=connections,
+        access_log=access_log,
+    ) as address:  # fmt: skip
         started(*address)
         await asyncio.Event().wait()  # for ever: nobody sets it
         raise AssertionError("nobody sets it")
+
+
+def _runner(served: Receiver | web.Application, path: str) -> web.BaseRunner:
+    if isinstance(served, Receiver):
+        return web.ServerRunner(web.Server(_handler(served, "/" + path.strip("/"))), shutdown_timeout=_SHUTDOWN)
+    if isinstance(served, web.Application):
+        return web.AppRunner(served, shutdown_timeout=_SHUTDOWN)
+    raise TypeError(f"served: a Receiver or an aiohttp.web.Application, not {type(served).__name__}")
 
 
 def _handler(receiver: Receiver, path: str) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
@@ -109,14 +127,14 @@ def _handler(receiver: Receiver, path: str) -> Callable[[web.BaseRequest], Await
 class _Connection(web.RequestHandler):
     """A connection that remembers since when it owes us the end of some headers."""
 
-    def __init__(self, server: web.Server, *, most: int, keepalive: float) -> None:
+    def __init__(self, server: web.Server, *, most: int, keepalive: float, access_log: logging.Logger | None) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(
             server,
             loop=loop,
             keepalive_timeout=keepalive,
             lingering_time=_LINGERING,
-            access_log=None,  # type: ignore[arg-type]  # documented, though not typed so
+            access_log=access_log,  # type: ignore[arg-type]  # it may be None, though it is not typed so
         )
         self._server = server
         self._most = most
@@ -141,9 +159,16 @@ class _Connection(web.RequestHandler):
 
     def log_access(self, request: web.BaseRequest, response: web.StreamResponse, time: float | None) -> None:
         self._busy = False  # aiohttp calls this once an answer is written
+        super().log_access(request, response, time)
 
 
-def _watched(server: web.Server) -> web.Server:
+def _server(runner: web.BaseRunner) -> web.Server:
+    server = runner.server
+    assert server is not None, "it is set up"
+    return server
+
+
+def _watch(server: web.Server) -> None:
     """Let the server tell its connections when the headers of a request have come."""
     make = server.request_factory
 
@@ -152,7 +177,6 @@ def _watched(server: web.Server) -> web.Server:
         return make(message, payload, protocol, *rest)
 
     server.request_factory = made  # type: ignore[assignment]
-    return server
 
 
 async def _cut_off(server: web.Server, header_time: float) -> None:

@@ -1,9 +1,12 @@
-"""The server of its own: its limits on slow senders, and its shutdown."""
+"""The server of its own: its limits on slow senders, its shutdown, and the applications it serves."""
 
 import asyncio
+import logging
 import time
+from collections.abc import Callable
 
 import pytest
+from aiohttp import ClientSession, web
 from ipn.memory_inbox import MemoryInbox
 from ipn.notifications import notification
 
@@ -12,6 +15,18 @@ from payments_async.ipn import Receiver, TransactionEvent, TransactionSucceeded,
 
 BODY = notification()
 HEAD = b"POST /ipn HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n" % len(BODY)
+
+
+def alone(receiver: Receiver) -> Receiver:
+    """Served as it is."""
+    return receiver
+
+
+def mounted(receiver: Receiver) -> web.Application:
+    """In an application."""
+    app = web.Application()
+    app.add_subapp("/ipn", receiver.app())
+    return app
 
 
 async def post(port: int) -> bytes:
@@ -91,7 +106,10 @@ async def test_there_are_only_so_many_connections() -> None:
         assert b"HTTP/1.1 200 OK\r\n" == await post(port)
 
 
-async def test_a_cancelled_server_finishes_what_is_under_way() -> None:
+@pytest.mark.parametrize("put", [alone, mounted])
+async def test_a_cancelled_server_finishes_what_is_under_way(
+    put: Callable[[Receiver], Receiver | web.Application],
+) -> None:
     """The sender whose notification is being handled still gets its answer."""
     receiver, begun, address = Receiver(senders=["127.0.0.1"]), asyncio.Event(), asyncio.Queue[int]()
 
@@ -100,7 +118,7 @@ async def test_a_cancelled_server_finishes_what_is_under_way() -> None:
         begun.set()
         await asyncio.sleep(0.05)
 
-    server = asyncio.ensure_future(serve(receiver, port=0, started=lambda host, port: address.put_nowait(port)))
+    server = asyncio.ensure_future(serve(put(receiver), port=0, started=lambda host, port: address.put_nowait(port)))
     answer = asyncio.ensure_future(post(await address.get()))
     await begun.wait()
     server.cancel()
@@ -108,7 +126,10 @@ async def test_a_cancelled_server_finishes_what_is_under_way() -> None:
     assert isinstance((await asyncio.gather(server, return_exceptions=True))[0], asyncio.CancelledError)
 
 
-async def test_who_finds_the_port_taken_takes_nothing_from_who_has_it() -> None:
+@pytest.mark.parametrize("put", [alone, mounted])
+async def test_who_finds_the_port_taken_takes_nothing_from_who_has_it(
+    put: Callable[[Receiver], Receiver | web.Application],
+) -> None:
     """A second receiver of the same name fails before it gives back the leases of that name."""
     inbox = MemoryInbox(time.time)
     held = TransactionSucceeded(transaction_id="t-1", status_code=0)
@@ -116,7 +137,7 @@ async def test_who_finds_the_port_taken_takes_nothing_from_who_has_it() -> None:
     await inbox.receive(delivery, held, owner="one", lease=60.0)
     async with serving(Receiver(senders=["127.0.0.1"]), port=0) as (_, port):
         with pytest.raises(OSError, match="address already in use"):
-            async with serving(Receiver(inbox, owner="one"), port=port):
+            async with serving(put(Receiver(inbox, owner="one")), port=port):
                 raise AssertionError("two listen at one address")
     assert [] == list(await inbox.claim("another", lease=1.0, limit=10))
     again, heard = Receiver(inbox, owner="one"), asyncio.Queue[str]()
@@ -125,5 +146,35 @@ async def test_who_finds_the_port_taken_takes_nothing_from_who_has_it() -> None:
     async def hear(event: TransactionEvent) -> None:
         heard.put_nowait(event.transaction_id)
 
-    async with serving(again, port=0), asyncio.timeout(5):  # seconds: far less than the lease
+    async with serving(put(again), port=0), asyncio.timeout(5):  # seconds: far less than the lease
         assert "t-1" == await heard.get()
+
+
+@pytest.mark.parametrize("logged", [False, True])
+async def test_an_application_is_served_whole(logged: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Its other routes answer too, its receiver works, and requests are logged only if that is asked for."""
+    app, heard = mounted(receiver := Receiver(senders=["127.0.0.1"])), list[str]()
+    log = logging.getLogger("aiohttp.access") if logged else None
+
+    @receiver.on(TransactionEvent)
+    async def hear(event: TransactionEvent) -> None:
+        heard.append(event.transaction_id)
+
+    async def hello(request: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    app.router.add_get("/", hello)
+    with caplog.at_level("INFO", "aiohttp.access"):
+        async with serving(app, port=0, access_log=log) as (host, port), ClientSession() as client:
+            async with client.get(f"http://{host}:{port}/") as answer:
+                assert "hello" == await answer.text()
+            assert b"HTTP/1.1 200 OK\r\n" == await post(port)
+    assert ["t-1"] == heard
+    assert (2 if logged else 0) == len(caplog.records)
+
+
+async def test_only_a_receiver_or_an_application_is_served() -> None:
+    """An ASGI application needs a server of its own kind."""
+    with pytest.raises(TypeError, match="served: a Receiver or an aiohttp"):
+        async with serving(Receiver().asgi(), port=0):  # type: ignore[arg-type]
+            raise AssertionError("it is served")

@@ -42,6 +42,15 @@ async def sub_app(receiver: Receiver) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
+async def sub_app_at_our_own_server(receiver: Receiver) -> AsyncIterator[int]:
+    """The sub-app in an application that the package's own server serves."""
+    outer = web.Application()
+    outer.add_subapp("/ipn", receiver.app())
+    async with serving(outer, port=0, header_time=HEADER_TIME) as (_, port):
+        yield port
+
+
+@asynccontextmanager
 async def under_uvicorn(receiver: Receiver) -> AsyncIterator[int]:
     """The ASGI application in a real server."""
     uvicorn = pytest.importorskip("uvicorn")
@@ -58,7 +67,8 @@ async def under_uvicorn(receiver: Receiver) -> AsyncIterator[int]:
 
 
 Server = Callable[[Receiver], AbstractAsyncContextManager[int]]
-SERVERS = (own_server, sub_app, under_uvicorn)
+OWN_SERVERS = (own_server, sub_app_at_our_own_server)
+SERVERS = (*OWN_SERVERS, sub_app, under_uvicorn)
 
 
 async def all_that_comes(reader: asyncio.StreamReader) -> bytes:
@@ -120,9 +130,10 @@ async def test_fifty_senders_of_slow_bodies(server: Server) -> None:
         assert {b"HTTP/1.1 408", b""} >= {task.result()[:12] for task in slow}
 
 
-async def test_fifty_senders_of_slow_headers_at_our_own_server() -> None:
+@pytest.mark.parametrize("server", OWN_SERVERS)
+async def test_fifty_senders_of_slow_headers_at_our_own_server(server: Server) -> None:
     """Each is hung up on without a word; meanwhile every genuine sender is answered."""
-    async with own_server(Receiver(senders=["127.0.0.1"])) as port, asyncio.timeout(2 * PATIENCE):
+    async with server(Receiver(senders=["127.0.0.1"])) as port, asyncio.timeout(2 * PATIENCE):
         async with asyncio.TaskGroup() as group:
             slow = [group.create_task(dribble(port, HEADERS)) for _ in range(SLOW)]
             assert {b"HTTP/1.1 200 OK\r\n"} == await answered_meanwhile(port, slow, 1000)
