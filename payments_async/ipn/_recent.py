@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 from payments_async._amounts import magnitude_text
 from payments_async._events import TransactionEvent
 
-__all__ = ["Recent", "Words"]
+__all__ = ["Recent", "Words", "fact_of"]
 
 V = TypeVar("V")
 _FINAL = ("0 ", "2 ")  # Spec: "0 success, 1 processing, 2 error"
@@ -37,31 +37,30 @@ class Recent:
         self._said: _Lately[str] = _Lately(transactions)  # facts, oldest first
         self._finals: _Lately[Words] = _Lately(finals)
 
-    def note(self, event: TransactionEvent) -> str | None:
-        """Remember what an event says of its transaction.
+    def note(self, transaction_id: str, fact: str) -> str | None:
+        """Remember what is said of a transaction.
 
         Returns:
             ``None`` when the same was said before, otherwise what it contradicts in words, or ``""``.
         """
-        fact = _fact(event)
-        said = self._said.get(event.transaction_id)
+        said = self._said.get(transaction_id)
         if said is None:
-            self._said.put(event.transaction_id, fact)
+            self._said.put(transaction_id, fact)
             return ""
         if fact == said:
             return None
         facts = said.split(",")
         if fact in facts:
             return None
-        self._said.put(event.transaction_id, ",".join((*facts[:_MOST_FACTS], fact)))
+        self._said.put(transaction_id, ",".join((*facts[:_MOST_FACTS], fact)))
         return _contradiction(facts, fact)
 
-    def forget(self, event: TransactionEvent) -> None:
-        """Forget what an event said: the next delivery that says it is new again."""
-        said, fact = self._said.pop(event.transaction_id), _fact(event)
+    def forget(self, transaction_id: str, fact: str) -> None:
+        """Forget what was said: the next delivery that says it is new again."""
+        said = self._said.pop(transaction_id)
         rest = [] if said is None else [known for known in said.split(",") if known != fact]
         if rest:
-            self._said.put(event.transaction_id, ",".join(rest))
+            self._said.put(transaction_id, ",".join(rest))
 
     def keep(self, event: TransactionEvent, words: Words) -> None:
         """Keep an event that is believed, if it is final and the first of its order."""
@@ -99,7 +98,8 @@ class _Lately(Generic[V]):
         return self._new.pop(key, old)
 
 
-def _fact(event: TransactionEvent) -> str:
+def fact_of(event: TransactionEvent) -> str:
+    """What it says of its transaction: status code and magnitude."""
     return f"{event.status_code} {magnitude_text(event.amount)}"
 
 

@@ -6,21 +6,21 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from payments_async._amounts import magnitude_text
 from payments_async._events import TransactionEvent
 from payments_async.ipn import _answers as answers
 from payments_async.ipn._answers import Answer
 from payments_async.ipn._confirm import Confirming, difference
 from payments_async.ipn._dispatch import conflict_of
 from payments_async.ipn._handling import Handling
-from payments_async.ipn._recent import Recent, Words
+from payments_async.ipn._recent import Recent, Words, fact_of
 from payments_async.ipn._router import Router, words
 from payments_async.ipn._tasks import Tasks, Workers
 
 __all__ = ["Unkept"]
 
 _log = logging.getLogger("payments_async.ipn")
-Fact = tuple[str, int, str]  # transaction id, status code, magnitude
+Key = tuple[str, str]  # transaction id, and what is said of it
+Job = tuple[TransactionEvent, TransactionEvent, Words, Key]  # the event, and what handlers are told
 _TRANSACTIONS = 10_000  # remembered, to know a duplicate
 _FINALS = 1_000  # events remembered, for those who wait
 _made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
@@ -50,7 +50,7 @@ class Unkept:
         self._confirm = confirm
         self._believed = believed
         self._recent = Recent(transactions=_TRANSACTIONS, finals=_FINALS)
-        self._under_way: dict[Fact, list[asyncio.Future[Answer | None]]] = {}
+        self._under_way: dict[Key, list[asyncio.Future[Answer | None]]] = {}
         self._workers = Workers(tasks, self._work, most=handling.concurrency)
 
     def take(self, event: TransactionEvent, body: bytes, query: str) -> asyncio.Future[Answer | None] | None:
@@ -59,18 +59,19 @@ class Unkept:
         Returns:
             The answer, if it is not 200, or ``None`` where there is nothing to wait for.
         """
-        conflict = self._recent.note(event)
+        fact = fact_of(event)
+        conflict, key = self._recent.note(event.transaction_id, fact), (event.transaction_id, fact)
         if conflict is None:
-            waiting = self._under_way.get(_fact(event)) if self._under_way else None
+            waiting = self._under_way.get(key) if self._under_way else None
             return None if waiting is None else _one_more(waiting)
-        told = conflict_of(event, conflict) if conflict else event
+        told, words = conflict_of(event, conflict) if conflict else event, _made(Words, (body, query))
         if self._confirm is None:
             if not conflict:
-                self._believe(event, _made(Words, (body, query)))
+                self._believe(event, words)
             if not self._router.hears(told):
                 return None
-        self._under_way[_fact(event)] = waiting = []
-        self._workers.put((event, told, Words(body, query)))
+        self._under_way[key] = waiting = []
+        self._workers.put((event, told, words, key))
         return _one_more(waiting)
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
@@ -82,15 +83,15 @@ class Unkept:
         self._recent.keep(event, words)
         self._believed(event)
 
-    async def _work(self, job: tuple[TransactionEvent, TransactionEvent, Words]) -> None:
-        event, told, words = job
+    async def _work(self, job: Job) -> None:
+        event, told, words, key = job
         refused: Answer | None = answers.FAILED
         try:
             refused = await self._handle(event, told, words)
         finally:
             if refused is not None:
-                self._recent.forget(event)
-            for future in self._under_way.pop(_fact(event)):
+                self._recent.forget(*key)
+            for future in self._under_way.pop(key):
                 if not future.done():  # its caller may have hung up
                     future.set_result(refused)
 
@@ -115,10 +116,6 @@ class Unkept:
             return None
         _log.error("a notification is disputed", extra={**facts, "difference": differs})
         return answers.CONTRADICTED
-
-
-def _fact(event: TransactionEvent) -> Fact:
-    return event.transaction_id, event.status_code, magnitude_text(event.amount)
 
 
 def _one_more(waiting: list[asyncio.Future[Answer | None]]) -> asyncio.Future[Answer | None]:
