@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -12,7 +12,8 @@ import msgspec
 
 from payments_async._events import TransactionEvent, TransactionUnrecognised
 from payments_async._orders import Order
-from payments_async._wire.usual_notifications import event_of, read_usual
+from payments_async._wire.notifications import UnreadableNotification, read_notification
+from payments_async._wire.usual_notifications import event_of
 from payments_async._wire.written import read_order
 from payments_async.journal._faults import JournalCorrupt
 
@@ -97,10 +98,7 @@ def read_event(transaction_id: str, status_code: int, packed: str, body: bytes, 
         JournalCorrupt: The delivery does not say it.
     """
     if not packed:
-        event = read_usual(body, query, UTC)
-        if event is None or event.transaction_id != transaction_id or event.status_code != status_code:
-            raise JournalCorrupt(f"the notification of transaction {transaction_id} is not what was stored")
-        return event
+        return _read_again(transaction_id, status_code, body, query)
     members = _decode(packed)
     if (text := members.get("created_on")) is not None:
         members["created_on"] = datetime.fromisoformat(text)
@@ -111,6 +109,17 @@ def read_event(transaction_id: str, status_code: int, packed: str, body: bytes, 
     return event_of(status_code, TransactionUnrecognised)(
         transaction_id=transaction_id, status_code=status_code, **members
     )
+
+
+def _read_again(transaction_id: str, status_code: int, body: bytes, query: str) -> TransactionEvent:
+    cause: UnreadableNotification | None = None
+    try:
+        event = read_notification(body, query)
+        if (event.transaction_id, event.status_code) == (transaction_id, status_code):
+            return event
+    except UnreadableNotification as error:
+        cause = error
+    raise JournalCorrupt(f"the notification of transaction {transaction_id} is not what was stored") from cause
 
 
 def _marked(value: Any) -> Any:

@@ -340,7 +340,14 @@ async def test_an_order_that_was_edited_in_the_file_is_not_sent(path: Path) -> N
             await journal.claim_chunk(BATCH, "worker")
 
 
-async def test_a_notification_that_was_edited_in_the_file_is_not_handled(path: Path) -> None:
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE ipn_event SET status_code = 2", "UPDATE ipn_event SET body = x'7b7d'",
+        "UPDATE ipn_event SET body = x'00'",
+    ],
+)  # fmt: skip
+async def test_a_notification_that_was_edited_in_the_file_is_not_handled(path: Path, edit: str) -> None:
     """Its event is read from the delivery, which does not say what the row says."""
     came = notification()
     event = read_notification(came.body, came.query)
@@ -350,7 +357,7 @@ async def test_a_notification_that_was_edited_in_the_file_is_not_handled(path: P
         await journal.receive_all((arrival,), owner="billing")
         assert event == (await journal.claim("billing", lease=0, limit=9))[0].event
     connection = sqlite3.connect(path)
-    connection.execute("UPDATE ipn_event SET status_code = 2")
+    connection.execute(edit)
     connection.commit()
     connection.close()
     async with SqliteJournal(path) as journal:
