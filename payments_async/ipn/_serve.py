@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from aiohttp import web
 
@@ -82,20 +83,29 @@ async def serve(
     keepalive: float = 75.0,
     connections: int = 1000,
     access_log: logging.Logger | None = None,
+    stop_on: Iterable[signal.Signals] = (),
     started: Callable[[str, int], object] = lambda host, port: None,
-) -> NoReturn:
-    """Serve until cancelled; then finish what is under way. Arguments are those of ``serving``.
+) -> None:
+    """Serve until cancelled or told to stop; then finish what is under way. Other arguments are those of ``serving``.
 
     Args:
+        stop_on: Signals that end it, such as ``(signal.SIGTERM,)``; only in the main thread, and not on Windows. Under
+            ``asyncio.run`` SIGINT cancels it anyhow.
         started: Told host and port once it listens.
     """
+    loop, stopped, signals = asyncio.get_running_loop(), asyncio.Event(), tuple(stop_on)
     async with serving(
         served, host, port, path=path, tls=tls, header_time=header_time, keepalive=keepalive, connections=connections,
         access_log=access_log,
     ) as address:  # fmt: skip
-        started(*address)
-        await asyncio.Event().wait()  # for ever: nobody sets it
-        raise AssertionError("nobody sets it")
+        for one in signals:
+            loop.add_signal_handler(one, stopped.set)
+        try:
+            started(*address)
+            await stopped.wait()
+        finally:
+            for one in signals:
+                loop.remove_signal_handler(one)
 
 
 def _runner(served: Receiver | web.Application, path: str) -> web.BaseRunner:

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import signal
 import time
 from collections.abc import Callable
 
@@ -14,6 +16,7 @@ from payments_async import journal
 from payments_async.ipn import Receiver, TransactionEvent, TransactionSucceeded, serve, serving
 
 BODY = notification()
+STOP = signal.SIGUSR1
 HEAD = b"POST /ipn HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n" % len(BODY)
 
 
@@ -107,10 +110,11 @@ async def test_there_are_only_so_many_connections() -> None:
 
 
 @pytest.mark.parametrize("put", [alone, mounted])
-async def test_a_cancelled_server_finishes_what_is_under_way(
-    put: Callable[[Receiver], Receiver | web.Application],
+@pytest.mark.parametrize("by_signal", [False, True])
+async def test_a_server_that_is_stopped_finishes_what_is_under_way(
+    put: Callable[[Receiver], Receiver | web.Application], by_signal: bool
 ) -> None:
-    """The sender whose notification is being handled still gets its answer."""
+    """Cancelled or by a signal: the sender whose notification is being handled still gets its answer."""
     receiver, begun, address = Receiver(senders=["127.0.0.1"]), asyncio.Event(), asyncio.Queue[int]()
 
     @receiver.on(TransactionEvent)
@@ -118,12 +122,18 @@ async def test_a_cancelled_server_finishes_what_is_under_way(
         begun.set()
         await asyncio.sleep(0.05)
 
-    server = asyncio.ensure_future(serve(put(receiver), port=0, started=lambda host, port: address.put_nowait(port)))
+    server = asyncio.ensure_future(
+        serve(put(receiver), port=0, stop_on=[STOP], started=lambda host, port: address.put_nowait(port))
+    )
     answer = asyncio.ensure_future(post(await address.get()))
     await begun.wait()
-    server.cancel()
+    if by_signal:
+        os.kill(os.getpid(), STOP)
+    else:
+        server.cancel()
     assert b"HTTP/1.1 200 OK\r\n" == await answer
-    assert isinstance((await asyncio.gather(server, return_exceptions=True))[0], asyncio.CancelledError)
+    (ended,) = await asyncio.gather(server, return_exceptions=True)
+    assert ended is None if by_signal else isinstance(ended, asyncio.CancelledError)
 
 
 @pytest.mark.parametrize("put", [alone, mounted])
