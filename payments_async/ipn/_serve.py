@@ -48,7 +48,14 @@ async def serving(
         keepalive: Seconds that a connection may be idle between two requests.
         connections: Most connections at once; a further one is closed.
         access_log: Where aiohttp logs every request: with its query, and so with account, amount and path token.
+
+    Raises:
+        TypeError, ValueError: For an argument that cannot be right; it names which.
+        OSError: When the address cannot be listened on.
     """
+    for name, value in (("header_time", header_time), ("connections", connections)):
+        if not value > 0:
+            raise ValueError(f"{name}: must be above 0")
     receiver = served if isinstance(served, Receiver) else None
     runner, tasks = _runner(served, path), Tasks()
     listening = await asyncio.get_running_loop().create_server(
@@ -66,10 +73,12 @@ async def serving(
         yield str(address[0]), int(address[1])
     finally:
         listening.close()
-        await runner.cleanup()
-        await tasks.cancel()
-        if receiver is not None:
-            await receiver.close()
+        try:
+            await runner.cleanup()  # runs what the application has to clean up, which may fail
+        finally:
+            await tasks.cancel()
+            if receiver is not None:
+                await receiver.close()
 
 
 async def serve(
@@ -93,6 +102,8 @@ async def serve(
             ``asyncio.run`` SIGINT cancels it anyhow.
         started: Told host and port once it listens.
     """
+    if isinstance(stop_on, int):
+        raise TypeError("stop_on: a collection of signals, such as (signal.SIGTERM,)")
     loop, stopped, signals = asyncio.get_running_loop(), asyncio.Event(), tuple(stop_on)
     async with serving(
         served, host, port, path=path, tls=tls, header_time=header_time, keepalive=keepalive, connections=connections,

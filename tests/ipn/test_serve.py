@@ -183,6 +183,34 @@ async def test_an_application_is_served_whole(logged: bool, caplog: pytest.LogCa
     assert (2 if logged else 0) == len(caplog.records)
 
 
+async def test_an_application_that_fails_to_clean_up_leaves_no_task_behind() -> None:
+    """Its error is told, and the watch over slow headers ends all the same."""
+
+    async def fail(app: web.Application) -> None:
+        raise RuntimeError("no")
+
+    app = web.Application()
+    app.on_cleanup.append(fail)
+    before = asyncio.all_tasks()
+    with pytest.raises(RuntimeError, match="no"):
+        async with serving(app, port=0):
+            assert before < asyncio.all_tasks()
+    assert before == asyncio.all_tasks()
+
+
+@pytest.mark.parametrize("name", ["header_time", "connections"])
+async def test_a_limit_of_nothing_is_refused(name: str) -> None:
+    """It would cut off everybody."""
+    with pytest.raises(ValueError, match=f"{name}: must be above 0"):
+        await serve(Receiver(), port=0, **{name: 0})  # type: ignore[arg-type]
+
+
+async def test_a_signal_that_is_no_collection_is_refused() -> None:
+    """Before anything listens, and with what to write instead."""
+    with pytest.raises(TypeError, match=r"stop_on: a collection of signals"):
+        await serve(Receiver(), port=0, stop_on=STOP)  # type: ignore[arg-type]
+
+
 async def test_only_a_receiver_or_an_application_is_served() -> None:
     """An ASGI application needs a server of its own kind."""
     with pytest.raises(TypeError, match="served: a Receiver or an aiohttp"):
