@@ -92,7 +92,8 @@ async def bulk_write_off(
 ) -> Exit:
     """State that a parked order never reached the service. The next run sends it again.
 
-    Ask the service first: if it has the order after all, it will be paid twice.
+    Ask the service first: if it has the order after all, it will be paid twice. A notification about it that was known
+    until now is thereby called false.
 
     Example: payments-async bulk write-off PAY-17 --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
     """
@@ -101,10 +102,13 @@ async def bulk_write_off(
         entry = await _shown(screen, held, request_id)
         if entry.state is not State.PARKED:
             raise BadInput(f"{request_id} is {entry.state}; only a parked order can be written off: reconcile first")
+        contradictions = _contradictions(await held.history(request_id)) if entry.conflict is not None else []
+        for words in contradictions:
+            screen.say(f"[bold red]called false by this[/]  {escape(clean(words))}")
         if not yes and not confirmed(screen, "Did it surely never reach the service? It will be sent again."):
             return _unchanged(screen, request_id=request_id)
         try:
-            now = await write_off(held, request_id, who, why)
+            now = await write_off(held, request_id, who, why, seen=entry.updated_at)
         except JournalRefused as error:
             raise BadInput(str(error)) from error
     screen.say(

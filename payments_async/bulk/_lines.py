@@ -22,6 +22,8 @@ _NEEDS: Mapping[State, str] = {
     State.UNKNOWN: "may have been paid: reconcile; never send it again under another id",
     State.PARKED: "not found by two clean sweeps: ask the service, then write it off or wait for evidence",
 }
+# A parked order of which no attempt was ever made: something contradicted that, and so it was not sent.
+_NEVER_SENT = "not sent, for something says that it was: ask the service; if it has no such transaction, write it off"
 _CONFLICT = "evidence contradicts: ask the service what is true, then acknowledge it"
 _WORDS = {
     "planned": "the plan",
@@ -92,7 +94,8 @@ def line_of(standing: Standing, *, personal: bool) -> Line:
 def need_of(entry: Entry) -> str:
     """What a person must do about an order, or nothing."""
     needs = [f"{_CONFLICT} ({entry.conflict})"] if entry.conflict else []
-    if need := _NEEDS.get(entry.state):
+    need = _NEVER_SENT if entry.state is State.PARKED and not entry.attempt else _NEEDS.get(entry.state)
+    if need:
         needs.append(need)
     return "; ".join(needs)
 

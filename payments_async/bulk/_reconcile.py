@@ -92,16 +92,20 @@ async def look_up_open(payments: PaymentsSession, journal: Journal, batch_id: st
         return
 
 
-async def write_off(journal: Journal, request_id: str, who: str, why: str) -> Entry:
+async def write_off(journal: Journal, request_id: str, who: str, why: str, *, seen: float | None = None) -> Entry:
     """State, as a named person, that a parked order never arrived: it is planned again, and sent by the next run.
 
-    Evidence that comes later still counts: should both arrive, the journal shows a conflict.
+    What contradicted that until now, such as a forged notification, is called false with it. Evidence that comes later
+    still counts: should both arrive, the journal shows a conflict.
+
+    Args:
+        seen: ``Entry.updated_at`` of the order as that person saw it.
 
     Raises:
-        NotParked: It is not parked; only a parked order can be written off.
+        NotParked: It is not parked, or something was learned of it since it was seen.
         OrderUnknown: The journal holds no such order.
     """
-    return await journal.write_off(request_id, who=who, why=why)
+    return await journal.write_off(request_id, who=who, why=why, seen=seen)
 
 
 @attrs.define

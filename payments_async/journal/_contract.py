@@ -10,7 +10,8 @@ The rules any journal is measured by (tests/journal/test_contract_outbox.py and 
   ``sending`` unknown, in one transaction.
 * Outcomes and evidence are taken from anybody, whatever token they hold. ``next_state`` decides, nothing else does.
 * Evidence counts only if request id, magnitude and currency agree with the order. What contradicts is kept as a
-  conflict, and never overwrites.
+  conflict, and never overwrites. An order that was never sent is parked by what contradicts that, and not settled by
+  a notification: whether it was forged or somebody else paid, a person decides.
 * Cancelling a caller never loses what it reported, and never leaves behind a permit that somebody could still use.
 """
 
@@ -118,11 +119,18 @@ class Journal(Inbox, Protocol):
     async def park(self, request_id: str, *, detail: str) -> Finding:
         """Two clean sweeps of a closed window did not find an unknown order: a person has to decide."""
 
-    async def write_off(self, request_id: str, *, who: str, why: str) -> Entry:
+    async def write_off(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
         """A named person states that a parked order never arrived: it is planned again.
 
+        What contradicted that until then (a notification about an order that was never sent from here, a transaction
+        of another amount) they call false with it: it is disputed, and neither it nor a repeat of it moves the order
+        again. What is new later counts.
+
+        Args:
+            seen: ``Entry.updated_at`` of the order as that person saw it: if anything was learned since, it is refused.
+
         Raises:
-            NotParked: It is not parked.
+            NotParked: It is not parked, or has changed since it was seen.
             OrderUnknown: There is no such order.
         """
 

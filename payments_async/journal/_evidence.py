@@ -10,10 +10,10 @@ from payments_async._wire.written import currency_of
 from payments_async.journal._bodies import pack_transaction_id, read_event, unpack_transaction_id
 from payments_async.journal._records import Evidence, Finding
 from payments_async.journal._rows import Row, change, row_by_request, rows_by_transaction
-from payments_async.journal._states import SAID, News, State, Verdict, next_state
+from payments_async.journal._states import EVIDENCE, SAID, News, State, Verdict, next_state
 from payments_async.journal._transaction import Transaction
 
-__all__ = ["apply", "apply_event", "apply_loose_events", "contradiction", "find", "keep"]
+__all__ = ["apply", "apply_event", "apply_loose_events", "contradiction", "find", "is_unsent", "keep"]
 
 _NOTIFIED = {0: News.NOTIFIED_SUCCESSFUL, 1: News.NOTIFIED_PROCESSING, 2: News.NOTIFIED_FAILED}
 _SETTLING = frozenset(
@@ -22,6 +22,7 @@ _SETTLING = frozenset(
         News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED,
     }
 )  # fmt: skip
+_TOLD = EVIDENCE - {News.ACCEPTED, News.SWEPT_CLEAN_TWICE}  # notified or looked up
 # until the service has confirmed the order, a transaction id is a hint: an unusable answer may have named a wrong one
 _CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
 # two selects, for SQLite looks for an index for each; an OR would read the whole table
@@ -42,19 +43,33 @@ def find(transaction: Transaction, request_id: str | None, transaction_id: str |
 
 def apply(transaction: Transaction, row: Row, evidence: Evidence, *, event_id: int | None = None) -> Finding:
     """Weigh evidence, let the table decide, and keep both."""
+    if row.sent_before and _is_decided(transaction, row, evidence):
+        keep(transaction, row, evidence, row.state, None, event_id=event_id)
+        return Finding(request_id=row.request_id, before=row.state, state=row.state)
     words = _disagreement(row, evidence)
     if words is not None:
-        verdict = Verdict(row.state, conflict=True)
+        verdict = Verdict(State.PARKED if row.state is State.PLANNED else row.state, conflict=True)
     else:
-        verdict = next_state(row.state, evidence.news, sent_before=bool(row.sent_before))
+        unsent = is_unsent(transaction, row)
+        verdict = next_state(row.state, evidence.news, sent_before=bool(row.sent_before), unsent=unsent)
         if verdict.conflict:
-            words = contradiction(evidence.news, evidence.source, row.state)
-    learned = evidence.transaction_id if not verdict.conflict or verdict.state is not row.state else None
+            words = contradiction(evidence.news, evidence.source, row.state, unsent=unsent and not row.attempt)
+    learned = None if verdict.conflict and verdict.state in (row.state, State.PARKED) else evidence.transaction_id
     is_new = keep(transaction, row, evidence, verdict.state, words, event_id=event_id)
     flaw = words if is_new else None  # the same again was seen by whoever acknowledged it
     if verdict.state is not row.state or flaw is not None or _is_news(row, learned):
         change(transaction, row, verdict.state, transaction_id=learned, conflict=flaw)
     return Finding(request_id=row.request_id, before=row.state, state=verdict.state, conflict=words)
+
+
+def is_unsent(transaction: Transaction, row: Row) -> bool:
+    """Whether a planned or parked order was never sent: no attempt was made, or each is proved not to have left."""
+    if row.state not in (State.PLANNED, State.PARKED) or not row.attempt:
+        return row.state in (State.PLANNED, State.PARKED)
+    (proved,) = transaction.execute(
+        "SELECT count(*) FROM attempt WHERE order_id = ? AND outcome = ?", (row.id, News.NOT_SENT)
+    ).fetchone()
+    return bool(proved == row.attempt)
 
 
 def apply_event(
@@ -92,10 +107,11 @@ def apply_loose_events(transaction: Transaction, row: Row) -> None:
         row = latest
 
 
-def contradiction(news: News, source: str, state: State) -> str:
+def contradiction(news: News, source: str, state: State, *, unsent: bool = False) -> str:
     """What contradicts what, as a sentence for the person who has to find out what is true."""
     who = source.replace("notification ", "a notification from ", 1) if source.startswith("notification ") else source
-    return f"{who} says that {SAID.get(news, news)}, but it was known to be {state}"
+    known = "it was never sent from here" if unsent else f"it was known to be {state}"
+    return f"{who} says that {SAID.get(news, news)}, but {known}"
 
 
 def keep(
@@ -129,6 +145,19 @@ def keep(
         ),
     )  # fmt: skip
     return True
+
+
+def _is_decided(transaction: Transaction, row: Row, evidence: Evidence) -> bool:
+    """Whether a person knew of this very evidence when they wrote the order off, and so called it false."""
+    if evidence.news not in _TOLD:
+        return False
+    amount = None if evidence.amount is None else amount_text(evidence.amount)
+    known = transaction.execute(
+        """SELECT 1 FROM evidence WHERE order_id = ? AND decided IS NOT NULL AND news = ? AND transaction_id IS ?
+        AND amount IS ? AND currency IS ? LIMIT 1""",
+        (row.id, evidence.news, evidence.transaction_id, amount, evidence.currency),
+    ).fetchone()
+    return known is not None
 
 
 def _disagreement(row: Row, evidence: Evidence) -> str | None:

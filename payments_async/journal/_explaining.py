@@ -14,7 +14,7 @@ from payments_async.journal._records import Happening
 from payments_async.journal._rows import Row, chunk_of, row_by_request, run_of
 from payments_async.journal._states import RULES, News, State
 
-__all__ = ["Known", "decision", "history", "known"]
+__all__ = ["Known", "decision", "history", "known", "persons"]
 
 _ANSWERED = {  # what the answer was, when nothing but it has made of the order
     State.ACCEPTED: News.ACCEPTED,
@@ -167,6 +167,11 @@ def decision(row: Row, known: Known) -> Happening | None:
         elif fact.state is row.state and found is None:
             found = fact
     return None if found is None or found.told is _planned else found.told(*found.of)
+
+
+def persons(row: Row, known: Known) -> tuple[Happening, ...]:
+    """What named persons decided about an order, oldest first."""
+    return tuple(map(_resolved, known.resolutions.get(row.id, ())))
 
 
 def _last_turn(row: Row, evidence: Sequence[_Evidence]) -> _Evidence | None:

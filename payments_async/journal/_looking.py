@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any, Protocol, TypeVar
 
-from payments_async.journal._explaining import decision, known
+from payments_async.journal._explaining import decision, known, persons
 from payments_async.journal._faults import RunUnknown
 from payments_async.journal._opening import snapshot
 from payments_async.journal._records import Entry, Progress, Run, RunIdentity, Standing
@@ -90,7 +90,10 @@ def standings_after(batch_id: str) -> Pages[Standing]:
             if not rows:
                 return (), after
             beside = known(connection, rows[0][0], rows[-1][0])
-        found = (Standing(entry=entry_of(row, batch_id), decision=decision(row, beside)) for row in map(loose, rows))
+        found = (
+            Standing(entry=entry_of(row, batch_id), decision=decision(row, beside), persons=persons(row, beside))
+            for row in map(loose, rows)
+        )
         return found, rows[-1][0]
 
     return read

@@ -344,7 +344,9 @@ class Standing:
     Attributes:
         decision: Of its history the first happening after which it never stood elsewhere; ``None`` for one that was
             never anything but planned.
+        persons: What named persons decided about it, oldest first: who, when, why, and on what.
     """
 
     entry: Entry
     decision: Happening | None = None
+    persons: tuple[Happening, ...] = ()

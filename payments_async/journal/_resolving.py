@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from payments_async.journal._evidence import apply, find
+from payments_async.journal._evidence import apply, find, is_unsent
 from payments_async.journal._faults import NotParked, OrderUnknown, RunUnknown
 from payments_async.journal._leasing import reopen
 from payments_async.journal._records import Evidence, Finding
@@ -35,26 +35,30 @@ def park(request_id: str, detail: str) -> Work[Finding]:
     return work
 
 
-def write_off(request_id: str, who: str, why: str) -> Work[None]:
-    """A parked order never arrived, says a named person: it is planned again, and was sent before."""
+def write_off(request_id: str, who: str, why: str, seen: float | None = None) -> Work[None]:
+    """A parked order never arrived, says a named person: it is planned again, as one that may have been sent.
+
+    What contradicted that until now is thereby called false, and moves the order no more; what is new later counts.
+    """
     _named(who, why)
 
     def work(transaction: Transaction) -> None:
         row = _row(transaction, request_id)
-        verdict = next_state(row.state, News.WRITTEN_OFF, sent_before=bool(row.sent_before))
+        unsent = is_unsent(transaction, row)
+        verdict = next_state(row.state, News.WRITTEN_OFF, sent_before=bool(row.sent_before), unsent=unsent)
         if verdict.ignored or verdict.state is not State.PLANNED:
             raise NotParked(f"order {request_id} is {row.state}")
-        shown = transaction.execute(
-            "SELECT detail FROM evidence WHERE order_id = ? AND news = ? ORDER BY id DESC LIMIT 1",
-            (row.id, News.SWEPT_CLEAN_TWICE),
-        ).fetchone()
-        transaction.execute(
-            """INSERT INTO attempt (order_id, n, token, permitted_at, outcome, code, message, done_at)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
-            (row.id, row.attempt, row.token, row.permitted_at, News.UNKNOWN, row.code, row.message, row.updated_at),
-        )
+        if seen is not None and row.updated_at > seen:
+            raise NotParked(f"something more was learned of order {request_id} since it was looked at: look again")
+        if not unsent:
+            transaction.execute(
+                """INSERT INTO attempt (order_id, n, token, permitted_at, outcome, code, message, done_at)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+                (row.id, row.attempt, row.token, row.permitted_at, News.UNKNOWN, row.code, row.message, row.updated_at),
+            )
+        decision = _resolve(transaction, News.WRITTEN_OFF, who, why, order_id=row.id, evidence=_about(transaction, row))
+        _dispute(transaction, row, decision, who)
         change(transaction, row, verdict.state, sent_before=True)
-        _resolve(transaction, News.WRITTEN_OFF, who, why, order_id=row.id, evidence=shown[0] if shown else None)
         reopen(transaction, run_of(row.id), chunk_of(row.id))
 
     return work
@@ -109,11 +113,39 @@ def _named(who: str, why: str) -> None:
         raise ValueError("who and why: a person's name and a reason, not an empty text")
 
 
+def _about(transaction: Transaction, row: Row) -> str | None:
+    """What a write-off is about: every contradiction that nobody has decided on, and the sweeps."""
+    found = transaction.execute(
+        """SELECT DISTINCT coalesce(conflict, detail) FROM evidence WHERE order_id = ? AND decided IS NULL
+        AND (conflict IS NOT NULL OR news = ?) ORDER BY id""",
+        (row.id, News.SWEPT_CLEAN_TWICE),
+    ).fetchall()
+    return "; ".join(words for (words,) in found if words) or None
+
+
+def _dispute(transaction: Transaction, row: Row, decision: int, who: str) -> None:
+    """Note which contradictions a decision was about: what was notified is disputed, and no handler hears of it."""
+    told = transaction.execute(
+        """UPDATE evidence SET decided = ? WHERE order_id = ? AND decided IS NULL
+        AND (conflict IS NOT NULL OR news = ?) RETURNING event_id""",
+        (decision, row.id, News.SWEPT_CLEAN_TWICE),
+    ).fetchall()
+    for (event_id,) in told:
+        if event_id is not None:
+            transaction.execute("DELETE FROM ipn_pending WHERE event_id = ?", (event_id,))
+            transaction.execute(
+                "UPDATE ipn_event SET state = 'disputed', error = ? WHERE id = ?", (f"written off by {who}", event_id)
+            )
+    transaction.execute("UPDATE outbox SET conflict = NULL WHERE id = ?", (row.id,))
+
+
 def _resolve(
     transaction: Transaction, kind: str, who: str, why: str, *, order_id: int | None = None, run: int | None = None,
     evidence: str | None = None,
-) -> None:  # fmt: skip
-    transaction.execute(
-        "INSERT INTO resolution (order_id, run, kind, who, why, evidence, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+) -> int:  # fmt: skip
+    (number,) = transaction.execute(
+        """INSERT INTO resolution (order_id, run, kind, who, why, evidence, at) VALUES (?, ?, ?, ?, ?, ?, ?)
+        RETURNING id""",
         (order_id, run, kind, who, why, evidence, transaction.now),
-    )
+    ).fetchone()
+    return int(number)

@@ -53,7 +53,7 @@ _FIRST = (
     """CREATE TABLE evidence (
         id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL, at REAL NOT NULL, news TEXT NOT NULL, source TEXT NOT NULL,
         transaction_id TEXT, amount TEXT, currency TEXT, detail TEXT, before TEXT NOT NULL, after TEXT NOT NULL,
-        before_at REAL NOT NULL, conflict TEXT, event_id INTEGER,
+        before_at REAL NOT NULL, conflict TEXT, event_id INTEGER, decided INTEGER,
         times INTEGER NOT NULL DEFAULT 1, last_at REAL NOT NULL) STRICT""",
     "CREATE INDEX evidence_order ON evidence(order_id)",
     """CREATE TABLE resolution (

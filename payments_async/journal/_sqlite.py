@@ -183,9 +183,9 @@ class SqliteJournal:
         """Two clean sweeps did not find an unknown order. Raises ``OrderUnknown``."""
         return await self._writer.submit("park", _resolving.park(request_id, detail))
 
-    async def write_off(self, request_id: str, *, who: str, why: str) -> Entry:
+    async def write_off(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
         """A named person states that a parked order never arrived. Raises ``NotParked`` and ``OrderUnknown``."""
-        await self._writer.submit("write_off", _resolving.write_off(request_id, who, why))
+        await self._writer.submit("write_off", _resolving.write_off(request_id, who, why, seen))
         return await self._entry(request_id)
 
     async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:

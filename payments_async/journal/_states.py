@@ -2,13 +2,15 @@
 
 For whoever edits the table: an order leaves ``sending`` for ``planned`` only by proof that nothing was carried out,
 and ``parked`` for ``planned`` only by a named person. No other way leads back to ``planned``: each would be a second
-payment. Every pair is written out; a missing one fails the import.
+payment. Nothing that is only notified settles an order that was never sent: a forged notification would leave it
+unpaid. Every pair is written out; a missing one fails the import.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from itertools import product
 from typing import NamedTuple
 
 __all__ = ["EVIDENCE", "FINAL", "RULES", "SAID", "News", "State", "Verdict", "next_state"]
@@ -113,44 +115,49 @@ RULES: Mapping[News, str] = {
 }
 
 # Cells: a state moves there; "=" changes nothing; "!" is a contradiction, kept and shown, and the state stays;
-# "!state" moves there and is shown as well: the service knows an order that this journal says was never sent.
-# A star marks an order that was written off: a second one may exist, so a refusal proves nothing and evidence is
-# believed as if the order were unknown.
+# "!state" moves there and is shown as well: the service knows an order that this journal says was never sent. Where a
+# slash parts two, the first is for what was looked up, the second for what was notified.
+# A star marks an order that was written off after it was sent: a second one may exist, so a refusal proves nothing and
+# evidence is believed as if the order were unknown. A minus marks one that was never sent, and is parked because
+# something contradicts that.
 #
-# The columns, in this order. The next line holds what stands below it: notified and looked up decide alike.
+# The columns, in this order.
 _COLUMNS = (
     (News.PERMITTED,), (News.NOT_SENT,), (News.ACCEPTED,), (News.REJECTED,), (News.UNKNOWN,), (News.LEASE_EXPIRED,),
-    (News.NOTIFIED_PROCESSING, News.LOOKED_UP_PROCESSING), (News.NOTIFIED_UNRECOGNISED,),
-    (News.NOTIFIED_SUCCESSFUL, News.LOOKED_UP_SUCCESSFUL), (News.NOTIFIED_FAILED, News.LOOKED_UP_FAILED),
-    (News.NOTIFIED_REVERSED, News.LOOKED_UP_REVERSED), (News.SWEPT_CLEAN_TWICE,), (News.WRITTEN_OFF,),
+    (News.LOOKED_UP_PROCESSING, News.NOTIFIED_PROCESSING), (News.NOTIFIED_UNRECOGNISED,),
+    (News.LOOKED_UP_SUCCESSFUL, News.NOTIFIED_SUCCESSFUL), (News.LOOKED_UP_FAILED, News.NOTIFIED_FAILED),
+    (News.LOOKED_UP_REVERSED, News.NOTIFIED_REVERSED), (News.SWEPT_CLEAN_TWICE,), (News.WRITTEN_OFF,),
 )  # fmt: skip
 _TABLE = """
-            permit   not_sent accepted   rejected unknown expired processing strange    success      failed   reversed   swept  written_off
-planned     sending  =        !accepted  =        unknown =       !accepted  !accepted  !successful  !failed  !reversed  =      =
-planned*    sending  =        accepted   =        unknown =       accepted   accepted   successful   failed   reversed   =      =
-sending     =        planned  accepted   rejected unknown unknown accepted   accepted   successful   failed   reversed   =      =
-sending*    =        planned  accepted   unknown  unknown unknown accepted   accepted   successful   failed   reversed   =      =
-unknown     =        =        accepted   rejected =       =       accepted   accepted   successful   failed   reversed   parked =
-unknown*    =        =        accepted   =        =       =       accepted   accepted   successful   failed   reversed   parked =
-parked      =        =        accepted   rejected =       =       accepted   accepted   successful   failed   reversed   =      planned
-parked*     =        =        accepted   =        =       =       accepted   accepted   successful   failed   reversed   =      planned
-accepted    =        !        =          !        =       =       =          =          successful   failed   reversed   =      =
-successful  =        !        =          !        =       =       =          !          =            !        reversed   =      =
-failed      =        =        =          =        =       =       =          !          !            =        !          =      =
-reversed    =        !        =          !        =       =       =          !          =            !        =          =      =
-rejected    =        =        !          =        =       =       !          !          !            =        !          =      =
+            permit   not_sent accepted   rejected unknown expired processing         strange   success             failed          reversed           swept  written_off
+planned     sending  =        !accepted  =        unknown =       !accepted/!parked  !parked   !successful/!parked !failed/!parked !reversed/!parked  =      =
+planned*    sending  =        accepted   =        unknown =       accepted           accepted  successful          failed          reversed           =      =
+sending     =        planned  accepted   rejected unknown unknown accepted           accepted  successful          failed          reversed           =      =
+sending*    =        planned  accepted   unknown  unknown unknown accepted           accepted  successful          failed          reversed           =      =
+unknown     =        =        accepted   rejected =       =       accepted           accepted  successful          failed          reversed           parked =
+unknown*    =        =        accepted   =        =       =       accepted           accepted  successful          failed          reversed           parked =
+parked      =        =        accepted   rejected =       =       accepted           accepted  successful          failed          reversed           =      planned
+parked*     =        =        accepted   =        =       =       accepted           accepted  successful          failed          reversed           =      planned
+parked-     =        =        !accepted  =        =       =       !accepted/!        !         !successful/!       !failed/!       !reversed/!        =      planned
+accepted    =        !        =          !        =       =       =                  =         successful          failed          reversed           =      =
+successful  =        !        =          !        =       =       =                  !         =                   !               reversed           =      =
+failed      =        =        =          =        =       =       =                  !         !                   =               !                  =      =
+reversed    =        !        =          !        =       =       =                  !         =                   !               =                  =      =
+rejected    =        =        !          =        =       =       !                  !         !                   =               !                  =      =
 """  # noqa: E501 - a table that wraps cannot be read
 
 
-def next_state(state: State, news: News, *, sent_before: bool = False) -> Verdict:
+def next_state(state: State, news: News, *, sent_before: bool = False, unsent: bool = False) -> Verdict:
     """What news does to an order in this state.
 
     Whether the news is about this order at all (request id, magnitude, currency) is decided before.
 
     Args:
         sent_before: The order was written off once and may have been carried out then.
+        unsent: No attempt of ours can have been carried out: none was made, or each is proved not to have left. It
+            matters to an order that is planned again or parked.
     """
-    return _VERDICTS[state, sent_before, news]
+    return _VERDICTS[state, sent_before, unsent, news]
 
 
 def _verdict(state: State, cell: str) -> Verdict:
@@ -165,16 +172,16 @@ def _verdict(state: State, cell: str) -> Verdict:
             return Verdict(State(cell))
 
 
-def _verdicts() -> dict[tuple[State, bool, News], Verdict]:
+def _verdicts() -> dict[tuple[State, bool, bool, News], Verdict]:
     rows = {name: cells for name, *cells in map(str.split, _TABLE.strip().splitlines()[1:])}
     found = {}
-    for state in State:
-        for sent_before in (False, True):
-            cells = rows.get(f"{state}*", rows[state]) if sent_before else rows[state]
-            for column, cell in zip(_COLUMNS, cells, strict=True):
-                for news in column:
-                    found[state, sent_before, news] = _verdict(state, cell)
-    if len(found) != 2 * len(State) * len(News):
+    for state, sent_before, unsent in product(State, (False, True), (False, True)):
+        star = rows.get(f"{state}*", rows[state]) if sent_before else rows[state]
+        cells = rows.get(f"{state}-", rows[state] if state is State.PLANNED else star) if unsent else star
+        for column, cell in zip(_COLUMNS, cells, strict=True):
+            for news, part in zip(column, cell.split("/") if "/" in cell else [cell] * len(column), strict=True):
+                found[state, sent_before, unsent, news] = _verdict(state, part)
+    if len(found) != 4 * len(State) * len(News):
         raise AssertionError("a pair of state and news is undecided")
     return found
 

@@ -225,12 +225,12 @@ async def test_an_empty_batch_is_done(journal: Journal) -> None:
 
 
 async def test_an_order_that_was_notified_before_it_was_loaded_is_not_sent(journal: Journal) -> None:
-    """Somebody sent it, from elsewhere; it is shown to a person."""
+    """Somebody sent it from elsewhere, or it is forged: a person decides."""
     await journal.receive(delivery(), event(0, 1), owner="receiver", lease=0)
     chunk = await claimed(journal)
     assert [order(0).request_id, order(2).request_id] == [held.order.request_id for held in chunk.orders]
     assert [order(1).request_id] == [entry.request_id async for entry in journal.conflicts(BATCH)]
-    assert {"planned": 2, "successful": 1} == await counts(journal)
+    assert {"planned": 2, "parked": 1} == await counts(journal)
 
 
 # Chunks and leases
@@ -605,7 +605,7 @@ async def test_amounts_are_compared_digit_for_digit(journal: Journal) -> None:
     await journal.load(BATCH, [order(0, large)], owner="loader")
     finding = await journal.apply_evidence(found(News.LOOKED_UP_FAILED, amount=Decimal("-" + large[:-1] + "2")))
     assert finding is not None
-    assert State.PLANNED is finding.state
+    assert State.PARKED is finding.state
     finding = await journal.apply_evidence(found(News.LOOKED_UP_FAILED, amount=Decimal("-" + large)))
     assert finding is not None
     assert State.FAILED is finding.state

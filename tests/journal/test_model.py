@@ -45,21 +45,36 @@ class Model:
     state: State = State.PLANNED
     attempt: int = 0
     sent_before: bool = False
+    not_left: int = 0
     conflict: bool = False
     known: set[tuple[News, str, State]] = attrs.field(factory=set)
+    against: set[tuple[News, str]] = attrs.field(factory=set)
+    decided: set[tuple[News, str]] = attrs.field(factory=set)
 
     def learn(self, news: News, source: str = "") -> None:
-        """The table decides."""
-        verdict = next_state(self.state, news, sent_before=self.sent_before)
+        """The table decides, unless a person has called this very thing false."""
+        if (news, source) in self.decided:
+            return
+        unsent = self.state in (State.PLANNED, State.PARKED) and self.not_left == self.attempt
+        verdict = next_state(self.state, news, sent_before=self.sent_before, unsent=unsent)
         if verdict.conflict:
-            self.contradict(news, source)
+            self.contradict(news, source, verdict.state)
+        self.not_left += news is News.NOT_SENT and self.state is State.SENDING
         self.state = verdict.state
 
-    def contradict(self, news: News, source: str) -> None:
+    def disagree(self, news: News, source: str) -> None:
+        """Something says otherwise than the order: it is never sent as long as nobody has decided about that."""
+        if (news, source) not in self.decided:
+            after = State.PARKED if self.state is State.PLANNED else self.state
+            self.contradict(news, source, after)
+            self.state = after
+
+    def contradict(self, news: News, source: str, after: State) -> None:
         """It is a conflict, unless a source with a name says the same of the same state again."""
         saying = (news, source, self.state)
-        self.conflict |= not source or saying not in self.known
+        self.conflict |= not source or after is not self.state or saying not in self.known
         self.known.add(saying)
+        self.against.add((news, source))
 
 
 @attrs.define
@@ -260,7 +275,7 @@ class JournalMachine(RuleBasedStateMachine):
         if agrees:
             known.learn(news, "list")
         else:
-            known.contradict(news, "list, another amount")
+            known.disagree(news, "list, another amount")
         finding = self.do(self.journal.apply_evidence(evidence))
         assert known.state is finding.state
 
@@ -292,7 +307,8 @@ class JournalMachine(RuleBasedStateMachine):
         else:
             assert known.state is State.PARKED
             known.learn(News.WRITTEN_OFF)
-            known.sent_before = True
+            known.sent_before, known.conflict = True, False
+            known.decided |= {(news, source) for news, source in known.against if news is not News.ACCEPTED}
 
     @rule(key=NUMBERS)
     def acknowledge(self, key: tuple[str, int]) -> None:

@@ -10,12 +10,13 @@ from payments_async.journal import EVIDENCE, FINAL, RULES, News, State, Verdict,
 
 STATES, NEWS = st.sampled_from(State), st.sampled_from(News)
 FINAL_NEWS = sorted(EVIDENCE - {News.SWEPT_CLEAN_TWICE})
+NOTIFIED = sorted(news for news in News if news.startswith("notified"))
 
 
 def test_every_pair_is_decided() -> None:
     """There is no news that the table has no answer to, and an ignored one changes nothing."""
-    for state, news, sent_before in itertools.product(State, News, [False, True]):
-        verdict = next_state(state, news, sent_before=sent_before)
+    for state, news, sent_before, unsent in itertools.product(State, News, [False, True], [False, True]):
+        verdict = next_state(state, news, sent_before=sent_before, unsent=unsent)
         assert isinstance(verdict.state, State)
         assert not (verdict.ignored and (verdict.conflict or verdict.state is not state))
 
@@ -43,17 +44,21 @@ def test_the_ways_of_an_order() -> None:
     )
 
 
-@given(state=STATES, news=NEWS, sent_before=st.booleans())
-def test_only_a_proof_or_a_person_makes_an_order_planned(state: State, news: News, sent_before: bool) -> None:
+@given(state=STATES, news=NEWS, sent_before=st.booleans(), unsent=st.booleans())
+def test_only_a_proof_or_a_person_makes_an_order_planned(
+    state: State, news: News, sent_before: bool, unsent: bool
+) -> None:
     """Each other way back would be a second payment."""
-    if next_state(state, news, sent_before=sent_before).state is State.PLANNED and state is not State.PLANNED:
+    after = next_state(state, news, sent_before=sent_before, unsent=unsent).state
+    if after is State.PLANNED and state is not State.PLANNED:
         assert (state, news) in {(State.SENDING, News.NOT_SENT), (State.PARKED, News.WRITTEN_OFF)}
 
 
-@given(state=STATES, news=NEWS, sent_before=st.booleans())
-def test_only_a_permit_makes_an_order_sending(state: State, news: News, sent_before: bool) -> None:
+@given(state=STATES, news=NEWS, sent_before=st.booleans(), unsent=st.booleans())
+def test_only_a_permit_makes_an_order_sending(state: State, news: News, sent_before: bool, unsent: bool) -> None:
     """And only from planned."""
-    if next_state(state, news, sent_before=sent_before).state is State.SENDING and state is not State.SENDING:
+    after = next_state(state, news, sent_before=sent_before, unsent=unsent).state
+    if after is State.SENDING and state is not State.SENDING:
         assert (state, news) == (State.PLANNED, News.PERMITTED)
 
 
@@ -66,21 +71,32 @@ def test_a_final_state_is_never_overwritten(state: State, news: News, sent_befor
 
 @given(news=st.lists(NEWS, max_size=30))
 def test_an_order_never_leaves_the_money_behind(news: list[News]) -> None:
-    """Whatever comes in whatever sequence: once evidence showed the order, it is never planned again."""
-    state, shown, sent_before = State.PLANNED, False, False
+    """Whatever comes in whatever sequence: once evidence showed the order, only a person makes it planned again."""
+    state, shown, sent_before, unsent = State.PLANNED, False, False, True
     for item in news:
-        before, state = state, next_state(state, item, sent_before=sent_before).state
-        sent_before |= item is News.WRITTEN_OFF and before is State.PARKED
-        shown |= item in FINAL_NEWS
+        before, state = state, next_state(state, item, sent_before=sent_before, unsent=unsent).state
+        written_off = item is News.WRITTEN_OFF and before is State.PARKED
+        unsent = unsent and state in (State.PLANNED, State.PARKED)
+        sent_before |= written_off
+        shown = (shown or item in FINAL_NEWS) and not written_off
         assert not (shown and state in (State.PLANNED, State.SENDING))
 
 
+@pytest.mark.parametrize("sent_before", [False, True])
 @pytest.mark.parametrize("news", FINAL_NEWS)
-def test_evidence_for_an_order_never_sent_is_believed_and_shown(news: News) -> None:
-    """Somebody sent it: it must not be sent again, and a person has to know."""
-    verdict = next_state(State.PLANNED, news)
+def test_evidence_for_an_order_never_sent_stops_it_and_is_shown(news: News, sent_before: bool) -> None:
+    """Somebody may have sent it: it must not be sent, and a person has to know."""
+    verdict = next_state(State.PLANNED, news, sent_before=sent_before, unsent=True)
     assert verdict.state is not State.PLANNED
     assert verdict.conflict
+
+
+@pytest.mark.parametrize("news", NOTIFIED)
+def test_a_notification_settles_no_order_that_was_never_sent(news: News) -> None:
+    """It may be forged: were the order settled by it, it would never be paid, and nobody could decide otherwise."""
+    assert Verdict(State.PARKED, conflict=True) == next_state(State.PLANNED, news)
+    assert Verdict(State.PARKED, conflict=True) == next_state(State.PARKED, news, unsent=True)
+    assert Verdict(State.PLANNED) == next_state(State.PARKED, News.WRITTEN_OFF, unsent=True)
 
 
 @pytest.mark.parametrize("news", FINAL_NEWS)
