@@ -1,4 +1,4 @@
-"""A world for runs: orders, a sandbox, a journal in a folder, and sessions that give up soon."""
+"""A world for runs: orders, a sandbox, a journal in a folder, and sessions with it."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def payouts(count: int) -> list[PayoutOrder]:
 
 
 def session(sandbox: Sandbox, **settings: Any) -> PaymentsSession:
-    """A session that takes half a second without an answer for lost."""
+    """A session whose patience no busy machine wears out; what no answer comes for needs a shorter one."""
     who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-    plain: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=0.5), "limits": Limits(concurrency=200)}
+    plain: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=60), "limits": Limits(concurrency=200)}
     return PaymentsSession(sandbox.base_url, who, **(plain | settings))
 
 

@@ -49,13 +49,23 @@ def checked(sandbox: Sandbox, settings: Mapping[str, str | None], ran: Ran) -> R
     return ran
 
 
+def is_asked(shown: str) -> bool:
+    """Whether a terminal shows a question."""
+    return "[y/N]" in shown
+
+
 def on_terminal(
     arguments: tuple[str, ...],
     typed: str,
     environment: Mapping[str, str],
     meanwhile: Callable[[], object] | None = None,
+    when: Callable[[str], bool] = is_asked,
 ) -> Ran:
-    """Run a command on a terminal of its own, where somebody types: at once, or when asked and something happened."""
+    """Run a command on a terminal of its own, where somebody types: at once, or once something happened meanwhile.
+
+    Args:
+        meanwhile: What happens, as soon as the terminal shows what ``when`` waits for: by default that it asks.
+    """
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "payments_async", *arguments],
@@ -71,7 +81,7 @@ def on_terminal(
     try:
         while piece := os.read(ours, 65536):
             shown += piece
-            if meanwhile is not None and b"[y/N]" in shown:
+            if meanwhile is not None and when(shown.decode(errors="replace")):
                 meanwhile()
                 meanwhile = None
                 os.write(ours, typed.encode())

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
-from cli.commands import Ran, Run, checked, on_terminal, surroundings
+from cli.commands import Ran, Run, checked, is_asked, on_terminal, surroundings
 from typer.testing import CliRunner
 
 from payments_async._cli._app import app
@@ -59,9 +59,13 @@ def run_on_terminal(sandbox: Sandbox) -> Run:
     """Run a command on a terminal, where somebody types."""
 
     async def run(
-        *arguments: str, typed: str = "", meanwhile: Callable[[], object] | None = None, **settings: str | None
+        *arguments: str,
+        typed: str = "",
+        meanwhile: Callable[[], object] | None = None,
+        when: Callable[[str], bool] = is_asked,
+        **settings: str | None,
     ) -> Ran:
-        ran = await asyncio.to_thread(on_terminal, arguments, typed, surroundings(sandbox, settings), meanwhile)
+        ran = await asyncio.to_thread(on_terminal, arguments, typed, surroundings(sandbox, settings), meanwhile, when)
         return checked(sandbox, settings, ran)
 
     return run

@@ -1,22 +1,28 @@
 """`bulk run`: nothing leaves unless clean, approved and confirmed; stopped or killed, the same command goes on."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import signal
+import sqlite3
 import sys
-import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 
+import attrs
 import pytest
 from bulk.files import row, write_csv
 from cli.commands import Run, surroundings
 
 from payments_async import PayoutOrder
-from payments_async.journal import RunIdentity, SqliteJournal
+from payments_async._cli._bulk_board import RunBoard
+from payments_async._cli._screen import Screen
+from payments_async.bulk import RunProgress
+from payments_async.journal import Chunk, RunIdentity, SqliteJournal, State
 from payments_async.sandbox import Fault, Sandbox
 
 SENT = ("--journal", "j.sqlite", "--batch-id", "november")
@@ -174,32 +180,75 @@ async def test_a_second_signal_breaks_off_what_is_under_way(run: Run, sandbox: S
 
 
 @pytest.fixture
-async def held(run: Run, payroll: str) -> str:
-    """The batch is written down, nothing of it is sent, and a process that died holds all of it for a while."""
+async def held(run: Run, payroll: str) -> Chunk:
+    """The batch is written down, nothing of it is sent, and another process holds all of it for a long while."""
     assert 5 == (await run("bulk", "run", payroll, *SENT, "--yes", "--max-total", "0")).status
     async with SqliteJournal("j.sqlite") as journal:
-        assert await journal.claim_chunk("november", "elsewhere:4711:dead", lease=4.0) is not None
-    return payroll
+        chunk = await journal.claim_chunk("november", "elsewhere:4711:dead", lease=900.0)
+    assert chunk is not None
+    return chunk
 
 
-async def test_a_run_says_for_whom_it_waits(run: Run, sandbox: Sandbox, held: str) -> None:
-    """In a pipe, once and then every ten seconds: who holds the rest, and for how long."""
-    ran = await run("bulk", "run", held, *SENT, "--yes")
-    assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
-    assert 1 == ran.said.count("waiting for the lease of elsewhere:4711:dead, ")
-    left = re.search(r"dead, (\d) s left: it works on the rest of the batch; if it died", ran.said)
+async def let_go(chunk: Chunk) -> None:
+    """What the other process does before it ends."""
+    async with SqliteJournal("j.sqlite") as journal:
+        await journal.release_chunk(chunk)
+
+
+async def all_it_says(process: Process, words: str, meanwhile: Callable[[], Awaitable[object]]) -> str:
+    """What a command says; something happens as soon as it has said these words."""
+    assert process.stdout is not None
+    said = ""
+    async with asyncio.timeout(120):
+        while words not in " ".join(said.split()):
+            line = await process.stdout.readline()
+            assert line, f"it ended without these words: {said}"
+            said += line.decode()
+        await meanwhile()
+        out, err = await process.communicate()
+    return " ".join((said + (out + err).decode()).split())
+
+
+async def test_a_run_says_for_whom_it_waits(run: Run, sandbox: Sandbox, payroll: str, held: Chunk) -> None:
+    """In a pipe: who holds the rest, and for how long."""
+    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes")
+    said = await all_it_says(process, "waiting for the lease of elsewhere:4711:dead, ", lambda: let_go(held))
+    assert (0, ORDERS) == (process.returncode, len(sandbox.ledger))
+    left = re.search(r"dead, (\d+) s left: it works on the rest of the batch; if it died", said)
     assert left is not None
-    assert 0 <= int(left[1]) <= 4
-    assert ran.said.index("waiting for") < ran.said.index(f"{ORDERS} of {ORDERS} done")
-    quiet = await run("bulk", "run", held, *SENT, "--yes")
+    assert 0 <= int(left[1]) <= 900
+    assert said.index("waiting for") < said.index(f"{ORDERS} of {ORDERS} done")
+    quiet = await run("bulk", "run", payroll, *SENT, "--yes")
     assert "waiting" not in quiet.said
 
 
-async def test_a_terminal_counts_the_seconds_down(run_on_terminal: Run, sandbox: Sandbox, held: str) -> None:
+def test_a_wait_is_told_once_and_then_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    """However often it is looked at; and again when it is waited anew."""
+    waits = RunProgress(counts=dict.fromkeys(State, 0), sums=dict.fromkeys(State, Decimal(0)), waits_for="another")
+    with RunBoard(Screen(), ORDERS, "UGX") as board:
+        for left in (25.0, 24.0, 20.1, 19.9, 19.0, 9.0, 0.0):
+            board(attrs.evolve(waits, lease_left=left))
+        board(attrs.evolve(waits, waits_for=None))
+        board(attrs.evolve(waits, lease_left=9.5))
+    told = re.findall(r"waiting for the lease of another, (\d+) s left", capsys.readouterr().out)
+    assert ["25", "20", "9", "10"] == told
+
+
+def seconds_told(shown: str) -> list[int]:
+    """The seconds that a terminal showed, one after the other."""
+    return [int(left) for left in re.findall(r"waiting for the lease of elsewhere:4711:dead, (\d+) s left", shown)]
+
+
+async def test_a_terminal_counts_the_seconds_down(
+    run_on_terminal: Run, sandbox: Sandbox, payroll: str, held: Chunk
+) -> None:
     """The line is drawn anew while it waits, and gone once it sends."""
-    ran = await run_on_terminal("bulk", "run", held, *SENT, "--yes")
+    ran = await run_on_terminal(
+        "bulk", "run", payroll, *SENT, "--yes",
+        when=lambda shown: len(set(seconds_told(shown))) > 1, meanwhile=lambda: asyncio.run(let_go(held)),
+    )  # fmt: skip
     assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
-    told = re.findall(r"waiting for the lease of elsewhere:4711:dead, (\d) s left", ran.out)
+    told = seconds_told(ran.out)
     assert len(set(told)) > 1
     assert sorted(told, reverse=True) == told
     assert "waiting" not in ran.out.split(f"{ORDERS}/{ORDERS}")[-1]
@@ -207,7 +256,7 @@ async def test_a_terminal_counts_the_seconds_down(run_on_terminal: Run, sandbox:
 
 async def test_a_load_that_was_killed_is_waited_for_and_said(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Whoever wrote the orders down holds them too, until it gives no sign any more."""
-    async with SqliteJournal("j.sqlite", clock=lambda: time.time() - 28.5) as journal:
+    async with SqliteJournal("j.sqlite") as journal:
         who = RunIdentity.of(sandbox.base_url, app_key=sandbox.app_key, user_id=sandbox.user_id)
         await journal.open_run("november", who)
 
@@ -217,9 +266,15 @@ async def test_a_load_that_was_killed_is_waited_for_and_said(run: Run, sandbox: 
 
         with pytest.raises(ConnectionResetError):
             await journal.load("november", broken(), owner="elsewhere:4711:dead")
-    ran = await run("bulk", "run", payroll, *SENT, "--yes")
-    assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
-    assert "waiting for the lease of elsewhere:4711:dead, " in ran.said
+
+    async def half_a_minute_passes() -> None:
+        with contextlib.closing(sqlite3.connect("j.sqlite")) as file, file:
+            file.execute("UPDATE run SET load_until = 0")
+
+    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes")
+    said = await all_it_says(process, "waiting for the lease of elsewhere:4711:dead, ", half_a_minute_passes)
+    assert (0, ORDERS) == (process.returncode, len(sandbox.ledger))
+    assert said.index("waiting for the lease of") < said.index(f"{ORDERS} of {ORDERS} done")
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ async def test_an_order_that_fails(caller: Caller, sandbox: Sandbox, inbox: Inbo
             lambda body, query: "RequestId" not in body and query == {"requestId": "r-1"},
         ),
     ],
-    ids=str,
+    ids=["camel", "snake", "numbers", "without query", "iso date", "id in the reference", "id in the query"],
 )
 async def test_a_quirk_of_notifications(opened: Any, inbox: Inbox, quirks: Any, seen: Any) -> None:
     """Each switch shows in what is sent."""

@@ -169,7 +169,7 @@ async def test_pages_of_a_list_that_grows(opened: Any) -> None:
         ({"record_beneficiary_data": "phone"}, lambda row: row["beneficiary"]["data"]["memo"] == "November"),
         ({"list_swaps_product": True}, lambda row: row["product"]["name"] == "Grace"),
     ],
-    ids=str,
+    ids=["status", "signed amount", "account number", "product key", "data of the beneficiary", "swapped product"],
 )
 async def test_a_quirk_of_the_record(opened: Any, quirks: Any, seen: Any) -> None:
     """Each switch shows in the listed record."""
