@@ -1,4 +1,4 @@
-"""What every test needs: aioresponses that works with the installed aiohttp."""
+"""What every test needs: aioresponses that works with the installed aiohttp, and examples that may take their time."""
 
 import inspect
 from typing import Any
@@ -6,6 +6,11 @@ from unittest.mock import Mock
 
 import aiohttp
 import aioresponses.core
+from hypothesis import HealthCheck, settings
+
+# a machine that others use too has slow moments
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 class AnswerWithoutWriter(aiohttp.ClientResponse):

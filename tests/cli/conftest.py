@@ -48,7 +48,7 @@ def run_process(sandbox: Sandbox) -> Run:
             sys.executable, "-m", "payments_async", *arguments, env=surroundings(sandbox, settings),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
-        out, err = await asyncio.wait_for(process.communicate(typed.encode()), 60)
+        out, err = await asyncio.wait_for(process.communicate(typed.encode()), 120)
         return checked(sandbox, settings, Ran(process.returncode or 0, out.decode(), err.decode()))
 
     return run

@@ -41,11 +41,11 @@ async def started(*arguments: str) -> Process:
 async def killed(*arguments: str, when: Callable[[], bool], number: int = signal.SIGKILL) -> tuple[int | None, str]:
     """Start the demo, and send it a signal as soon as something holds. Its status, and all it said."""
     process = await started(*arguments)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not when():  # noqa: ASYNC110 - another process has no event to wait for
             await asyncio.sleep(0.01)
     process.send_signal(number)
-    out, err = await asyncio.wait_for(process.communicate(), 30)
+    out, err = await asyncio.wait_for(process.communicate(), 120)
     return process.returncode, " ".join((out + err).decode().split())
 
 

@@ -190,7 +190,7 @@ async def test_fresh_begins_anew_and_ends_the_old_service(run: Run, sandbox: San
     ended = asyncio.create_task(sandbox.ended())
     ran = await run("demo", "--file", "batch.csv", "--faults", "none", "--fresh")
     assert (0, True) == (ran.status, "An unfinished run was there. Beginning anew" in ran.said)
-    await asyncio.wait_for(ended, 1)
+    await asyncio.wait_for(ended, 60)
     assert (half.folder / "unfinished-20261120235959" / "demo.sqlite").exists()
 
 

@@ -36,7 +36,7 @@ async def started(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
 async def line_with(stream: asyncio.StreamReader | None, words: str) -> str:
     """The first line that holds these words."""
     assert stream is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while words not in (line := (await stream.readline()).decode()):
             assert line, f"it ended without saying {words!r}"
     return line
@@ -50,7 +50,7 @@ async def test_the_sandbox_serves_until_stopped(run: Run, number: signal.Signals
         assert 0 == (await run("doctor", "--base-url", url)).status
         process.send_signal(number)
         await line_with(process.stdout, "orders carried out")
-        assert 0 == await asyncio.wait_for(process.wait(), 10)
+        assert 0 == await asyncio.wait_for(process.wait(), 60)
 
 
 async def test_a_sandbox_that_nobody_asks_ends_by_itself() -> None:
@@ -58,7 +58,7 @@ async def test_a_sandbox_that_nobody_asks_ends_by_itself() -> None:
     async with started("sandbox", "--port", "0", "--idle", "1") as process:
         await line_with(process.stdout, "PAYMENTS_BASE_URL=")
         assert "0 orders carried out" in await line_with(process.stdout, "orders carried out")
-        assert 0 == await asyncio.wait_for(process.wait(), 10)
+        assert 0 == await asyncio.wait_for(process.wait(), 60)
 
 
 async def test_a_reader_that_hangs_up_ends_it_quietly(sandbox: Sandbox) -> None:
@@ -131,7 +131,7 @@ async def test_a_notification_is_kept_in_the_journal(run: Run, tmp_path: Path) -
         await line_with(process.stdout, "v-2")
         process.send_signal(signal.SIGINT)
         await line_with(process.stderr, "1 notifications heard")
-        assert 0 == await asyncio.wait_for(process.wait(), 10)
+        assert 0 == await asyncio.wait_for(process.wait(), 60)
     listed = await run("ipn", "list", "--journal", journal, "--json")
     assert (0, {"pending": 0, "dead": []}) == (listed.status, json.loads(listed.out))
     assert 0 == (await run("ipn", "replay", "--journal", journal)).status

@@ -59,7 +59,7 @@ async def nginx(folder: Path, *, upstream: int, listen: str, extra: str = "") ->
     port = free_port(listen)
     process = started(folder, port, upstream, listen, extra)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     (await asyncio.open_connection(listen, port))[1].close()
@@ -70,7 +70,7 @@ async def nginx(folder: Path, *, upstream: int, listen: str, extra: str = "") ->
         yield port
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 async def post(
@@ -89,7 +89,7 @@ async def post(
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         if client is not None:
             context.load_cert_chain(client / "clientcertificate.pem", client / "clientkey.pem")
-        connection = http.client.HTTPSConnection(host, port, context=context, source_address=(source, 0), timeout=10)
+        connection = http.client.HTTPSConnection(host, port, context=context, source_address=(source, 0), timeout=60)
         connection.putrequest("POST", "/ipn")
         for name, value in (("Content-Length", str(len(sent))), *headers):
             connection.putheader(name, value)

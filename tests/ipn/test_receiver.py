@@ -54,7 +54,7 @@ def listening(receiver: Receiver, kind: type[TransactionEvent] = TransactionEven
     return heard
 
 
-async def until(condition: Any, seconds: float = 2.0) -> None:
+async def until(condition: Any, seconds: float = 60.0) -> None:
     """Let the receiver work until something holds."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - the condition belongs to the inbox, which has no event to set
@@ -248,7 +248,7 @@ async def test_what_contradicts_a_final_event_is_a_conflict(face: Any, kept: boo
         for code in (0, 1, 2, 0):
             assert 200 == (await send(notification(code=code))).status
         await until(lambda: len(heard) == 3)
-        final = await receiver.wait_for("r-t-1", timeout=1)
+        final = await receiver.wait_for("r-t-1", timeout=60)
     assert {TransactionSucceeded, TransactionProcessing, TransactionConflict} == set(map(type, heard))
     assert ([], TransactionSucceeded) == (failures, type(final))
 
@@ -382,11 +382,11 @@ async def test_waiting_finds_what_came_before_and_after(face: Any) -> None:
     receiver = Receiver(senders=LOCAL)
     async with face(receiver) as send:
         await send(notification(code=1))
-        waiting = asyncio.ensure_future(receiver.wait_for("r-t-1", timeout=2))
+        waiting = asyncio.ensure_future(receiver.wait_for("r-t-1", timeout=60))
         await asyncio.sleep(0)
         await send(notification(code=0))
         assert 0 == (await waiting).status_code
-        assert 0 == (await receiver.wait_for("r-t-1", 2)).status_code
+        assert 0 == (await receiver.wait_for("r-t-1", 60)).status_code
         with pytest.raises(TimeoutError):
             await receiver.wait_for("another", timeout=0.01)
 
@@ -396,7 +396,7 @@ async def test_waiting_hears_what_another_process_stored() -> None:
     inbox = MemoryInbox(time.time)
     here, there = Receiver(inbox, handling=QUICK), Receiver(inbox, senders=LOCAL, handling=QUICK)
     async with aiohttp_face(there) as send, asyncio.TaskGroup() as group:
-        waiting = group.create_task(here.wait_for("r-t-1", timeout=2))
+        waiting = group.create_task(here.wait_for("r-t-1", timeout=60))
         await asyncio.sleep(0.01)
         await send(notification())
     assert "t-1" == waiting.result().transaction_id
@@ -435,7 +435,7 @@ async def test_confirming_believes_the_record(face: Any) -> None:
         await until(lambda: inbox.state(3) in ("handled", "dead"))
         with pytest.raises(TimeoutError):
             await receiver.wait_for("r-b", timeout=0.02)
-        assert "a" == (await receiver.wait_for("r-a", timeout=1)).transaction_id
+        assert "a" == (await receiver.wait_for("r-a", timeout=60)).transaction_id
     assert {"a", "late"} >= {event.transaction_id for event in heard} >= {"a"}
     assert "amount" in str(inbox.rows[2].stored.error)
 

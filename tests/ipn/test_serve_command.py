@@ -35,7 +35,7 @@ async def serving(port: int, journal: Path, *more: str, out: int) -> AsyncIterat
     )
     try:
         assert process.stderr is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while b"listening" not in (line := await process.stderr.readline()):
                 assert line, "it ended without listening"
         yield process

@@ -14,7 +14,7 @@ from payments_async.ipn import Receiver, serving
 SLOW = 50
 HEADER_TIME, BODY_TIME = 0.4, 0.4  # seconds
 PAUSE = 0.05  # seconds between two bytes of a slow sender: he is never silent for long
-PATIENCE = 5.0  # seconds: nobody is waited for any longer
+PATIENCE = 60.0  # seconds: nobody is waited for any longer
 BODY = notification()
 HEADERS = b"POST /ipn HTTP/1.1\r\nHost: x\r\nX-Slow: " + b"a" * 2000
 FIRST_PART = b"POST /ipn HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n" + b" " * 1900

@@ -20,7 +20,7 @@ async def test_a_made_up_notification_is_read_in_every_spelling(spelling: Any, n
     mine = Receiver(senders=["127.0.0.1"])
     made = notification("r-1", amount=Decimal("500.10"), spelling=spelling, number_ids=number_ids, status_code=2)
     assert 200 == (await deliver(mine, made)).status
-    event = await mine.wait_for("r-1", timeout=1)
+    event = await mine.wait_for("r-1", timeout=60)
     assert isinstance(event, TransactionFailed)
     assert ("6", "77", "500.10") == (event.account_id, event.subscription_id, str(event.amount))
     assert 403 == (await deliver(mine, made, sender="10.0.0.1")).status
@@ -39,6 +39,6 @@ async def test_the_fixtures_meet(sandbox: Sandbox, session: PaymentsSession, rec
         product_item_id="MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG", beneficiary=Beneficiary(name="Grace Akello"),
     )  # fmt: skip
     acceptance = await session.payouts.send(order)
-    event = await receiver.wait_for("r-1", timeout=5)
+    event = await receiver.wait_for("r-1", timeout=60)
     assert acceptance.transaction_id == event.transaction_id
     assert isinstance(event, TransactionSucceeded)

@@ -87,7 +87,7 @@ def exact(text: str) -> Any:
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the event loop turn until the condition holds."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - the sandbox has no event for every state a test may wait for
             await asyncio.sleep(0)
 

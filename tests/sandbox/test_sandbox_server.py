@@ -190,10 +190,10 @@ async def test_whoever_serves_it_learns_when_to_end(caller: Caller, sandbox: San
         await caller.call("GET", "/_sandbox/state")
         assert not idle.done()
         await sandbox.advance(10)
-        await asyncio.wait_for(idle, 5)
+        await asyncio.wait_for(idle, 60)
         waiting = [group.create_task(sandbox.ended()), group.create_task(sandbox.ended(idle=10))]
         assert (200, {}) == await caller.call("POST", "/_sandbox/end")
-        await asyncio.wait_for(asyncio.gather(*waiting), 5)
+        await asyncio.wait_for(asyncio.gather(*waiting), 60)
 
 
 async def test_a_sandbox_that_is_reset(caller: Caller, sandbox: Sandbox) -> None:

@@ -45,7 +45,7 @@ async def opened(stack: AsyncExitStack, times: Times) -> Open:
         who = credentials(place) if isinstance(place, Sandbox) else SECRET
         plain: dict[str, Any] = {
             "retry": RetryPolicy(attempts=2, wait_initial=0.5),
-            "timeout": aiohttp.ClientTimeout(total=2.0),
+            "timeout": aiohttp.ClientTimeout(total=60.0),
             "clock": times.clock,
             "sleep": times.sleep,
         }

@@ -46,11 +46,11 @@ async def test_concurrency(opened: Open, wire: Wire) -> None:
 
 async def test_the_wait_for_a_place_is_outside_the_timeout(opened: Open, wire: Wire) -> None:
     """Whoever waits in line longer than a call may take is served all the same."""
-    payments = await opened(wire, limits=Limits(concurrency=1), timeout=aiohttp.ClientTimeout(total=0.4))
+    payments = await opened(wire, limits=Limits(concurrency=1), timeout=aiohttp.ClientTimeout(total=1.2))
     await payments.log_in()
 
     async def slow(request: Request) -> bytes | None:
-        await asyncio.sleep(0.12)
+        await asyncio.sleep(0.25)
         return await accept_everything(request)
 
     wire.answer = slow
@@ -60,7 +60,7 @@ async def test_the_wait_for_a_place_is_outside_the_timeout(opened: Open, wire: W
 
 async def test_every_place_comes_back(opened: Open, wire: Wire) -> None:
     """After faults, timeouts, refusals and cancellations at any point there are as many places as before."""
-    payments = await opened(wire, limits=Limits(concurrency=2), timeout=aiohttp.ClientTimeout(total=0.4))
+    payments = await opened(wire, limits=Limits(concurrency=2), timeout=aiohttp.ClientTimeout(total=0.8))
     await payments.log_in()
     crowd = Crowd(wire)
     calls = send(payments, 6)

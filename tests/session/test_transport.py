@@ -44,7 +44,7 @@ from payments_async import (
 from payments_async._transport import Outgoing, TransportFailure
 from payments_async.sandbox import Sandbox
 
-SHORT = aiohttp.ClientTimeout(total=0.1)
+SHORT = aiohttp.ClientTimeout(total=1.0)  # long enough to log in and to send, on any machine
 MIDDLEWARES = "middlewares" in aiohttp.ClientSession.__init__.__code__.co_varnames
 
 
@@ -209,7 +209,7 @@ class _busy:  # noqa: N801 - reads as a verb
     """Take the only connection of a client."""
 
     def __init__(self, http: aiohttp.ClientSession, wire: Wire) -> None:
-        self._task = asyncio.ensure_future(http.get(wire.base_url + "/busy", timeout=aiohttp.ClientTimeout(total=9)))
+        self._task = asyncio.ensure_future(http.get(wire.base_url + "/busy", timeout=aiohttp.ClientTimeout(total=60)))
         self._wire = wire
 
     async def __aenter__(self) -> None:

@@ -240,7 +240,7 @@ async def turns(count: int = 50) -> None:
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the event loop go round until something is so."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - the condition is of the other side
             await asyncio.sleep(0)
 

@@ -5,13 +5,9 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from session.wires import SECRET, Times, Wire
 
 from payments_async import PaymentsSession, RetryPolicy
-
-settings.register_profile("wire", deadline=None)  # a machine that others use too has slow moments
-settings.load_profile("wire")
 
 Open = Callable[..., Awaitable[PaymentsSession]]
 
