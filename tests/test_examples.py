@@ -33,7 +33,7 @@ def environment() -> dict[str, str]:
 def printed(example: str) -> list[str]:
     """The lines an example prints; it must end well and complain of nothing."""
     program = [sys.executable, str(EXAMPLES / example)]
-    done = subprocess.run(program, env=environment(), capture_output=True, check=False, text=True, timeout=60)
+    done = subprocess.run(program, env=environment(), capture_output=True, check=False, text=True, timeout=120)
     assert (0, "") == (done.returncode, done.stderr)
     return done.stdout.splitlines()
 
@@ -45,7 +45,7 @@ async def running(*arguments: str, folder: Path) -> AsyncIterator[asyncio.subpro
         sys.executable, *arguments, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             yield process
     finally:
         if process.returncode is None:
@@ -91,16 +91,17 @@ def test_the_receiver_in_a_fastapi_application() -> None:
 @needs_fastapi
 async def test_the_fastapi_application_served_by_its_own_command() -> None:
     """As its docstring says; with and without a trailing slash, and it ends when it is told to."""
-    port = free_port()
     told = re.search(r"`uvicorn (.+)`", (EXAMPLES / "ipn_fastapi.py").read_text(encoding="utf-8"))
     assert told is not None
-    command = ["-m", "uvicorn", "--port", str(port), *told.group(1).split()]
+    command = ["-m", "uvicorn", "--port", "0", *told.group(1).split()]
     async with running(*command, folder=ROOT) as process, aiohttp.ClientSession() as http:
         assert process.stderr is not None
         while b"running on" not in (line := await process.stderr.readline()):
             assert line, "it ended without listening"
+        address = re.search(rb"http://[\d.:]+", line)
+        assert address is not None
         for path, name in (("/ipn", "t-1"), ("/ipn/", "t-2")):
-            url = f"http://127.0.0.1:{port}{path}"
+            url = address.group().decode() + path
             async with http.post(url, data=notification(name, CurrencyCode="UGX"), allow_redirects=False) as answer:
                 assert 200 == answer.status
             assert f"r-{name}: 500 UGX has moved" == await line_of(process)

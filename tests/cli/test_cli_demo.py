@@ -30,7 +30,7 @@ def text(name: str) -> str:
 @pytest.mark.parametrize(
     "seed", ["1", pytest.param("2", marks=pytest.mark.slow), pytest.param("77", marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize("faults", ["none", "some", "many"])
+@pytest.mark.parametrize("faults", ["none", "some", pytest.param("many", marks=pytest.mark.slow)])
 async def test_every_run_ends_in_agreement(run: Run, faults: str, seed: str) -> None:
     """With any faults and any seed the ledger confirms the journal: paid once each, nothing lost."""
     ran = await run("demo", "--faults", faults, "--seed", seed, "--json")
@@ -42,6 +42,7 @@ async def test_every_run_ends_in_agreement(run: Run, faults: str, seed: str) -> 
     assert (faults == "none") == (told["outcomes"]["successful"]["orders"] == 200)
 
 
+@pytest.mark.slow
 async def test_the_same_seed_meets_the_same_trouble(run: Run, tmp_path: Path) -> None:
     """What became of each order depends on the seed, not on the moment; a finished demo is begun anew."""
     path = batch(tmp_path, 60)
@@ -63,6 +64,7 @@ async def test_a_pipe_gets_plain_lines(run_process: Run, tmp_path: Path) -> None
     assert [] == [line for line in ran.out.splitlines() if line != line.rstrip()]
 
 
+@pytest.mark.slow
 async def test_a_terminal_gets_bars(run_on_terminal: Run, tmp_path: Path) -> None:
     """On a terminal bars move and the table is in colour; NO_COLOR leaves the colours out."""
     path = batch(tmp_path, 40)
@@ -73,6 +75,7 @@ async def test_a_terminal_gets_bars(run_on_terminal: Run, tmp_path: Path) -> Non
     assert "\x1b[32m" not in plain.out
 
 
+@pytest.mark.slow
 async def test_the_commands_it_prints_work_as_they_stand(run_process: Run, tmp_path: Path) -> None:
     """Status, a report with names, and the story of an order that had no usable answer, from the journal it left."""
     ran = await run_process("demo", "--file", batch(tmp_path, 30), "--faults", "many", "--dir", "over here")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from cli.commands import Run
 from cli.demos import Left, batch, killed, started
+from ipn.ports import free_port
 
 from payments_async._cli._demo_place import Place, Trial, held
 from payments_async._cli._demo_service import DemoService
@@ -49,6 +50,7 @@ async def finished(left: Left, *arguments: str) -> tuple[dict[str, Any], list[st
     return json.loads(out), ledger
 
 
+@pytest.mark.slow
 async def test_killed_at_any_moment_of_sending_it_goes_on(left: Left) -> None:
     """Whenever the kill -9 comes, the same command ends in agreement, and the ledger has no order twice."""
 
@@ -70,6 +72,7 @@ async def test_killed_at_any_moment_of_sending_it_goes_on(left: Left) -> None:
     await asyncio.gather(*(killed_at(executions) for executions in (1, 15, 30)))
 
 
+@pytest.mark.slow
 async def test_ctrl_c_drains_and_the_same_command_goes_on(left: Left) -> None:
     """What is under way is finished, so no order is unknown, and the command that goes on is told."""
     command = ("--file", "batch.csv", "--faults", "none", "--concurrency", "1")
@@ -112,13 +115,6 @@ async def half(left: Left, sandbox: Sandbox) -> Place:
     return place
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 SAME = ("demo", "--file", "batch.csv", "--seed", "7", "--faults", "many")
 
 
@@ -132,6 +128,7 @@ async def test_what_is_unknown_is_looked_up_and_not_sent_again(run: Run, sandbox
     assert all(execution.answered for execution in sandbox.ledger)
 
 
+@pytest.mark.slow
 async def test_a_token_that_is_revoked_again_and_again_does_not_end_it(run: Run, sandbox: Sandbox, half: Place) -> None:
     """It looks like refused credentials for a while."""
     sandbox.script(Fault.TOKEN_REVOKED, times=3, on="payout", request_id="D-00020")
@@ -139,6 +136,7 @@ async def test_a_token_that_is_revoked_again_and_again_does_not_end_it(run: Run,
     assert (0, ORDERS, []) == (ran.status, len(sandbox.ledger), sandbox.duplicates())
 
 
+@pytest.mark.slow
 async def test_a_service_that_goes_in_the_middle_ends_it(run: Run, sandbox: Sandbox, half: Place) -> None:
     """There is nothing left to judge by, so it is to be begun anew."""
     running = asyncio.create_task(run(*SAME, "--concurrency", "1"))

@@ -79,6 +79,7 @@ async def kill_one_that_shows_nothing(port: int, journal: Path, *more: str) -> i
     return await backlog(journal)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="the size of a pipe can be chosen on Linux only")
 @pytest.mark.parametrize("more", [(), ("--owner", "receiver-1")], ids=["the address", "a name"])
 async def test_what_a_killed_command_held_is_shown_at_once(tmp_path: Path, more: tuple[str, ...]) -> None:
@@ -96,6 +97,7 @@ async def test_what_a_killed_command_held_is_shown_at_once(tmp_path: Path, more:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="the size of a pipe can be chosen on Linux only")
 async def test_another_command_on_the_journal_leaves_it_what_it_holds(tmp_path: Path) -> None:
     """At another address it is another receiver: what the first one still holds is not taken from it."""

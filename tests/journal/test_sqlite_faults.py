@@ -259,6 +259,7 @@ def limited_files(place: Path) -> Iterator[Callable[[], AbstractContextManager[N
     yield full
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("disk", "error", "words"),
     [
