@@ -12,17 +12,18 @@ nox.options.error_on_missing_interpreters = False
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PYPROJECT)  # the classifiers
 OLDEST = PYTHONS[0]
+WITH_SLOW = ["-m", "slow or not slow"]  # pyproject.toml leaves them out
 EXTRAS = ",".join(extra for extra in PYPROJECT["project"]["optional-dependencies"] if extra not in {"test", "dev"})
 
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run the tests; on the oldest Python, measure what they cover."""
+    """Run the tests, the slow ones too; on the oldest Python, measure what they cover."""
     session.install("-e", f".[{EXTRAS},test]")
     coverage = ["--cov", "--cov-report=term-missing:skip-covered"]
     # a chosen part of the tests cannot reach the bound of all of them
     measured = coverage if session.python == OLDEST and not session.posargs else []
-    session.run("python", "-m", "pytest", *measured, *session.posargs)
+    session.run("python", "-m", "pytest", *WITH_SLOW, *measured, *session.posargs)
 
 
 @nox.session(python=OLDEST)
@@ -59,9 +60,9 @@ def benchmarks(session: nox.Session) -> None:
 
 @nox.session(python=OLDEST, venv_backend="uv")
 def minimums(session: nox.Session) -> None:
-    """Run the tests on the oldest versions that pyproject.toml admits."""
+    """Run the tests, the slow ones too, on the oldest versions that pyproject.toml admits."""
     session.install("--resolution=lowest-direct", "-e", f".[{EXTRAS},test]")
-    session.run("python", "-m", "pytest", *session.posargs)
+    session.run("python", "-m", "pytest", *WITH_SLOW, *session.posargs)
 
 
 def _dev(*tools: str) -> list[str]:

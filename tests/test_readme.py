@@ -110,6 +110,12 @@ def test_the_command_lines_are_those_of_ci() -> None:
     assert {"demo", "pytest"} == {line.split()[-1] for line in found}
 
 
+def test_ci_runs_the_slow_tests_too() -> None:
+    """What a reader is told to type leaves them out, and somebody has to run them."""
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert re.search(r"^export PYTEST_ADDOPTS='-m \"slow or not slow\" .*--cov", script, re.MULTILINE)
+
+
 EXAMPLE = """
 Words.
 ```bash
