@@ -27,9 +27,9 @@ async def here(tmp_path: Path) -> AsyncIterator[World]:
         yield opened
 
 
-def seen_by(here: World) -> list[str | None]:
-    """The request ids of the payouts the service received, refused ones included."""
-    return [call.request_id for call in here.sandbox.requests if call.operation == "payout"]
+def seen_by(here: World) -> list[bytes]:
+    """The payouts that the service received, refused ones included."""
+    return [call.body for call in here.sandbox.requests if "/payouts/" in call.path]
 
 
 async def carried_out(here: World, count: int) -> None:

@@ -1,0 +1,109 @@
+"""Reconciling in doubt: sweeps that do not count, and statuses that are not believed."""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from bulk.worlds import BATCH, World, payout, payouts, world
+
+from payments_async import Credentials, PaymentsSession
+from payments_async.bulk import reconcile, run_batch
+from payments_async.journal import SqliteJournal
+from payments_async.sandbox import Fault, Sandbox
+
+LOST = payout(4).request_id
+
+
+async def one_lost(here: World) -> None:
+    """Ten orders, one of which never arrived."""
+    here.sandbox.script(Fault.LOST_BEFORE, on="money", request_id=LOST)
+    await run_batch(here.payments, here.journal, BATCH, payouts(10))
+
+
+class Slow:
+    """A clock by which every list takes its time, and which moves by sleeping.
+
+    Args:
+        ahead: Seconds by which it runs ahead of the computer's.
+        of_a_list: Seconds.
+    """
+
+    def __init__(self, here: World, ahead: float, *, of_a_list: float = 0.0) -> None:
+        self._sandbox = here.sandbox
+        self._ahead = ahead
+        self._of_a_list = of_a_list
+        self._before = self._lists()
+
+    def _lists(self) -> int:
+        return sum(call.path.endswith("/transactions") for call in self._sandbox.requests)
+
+    def clock(self) -> float:
+        """Unix seconds."""
+        return time.time() + self._ahead + self._of_a_list * (self._lists() - self._before)
+
+    async def sleep(self, seconds: float) -> None:
+        """Move on."""
+        self._ahead += seconds
+
+
+async def test_a_sweep_that_begins_within_the_period_of_grace_does_not_count(tmp_path: Path) -> None:
+    """Although it ends after it: the order may have arrived behind its back. One sweep alone is left then."""
+    async with world(tmp_path, processing_delay=0.01) as here:
+        await one_lost(here)
+        await here.sandbox.settle()
+        slow = Slow(here, 850.0, of_a_list=100.0)
+        report = await reconcile(here.payments, here.journal, grace=900.0, clock=slow.clock, sleep=slow.sleep)
+        assert ((), (LOST,)) == (report.parked, report.unknown)
+        later = Slow(here, 2000.0)
+        report = await reconcile(here.payments, here.journal, grace=900.0, clock=later.clock, sleep=later.sleep)
+        assert (LOST,) == report.parked
+
+
+async def test_two_sweeps_at_one_moment_are_one(tmp_path: Path) -> None:
+    """Whoever waits between them is woken at once: no time has passed, so that nothing more was learned."""
+    async with world(tmp_path, processing_delay=0.01) as here:
+        await one_lost(here)
+        await here.sandbox.settle()
+        now = time.time() + 2000.0
+
+        async def at_once(seconds: float) -> None:
+            """Sleep no moment."""
+
+        report = await reconcile(here.payments, here.journal, clock=lambda: now, sleep=at_once)
+        assert ((), (LOST,)) == (report.parked, report.unknown)
+
+
+@asynccontextmanager
+async def hiding(folder: Path, status: str) -> AsyncIterator[World]:
+    """A world whose service cannot list the transactions of one status."""
+
+    @web.middleware
+    async def hide(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if status in (value.upper() for value in request.query.values()):
+            return web.Response(status=503)
+        return await handler(request)
+
+    async with AsyncExitStack() as stack:
+        sandbox = Sandbox(processing_delay=0.01)
+        app = sandbox.app()
+        app.middlewares.append(hide)
+        server = await stack.enter_async_context(TestServer(app))
+        who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+        payments = await stack.enter_async_context(PaymentsSession(server.make_url("/"), who))
+        journal = await stack.enter_async_context(SqliteJournal(folder / "journal.db"))
+        yield World(sandbox, payments, journal)
+
+
+async def test_statuses_are_believed_only_when_every_list_was_read_to_its_end(tmp_path: Path) -> None:
+    """An order is listed as paid; that it is not listed as failed as well, nobody could see."""
+    async with hiding(tmp_path, "FAILED") as here:
+        await run_batch(here.payments, here.journal, BATCH, payouts(3))
+        await here.sandbox.settle()
+        later = Slow(here, 2000.0)
+        report = await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
+        assert ({}, {"accepted": 3}) == (report.settled, await here.states())
