@@ -3,7 +3,9 @@
 import asyncio
 import gzip
 import json
+import logging
 import ssl
+import traceback
 import zlib
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -557,6 +559,36 @@ async def test_a_middleware_that_breaks(opened: Open, wire: Wire, stack: AsyncEx
     await not_sent(payments, "KeyError")
     before = False
     await unknown(payments, "KeyError")
+
+
+async def test_a_hook_that_breaks(
+    opened: Open, wire: Wire, stack: AsyncExitStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its place and traceback are kept as the cause, without its words, and it is logged, once."""
+    words = "a secret of the hook"
+
+    async def broken(_session: object, _context: object, params: Any) -> None:
+        if params.url.path != LOGIN:
+            raise KeyError(words)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_start.append(broken)
+    http = await stack.enter_async_context(aiohttp.ClientSession(trace_configs=[trace]))
+    payments = await opened(wire, http=http)
+    for _ in range(3):
+        with pytest.raises(NotSent, match=r"failed \(KeyError\); mend it first") as caught:
+            await payments.payouts.send(payout())
+    assert caught.value.__cause__ is not None
+    cause = caught.value.__cause__.__cause__
+    assert cause is not None
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "KeyError in broken (" in str(cause)
+    assert "raise KeyError(words)" == traceback.extract_tb(cause.__traceback__)[-1].line
+    assert words not in shown
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert ["a middleware, a hook or the HTTP client failed"] == [record.getMessage() for record in errors]
+    assert "KeyError in broken (" in vars(errors[0])["error"]
+    assert not wire.orders
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------
