@@ -25,7 +25,7 @@ class Limits:
         rate: Calls begun per second, evenly spread; ``None`` for no limit.
         reply_bytes: Largest body of an answer that is read.
         remembered: Accepted orders whose acceptance is remembered, so that a repeat is not sent; the latest ones.
-            100,000 take about 60 MB.
+            100,000 take about 75 MB.
     """
 
     concurrency: int = 100
