@@ -5,6 +5,7 @@ from payments_async._dialect import Dialect
 from payments_async._errors import (
     AuthenticationFailed,
     IncompleteListing,
+    InvalidOrder,
     NotSent,
     OutcomeUnknown,
     PaymentsError,
@@ -53,6 +54,7 @@ __all__ = [
     "Dialect",
     "IncompleteListing",
     "InternetLine",
+    "InvalidOrder",
     "Limits",
     "MobileMoneyWallet",
     "NotSent",

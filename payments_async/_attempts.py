@@ -14,33 +14,17 @@ from payments_async._dialect import Dialect
 from payments_async._errors import AuthenticationFailed, NotSent, PaymentsError, ServiceFault
 from payments_async._limits import Gate
 from payments_async._retry import RetryPolicy
-from payments_async._transport import Outgoing, Transport, TransportFailure
-from payments_async._version import __version__
+from payments_async._transport import Outgoing, Transport, TransportFailure, make_headers
 from payments_async._wire.call import Call, Reply
-from payments_async._wire.replies import lost_reply, never_left, read_reply
+from payments_async._wire.replies import lost_reply, never_left, read_reply, told_status
 
-__all__ = ["Attempts", "Line", "make_headers"]
+__all__ = ["Attempts", "Line"]
 
 T = TypeVar("T")
 
 _log = logging.getLogger("payments_async")
 
 _AT_THE_DOOR = frozenset({401, 403, 429})  # said perhaps before anybody looked at the token
-
-
-def make_headers(token: Token | None) -> CIMultiDict[str]:
-    """The headers of every request, with the token's authorization."""
-    headers = CIMultiDict(
-        {
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-            "Content-Type": "application/json",
-            "User-Agent": f"payments-async/{__version__}",
-        }
-    )
-    if token is not None:
-        headers["Authorization"] = token.authorization
-    return headers
 
 
 @attrs.define
@@ -59,7 +43,7 @@ class Line:
     def headers(self, call: Call[T], token: Token | None) -> CIMultiDict[str]:
         """The headers of one call; made once for each token."""
         if token is not self._token:
-            self._token, self._headers = token, make_headers(token)
+            self._token, self._headers = token, make_headers(None if token is None else token.authorization)
         name = self.dialect.correlation_header
         if name is None or call.request_id is None:
             return self._headers
@@ -130,19 +114,21 @@ class Attempts(Generic[T]):
             raise (never_left if surely_not else lost_reply)(call, str(failure)) from failure
         finally:
             line.gate.leave()
-        if reply.status == 401:
-            self._log_in_again(token)
         return self._read(reply, token)
 
     def _read(self, reply: Reply, token: Token | None) -> T:
         try:
             result = read_reply(self._call, reply, self._line.dialect)
         except PaymentsError as error:
-            if token is not None and error.code is not None and error.status not in _AT_THE_DOOR:
+            status = told_status(error)
+            if status == 401:
+                self._log_in_again(token, error)
+            elif token is not None and error.code is not None and status not in _AT_THE_DOOR:
                 self._line.auth.was_accepted(token)
             raise
         except Exception as error:  # noqa: BLE001 - whatever a reader trips over, the order has left
             failure = lost_reply(self._call, f"the answer could not be read ({type(error).__name__})")
+            _log.error("an answer could not be read", extra={"error": type(error).__name__})
         else:
             if token is not None:
                 self._line.auth.was_accepted(token)
@@ -166,7 +152,7 @@ class Attempts(Generic[T]):
                 retry_after=error.retry_after,
             ) from error
 
-    def _log_in_again(self, token: Token | None) -> None:
+    def _log_in_again(self, token: Token | None, error: PaymentsError) -> None:
         if token is None:
             raise AuthenticationFailed(
                 f"{self._call.label}: refused without a token; set Dialect(validation_authorized=True)",
@@ -175,14 +161,13 @@ class Attempts(Generic[T]):
             )
         self._refused += 1
         worth_it = self._line.auth.was_refused(token, self._refused)
-        unread = not self._call.once or 401 in self._line.dialect.turned_away_unread
-        if not worth_it or not unread:
+        if not worth_it or not isinstance(error, AuthenticationFailed):  # else it may have been read all the same
             return
         if self._policy.attempts > 1:
             raise _LogInAgain
-        error = never_left(self._call, "the token was refused; the next try logs in")
-        error.status = 401
-        raise error
+        not_sent = never_left(self._call, "the token was refused; the next try logs in")
+        not_sent.status = 401
+        raise not_sent
 
     def _pause(self, seconds: float) -> PaymentsError:
         self._paused = True
@@ -205,6 +190,7 @@ class Attempts(Generic[T]):
         return None if redirected else wait
 
     def _is_turned_away(self, error: PaymentsError) -> bool:
-        if not isinstance(error, NotSent | ServiceFault) or error.status is None or error.status == 401:
+        status = told_status(error)
+        if not isinstance(error, NotSent | ServiceFault) or status is None or status == 401:
             return False
-        return error.status == 429 or (self._call.once and error.status in self._line.dialect.turned_away_unread)
+        return status == 429 or (self._call.once and status in self._line.dialect.turned_away_unread)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import attrs
 
 from payments_async._dialect import Dialect
-from payments_async._errors import PaymentsError
+from payments_async._errors import PaymentsError, again
 from payments_async._masking import masked
 from payments_async._wire.readers import Login
 
@@ -145,7 +145,7 @@ class Authenticator:
             if token is not None and (seen is None or token.generation != seen.generation):
                 return token  # somebody else has renewed it meanwhile
             if self._failed is not None and self._failed[0] > begun:
-                raise _again(self._failed[1])  # the login we waited for has failed: its failure is ours
+                raise again(self._failed[1])  # the login we waited for has failed: its failure is ours
             self._logins += 1
             try:
                 self._token = self._made(await self._obtain(seen))
@@ -153,7 +153,7 @@ class Authenticator:
                 if keep and seen is not None and self._token is seen:  # not refused meanwhile
                     self._token = attrs.evolve(seen, renew_at=self._clock() + _RENEWAL_PAUSE)
                     return self._token
-                self._failed = (self._logins, _again(error))  # what is shared is never raised itself
+                self._failed = (self._logins, again(error))  # what is shared is never raised itself
                 raise
             return self._token
 
@@ -175,9 +175,3 @@ class Authenticator:
             expires_at=now + self._lifetime,
             refresh_token=login.refresh_token,
         )
-
-
-def _again(error: PaymentsError) -> PaymentsError:
-    make, arguments = error.__reduce__()
-    again: PaymentsError = make(*arguments)
-    return again

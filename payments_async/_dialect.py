@@ -2,14 +2,70 @@
 
 from __future__ import annotations
 
-from datetime import UTC, tzinfo
-from typing import Literal
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, tzinfo
+from typing import Literal, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import attrs
+
+from payments_async._settings import check_flag, check_number, check_text
 
 __all__ = ["Dialect"]
 
 _PLACEHOLDER = "{product_id}"
+_CARD_NUMBER = "masked-card-number"
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+_OUR_HEADERS = frozenset(
+    {"accept", "accept-encoding", "authorization", "content-length", "content-type", "host", "user-agent"}
+)
+_FLAGS = ("include_refresh_token", "product_paging", "validation_authorized", "card_body_on_get")
+_PATHS = (
+    "api_prefix", "refresh_path", "internet_path", "product_items_path", "cards_path", "card_patch_path",
+    "find_by_request_path",
+)  # fmt: skip
+_TEXTS: Mapping[str, bool] = {  # whether None will do as well
+    **{name: name in ("refresh_path", "find_by_request_path") for name in _PATHS},
+    "correlation_header": True,
+    "card_enable_member": False,
+    "card_pin_member": False,
+    "phone_country_code": False,
+    "ipn_response_code": False,
+}
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "authorization_scheme": ("Token", "Bearer", "auto"),
+    "phone_format": ("as_given", "e164", "digits", "national"),
+    "empty_members": ("omit", "null"),
+}
+
+
+def _zone(zone: tzinfo | str) -> tzinfo:
+    """A zone by its name; anything else as it is, to be checked."""
+    if not isinstance(zone, str):
+        return zone
+    try:
+        return ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(
+            f"timezone: no zone named {zone!r} is known here, as 'Africa/Kampala' is; if the name is right, "
+            "this machine lacks the zones: install the package tzdata"
+        ) from error
+
+
+def _check_zone(_: object, __: object, zone: object) -> None:
+    if not isinstance(zone, tzinfo):
+        raise TypeError(f"timezone: expected a zone or its name, as in 'Africa/Kampala', not {type(zone).__name__}")
+    if datetime(2026, 1, 1, tzinfo=zone).utcoffset() is None:
+        raise ValueError("timezone: the zone names no offset from UTC")
+
+
+def _statuses(statuses: Iterable[int]) -> frozenset[int]:
+    """A set of them, from any collection; anything else as it is, to be checked."""
+    try:
+        return frozenset(statuses)
+    except TypeError:
+        return cast("frozenset[int]", statuses)
 
 
 @attrs.frozen(kw_only=True)
@@ -41,7 +97,8 @@ class Dialect:
         card_body_on_get: The samples send ``masked-card-number`` as a JSON body of the GET.
         card_enable_member: A guess: the body member, with the value ``true``, that enables a card.
         card_pin_member: A guess: the body member that carries the new PIN.
-        timezone: The service names no time zone; three sample ids say UTC.
+        timezone: The service names no time zone; three sample ids say UTC. A zone, or its name, such as
+            ``"Africa/Kampala"``.
         phone_format: Samples show ``0770...``, ``256770...`` and ``+256770...``. ``"as_given"`` sends what the order
             holds, ``"e164"`` with plus and country code, ``"digits"`` without the plus, ``"national"`` with a
             leading 0.
@@ -51,7 +108,8 @@ class Dialect:
             ``transactions.find`` asks it first.
         correlation_header: A header that carries the request id (``X-Correlation-ID`` was seen once), or ``None``.
         turned_away_unread: HTTP statuses believed to mean that an order was turned away without being read. 401
-            leads to a new login, any other to a wait.
+            leads to a new login, any other to a wait. From 400 to 499; a server that fails (5xx) may have read it.
+            An answer that names a transaction, or says that the order was taken, is never believed to mean that.
         ipn_response_code: The value of ``ResponseCode`` in our answer to a notification; its meaning is not shown.
     """
 
@@ -71,33 +129,34 @@ class Dialect:
     card_body_on_get: bool = True
     card_enable_member: str = "start"
     card_pin_member: str = "pin"
-    timezone: tzinfo = UTC
+    timezone: tzinfo = attrs.field(default=UTC, converter=_zone, validator=_check_zone)
     phone_format: Literal["as_given", "e164", "digits", "national"] = "as_given"
     phone_country_code: str = "256"
     empty_members: Literal["omit", "null"] = "omit"
     find_by_request_path: str | None = None
     correlation_header: str | None = None
-    turned_away_unread: frozenset[int] = attrs.field(default=frozenset({401, 429}), converter=frozenset)
+    turned_away_unread: frozenset[int] = attrs.field(default=frozenset({401, 429}), converter=_statuses)
     ipn_response_code: str = "0"
 
     def __attrs_post_init__(self) -> None:
-        _one_of("authorization_scheme", self.authorization_scheme, ("Token", "Bearer", "auto"))
-        _one_of("phone_format", self.phone_format, ("as_given", "e164", "digits", "national"))
-        _one_of("empty_members", self.empty_members, ("omit", "null"))
-        if not self.token_lifetime > 0:
-            raise ValueError("token_lifetime: must be above zero seconds")
+        for name in _FLAGS:
+            check_flag(name, getattr(self, name))
+        for name, optional in _TEXTS.items():
+            if not optional or getattr(self, name) is not None:
+                check_text(name, getattr(self, name))
+        for name, allowed in _CHOICES.items():
+            _check_choice(name, getattr(self, name), allowed)
+        check_number("token_lifetime", self.token_lifetime, above_zero=True)
         if not _keys(self.bank_code_keys):
             raise ValueError("bank_code_keys: name at least one key, as in ('bankCode',)")
         if _keys(self.date_keys) != 2:
             raise ValueError("date_keys: name two keys, the first day's and the last day's")
-        if _PLACEHOLDER not in self.product_items_path:
-            raise ValueError(f"product_items_path: must contain {_PLACEHOLDER}")
-        if self.find_by_request_path is not None and "{request_id}" not in self.find_by_request_path:
-            raise ValueError("find_by_request_path: must contain {request_id}")
+        _check_words(self)
         _check_paths(self)
+        _check_turned_away(self.turned_away_unread)
 
 
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name}: must be one of {', '.join(allowed)}, not {value!r}")
 
@@ -105,6 +164,22 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 def _keys(value: object) -> int:
     """How many keys are named; 0 for anything but a tuple of names."""
     return len(value) if isinstance(value, tuple) and all(isinstance(key, str) and key for key in value) else 0
+
+
+def _check_words(dialect: Dialect) -> None:
+    for name in ("card_enable_member", "card_pin_member"):
+        if not getattr(dialect, name):
+            raise ValueError(f"{name}: must not be empty")
+    if dialect.card_enable_member == _CARD_NUMBER or dialect.card_pin_member == _CARD_NUMBER:
+        raise ValueError(f"card_enable_member, card_pin_member: must not be {_CARD_NUMBER!r}, which names the card")
+    code = dialect.phone_country_code
+    if not (code.isascii() and code.isdecimal() and 1 <= len(code) <= 4):
+        raise ValueError("phone_country_code: expected 1 to 4 digits without a plus, such as '256'")
+    header = dialect.correlation_header
+    if header is not None and not _HEADER.fullmatch(header):
+        raise ValueError("correlation_header: expected the name of a header, such as 'X-Correlation-ID', or None")
+    if header is not None and header.lower() in _OUR_HEADERS:
+        raise ValueError(f"correlation_header: {header} carries something else already")
 
 
 def _check_paths(dialect: Dialect) -> None:
@@ -117,3 +192,22 @@ def _check_paths(dialect: Dialect) -> None:
             raise ValueError(f"{name}: must start with '/' or be None")
     if dialect.api_prefix and (not dialect.api_prefix.startswith("/") or dialect.api_prefix.endswith("/")):
         raise ValueError("api_prefix: must be empty or start, and not end, with '/'")
+    for name, path in ((name, getattr(dialect, name) or "") for name in _PATHS):
+        if not path.isascii() or any(sign in path for sign in " ?#"):
+            raise ValueError(f"{name}: must be written as it is sent: no blank, '?' or '#', and percent-encoded")
+    if _PLACEHOLDER not in dialect.product_items_path:
+        raise ValueError(f"product_items_path: must contain {_PLACEHOLDER}")
+    if dialect.find_by_request_path is not None and "{request_id}" not in dialect.find_by_request_path:
+        raise ValueError("find_by_request_path: must contain {request_id}")
+
+
+def _check_turned_away(statuses: object) -> None:
+    if not isinstance(statuses, frozenset):
+        raise TypeError(f"turned_away_unread: expected a set such as {{401, 429}}, not {type(statuses).__name__}")
+    for status in statuses:
+        if isinstance(status, bool) or not isinstance(status, int):
+            raise TypeError(f"turned_away_unread: expected whole numbers, not {type(status).__name__}")
+        if not 400 <= status < 500:
+            raise ValueError(
+                f"turned_away_unread: {status} does not prove that an order was not read; only 400 to 499 may"
+            )

@@ -7,6 +7,7 @@
       OutcomeUnknown          it may have been carried out: reconcile, never resend
       Rejected                the service said no, in its own words
         AuthenticationFailed  ... to our credentials or our address
+      InvalidOrder            the order is wrong, and was not sent; also a ValueError
       ServiceFault            a read failed on the other side: ask again later
         UnreadableReply       ... or came back in a shape nobody documented
     IncompleteListing         (a warning) a listing ended with rows missing
@@ -22,12 +23,14 @@ from typing import Any, ClassVar
 __all__ = [
     "AuthenticationFailed",
     "IncompleteListing",
+    "InvalidOrder",
     "NotSent",
     "OutcomeUnknown",
     "PaymentsError",
     "Rejected",
     "ServiceFault",
     "UnreadableReply",
+    "again",
 ]
 
 _FIELDS = ("request_id", "status", "code", "correlation_id", "transaction_id", "retry_after")
@@ -85,6 +88,13 @@ class PaymentsError(Exception):
         return _rebuild, (type(self), self.message, {name: getattr(self, name) for name in _FIELDS})
 
 
+def again(error: PaymentsError) -> PaymentsError:
+    """The same error once more, for somebody else to raise: a shared one would collect everybody's traceback."""
+    make, arguments = error.__reduce__()
+    copy: PaymentsError = make(*arguments)
+    return copy
+
+
 def _rebuild(kind: type[PaymentsError], message: str, fields: dict[str, Any]) -> PaymentsError:
     return kind(message, **fields)
 
@@ -111,6 +121,12 @@ class AuthenticationFailed(Rejected):
     """The service refused our credentials or our address."""
 
     next_step = "check app_key, app_password and user_id, and that this machine's address is whitelisted in the portal"
+
+
+class InvalidOrder(PaymentsError, ValueError):
+    """The order cannot be sent as it is, and was not: its request id names another order, or it is no order at all."""
+
+    next_step = "correct the order: a request id names one payment, for ever"
 
 
 class ServiceFault(PaymentsError):

@@ -105,7 +105,7 @@ class _Pool(Generic[Item, Result]):
             pass
         except Exception as error:  # noqa: BLE001 - the items could not be read: told after what is under way
             self._failure = error
-        except asyncio.CancelledError as error:
+        except BaseException as error:
             self._failure = error  # the call cancelled itself: its item has no result, so the end must not look good
             raise
         finally:

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import attrs
 
+from payments_async._settings import check_number, check_whole
+
 __all__ = ["Gate", "Limits"]
 
 Sleep = Callable[[float], Awaitable[object]]
@@ -22,19 +24,21 @@ class Limits:
         concurrency: Calls under way at once. The wait for a place is not part of any timeout.
         rate: Calls begun per second, evenly spread; ``None`` for no limit.
         reply_bytes: Largest body of an answer that is read.
+        remembered: Accepted orders whose acceptance is remembered, so that a repeat is not sent; the latest ones.
+            100,000 take about 75 MB.
     """
 
     concurrency: int = 100
     rate: float | None = None
     reply_bytes: int = 8 * 2**20
+    remembered: int = 100_000
 
     def __attrs_post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise ValueError("concurrency: must be 1 or more")
-        if self.rate is not None and not self.rate > 0:
-            raise ValueError("rate: must be above 0 calls a second, or None for no limit")
-        if self.reply_bytes < 1024:
-            raise ValueError("reply_bytes: must be 1024 or more")
+        check_whole("concurrency", self.concurrency, 1)
+        if self.rate is not None:
+            check_number("rate", self.rate, above_zero=True, unit="calls a second, or None for no limit")
+        check_whole("reply_bytes", self.reply_bytes, 1024)
+        check_whole("remembered", self.remembered, 1)
 
 
 class Gate:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import attrs
 
+from payments_async._settings import check_number, check_whole
+
 __all__ = ["RetryPolicy"]
 
 
@@ -33,11 +35,9 @@ class RetryPolicy:
     wait_max: float = 10.0
 
     def __attrs_post_init__(self) -> None:
-        if self.attempts < 1:
-            raise ValueError("attempts: must be 1 or more")
+        check_whole("attempts", self.attempts, 1)
         for name in ("total", "wait_initial", "wait_max"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}: must be 0 or more seconds")
+            check_number(name, getattr(self, name))
 
     def wait(
         self,

@@ -15,27 +15,22 @@ from typing import Any, Self, TypeVar
 import aiohttp
 from yarl import URL
 
-from payments_async._attempts import Attempts, Line, make_headers
+from payments_async._attempts import Attempts, Line
 from payments_async._auth import Authenticator, Credentials
+from payments_async._books import Books, Outcome, telling
 from payments_async._dialect import Dialect
-from payments_async._errors import (
-    AuthenticationFailed,
-    NotSent,
-    OutcomeUnknown,
-    PaymentsError,
-    Rejected,
-    ServiceFault,
-    UnreadableReply,
-)
+from payments_async._errors import OutcomeUnknown, PaymentsError
 from payments_async._fanout import fan_out
 from payments_async._limits import Gate, Limits
+from payments_async._login import LoginCalls
+from payments_async._models import Acceptance, Transaction
 from payments_async._resources import Accounts, Cards, Collections, Payouts, Products, Transactions
 from payments_async._retry import RetryPolicy
-from payments_async._transport import DEFAULT_TIMEOUT, Outgoing, Transport, TransportFailure
+from payments_async._settings import check_callable, check_flag, check_instance, check_number
+from payments_async._transport import DEFAULT_TIMEOUT, Transport
 from payments_async._wire import endpoints
 from payments_async._wire.call import Call
-from payments_async._wire.readers import Login
-from payments_async._wire.replies import lost_reply, never_left, read_reply
+from payments_async._wire.replies import lost_reply, never_left
 
 __all__ = ["PaymentsSession"]
 
@@ -87,8 +82,12 @@ class PaymentsSession:
             sleep: Waits for seconds.
 
         Raises:
-            ValueError: When the address or a setting cannot be right; the message names it.
+            TypeError, ValueError: When the address or a setting cannot be right; the message names it.
         """
+        _check_settings(credentials, dialect, retry, limits, timeout, http, ssl)
+        check_flag("trust_env", trust_env)
+        check_callable("clock", clock, "a function that gives monotonic seconds")
+        check_callable("sleep", sleep, "an async function that waits for seconds")
         if http is not None and trust_env:
             raise ValueError("trust_env: set it on your own ClientSession when you bring one (http=...)")
         self._dialect = dialect or Dialect()
@@ -105,11 +104,12 @@ class PaymentsSession:
         )
         self._check_prefix()
         self._credentials = credentials
-        renew = None if self._dialect.refresh_path is None else self._refresh
+        logins = LoginCalls(self._transport, credentials, self._dialect)
+        renew = None if self._dialect.refresh_path is None else logins.refresh
         self._line = Line(
             transport=self._transport,
             gate=Gate(limits, clock=clock, sleep=sleep),
-            auth=Authenticator(self._dialect, log_in=self._log_in, refresh=renew, clock=clock),
+            auth=Authenticator(self._dialect, log_in=logins.log_in, refresh=renew, clock=clock),
             dialect=self._dialect,
             clock=clock,
             sleep=sleep,
@@ -118,7 +118,7 @@ class PaymentsSession:
         self._closing = False
         self._under_way = 0
         self._drained = asyncio.Event()
-        self._unsettled: set[str] = set()
+        self._books = Books(limits.remembered)
         self.payouts: Payouts = Payouts(self)
         self.collections: Collections = Collections(self)
         self.transactions: Transactions = Transactions(self)
@@ -128,7 +128,7 @@ class PaymentsSession:
 
     async def __aenter__(self) -> Self:
         if self._loop is not None:
-            raise NotSent("this session was opened before; make a new PaymentsSession")
+            raise RuntimeError("this session was opened before; make a new PaymentsSession")
         self._loop = asyncio.get_running_loop()
         await self._transport.open()
         return self
@@ -168,8 +168,18 @@ class PaymentsSession:
 
     @property
     def unsettled(self) -> AbstractSet[str]:
-        """Request ids of orders whose outcome this session does not know: under way, cancelled or unknown."""
-        return frozenset(self._unsettled)
+        """Request ids of orders whose outcome you cannot know: under way, cancelled, unknown, or undelivered."""
+        return self._books.unsettled
+
+    @property
+    def undelivered(self) -> Mapping[str, Outcome]:
+        """Outcomes that ``send_many`` or ``map`` learned and did not hand over, by request id.
+
+        A loop that is left early, by ``break``, an error or cancellation, leaves here what it did not yield. Yielded
+        is handed over; so while a loop goes on, this also shows what it will yield next. ``take_undelivered`` takes
+        them out.
+        """
+        return dict(self._books.undelivered)
 
     @property
     def is_logged_in(self) -> bool:
@@ -193,12 +203,21 @@ class PaymentsSession:
             AuthenticationFailed: The service refused credentials or address.
             ServiceFault: It could not be reached or read.
         """
-        self._check_usable(None)
+        self._check_usable()
         await self._line.auth.token()
 
-    def note_evidence(self, request_id: str) -> None:
-        """The outcome of this order is known now, from elsewhere: it no longer counts as unsettled."""
-        self._unsettled.discard(request_id)
+    def take_undelivered(self) -> Mapping[str, Outcome]:
+        """All of ``undelivered``, which count as handed over from now on."""
+        return self._books.take_undelivered()
+
+    def note_evidence(self, request_id: str, found: Acceptance | Transaction | None = None) -> None:
+        """The outcome of this order is known now, from elsewhere: it no longer counts as unsettled.
+
+        Args:
+            found: What shows that the service has the order: it is remembered, and the order is not sent again.
+                Without it, the order may be.
+        """
+        self._books.settle(request_id, found)
 
     async def raw(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Any = None) -> Any:
         """Call an endpoint this package does not know: authorised, decoded, untyped.
@@ -223,14 +242,19 @@ class PaymentsSession:
     ) -> AsyncGenerator[tuple[Item, T | Exception], None]:
         """Call any function over many items: pairs of item and result or exception, as they are done.
 
+        Leaving the loop early takes no further item and waits for the calls under way. The outcomes of orders that
+        the function sent and that were not yielded are then in ``undelivered``.
+
         Args:
             function: Such as ``payments.transactions.get``.
             items: Taken only as they are worked on.
             concurrency: Calls under way at once; the session's ``Limits`` count too.
         """
-        async with aclosing(fan_out(function, items, concurrency)) as results:
-            async for pair in results:
-                yield pair
+        async with aclosing(fan_out(telling(function), items, concurrency)) as results:
+            async for item, told in results:
+                if isinstance(told, Exception):
+                    raise told  # never: what the function raises is told
+                yield item, told.deliver()
 
     async def execute(self, call: Call[T], *, retry: RetryPolicy | None = None) -> T:
         """Make a call: login, limits, retries and errors are seen to. Every other method comes here.
@@ -239,7 +263,9 @@ class PaymentsSession:
             call: From ``payments_async._wire.endpoints``.
             retry: In place of the session's.
         """
-        self._check_usable(call)
+        self._check_usable()
+        if retry is not None:
+            check_instance("retry", retry, RetryPolicy, "RetryPolicy(attempts=...)")
         self._under_way += 1
         try:
             if not call.once:
@@ -251,57 +277,55 @@ class PaymentsSession:
                 self._drained.set()
 
     async def _execute_once(self, call: Call[T], retry: RetryPolicy) -> T:
-        request_id = call.request_id or ""
-        open_before = request_id in self._unsettled
-        if open_before and not call.sent_before:
-            raise OutcomeUnknown(
-                "this session has sent it already and does not know the outcome; it was not sent again",
-                request_id=request_id,
-            )
-        self._note(request_id, unsettled=True)
-        unsettled = open_before
+        books, request_id = self._books, call.request_id
+        if request_id is not None and books.knows(request_id):
+            earlier: T | None = await books.earlier(call)
+            if earlier is not None:
+                _log.info("accepted before, not sent again", extra={"request_id": request_id})
+                return earlier
+        unsettled = open_before = books.begin(call)
         attempts = Attempts(self._line, call, retry)
+        outcome: T | PaymentsError | None = None
         try:
-            result = await attempts.run()
+            outcome = result = await attempts.run()
             unsettled = False
-        except OutcomeUnknown:
-            unsettled = True
+        except OutcomeUnknown as error:
+            outcome, unsettled = error, True
             _log.warning("outcome unknown", extra={"request_id": request_id})
             raise
-        except PaymentsError:
+        except PaymentsError as error:
+            outcome = error
             raise
         except Exception as error:
             # A clock or a sleep that was passed in has failed; a money call raises what it promised all the same.
             unsettled = open_before or attempts.left
             why = f"the call failed ({type(error).__name__})"
-            raise (lost_reply if attempts.left else never_left)(call, why) from error
+            outcome = (lost_reply if attempts.left else never_left)(call, why)
+            _log.error("a call failed unforeseen", extra={"error": type(error).__name__, "request_id": request_id})
+            raise outcome from error
         except BaseException as error:
             unsettled = open_before or attempts.left
             if attempts.left:
                 what = f"order {request_id}" if request_id else call.label
                 error.add_note(f"payments_async: {what} may have left; its outcome is unknown")
+                outcome = lost_reply(call, "broken off before the answer came")
             raise
         finally:
-            self._note(request_id, unsettled=unsettled)
+            books.end(call, outcome, unsettled=unsettled)
         return result
 
-    def _note(self, request_id: str, *, unsettled: bool) -> None:
-        if not unsettled:
-            self._unsettled.discard(request_id)
-        elif request_id:  # a card has none
-            self._unsettled.add(request_id)
-
-    def _check_usable(self, call: Call[Any] | None) -> None:
-        request_id = None if call is None else call.request_id
+    def _check_usable(self) -> None:
         if self._loop is None:
             why = "this session is not open; use it within 'async with PaymentsSession(...)'"
         elif self._closing:
             why = "this session is closed; make a new PaymentsSession"
         elif asyncio.get_running_loop() is not self._loop:
             why = "this session belongs to another event loop; open one for each loop"
+        elif self._transport.is_closed:
+            why = "the ClientSession that was brought (http=...) is closed; open it for as long as this session"
         else:
             return
-        raise NotSent(why, request_id=request_id)
+        raise RuntimeError(why)
 
     def _check_prefix(self) -> None:
         prefix = self._dialect.api_prefix
@@ -310,41 +334,21 @@ class PaymentsSession:
                 f"base_url: leave out the final {prefix!r}: it is added to every path (or set Dialect(api_prefix=''))"
             )
 
-    async def _log_in(self) -> Login:
-        own = self._credentials
-        _log.debug("logging in")
-        call = endpoints.log_in(own.app_key, own.app_password, own.user_id, self._dialect)
-        return await self._login_call(call, (own.app_key, own.app_password, own.user_id))
 
-    async def _refresh(self, refresh_token: str) -> Login:
-        call = endpoints.refresh(refresh_token, self._dialect.refresh_path or "", self._dialect)
-        return await self._login_call(call, (refresh_token,))
-
-    async def _login_call(self, call: Call[Login], secrets: tuple[str, ...]) -> Login:
-        try:
-            reply = await self._transport.exchange(call, Outgoing(call.body or b""), make_headers(None))
-        except TransportFailure as failure:
-            raise ServiceFault(f"the login failed: {failure}") from failure
-        try:
-            return read_reply(call, reply, self._dialect)
-        except PaymentsError as error:
-            problem = _login_problem(error, secrets)
-        except Exception as error:  # noqa: BLE001 - whatever a reader trips over
-            problem = UnreadableReply(f"the login could not be read ({type(error).__name__})", status=reply.status)
-        raise problem  # here, so that words with our secrets in them do not hang on as its context
-
-
-def _login_problem(error: PaymentsError, secrets: tuple[str, ...]) -> PaymentsError:
-    kind: type[PaymentsError] = AuthenticationFailed if isinstance(error, Rejected) else type(error)
-    words = error.message
-    for secret in secrets:
-        words = words.replace(secret, "***")
-    if error.status in (404, 405):
-        words += "; check the base address and Dialect.api_prefix"
-    return kind(
-        f"the login {'was refused' if kind is AuthenticationFailed else 'failed'}: {words}",
-        status=error.status,
-        code=error.code,
-        correlation_id=error.correlation_id,
-        retry_after=error.retry_after,
-    )
+def _check_settings(
+    credentials: object, dialect: object, retry: object, limits: object, timeout: object, http: object, ssl: object
+) -> None:
+    check_instance("credentials", credentials, Credentials, "Credentials(app_key=..., app_password=..., user_id=...)")
+    check_instance("timeout", timeout, aiohttp.ClientTimeout, "aiohttp.ClientTimeout(total=60.0)")
+    for name, value, kind, remedy in (
+        ("dialect", dialect, Dialect, "Dialect(...)"),
+        ("retry", retry, RetryPolicy, "RetryPolicy(attempts=...)"),
+        ("limits", limits, Limits, "Limits(concurrency=...)"),
+        ("http", http, aiohttp.ClientSession, "an aiohttp.ClientSession (one that repeats requests would pay twice)"),
+        ("ssl", ssl, tls.SSLContext, "an ssl.SSLContext, since TLS is never left unverified"),
+    ):
+        if value is not None:
+            check_instance(name, value, kind, remedy)
+    for field in ("total", "connect", "sock_read", "sock_connect"):
+        if (seconds := getattr(timeout, field)) is not None:
+            check_number(f"timeout.{field}", seconds)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import ssl as tls
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -16,19 +18,57 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from payments_async._deadlines import Deadlines
+from payments_async._version import __version__
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import retry_after
 
-__all__ = ["DEFAULT_TIMEOUT", "Outgoing", "Transport", "TransportFailure", "check_base_url"]
+__all__ = ["DEFAULT_TIMEOUT", "Outgoing", "Transport", "TransportFailure", "check_base_url", "make_headers"]
 
 # Strict on purpose: a payout is answered in a second or two, and its outcome is unknown while nobody answers.
 DEFAULT_TIMEOUT = aiohttp.ClientTimeout(total=60.0, sock_connect=10.0)
 _CHUNK = 2**16
 _NOT_KNOWN = object()
+# aiohttp repeats what it holds for idempotent when a kept-alive connection breaks. Before 3.13 the headers are out
+# again before the body is asked; there it knows such methods by their capitals, and writes all methods in capitals.
+_METHODS = {"PUT": "put", "DELETE": "delete"}
+_MOST_LOGGED = 100
+
+_log = logging.getLogger("payments_async")
+
+
+def make_headers(authorization: str | None) -> CIMultiDict[str]:
+    """The headers of every request, with the token's authorization."""
+    headers = CIMultiDict(
+        {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+            "User-Agent": f"payments-async/{__version__}",
+        }
+    )
+    if authorization is not None:
+        headers["Authorization"] = authorization
+    return headers
 
 
 class TransportFailure(Exception):
     """No usable answer. Whether the request may have arrived is ``Outgoing.left``."""
+
+
+class ForeignError(Exception):
+    """What code that is not ours raised: a middleware, a hook, a client that was brought. Its words stay out.
+
+    It has the traceback, the place and the type of the error, and stands in its place as a cause: words and arguments
+    may hold our headers, or what an order says of a person.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        place = _place(error)
+        super().__init__(f"{type(error).__qualname__} in {place}; its words are left out")
+        self.place = place
+        self.__traceback__ = error.__traceback__
+        if error.__cause__ is not None:
+            self.__cause__ = ForeignError(error.__cause__)
 
 
 class Outgoing(aiohttp.BytesPayload):
@@ -83,6 +123,7 @@ class Transport:
         self._reply_bytes = reply_bytes
         self._wall_clock = wall_clock
         self._urls: dict[str, URL] = {}
+        self._logged: set[str] = set()  # places whose failure was logged; the errors tell each one
         # The total is ours to keep: one timer for all exchanges costs less than aiohttp's one for each.
         self._deadlines = Deadlines(timeout.total) if timeout.total else None
         self._options: dict[str, Any] = {
@@ -109,6 +150,11 @@ class Transport:
                 trust_env=self._trust_env,
             )
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether there is no HTTP client to send with."""
+        return self._http is None or self._http.closed
+
     async def close(self) -> None:
         """Close the HTTP client, unless it was brought."""
         if self._deadlines is not None:
@@ -132,7 +178,8 @@ class Transport:
             options = options | {"middlewares": (*self._theirs, partial(_watch, outgoing))}
         cause: Exception | None = None
         try:
-            request = self._http.request(call.method, url, data=outgoing, headers=headers, **options)
+            method = _METHODS.get(call.method, call.method) if call.once else call.method
+            request = self._http.request(method, url, data=outgoing, headers=headers, **options)
             if self._deadlines is None:
                 return await self._ask(request)
             with self._deadlines.stay():
@@ -144,11 +191,21 @@ class Transport:
             if task is None or task.cancelling():
                 raise
             why = "the HTTP client was closed under way"  # its waiters are cancelled then, though nobody cancelled us
-        except Exception as error:  # noqa: BLE001 - aiohttp and a caller's middlewares raise whatever they like
-            why = _words(error)
-            # Other errors carry our headers, or words of the answer.
-            cause = error if isinstance(error, OSError) else None
+        except Exception as error:  # noqa: BLE001 - a caller's middlewares and hooks raise whatever they like
+            why, cause = self._explained(error)
         raise TransportFailure(why) from cause  # here, so that no other error hangs on as its context
+
+    def _explained(self, error: Exception) -> tuple[str, Exception | None]:
+        """Why there is no answer, in our words, and the cause that may be shown."""
+        if isinstance(error, OSError):
+            return _words(error), error
+        if isinstance(error, aiohttp.ClientError):
+            return _words(error), None  # it carries our headers, or words of the answer
+        foreign = ForeignError(error)
+        if foreign.place not in self._logged and len(self._logged) < _MOST_LOGGED:
+            self._logged.add(foreign.place)
+            _log.error("a middleware, a hook or the HTTP client failed", extra={"error": str(foreign)})
+        return f"a middleware, a hook or the HTTP client failed ({type(error).__name__}); mend it first", foreign
 
     async def _ask(self, request: Awaitable[aiohttp.ClientResponse]) -> Reply:
         answer = await request
@@ -157,7 +214,7 @@ class Transport:
         except BaseException:
             answer.close()
             raise
-        if answer.status < 300:
+        if answer.status < 300 and "Retry-After" not in answer.headers:
             return Reply(answer.status, body)
         return Reply(answer.status, body, retry_after(answer.headers.get("Retry-After"), self._wall_clock()))
 
@@ -242,6 +299,20 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised: the innermost line that is neither aiohttp's nor ours, if there is one."""
+    lines = [(frame, number) for frame, number in traceback.walk_tb(error.__traceback__)]
+    theirs = [line for line in lines if not _is_known(line[0].f_globals.get("__name__"))]
+    if not lines:
+        return "an unknown place"
+    frame, number = (theirs or lines)[-1]
+    return f"{frame.f_code.co_name} ({frame.f_code.co_filename}:{number})"
+
+
+def _is_known(module: object) -> bool:
+    return str(module).partition(".")[0] in ("aiohttp", "payments_async", "asyncio")
 
 
 def _words(error: Exception) -> str:

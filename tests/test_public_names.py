@@ -22,6 +22,7 @@ PINNED = [
     "Dialect",
     "IncompleteListing",
     "InternetLine",
+    "InvalidOrder",
     "Limits",
     "MobileMoneyWallet",
     "NotSent",

@@ -22,13 +22,15 @@ class Collections:
     ) -> Acceptance:
         """Request one collection. Accepted is not collected: the payer may have to approve.
 
+        It is requested only once in a session, as ``payouts.send`` tells.
+
         Args:
             order: Whom to collect from, and how much.
             sent_before: As in ``payouts.send``.
             retry: As in ``payouts.send``.
 
         Raises:
-            NotSent, OutcomeUnknown, Rejected: As ``payouts.send``.
+            NotSent, OutcomeUnknown, Rejected, InvalidOrder: As ``payouts.send``.
         """
         if not isinstance(order, CollectionOrder):
             raise TypeError("order: expected CollectionOrder")

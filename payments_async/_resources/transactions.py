@@ -94,7 +94,7 @@ class Transactions:
                     found = transaction
                     break
         if found is not None:
-            self._session.note_evidence(request_id)
+            self._session.note_evidence(request_id, found)
         return found
 
     async def settled(
@@ -112,7 +112,7 @@ class Transactions:
         """
         async with asyncio.timeout(timeout):
             settlement = await self._first_to_tell(acceptance, receiver)
-        self._session.note_evidence(acceptance.request_id)
+        self._session.note_evidence(acceptance.request_id, acceptance)
         return settlement
 
     def _listing(

@@ -37,6 +37,7 @@ class Call(NamedTuple, Generic[T]):
         authorized: Whether it carries the Authorization header.
         request_id: Of the order, where there is one.
         sent_before: The order may have left before this call, so a refusal proves nothing.
+        remembered: Whether a session remembers its acceptance; orders of a journal are remembered there.
         private: Gives the personal texts in the body, to be masked in words that come back.
     """
 
@@ -51,6 +52,7 @@ class Call(NamedTuple, Generic[T]):
     authorized: bool = True
     request_id: str | None = None
     sent_before: bool = False
+    remembered: bool = False
     private: Callable[[], tuple[str, ...]] = tuple
 
     @property

@@ -93,13 +93,14 @@ def send_payout(order: PayoutOrder, dialect: Dialect, *, sent_before: bool = Fal
     """One payout; the destination's class selects the endpoint (sections 2 to 6)."""
     body = encode(payout_body(order, dialect))
     private = partial(private_texts, order)
-    return _money(kind_of(order), body, order.request_id, dialect, sent_before, private)
+    return _money(kind_of(order), body, order.request_id, dialect, sent_before, private, remembered=True)
 
 
 def request_collection(order: CollectionOrder, dialect: Dialect, *, sent_before: bool = False) -> Call[Acceptance]:
     """One mobile money collection (section 7)."""
     body = encode(collection_body(order, dialect))
-    return _money(kind_of(order), body, order.request_id, dialect, sent_before, partial(private_texts, order))
+    private = partial(private_texts, order)
+    return _money(kind_of(order), body, order.request_id, dialect, sent_before, private, remembered=True)
 
 
 def sends_written(dialect: Dialect) -> Callable[..., Call[Acceptance]]:
@@ -125,8 +126,8 @@ def _written_anew(
 ) -> Call[Acceptance]:  # fmt: skip
     order = read_order(request_id, amount, written)
     if isinstance(order, PayoutOrder):
-        return send_payout(order, dialect, sent_before=sent_before)
-    return request_collection(order, dialect, sent_before=sent_before)
+        return send_payout(order, dialect, sent_before=sent_before)._replace(remembered=False)
+    return request_collection(order, dialect, sent_before=sent_before)._replace(remembered=False)
 
 
 def list_transactions(
@@ -282,7 +283,14 @@ def _refuse_money(path: str, internet_path: str) -> None:
 
 
 def _money(
-    kind: str, body: bytes, request_id: str, dialect: Dialect, sent_before: bool, private: Callable[[], tuple[str, ...]]
+    kind: str,
+    body: bytes,
+    request_id: str,
+    dialect: Dialect,
+    sent_before: bool,
+    private: Callable[[], tuple[str, ...]],
+    *,
+    remembered: bool = False,
 ) -> Call[Acceptance]:
     path = dialect.internet_path if kind == "internet" else _PATHS[kind]
     return Call(
@@ -292,6 +300,7 @@ def _money(
         once=True,
         request_id=request_id,
         sent_before=sent_before,
+        remembered=remembered,
         private=private,
         read=partial(read_acceptance, request_id=request_id, timezone=dialect.timezone),
         read_quickly=partial(read_plain_acceptance, request_id=request_id, timezone=dialect.timezone),

@@ -16,6 +16,7 @@ from payments_async._wire.codec import fold, read_code, read_int, read_record, r
 __all__ = [
     "Login",
     "failure_facts",
+    "named_transaction",
     "read_acceptance",
     "read_anything",
     "read_login",
@@ -23,6 +24,7 @@ __all__ = [
     "read_validation",
     "reads",
     "reads_page",
+    "speaks_against_refusal",
 ]
 
 T = TypeVar("T")
@@ -59,6 +61,8 @@ class _Documented(msgspec.Struct, forbid_unknown_fields=True):
 class _DocumentedAcceptance(msgspec.Struct):
     code: Literal[0]
     data: _Documented
+    status: Literal["success"] = "success"
+    success: None = None  # it is not documented here: whatever it says is weighed by the slower reader
 
 
 _decode_documented = msgspec.json.Decoder(_DocumentedAcceptance).decode
@@ -69,10 +73,10 @@ def read_plain_acceptance(body: bytes, *, request_id: str, timezone: tzinfo) -> 
     try:
         data = _decode_documented(body).data
         moment = read_timestamp(data.createdOn, timezone)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except (msgspec.DecodeError, ValueError, TypeError, ArithmeticError, RecursionError):
         return None
     status = _PLAIN_STATUSES.get(data.status)
-    if status is None or data.requestId != request_id or not data.transactionId:
+    if status is None or data.requestId != request_id or not data.transactionId.strip(_NOTHING):
         return None
     return Acceptance(
         request_id=request_id,
@@ -88,9 +92,10 @@ def read_acceptance(value: Any, *, request_id: str, timezone: tzinfo) -> Accepta
     """The service's "queued" in any spelling (section "Transaction acceptance response").
 
     Raises:
-        Refused: When the envelope has an error code and names no transaction.
+        Refused: When the envelope has an error code, and nothing in it speaks against a refusal.
         Unreadable: When it is anything but an acceptance of this request.
     """
+    named = named_transaction(value)
     value = _folded(value)
     data = value.get("data")
     data = data if isinstance(data, dict) else {}
@@ -99,18 +104,16 @@ def read_acceptance(value: Any, *, request_id: str, timezone: tzinfo) -> Accepta
     try:
         code = read_code(value.get("code"))
     except Unreadable as error:
-        raise Unreadable(error.message, transaction_id=transaction) from None
+        raise Unreadable(error.message, transaction_id=named) from None
     if code is not None and code != 0:
-        if transaction is None:
-            raise Refused(_message(value), code=code)
-        raise Unreadable(
-            f"an error code beside a transaction: {_message(value)}", code=code, transaction_id=transaction
-        )
+        raise Refused(_message(value), code=code)
     echo = known["request_id"]
     if transaction is None:
-        raise Unreadable("the answer names no transaction")
+        raise Unreadable("the answer names no transaction where it should", transaction_id=named)
     if echo != request_id and (echo is not None or code is None):
         raise Unreadable("the answer does not belong to this request", transaction_id=transaction)
+    if _flag(value.get("success")) is False or _word(value.get("status")) in _NO:
+        raise Unreadable(f"it says no beside a transaction: {_message(value)}", code=code, transaction_id=transaction)
     known["request_id"] = request_id
     return Acceptance(**known, extra=extra)
 
@@ -126,8 +129,18 @@ def reads_page(kind: type[T], timezone: tzinfo) -> Callable[[Any], Page[T]]:
 
 
 def read_validation(value: Any) -> Validation:
-    """The service's opinion (section 11). A "no" is an answer, not an error."""
+    """The service's opinion (section 11). A "no" is an answer, not an error; no token, or no time, is no opinion.
+
+    Raises:
+        Refused: When its code is one of HTTP's for that.
+    """
     envelope = _envelope(value)
+    if (
+        envelope.code is not None
+        and not envelope.success
+        and (envelope.code in (401, 429) or 500 <= envelope.code < 600)
+    ):
+        raise Refused(envelope.message or "refused without words", code=envelope.code)
     if envelope.success is not None:
         ok = envelope.success
     elif envelope.code is not None:
@@ -166,6 +179,43 @@ def failure_facts(value: Any) -> tuple[str | None, int | None, str | None]:
     except Unreadable:
         return None, None, None
     return _optional(folded, "message"), _code_or_none(folded), _optional(folded, "correlationid")
+
+
+def named_transaction(value: Any) -> str | None:
+    """The transaction that an answer names, wherever in it; an empty id, or one of zeros alone, names none."""
+    waiting, looked_at = [value], 0
+    while waiting and looked_at < _MOST_LOOKED_AT:
+        item, looked_at = waiting.pop(), looked_at + 1
+        if isinstance(item, list):
+            waiting.extend(item)
+        elif isinstance(item, dict):
+            for key, inner in item.items():
+                if fold(key) == "transactionid" and (found := _transaction_id(inner)) is not None:
+                    return found
+                if isinstance(inner, dict | list):
+                    waiting.append(inner)
+    return None
+
+
+def speaks_against_refusal(value: Any, request_id: str | None) -> str | None:
+    """Why an answer is no refusal of this request although its status or its code says so, or ``None``.
+
+    Args:
+        request_id: What the answer should be about, where there is one.
+    """
+    if named_transaction(value) is not None:
+        return "it names a transaction"
+    if not isinstance(value, dict):
+        return None
+    folded = _folded(value)
+    data = _folded(folded["data"]) if isinstance(folded.get("data"), dict) else {}
+    words = _word(folded.get("status")), _word(data.get("status"))
+    if _flag(folded.get("success")) is True or any(word in _YES or TransactionStatus(word) in _TAKEN for word in words):
+        return "it says that the order was taken"
+    for echo in (data.get("requestid"), folded.get("requestid"), data.get("clientreferenceid")):
+        if request_id is not None and _text(echo) not in ("", request_id):
+            return "it is about another request"
+    return None
 
 
 def read_anything(value: Any) -> Any:
@@ -227,6 +277,12 @@ def _folded(value: Any) -> dict[str, Any]:
     return {fold(key): item for key, item in value.items()}
 
 
+# An id made of these alone is an empty one: the services' frameworks write an unset id as zeros.
+_NOTHING = "0-{} \t"
+_MOST_LOOKED_AT = 10_000  # members of an answer that are searched for a transaction
+_TAKEN = frozenset({TransactionStatus.ENQUEUED, TransactionStatus.PROCESSING, TransactionStatus.SUCCESSFUL})
+_YES = frozenset({"OK", "ACCEPTED"})
+_NO = frozenset({"ERROR", "FAIL", "FAILED", "FAILURE", "REJECTED"})
 _PLAIN_STATUSES = {str(status): status for status in TransactionStatus}
 _ACCEPTANCE = {
     "requestId": "request_id",
@@ -257,11 +313,34 @@ def _acceptance_members(data: Mapping[str, Any], timezone: tzinfo) -> tuple[dict
                     known[name] = TransactionStatus(read_text(item))
                     if known[name] != item:
                         extra[key] = item  # the service's own word for it is kept
+                case "transaction_id":
+                    known[name] = _transaction_id(item)
                 case _:
                     known[name] = read_text(item) or None
-        except (ValueError, ArithmeticError):
+        except (ValueError, TypeError, ArithmeticError):
             extra[key] = item  # it never costs a payment: the text is kept
     return known, extra
+
+
+def _transaction_id(item: Any) -> str | None:
+    try:
+        text = read_text(item)
+    except (ValueError, ArithmeticError):
+        return None
+    return text if text.strip(_NOTHING) else None
+
+
+def _text(item: Any) -> str:
+    """A text or number as text; empty for anything else."""
+    try:
+        return read_text(item)
+    except (ValueError, ArithmeticError):
+        return ""
+
+
+def _word(item: Any) -> str:
+    """A text as words are compared: without blanks around it, in capitals."""
+    return _text(item).strip().upper()
 
 
 def _message(value: Mapping[str, Any]) -> str:

@@ -21,9 +21,9 @@ from payments_async._errors import (
 from payments_async._masking import redact
 from payments_async._wire.call import Call, Refused, Reply, Unreadable
 from payments_async._wire.codec import decode
-from payments_async._wire.readers import failure_facts
+from payments_async._wire.readers import failure_facts, named_transaction, speaks_against_refusal
 
-__all__ = ["lost_reply", "never_left", "read_reply", "retry_after"]
+__all__ = ["lost_reply", "never_left", "read_reply", "retry_after", "told_status"]
 
 T = TypeVar("T")
 
@@ -31,6 +31,7 @@ T = TypeVar("T")
 _REFUSALS = frozenset({400, 403, 404, 405, 406, *range(410, 418), 421, 422, 426, 431})
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)  # a fraction is not allowed, and seen all the same
 _LONGEST_WORDS = 500
+_NAMES_TRANSACTION = re.compile(rb"(?i)transaction[_-]?id")  # in what is no readable JSON, such as half of it
 _MOST_WORDS_READ = 10_000
 
 
@@ -47,13 +48,13 @@ def read_reply(call: Call[T], reply: Reply, dialect: Dialect) -> T:
         try:
             return call.read(decode(reply.body))
         except Refused as error:
-            failure = _failure(Rejected, call, reply, error.message, code=error.code)
+            failure = _refusal(call, reply, dialect, error.message, code=error.code)
         except Unreadable as error:
             shapeless = OutcomeUnknown if call.once else UnreadableReply
             named = error.transaction_id
             failure = _failure(shapeless, call, reply, error.message, code=error.code, transaction_id=named)
     else:
-        failure = _failure(_once(reply.status, dialect) if call.once else _repeated(reply.status), call, reply)
+        failure = _refusal(call, reply, dialect)
     raise failure  # here, so that the service's words as they came do not hang on as its context
 
 
@@ -88,6 +89,40 @@ def retry_after(text: str | None, now: float) -> float | None:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return max(0.0, (moment - datetime.fromtimestamp(now, UTC)).total_seconds())
+
+
+def told_status(error: PaymentsError) -> int | None:
+    """The HTTP status of a failed exchange: that of the answer, or one that a good answer tells as its code."""
+    if error.status is not None and error.status < 300 and error.code is not None and _is_told(error.code):
+        return error.code
+    return error.status
+
+
+def _is_told(code: int) -> bool:
+    """Whether a code of an envelope is an HTTP status that says no."""
+    return 400 <= code < 600
+
+
+def _refusal(
+    call: Call[Any], reply: Reply, dialect: Dialect, message: str | None = None, *, code: int | None = None
+) -> PaymentsError:
+    """The error of an answer whose status or envelope says no; of an order, only where nothing speaks against it."""
+    status = reply.status
+    if status < 300:  # then it is the code that says no, in HTTP's words or in its own
+        status = code if code is not None and _is_told(code) else 400
+    if not call.once:
+        return _failure(_repeated(status), call, reply, message, code=code)
+    kind, transaction_id = _once(status, dialect), None
+    try:
+        value = decode(reply.body)
+    except Unreadable:
+        against = "it seems to name a transaction" if _NAMES_TRANSACTION.search(reply.body) else None
+    else:
+        against, transaction_id = speaks_against_refusal(value, call.request_id), named_transaction(value)
+    if against is not None and kind is not OutcomeUnknown:
+        said = _said(reply)[0] or _reason(reply.status)
+        kind, message = OutcomeUnknown, f"a refusal that cannot be believed, for {against}: {said}"
+    return _failure(kind, call, reply, message, code=code, transaction_id=transaction_id)
 
 
 def _once(status: int, dialect: Dialect) -> type[PaymentsError]:

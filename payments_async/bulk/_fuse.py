@@ -7,6 +7,7 @@ from decimal import Context, Decimal
 
 import attrs
 
+from payments_async._settings import check_number, check_whole
 from payments_async.journal._records import Progress
 from payments_async.journal._states import News, State
 
@@ -42,16 +43,19 @@ class Fuse:
     window: int = 100
 
     def __attrs_post_init__(self) -> None:
-        if self.max_error_rate is not None and not 0 <= self.max_error_rate <= 1:
-            raise ValueError("max_error_rate: a share from 0 to 1, such as 0.05")
-        if self.max_unknown is not None and self.max_unknown < 0:
-            raise ValueError("max_unknown: must be 0 or more orders")
+        if self.max_error_rate is not None:
+            check_number("max_error_rate", self.max_error_rate, unit="a share, from 0 to 1")
+            if self.max_error_rate > 1:
+                raise ValueError("max_error_rate: a share from 0 to 1, such as 0.05")
+        if self.max_unknown is not None:
+            check_whole("max_unknown", self.max_unknown, 0)
         for name in ("max_total", "min_balance"):
             amount: object = getattr(self, name)
             if amount is not None and not isinstance(amount, Decimal):
                 raise TypeError(f"{name}: expected Decimal, not {type(amount).__name__}")
-        if self.window < _FEWEST:
-            raise ValueError(f"window: must be {_FEWEST} orders or more")
+            if amount is not None and not amount.is_finite():
+                raise ValueError(f"{name}: must be a finite amount")
+        check_whole("window", self.window, _FEWEST)
 
 
 class Meter:

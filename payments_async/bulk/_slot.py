@@ -116,12 +116,12 @@ class Slot:
                 private=lambda: private_texts(claimed.order),
             )  # fmt: skip
             result = await shift.payments.execute(call, retry=_ONE_TRY)
+        except (ValueError, TypeError) as error:  # an InvalidOrder too: the session has sent another one under its id
+            self._note(job, broken_off(permit, error, left=self._left(job)))
+            await self._write_down(aside=error)
         except PaymentsError as error:
             self._note(job, refused(permit, error), error.retry_after)
             self._trouble(error)
-        except (ValueError, TypeError) as error:
-            self._note(job, broken_off(permit, error, left=self._left(job)))
-            await self._write_down(aside=error)
         except BaseException as error:
             self._note(job, broken_off(permit, error, left=self._left(job)))
             raise

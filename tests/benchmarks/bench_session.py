@@ -3,14 +3,15 @@
     python tests/benchmarks/bench_session.py                  CPU per payout, interleaved rounds, ratios
     python tests/benchmarks/bench_session.py --instructions   instructions per payout (needs valgrind), ratios
 
-The server is a hand-written protocol in a process of its own that answers every request with one fixed acceptance, so
-only the client's cost is measured. Only ratios of one run mean anything.
+The server is a hand-written protocol in a process of its own that answers every request with an acceptance of its
+request id, so only the client's cost is measured. Only ratios of one run mean anything.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -60,7 +61,12 @@ class Server(asyncio.Protocol):
             whole = end + 4 + (int(length.group(1)) if length else 0)
             if len(self.data) < whole:
                 return
-            self.transport.write(_answer(LOGIN if b"/auth/login" in self.data[:end] else ACCEPTANCE))
+            if b"/auth/login" in self.data[:end]:
+                self.transport.write(_answer(LOGIN))
+            else:
+                self.transport.write(
+                    ACCEPTED.replace(FIRST_ID, self.data[self.data.index(b"bench-") :][: len(FIRST_ID)])
+                )
             self.data = self.data[whole:]
 
 
@@ -68,6 +74,16 @@ def _answer(value: object) -> bytes:
     body = json.dumps(value).encode()
     head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
+
+
+FIRST_ID = b"bench-000001"
+ACCEPTED = _answer(ACCEPTANCE)
+NUMBERS = itertools.count(1)
+
+
+def request_id() -> str:
+    """A new one for each payout: a session that knows an id would not send it again."""
+    return f"bench-{next(NUMBERS):06d}"
 
 
 async def serve() -> None:
@@ -80,7 +96,7 @@ async def serve() -> None:
 def body() -> dict[str, object]:
     """The payout as a user without a library would write it."""
     return {
-        "requestId": "bench-000001",
+        "requestId": request_id(),
         "batchId": "bench",
         "amount": 150000,
         "type": "DEBIT",
@@ -99,7 +115,7 @@ def body() -> dict[str, object]:
 def order() -> PayoutOrder:
     """The same payout as an order."""
     return PayoutOrder(
-        request_id="bench-000001",
+        request_id=request_id(),
         batch_id="bench",
         amount=Decimal(150000),
         message="November salary",
@@ -115,8 +131,8 @@ async def run_client(kind: str, base: str, count: int, concurrency: int) -> floa
     if kind == "session":
         credentials = Credentials(app_key="key", app_password="password", user_id="user")
         async with PaymentsSession(base, credentials) as payments:
-            # a fresh order each time: making and checking it belongs to the price; sent_before lets one id repeat
-            return await timed(lambda: payments.payouts.send(order(), sent_before=True), count, concurrency)
+            # a fresh order each time: making and checking it belongs to the price
+            return await timed(lambda: payments.payouts.send(order()), count, concurrency)
     async with aiohttp.ClientSession() as http:
         url = f"{base}/api/transactions/payouts/mobilemoney"
         headers = {"Authorization": "Token " + "t" * 200}

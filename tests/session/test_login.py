@@ -12,6 +12,7 @@ from payments_async import (
     Dialect,
     Limits,
     NotSent,
+    OutcomeUnknown,
     PaymentsError,
     PaymentsSession,
     Rejected,
@@ -452,3 +453,61 @@ async def test_a_login_while_others_are_cancelled(opened: Open, wire: Wire) -> N
     outcomes = await send(payments, 3)
     assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     assert (3, accepted("r-0")[:8]) == (len(wire.orders), b"HTTP/1.1")
+
+
+def told(code: object, **more: Any) -> bytes:
+    """A refusal with HTTP 200, whose code says what HTTP says with its status."""
+    return reply({"code": code, "message": "Unauthorized", "data": None} | more)
+
+
+@pytest.mark.parametrize("code", [401, "401"])
+async def test_an_expired_token_told_with_http_200(opened: Open, wire: Wire, code: object) -> None:
+    """It leads to one login for all and to the same orders again, and rejects none of them."""
+    payments = await opened(wire)
+    await payments.log_in()
+
+    async def answer(request: Request) -> bytes | None:
+        if request.headers["authorization"] == "Token token-1":
+            return told(code)
+        return await accept_everything(request)
+
+    wire.answer = answer
+    outcomes = await send(payments, 20)
+    assert [f"t-r-{number}" for number in range(20)] == [one.transaction_id for one in outcomes]
+    assert 2 == wire.logins
+
+
+async def test_an_expired_token_told_with_http_200_to_a_read(opened: Open, wire: Wire) -> None:
+    """A read logs in again as well."""
+    payments = await opened(wire)
+
+    async def answer(request: Request) -> bytes | None:
+        good = request.headers["authorization"] == "Token token-2"
+        return reply({"code": 0, "data": {"accountNumber": 6, "balance": 5}}) if good else told(401)
+
+    wire.answer = answer
+    assert "6" == (await payments.accounts.get()).account_number
+
+
+async def test_a_token_refused_beside_a_transaction(opened: Open, wire: Wire) -> None:
+    """The order may have been carried out: it is not sent again with a new token."""
+    data = {"requestId": "r-1", "transactionId": "t-1"}
+    for answer in (told(401, data=data), reply({"code": 0, "data": data}, 401)):
+        payments, before = await opened(wire), len(wire.orders)
+
+        async def refuse(_: Request, answer: bytes = answer) -> bytes | None:
+            return answer
+
+        wire.answer = refuse
+        with pytest.raises(OutcomeUnknown) as caught:
+            await payments.payouts.send(payout())
+        assert ("t-1", 1, {"r-1"}) == (caught.value.transaction_id, len(wire.orders) - before, payments.unsettled)
+
+
+@pytest.mark.parametrize("code", [500, 503, 429])
+async def test_a_login_that_fails_with_http_200(opened: Open, wire: Wire, code: int) -> None:
+    """The credentials are not to blame, and nothing was sent."""
+    failing(wire, told(code))
+    payments = await opened(wire)
+    with pytest.raises(NotSent):
+        await payments.payouts.send(payout())

@@ -267,3 +267,27 @@ def test_a_policy_that_cannot_be(change: dict[str, Any]) -> None:
     """The setting is named."""
     with pytest.raises(ValueError, match=f"^{next(iter(change))}: "):
         RetryPolicy(**change)
+
+
+async def test_a_pause_told_with_http_200(opened: Open, wire: Wire, times: Times) -> None:
+    """A code of 429 is a pause for all, as the status is, and the order is sent again after it."""
+    answers = [reply({"code": 429, "message": "slow down", "data": None}, 200, Retry_After="3"), None]
+
+    async def answer(request: Request) -> bytes | None:
+        return answers.pop(0) or await accept_everything(request)
+
+    wire.answer = answer
+    payments = await opened(wire)
+    assert "t-r-1" == (await payments.payouts.send(payout())).transaction_id
+    assert (2, [3.0]) == (len(wire.orders), times.slept)
+
+
+@pytest.mark.parametrize("status", [429, 401, 400])
+async def test_a_refusal_beside_an_acceptance(opened: Open, wire: Wire, status: int) -> None:
+    """It proves that the order was read: nothing is sent again, and its transaction is carried."""
+    payments = await opened(wire, retry=RetryPolicy(attempts=5))
+    data = {"requestId": "r-1", "transactionId": "t-1", "status": "PROCESSING"}
+    answering(wire, reply({"code": 0, "status": "success", "data": data}, status))
+    with pytest.raises(OutcomeUnknown) as caught:
+        await payments.payouts.send(payout())
+    assert ("t-1", 1, {"r-1"}) == (caught.value.transaction_id, len(wire.orders), payments.unsettled)

@@ -10,7 +10,7 @@ import pytest
 from session.conftest import Open
 from session.wires import Request, Wire, accept_everything, payout, reply, turns, until
 
-from payments_async import Acceptance, NotSent, OutcomeUnknown, PaymentsSession, PayoutOrder, Rejected
+from payments_async import Acceptance, InvalidOrder, OutcomeUnknown, PaymentsSession, PayoutOrder, Rejected
 from payments_async.sandbox import Fault, Sandbox
 
 
@@ -62,10 +62,10 @@ async def test_trouble_for_some(opened: Open, sandbox: Sandbox) -> None:
 
 
 async def test_what_is_no_order(payments: PaymentsSession, wire: Wire) -> None:
-    """It is an outcome too: it was not sent."""
+    """It is an outcome too, and none that says "send it again": it was not sent, and never can be."""
     bad: Any = [payout("r-0"), "r-1", None, payout("r-2")]
     outcomes = [outcome async for _, outcome in payments.payouts.send_many(bad, concurrency=1)]
-    assert [Acceptance, NotSent, NotSent, Acceptance] == [type(outcome) for outcome in outcomes]
+    assert [Acceptance, InvalidOrder, InvalidOrder, Acceptance] == [type(outcome) for outcome in outcomes]
 
 
 async def test_an_order_named_twice(payments: PaymentsSession, wire: Wire) -> None:
@@ -101,7 +101,7 @@ async def test_an_endless_source(payments: PaymentsSession, wire: Wire) -> None:
 
 
 async def test_leaving_early(wire: Wire, payments: PaymentsSession) -> None:
-    """No further order is sent; those under way are waited for and known to the session."""
+    """No further order is sent; those under way are waited for, and their outcomes can be taken."""
     release = asyncio.Event()
 
     async def answer(request: Request) -> bytes | None:
@@ -121,6 +121,8 @@ async def test_leaving_early(wire: Wire, payments: PaymentsSession) -> None:
     release.set()
     await closing
     assert sent == len(wire.orders) <= 5
+    taken = {request.request_id for request in wire.orders} - {"r-0"}
+    assert taken == payments.unsettled == payments.undelivered.keys() == payments.take_undelivered().keys()
     assert not payments.unsettled
 
 

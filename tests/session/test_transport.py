@@ -3,7 +3,9 @@
 import asyncio
 import gzip
 import json
+import logging
 import ssl
+import traceback
 import zlib
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -236,7 +238,8 @@ async def test_a_brought_client_that_is_closed_meanwhile(opened: Open, wire: Wir
         with pytest.raises(NotSent):
             await call
     assert not payments.unsettled
-    await not_sent(payments, "closed")
+    with pytest.raises(RuntimeError, match="is closed"):
+        await payments.payouts.send(payout())
 
 
 async def test_a_connection_closed_while_idle(payments: PaymentsSession, wire: Wire) -> None:
@@ -453,7 +456,8 @@ async def test_an_unknown_endpoint_is_called_once(
     answers(wire, None)
     with pytest.raises(OutcomeUnknown):
         await payments.raw(method, "/api/anything", body=body)
-    assert 1 == sum(request.path == "/api/anything" for request in wire.orders)
+    await turns()  # headers that came a second time would have been read by now
+    assert (1, 3) == (sum(request.path == "/api/anything" for request in wire.orders), wire.started)
     await wire.stop()
     with pytest.raises(NotSent):
         await payments.raw(method, "/api/anything", body=body)
@@ -555,6 +559,36 @@ async def test_a_middleware_that_breaks(opened: Open, wire: Wire, stack: AsyncEx
     await not_sent(payments, "KeyError")
     before = False
     await unknown(payments, "KeyError")
+
+
+async def test_a_hook_that_breaks(
+    opened: Open, wire: Wire, stack: AsyncExitStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its place and traceback are kept as the cause, without its words, and it is logged, once."""
+    words = "a secret of the hook"
+
+    async def broken(_session: object, _context: object, params: Any) -> None:
+        if params.url.path != LOGIN:
+            raise KeyError(words)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_start.append(broken)
+    http = await stack.enter_async_context(aiohttp.ClientSession(trace_configs=[trace]))
+    payments = await opened(wire, http=http)
+    for _ in range(3):
+        with pytest.raises(NotSent, match=r"failed \(KeyError\); mend it first") as caught:
+            await payments.payouts.send(payout())
+    assert caught.value.__cause__ is not None
+    cause = caught.value.__cause__.__cause__
+    assert cause is not None
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "KeyError in broken (" in str(cause)
+    assert "raise KeyError(words)" == traceback.extract_tb(cause.__traceback__)[-1].line
+    assert words not in shown
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert ["a middleware, a hook or the HTTP client failed"] == [record.getMessage() for record in errors]
+    assert "KeyError in broken (" in vars(errors[0])["error"]
+    assert not wire.orders
 
 
 # --- addresses --------------------------------------------------------------------------------------------------------

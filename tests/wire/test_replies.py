@@ -41,7 +41,7 @@ from payments_async._wire.endpoints import (
     validate,
 )
 from payments_async._wire.readers import read_acceptance, read_plain_acceptance
-from payments_async._wire.replies import lost_reply, never_left, read_reply, retry_after
+from payments_async._wire.replies import lost_reply, never_left, read_reply, retry_after, told_status
 
 DIALECT = Dialect()
 MONEY = {
@@ -137,9 +137,9 @@ def test_the_login_is_neither() -> None:
 
 def test_statuses_believed_to_turn_away() -> None:
     """The set is the dialect's: more in it are not sent, and what is not in it is unknown."""
-    believed: dict[str, Any] = {"turned_away_unread": {429, 503}}
-    kinds = {status: type(failure(MONEY["payout"], REFUSAL, status, **believed)) for status in (401, 429, 500, 503)}
-    assert {401: OutcomeUnknown, 429: NotSent, 500: OutcomeUnknown, 503: NotSent} == kinds
+    believed: dict[str, Any] = {"turned_away_unread": {429, 423}}
+    kinds = {status: type(failure(MONEY["payout"], REFUSAL, status, **believed)) for status in (401, 429, 500, 423)}
+    assert {401: OutcomeUnknown, 429: NotSent, 500: OutcomeUnknown, 423: NotSent} == kinds
 
 
 @pytest.mark.parametrize("name", MONEY)
@@ -166,7 +166,8 @@ def test_a_code_that_is_no_number(code: object, data: dict[str, str] | None) -> 
         error = failure(call, body)
         assert (OutcomeUnknown, (data or {}).get("transactionId")) == (type(error), error.transaction_id)
     assert UnreadableReply is type(failure(READS["account"], body))
-    assert Rejected is type(failure(MONEY["payout"], body, 400)), "its code is not asked"
+    refused = OutcomeUnknown if data else Rejected  # its code is not asked, but the transaction that it names is
+    assert refused is type(failure(MONEY["payout"], body, 400))
 
 
 @pytest.mark.parametrize(("code", "number"), [(17, 17), ("17", 17), (17.0, 17), (-3, -3), ("-3", -3), (1, 1)])
@@ -182,6 +183,101 @@ def test_a_code_beside_a_transaction() -> None:
     """Nobody knows what that means; the transaction is carried."""
     error = failure(MONEY["payout"], acceptance(code=17, message="no"))
     assert (OutcomeUnknown, 17, "t-1") == (type(error), error.code, error.transaction_id)
+
+
+REFUSING = (400, 401, 403, 404, 422, 429)
+NAMING = {
+    "in data": {"code": 17, "message": "no", "data": {"requestId": "r-1", "transactionId": "t-1"}},
+    "a whole acceptance": {"code": 0, "message": "ok", "data": {"requestId": "r-1", "transactionId": "t-1"}},
+    "at the top": {"code": 17, "message": "no", "transactionId": "t-1"},
+    "snake case": {"code": 17, "data": {"transaction_id": "t-1"}},
+    "in a list": {"code": 17, "data": [{"transactionID": "t-1"}]},
+    "deep inside": {"code": 17, "error": {"details": [{"duplicate_of": {"TransactionId": "t-1"}}]}},
+    "a list": [{"transactionId": "t-1"}],
+}
+
+
+@pytest.mark.parametrize("name", NAMING)
+@pytest.mark.parametrize("status", REFUSING)
+def test_a_refusal_that_names_a_transaction(status: int, name: str) -> None:
+    """It is no refusal, and nothing was turned away unread: the outcome is unknown, and the transaction is carried."""
+    for call in (*MONEY.values(), SENT_BEFORE):
+        error = failure(call, json.dumps(NAMING[name]).encode(), status)
+        assert (OutcomeUnknown, "t-1", status) == (type(error), error.transaction_id, error.status)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMING if name not in ("a whole acceptance", "a list")])
+def test_a_code_beside_a_transaction_elsewhere(name: str) -> None:
+    """The same with HTTP 200, wherever the transaction is named."""
+    error = failure(MONEY["payout"], json.dumps(NAMING[name]).encode())
+    assert (OutcomeUnknown, "t-1") == (type(error), error.transaction_id)
+
+
+@pytest.mark.parametrize("number", ["", " ", None, 0, "0", "00000000-0000-0000-0000-000000000000", {}, [], False])
+def test_a_transaction_of_zeros(number: object) -> None:
+    """An empty id names no transaction: a refusal stays one, and an acceptance of it is none."""
+    data = {"requestId": "r-1", "transactionId": number}
+    assert NotSent is type(failure(MONEY["payout"], json.dumps({"code": 17, "data": data}).encode(), 429))
+    assert Rejected is type(failure(MONEY["payout"], json.dumps({"code": 17, "data": data}).encode()))
+    assert OutcomeUnknown is type(failure(MONEY["payout"], acceptance(transactionId=number)))
+    everything = {"batchId": "", "message": "", "createdOn": "2026-11-21 10:00:00"}
+    assert OutcomeUnknown is type(failure(MONEY["payout"], acceptance(transactionId=number, **everything)))
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"code":0,"data":{"transactionId":"t-', b"<p>TRANSACTION_ID t-1", b'\xff"transactionid"']
+)
+@pytest.mark.parametrize("status", REFUSING)
+def test_half_a_refusal_that_seems_to_name_a_transaction(status: int, body: bytes) -> None:
+    """What cannot be read, but speaks of a transaction, is not believed either."""
+    assert OutcomeUnknown is type(failure(MONEY["payout"], body, status))
+
+
+CONTRADICTIONS: tuple[dict[str, Any], ...] = (
+    {"status": "PROCESSING"},
+    {"status": "success"},
+    {"data": {"status": "ENQUEUED"}},
+    {"data": {"status": "pending", "requestId": "r-1"}},
+    {"success": True},
+    {"data": {"requestId": "r-2"}},
+    {"requestId": "r-2"},
+    {"data": {"requestId": 2}},
+)
+
+
+@pytest.mark.parametrize("said", CONTRADICTIONS)
+def test_a_refusal_that_contradicts_itself(said: dict[str, Any]) -> None:
+    """It says that the order was taken, or is about another one: unknown, with HTTP's word for no and with a code."""
+    for status in (200, *REFUSING):
+        error = failure(MONEY["payout"], json.dumps({"code": 17, "message": "no"} | said).encode(), status)
+        assert (OutcomeUnknown, status) == (type(error), error.status)
+
+
+@pytest.mark.parametrize("said", [{"status": "error"}, {"success": False}, {"success": "false"}, {"status": "Failed"}])
+def test_an_acceptance_that_says_no(said: dict[str, object]) -> None:
+    """A transaction beside a no is not accepted and not refused; it is carried."""
+    body = json.loads(acceptance(batchId="", message="", createdOn="2026-11-21 10:00:00")) | said
+    error = failure(MONEY["payout"], json.dumps(body).encode())
+    assert (OutcomeUnknown, "t-1") == (type(error), error.transaction_id)
+
+
+@pytest.mark.parametrize("status", [code for code in MONEY_TABLE if code >= 400])
+@pytest.mark.parametrize("spelling", [int, str])
+def test_a_status_told_as_a_code(status: int, spelling: Any) -> None:
+    """With HTTP 200 and such a code it is sorted as if the answer had that status."""
+    body = json.dumps({"code": spelling(status), "message": "no", "data": None}).encode()
+    for kind in ("payout", "sent before", "read"):
+        call, table = TABLES[kind]
+        error = failure(call, body)
+        assert (table[status], 200, status) == (type(error), error.status, error.code)
+        assert status == told_status(error)
+
+
+@pytest.mark.parametrize("code", [401, 429, 500, 503, 599])
+def test_a_validation_that_is_no_opinion(code: int) -> None:
+    """No token, no time or a fault says nothing of the order."""
+    error = failure(READS["validation"], json.dumps({"code": code, "message": "no"}).encode())
+    assert READ_TABLE[code] is type(error)
 
 
 @pytest.mark.parametrize("spelling", [str.capitalize, str.upper, str.lower])

@@ -1,0 +1,212 @@
+"""What one session knows of its orders: which are unsettled, which were accepted, and whose outcome nobody took."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import attrs
+
+from payments_async._errors import InvalidOrder, OutcomeUnknown, PaymentsError, again
+from payments_async._models import Acceptance, Transaction
+from payments_async._wire.call import Call
+
+__all__ = ["Books", "Outcome", "Told", "telling"]
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+Outcome: TypeAlias = Acceptance | PaymentsError
+
+_LONGEST_WORDS = 500  # characters of an acceptance that are remembered; who sent the order first has seen all
+
+
+class Books:
+    """The books of one session. Nothing here waits for the service or sends anything.
+
+    Args:
+        remembered: How many accepted orders are remembered, the latest ones.
+
+    Attributes:
+        undelivered: Outcomes that a loop over many orders has not handed over (yet), by request id.
+    """
+
+    def __init__(self, remembered: int) -> None:
+        self._remembered = remembered
+        self._open: dict[str, Call[Any] | int] = {}  # under way, or of unknown outcome: then the print of its request
+        self._accepted: OrderedDict[str, tuple[int | None, Acceptance]] = OrderedDict()
+        self._waiting: dict[str, list[asyncio.Future[Outcome | None]]] = {}
+        self.undelivered: dict[str, Outcome] = {}
+
+    @property
+    def unsettled(self) -> frozenset[str]:
+        """Orders that are under way, of unknown outcome, or whose outcome was not handed over."""
+        return frozenset(self._open) | self.undelivered.keys()
+
+    def knows(self, request_id: str) -> bool:
+        """Whether ``earlier`` has something to say of it."""
+        return request_id in self._open or request_id in self._accepted
+
+    async def earlier(self, call: Call[Any]) -> Any:
+        """The acceptance of an order that was sent before; who asks while it is under way waits for it.
+
+        Returns:
+            ``None`` when the order may be sent.
+
+        Raises:
+            InvalidOrder: The request id names another order.
+            PaymentsError: What the exchange under way ended with, or ``OutcomeUnknown`` when that was earlier.
+        """
+        request_id = call.request_id or ""
+        while isinstance(first := self._open.get(request_id), Call):
+            _check_same(call, _print(first), None)
+            outcome = await self._hear(request_id)
+            if isinstance(outcome, PaymentsError):
+                raise self.tell(request_id, again(outcome))
+            if outcome is not None:
+                return self.tell(request_id, outcome)
+        if (remembered := self._accepted.get(request_id)) is not None:
+            print_, acceptance = remembered
+            _check_same(call, print_, acceptance)
+            return self.tell(request_id, acceptance)
+        if first is None:
+            return None
+        _check_same(call, first, None)
+        if call.sent_before:
+            return None
+        error = OutcomeUnknown(
+            "this session has sent it already and does not know the outcome; it was not sent again",
+            request_id=request_id,
+        )
+        raise self.tell(request_id, error)
+
+    def begin(self, call: Call[Any]) -> bool:
+        """It is under way from now on. Tells whether its outcome was unknown before."""
+        if call.request_id is None:
+            return False
+        was_open = call.request_id in self._open
+        self._open[call.request_id] = call
+        return was_open
+
+    def end(self, call: Call[Any], outcome: Any, *, unsettled: bool) -> None:
+        """It is no longer under way.
+
+        Args:
+            outcome: Acceptance or error; ``None`` when it was broken off before anything left.
+            unsettled: Its outcome is unknown.
+        """
+        request_id = call.request_id
+        if request_id is None:
+            return
+        if unsettled and request_id not in self._accepted:
+            self._open[request_id] = _print(call)
+        else:
+            del self._open[request_id]
+        if call.remembered and outcome.__class__ is Acceptance:
+            self._remember(request_id, _print(call), outcome)
+        if self._waiting:
+            for waiter in self._waiting.pop(request_id, ()):
+                if not waiter.done():
+                    waiter.set_result(outcome)
+        if outcome is not None:
+            self.tell(request_id, outcome)
+
+    def settle(self, request_id: str, found: Acceptance | Transaction | None) -> None:
+        """The outcome is known from elsewhere; what was found is remembered as the acceptance of the order."""
+        first = self._open.get(request_id)
+        under_way = isinstance(first, Call)
+        if found is not None and request_id not in self._accepted:
+            print_ = _print(first) if isinstance(first, Call) else first
+            self._remember(request_id, print_, _acceptance(request_id, found))
+        if not under_way:  # else its own answer comes, and until then nobody may send it
+            self._open.pop(request_id, None)
+
+    def tell(self, request_id: str, outcome: Any) -> Any:
+        """Note an outcome for the loop that waits for it, if there is one; gives it back."""
+        told = _telling.get()
+        if told is not None:
+            self.undelivered[request_id] = outcome
+            told.append((self, request_id, outcome))
+        return outcome
+
+    def take_undelivered(self) -> Mapping[str, Outcome]:
+        """All undelivered outcomes, which count as handed over from now on."""
+        taken, self.undelivered = self.undelivered, {}
+        return taken
+
+    async def _hear(self, request_id: str) -> Outcome | None:
+        waiter: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(request_id, []).append(waiter)
+        return await waiter
+
+    def _remember(self, request_id: str, print_: int | None, acceptance: Acceptance) -> None:
+        if acceptance.extra and len(repr(acceptance.extra)) > _LONGEST_WORDS:
+            acceptance = attrs.evolve(acceptance, extra={})
+        if acceptance.message is not None and len(acceptance.message) > _LONGEST_WORDS:
+            acceptance = attrs.evolve(acceptance, message=acceptance.message[:_LONGEST_WORDS])
+        self._accepted[request_id] = print_, acceptance
+        if len(self._accepted) > self._remembered:
+            self._accepted.popitem(last=False)
+
+
+_Told: TypeAlias = list[tuple[Books, str, Outcome]]
+_telling: ContextVar[_Told | None] = ContextVar("payments_async_telling", default=None)
+
+
+@attrs.frozen
+class Told(Generic[T]):
+    """What a function came to, and the outcomes that became known meanwhile."""
+
+    result: T | Exception
+    _outcomes: _Told
+
+    def deliver(self) -> T | Exception:
+        """The result, as it is handed over: the outcomes are not undelivered any more."""
+        for books, request_id, outcome in self._outcomes:
+            if books.undelivered.get(request_id) is outcome:  # else a later one has taken its place
+                del books.undelivered[request_id]
+        return self.result
+
+
+def telling(function: Callable[[Item], Awaitable[T]]) -> Callable[[Item], Awaitable[Told[T]]]:
+    """The function, with the outcomes of the orders that it sends noted as undelivered until ``Told.deliver``."""
+
+    async def tell(item: Item) -> Told[T]:
+        outcomes: _Told = []
+        _telling.set(outcomes)  # of this worker's task, and of those that the function starts
+        try:
+            result: T | Exception = await function(item)
+        except Exception as error:  # noqa: BLE001 - handed over as the result
+            result = error
+        return Told(result, outcomes)
+
+    return tell
+
+
+def _print(call: Call[Any]) -> int:
+    """A number that is the same for the same request, and for this process only."""
+    return hash((call.path, call.body))
+
+
+def _check_same(call: Call[Any], first: int | None, acceptance: Acceptance | None) -> None:
+    if first is None or first == _print(call):
+        return
+    raise InvalidOrder(
+        "this session has sent another order under the same request id; this one was not sent",
+        request_id=call.request_id,
+        transaction_id=None if acceptance is None else acceptance.transaction_id,
+    )
+
+
+def _acceptance(request_id: str, found: Acceptance | Transaction) -> Acceptance:
+    if isinstance(found, Acceptance):
+        return found
+    return Acceptance(
+        request_id=request_id,
+        transaction_id=found.transaction_id,
+        batch_id=found.batch_id,
+        status=found.status,
+        created_on=found.created_on,
+    )

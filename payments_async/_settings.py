@@ -1,0 +1,75 @@
+"""Checks of a setting when it is made: each names the field, what it expects and what it got. Knows no field itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+__all__ = ["check_callable", "check_flag", "check_instance", "check_number", "check_text", "check_whole"]
+
+
+def check_instance(name: str, value: object, kind: type, remedy: str) -> None:
+    """It is one of a class.
+
+    Raises:
+        TypeError: When it is not; the message shows how it is written.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}: expected {remedy}, not {type(value).__name__}")
+
+
+def check_callable(name: str, value: object, remedy: str) -> None:
+    """It can be called.
+
+    Raises:
+        TypeError: When it cannot.
+    """
+    if not callable(value):
+        raise TypeError(f"{name}: expected {remedy}, not {type(value).__name__}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """It is true or false.
+
+    Raises:
+        TypeError: When it is anything else, such as the text ``"false"``.
+    """
+    check_instance(name, value, bool, "True or False")
+
+
+def check_text(name: str, value: object) -> None:
+    """It is text without control characters.
+
+    Raises:
+        TypeError: When it is no text.
+        ValueError: When a control character is in it.
+    """
+    check_instance(name, value, str, "text")
+    if isinstance(value, str) and not value.isprintable():
+        raise ValueError(f"{name}: must not contain control characters")
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """It is a whole number that is not too small.
+
+    Raises:
+        TypeError: When it is no whole number; a truth value is none.
+        ValueError: When it is below ``least``.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}: expected a whole number, not {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name}: must be {least} or more")
+
+
+def check_number(name: str, value: Any, *, above_zero: bool = False, unit: str = "seconds") -> None:
+    """It is a number, of seconds or of another unit; infinity is one.
+
+    Raises:
+        TypeError: When it is no number; a truth value is none.
+        ValueError: When it is NaN, negative, or zero although it must be above.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}: expected a number ({unit}), not {type(value).__name__}")
+    if math.isnan(value) or value < 0 or (above_zero and not value):
+        raise ValueError(f"{name}: must be {'above 0' if above_zero else '0 or more'} {unit}")
