@@ -1,4 +1,4 @@
-"""What every test needs: aioresponses that works with the installed aiohttp, and examples that may take their time."""
+"""What every test needs: aioresponses that works here, examples that may take their time, a state folder of its own."""
 
 import inspect
 from typing import Any
@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import aiohttp
 import aioresponses.core
+import pytest
 from hypothesis import HealthCheck, settings
 
 # a machine that others use too has slow moments
@@ -23,3 +24,9 @@ class AnswerWithoutWriter(aiohttp.ClientResponse):
 
 if "stream_writer" in inspect.signature(aiohttp.ClientResponse.__init__).parameters:
     aioresponses.core.ClientResponse = AnswerWithoutWriter
+
+
+@pytest.fixture(autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test touches what this machine remembers of its user's journals, nor what another test left there."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state", numbered=True)))

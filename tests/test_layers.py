@@ -44,6 +44,7 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "rich": frozenset({"_cli"}),
     "phonenumbers": frozenset({"_cli", "bulk"}),
     "python_calamine": frozenset({"bulk"}),
+    "platformdirs": frozenset({"journal", "_cli"}),
     "sqlite3": frozenset({"journal"}),
     "asyncpg": frozenset({"journal"}),
     "pgqueuer": frozenset({"fleet"}),

@@ -86,7 +86,7 @@ async def begun(screen: Screen, setup: Setup, place: Place, trial: Trial) -> Asy
         BadInput: Somebody else has the port for notifications by now.
     """
     async with AsyncExitStack() as stack:
-        journal = await stack.enter_async_context(SqliteJournal(place.journal))
+        journal = await stack.enter_async_context(SqliteJournal(place.journal, state_folder=None))
         receiver = Receiver(journal, senders=[_HOST], path_token=trial.token, owner="payments-async demo")
         try:
             _, port = await stack.enter_async_context(serving(receiver, _HOST, trial.port))
@@ -127,7 +127,7 @@ async def _is_loaded(place: Place) -> bool:
     """Whether anything can have been sent: what is not loaded as a whole never is."""
     if not place.journal.exists():
         return False
-    async with SqliteJournal(place.journal) as journal:
+    async with SqliteJournal(place.journal, state_folder=None) as journal:
         return any(run.batch_id == BATCH and run.ready for run in await journal.runs())
 
 
@@ -153,7 +153,7 @@ def _check(place: Place, last: Trial, setup: Setup) -> None:
 
 
 async def _say_standing(screen: Screen, place: Place, last: Trial) -> None:
-    async with SqliteJournal(place.journal) as journal:
+    async with SqliteJournal(place.journal, state_folder=None) as journal:
         counts = (await journal.progress(BATCH)).counts
     standing = ", ".join(f"{counts[state]:,} {state}" for state in State if counts[state])
     screen.say(f"[bold yellow]Going on with the unfinished run of {last.began}:[/] {standing}")

@@ -20,7 +20,7 @@ from payments_async.bulk._shift import RunProgress, Shift
 from payments_async.bulk._slot import Slot
 from payments_async.journal._contract import Journal
 from payments_async.journal._faults import JournalError, LoadBusy
-from payments_async.journal._records import RunIdentity
+from payments_async.journal._records import Adoption, RunIdentity
 from payments_async.journal._states import State
 
 __all__ = ["RunProgress", "run_batch"]
@@ -43,6 +43,7 @@ async def run_batch(
     lease: float = 30.0,
     source_digest: str | None = None,
     policy: str | None = None,
+    adoption: Adoption | None = None,
 ) -> RunProgress:
     """Send every planned order of a batch, written down before and after, and tell how the batch stands.
 
@@ -64,8 +65,12 @@ async def run_batch(
         patience: Seconds without any answer of the service after which the run stops.
         lease: Seconds after which another process may take over a chunk from one that fell silent.
         source_digest, policy: Kept in the journal with the batch.
+        adoption: A named person's word that orders which another batch holds, and may have sent, go on in this one;
+            nothing of it is sent then before it was looked for.
 
     Raises:
+        HeldElsewhere: Another journal of this machine, or this one before it was restored, holds some of these orders
+            and may have sent them. Nothing was sent.
         OrdersDiffer: The journal holds another order under one of these request ids, or other orders under this
             batch. Nothing was sent.
         WrongAccount: The journal is about another account or service.
@@ -75,7 +80,7 @@ async def run_batch(
     if concurrency < 1:
         raise ValueError("concurrency: must be 1 or more")
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two runs share a name
-    await _prepare(payments, journal, batch_id, orders, owner, patience, source_digest, policy, progress)
+    await _prepare(payments, journal, batch_id, orders, owner, patience, source_digest, policy, progress, adoption)
     await journal.expire_chunks(batch_id)
     refused, clock = await _look_up_first(payments, journal, batch_id), payments.clock
     shift = Shift(
@@ -92,7 +97,7 @@ async def run_batch(
 async def _prepare(
     payments: PaymentsSession, journal: Journal, batch_id: str, orders: Iterable[Order] | AsyncIterable[Order] | None,
     owner: str, patience: float, source_digest: str | None, policy: str | None,
-    tell: Callable[[RunProgress], object] | None,
+    tell: Callable[[RunProgress], object] | None, adoption: Adoption | None,
 ) -> None:  # fmt: skip
     who = payments.credentials
     identity = RunIdentity.of(payments.base_url, app_key=who.app_key, user_id=who.user_id)
@@ -104,7 +109,7 @@ async def _prepare(
     deadline = payments.clock() + patience
     while True:
         try:
-            await journal.load(batch_id, orders, owner=owner)
+            await journal.load(batch_id, orders, owner=owner, adoption=adoption)
         except LoadBusy as error:  # raised before the first order is read
             if payments.clock() >= deadline:
                 raise

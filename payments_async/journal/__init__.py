@@ -2,11 +2,14 @@
 
 from payments_async.journal._contract import Journal
 from payments_async.journal._faults import (
+    HeldElsewhere,
+    JournalBehind,
     JournalClosed,
     JournalCorrupt,
     JournalError,
     JournalFull,
     JournalLocked,
+    JournalLost,
     JournalReadOnly,
     JournalRefused,
     JournalTooNew,
@@ -22,8 +25,10 @@ from payments_async.journal._faults import (
     WrongAccount,
 )
 from payments_async.journal._inbox import Arrival, Backlog, Delivery, Inbox, Receipt, StoredEvent
+from payments_async.journal._memory import StateFolder
 from payments_async.journal._points import CRASH_POINTS
 from payments_async.journal._records import (
+    Adoption,
     Chunk,
     Chunks,
     ClaimedOrder,
@@ -44,6 +49,7 @@ from payments_async.journal._sqlite import SqliteJournal
 from payments_async.journal._states import EVIDENCE, FINAL, RULES, SAID, News, State, Verdict, next_state
 
 __all__ = [
+    "Adoption",
     "Arrival",
     "CRASH_POINTS",
     "EVIDENCE",
@@ -59,13 +65,16 @@ __all__ = [
     "Evidence",
     "Finding",
     "Happening",
+    "HeldElsewhere",
     "Inbox",
     "Journal",
+    "JournalBehind",
     "JournalClosed",
     "JournalCorrupt",
     "JournalError",
     "JournalFull",
     "JournalLocked",
+    "JournalLost",
     "JournalReadOnly",
     "JournalRefused",
     "JournalTooNew",
@@ -90,6 +99,7 @@ __all__ = [
     "SqliteJournal",
     "Standing",
     "State",
+    "StateFolder",
     "StoredEvent",
     "Verdict",
     "WrongAccount",

@@ -23,6 +23,7 @@ from typing import Protocol
 from payments_async._orders import Order
 from payments_async.journal._inbox import Inbox
 from payments_async.journal._records import (
+    Adoption,
     Chunk,
     Chunks,
     ClaimedOrder,
@@ -66,7 +67,14 @@ class Journal(Inbox, Protocol):
             RunUnknown: There is no such batch.
         """
 
-    async def load(self, batch_id: str, orders: Iterable[Order] | AsyncIterable[Order], *, owner: str) -> Loaded:
+    async def load(
+        self,
+        batch_id: str,
+        orders: Iterable[Order] | AsyncIterable[Order],
+        *,
+        owner: str,
+        adoption: Adoption | None = None,
+    ) -> Loaded:
         """Write down all orders of a batch, in constant memory. The same orders again, in any sequence, change nothing.
 
         A load that was interrupted is begun again and completed; until then nothing of the batch can be claimed. Once
@@ -74,8 +82,12 @@ class Journal(Inbox, Protocol):
 
         Args:
             owner: Who loads, so that two do not at once.
+            adoption: A named person's word that orders which another batch holds, and may have sent, go on in this
+                one. Then all of it is in quarantine: nothing of it is sent before it was looked for.
 
         Raises:
+            HeldElsewhere: Another journal of this machine, or this one before it was restored, holds some of these
+                orders and may have sent them. Nothing of the batch can be claimed.
             OrdersDiffer: A request id with another body, one of another batch, or, once complete, an order more or
                 less. It names them. Nothing was sent, nothing was added to a complete batch.
             LoadBusy: Another process is loading.
@@ -89,6 +101,7 @@ class Journal(Inbox, Protocol):
 
         Raises:
             RunUnknown: The batch is not loaded.
+            HeldElsewhere: Another journal of this machine has adopted orders of it.
         """
 
     async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:

@@ -7,14 +7,17 @@
         JournalLocked         ... another process held it for too long
         JournalReadOnly       ... we may not write it
         JournalFull           ... no room is left
-        JournalClosed         ... it was closed, or never opened
+        JournalClosed         ... it was closed, never opened, or opened by the process this one was forked from
+        JournalBehind         ... a copy of it has gone on: it is in quarantine from now on
       JournalUnusable         the file will not become usable by waiting
         JournalCorrupt        ... it is damaged
         JournalTooNew         ... a newer version of this package wrote it
         NotAJournal           ... it is something else
+        JournalLost           ... a journal with orders was there, and this is not it
       JournalRefused          the journal is fine and says no
         WrongAccount          ... it belongs to another account or another service
         OrdersDiffer          ... these are not the orders it holds
+        HeldElsewhere         ... they are orders of another batch, which may have sent them
         LoadBusy              ... another process is loading this batch
         RunUnknown            ... it holds no such batch, or not all of it
         OrderUnknown          ... it holds no such order
@@ -25,14 +28,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 __all__ = [
+    "HeldElsewhere",
+    "JournalBehind",
     "JournalClosed",
     "JournalCorrupt",
     "JournalError",
     "JournalFull",
     "JournalLocked",
+    "JournalLost",
     "JournalReadOnly",
     "JournalRefused",
     "JournalTooNew",
@@ -92,9 +99,15 @@ class JournalFull(JournalUnavailable):
 
 
 class JournalClosed(JournalUnavailable):
-    """The journal was closed, or never opened."""
+    """The journal was closed, or never opened in this process."""
 
-    remedy = "use it inside `async with`, from one event loop"
+    remedy = "use it inside `async with`, from one event loop of one process"
+
+
+class JournalBehind(JournalUnavailable):
+    """A copy of the journal has gone on, and this one does not know what it sent: nothing was granted."""
+
+    remedy = "its unfinished chunks are in quarantine now: reconcile, then lift it; and keep one of the two files"
 
 
 class JournalUnusable(JournalError):
@@ -116,7 +129,16 @@ class JournalTooNew(JournalUnusable):
 class NotAJournal(JournalUnusable):
     """The file is something else."""
 
-    remedy = "name another file; a journal is made by itself where there is none"
+    remedy = "name another file, or delete this one if it is empty; a journal is made by itself where there is none"
+
+
+class JournalLost(JournalUnusable):
+    """A journal with orders was there, and this is not it. Nothing was made in its place."""
+
+    remedy = (
+        "put the file back, with its -wal if there is one; if it was moved, open it once where it is now; "
+        "if it is lost, begin a new one under another name, which adopts its orders"
+    )
 
 
 class JournalRefused(JournalError):
@@ -144,6 +166,37 @@ class OrdersDiffer(JournalRefused):
 
     def __reduce__(self) -> tuple[type[OrdersDiffer], tuple[str, tuple[str, ...]]]:
         return type(self), (self.message, self.request_ids)
+
+
+class HeldElsewhere(JournalRefused):
+    """Orders of another batch, in another journal or in this one before it was restored, which may have sent them.
+
+    Attributes:
+        request_ids: Of the first of them.
+        path: Where that journal was last, if that is known.
+        batch_id: Which batch of it.
+        since: Unix seconds; none of them was sent before.
+    """
+
+    remedy = (
+        "go on with that journal; only if it is lost, adopt them by name: "
+        "nothing of the batch is sent before all of it was looked for"
+    )
+
+    def __init__(
+        self, message: str, request_ids: Sequence[str] = (), *, path: str | None = None, batch_id: str | None = None,
+        since: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(message)
+        self.request_ids: tuple[str, ...] = tuple(request_ids)
+        self.path = path
+        self.batch_id = batch_id
+        self.since = since
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(type(self), path=self.path, batch_id=self.batch_id, since=self.since), (
+            self.message, self.request_ids,
+        )  # fmt: skip
 
 
 class LoadBusy(JournalRefused):

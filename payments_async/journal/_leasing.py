@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from decimal import Decimal
 
 import attrs
@@ -15,7 +16,17 @@ from payments_async.journal._rows import COLUMNS, change, chunk_bounds, loose
 from payments_async.journal._states import News, next_state
 from payments_async.journal._transaction import Transaction, Work
 
-__all__ = ["chunks", "claim_chunk", "expire_chunks", "reopen", "ready_run", "release_chunk", "renew_chunk", "silence"]
+__all__ = [
+    "chunks",
+    "claim_chunk",
+    "expire_chunks",
+    "put_aside",
+    "reopen",
+    "ready_run",
+    "release_chunk",
+    "renew_chunk",
+    "silence",
+]
 
 
 def ready_run(connection: sqlite3.Connection | Transaction, batch_id: str) -> int:
@@ -37,10 +48,12 @@ def claim_chunk(batch_id: str, owner: str, lease: float) -> Work[Chunk | None]:
 
     def work(transaction: Transaction) -> Chunk | None:
         run = ready_run(transaction, batch_id)
+        _cap(transaction, run)
         while (free := _first_free(transaction, run)) is not None:
             number, token, last = free
             until = transaction.now + lease
             token, taken = _take_over(transaction, run, number, token, last, owner, until)
+            transaction.execute("UPDATE chunk SET lease = ? WHERE run = ? AND number = ?", (lease, run, number))
             planned = _planned(transaction, run, number)
             if planned:
                 return Chunk(
@@ -60,9 +73,9 @@ def renew_chunk(chunk: Chunk, lease: float) -> Work[float]:
         until = transaction.now + lease
         transaction.known.clear()
         renewed = transaction.execute(
-            """UPDATE chunk SET lease_until = ?
+            """UPDATE chunk SET lease_until = ?, lease = ?
             WHERE run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open'""",
-            (until, chunk.run, chunk.number, chunk.token, chunk.owner),
+            (until, lease, chunk.run, chunk.number, chunk.token, chunk.owner),
         )
         if not renewed.rowcount:
             raise LeaseLost(f"chunk {chunk.number} of batch {chunk.batch_id} was taken over")
@@ -91,6 +104,7 @@ def expire_chunks(batch_id: str | None) -> Work[int]:
 
     def work(transaction: Transaction) -> int:
         run = None if batch_id is None else ready_run(transaction, batch_id)
+        _cap(transaction, run)
         silent = transaction.execute(
             """SELECT run, number, token, owner FROM chunk WHERE state = 'open' AND owner IS NOT NULL
             AND lease_until <= ? AND coalesce(? = run, TRUE)""",
@@ -113,6 +127,22 @@ def reopen(transaction: Transaction, run: int, number: int) -> None:
     )
 
 
+def put_aside(transaction: Transaction, chunks: Sequence[tuple[int, int]], last: str) -> None:
+    """Quarantine these chunks; what their last holder left under way is unknown."""
+    for run, number in chunks:
+        silence(transaction, run, number, last)
+        # a raised token, so that no permit of before is worth anything
+        transaction.execute(
+            """UPDATE chunk SET state = 'quarantined', token = token + 1, owner = NULL, lease_until = 0
+            WHERE run = ? AND number = ?""",
+            (run, number),
+        )
+    transaction.connection.executemany(
+        "UPDATE run SET quarantined_at = ?, look_since = coalesce(look_since, created_at) WHERE id = ?",
+        [(transaction.now, run) for run in {run for run, _ in chunks}],
+    )
+
+
 def chunks(connection: sqlite3.Connection, batch_id: str, now: float) -> Chunks:
     """How the chunks of a batch stand."""
     run = ready_run(connection, batch_id)
@@ -120,16 +150,27 @@ def chunks(connection: sqlite3.Connection, batch_id: str, now: float) -> Chunks:
         """SELECT count(*) FILTER (WHERE state = 'open' AND NOT held), count(*) FILTER (WHERE state = 'open' AND held),
         count(*) FILTER (WHERE state = 'done'), count(*) FILTER (WHERE state = 'quarantined'),
         min(lease_until) FILTER (WHERE state = 'open' AND held)
-        FROM (SELECT state, lease_until, lease_until > ? AS held FROM chunk WHERE run = ?)""",
+        FROM (SELECT state, min(lease_until, ?1 + lease) AS lease_until, lease_until > ?1 AS held
+        FROM chunk WHERE run = ?2)""",
         (now, run),
     ).fetchone()
     standing = Chunks(open=open_, leased=leased, done=done, quarantined=quarantined)
     if expiry is None:
         return standing
     (owner,) = connection.execute(
-        "SELECT owner FROM chunk WHERE run = ? AND state = 'open' AND lease_until = ?", (run, expiry)
+        "SELECT owner FROM chunk WHERE run = ?1 AND state = 'open' AND min(lease_until, ?2 + lease) = ?3",
+        (run, now, expiry),
     ).fetchone() or (None,)
     return attrs.evolve(standing, next_expiry=expiry - now, next_owner=owner)
+
+
+def _cap(transaction: Transaction, run: int | None) -> None:
+    """A lease that ends later than any lease can was taken by a clock that was ahead: its own length is waited for."""
+    transaction.execute(
+        """UPDATE chunk SET lease_until = ?1 + lease
+        WHERE state = 'open' AND owner IS NOT NULL AND lease_until > ?1 + lease AND coalesce(?2 = run, TRUE)""",
+        (transaction.now, run),
+    )
 
 
 def _first_free(transaction: Transaction, run: int) -> tuple[int, int, str | None] | None:

@@ -11,13 +11,15 @@ from payments_async._orders import Order
 from payments_async._wire.written import write_order
 from payments_async.journal._bodies import body_digest
 from payments_async.journal._evidence import apply_loose_events
-from payments_async.journal._faults import LoadBusy, OrdersDiffer, RunUnknown, WrongAccount
-from payments_async.journal._records import Loaded, RunIdentity
+from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersDiffer, RunUnknown, WrongAccount
+from payments_async.journal._leasing import put_aside
+from payments_async.journal._records import Adoption, Loaded, RunIdentity
+from payments_async.journal._resolving import resolve
 from payments_async.journal._rows import MOST_ORDERS, bounds, chunk_of, row_by_id, run_of
 from payments_async.journal._states import State
 from payments_async.journal._transaction import Transaction, Work
 
-__all__ = ["Load", "add", "begin", "blocks", "complete", "drop_unseen", "open_run"]
+__all__ = ["Load", "add", "adopt", "begin", "blocks", "complete", "drop_unseen", "open_run"]
 
 T = TypeVar("T")
 _BLOCK = 1000  # orders in one commit while loading
@@ -32,16 +34,18 @@ class Load:
         ready: The batch was complete before: it is compared, and nothing is added.
         resumed: An interrupted load left orders behind.
         next_id: Number of the next new order.
+        total: Orders that the batch held before.
     """
 
-    __slots__ = ("added", "first", "next_id", "ready", "repeated", "resumed", "run", "seen", "token")
+    __slots__ = ("added", "first", "next_id", "ready", "repeated", "resumed", "run", "seen", "token", "total")
 
-    def __init__(self, run: int, token: int, next_id: int, *, ready: bool) -> None:
+    def __init__(self, run: int, token: int, next_id: int, *, ready: bool, total: int) -> None:
         self.run = run
         self.token = token
         self.first = bounds(run)[0]
         self.next_id = next_id
         self.ready = ready
+        self.total = total
         self.resumed = not ready and next_id > self.first
         self.added = 0
         self.repeated = 0
@@ -72,8 +76,14 @@ class _Prepared(NamedTuple):
     digest: bytes
 
 
-def open_run(batch_id: str, identity: RunIdentity, source_digest: str | None, policy: str | None) -> Work[None]:
-    """Begin a batch, unless it is there."""
+def open_run(
+    batch_id: str, identity: RunIdentity, source_digest: str | None, policy: str | None, *, uid: str
+) -> Work[None]:
+    """Begin a batch, unless it is there.
+
+    Args:
+        uid: Tells it from one of the same name that a restored file does not hold any more.
+    """
 
     def work(transaction: Transaction) -> None:
         ours = (identity.base_address, identity.key_fingerprint, identity.user_id)
@@ -86,9 +96,9 @@ def open_run(batch_id: str, identity: RunIdentity, source_digest: str | None, po
             raise WrongAccount(f"the journal belongs to user {others[1]} at {others[0]}")
         (epoch,) = transaction.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
         transaction.execute(
-            """INSERT INTO run (batch_id, base_address, key_fingerprint, user_id, source_digest, policy, epoch,
-            created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (batch_id) DO NOTHING""",
-            (batch_id, *ours, source_digest, policy, epoch, transaction.now),
+            """INSERT INTO run (batch_id, base_address, key_fingerprint, user_id, source_digest, policy, epoch, uid,
+            created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (batch_id) DO NOTHING""",
+            (batch_id, *ours, source_digest, policy, epoch, uid, transaction.now),
         )
 
     return work
@@ -106,7 +116,8 @@ def begin(batch_id: str, owner: str) -> Work[Load]:
         run, state, loader, token, until = found
         ready = state == "ready"
         if not ready:
-            if until > transaction.now and loader != owner:
+            # one that ends later than any can was taken by a clock that was ahead
+            if transaction.now < until <= transaction.now + _LEASE and loader != owner:
                 raise LoadBusy(f"batch {batch_id} is being loaded by {loader}", loader, until - transaction.now)
             token += 1
             transaction.execute(
@@ -114,7 +125,24 @@ def begin(batch_id: str, owner: str) -> Work[Load]:
                 (owner, token, transaction.now + _LEASE, run),
             )
         (last,) = transaction.execute("SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?", bounds(run)).fetchone()
-        return Load(run, token, bounds(run)[0] if last is None else last + 1, ready=ready)
+        total = _total(transaction, run)
+        return Load(run, token, bounds(run)[0] if last is None else last + 1, ready=ready, total=total)
+
+    return work
+
+
+def adopt(load: Load, adoption: Adoption, held: HeldElsewhere) -> Work[None]:
+    """Orders that may have been sent from elsewhere are ours: nothing is sent before a person has looked."""
+
+    def work(transaction: Transaction) -> None:
+        _hold(transaction, load)
+        found = transaction.execute("SELECT run, number FROM chunk WHERE run = ? AND state = 'open'", (load.run,))
+        put_aside(transaction, found.fetchall(), "this journal, before its orders were adopted")
+        transaction.execute(
+            """UPDATE run SET quarantined_at = ?, look_since = min(coalesce(look_since, created_at), ?) WHERE id = ?""",
+            (transaction.now, held.since, load.run),
+        )
+        resolve(transaction, "adopted", adoption.who, adoption.why, run=load.run, evidence=held.message)
 
     return work
 
@@ -170,9 +198,7 @@ def complete(batch_id: str, load: Load) -> Work[Loaded]:
     """Make a batch ready to be sent; or, if it was, make sure that nothing is missing from what was loaded."""
 
     def work(transaction: Transaction) -> Loaded:
-        (total,) = transaction.execute(
-            "SELECT coalesce(sum(count), 0) FROM tally WHERE run = ?", (load.run,)
-        ).fetchone()
+        total = _total(transaction, load.run)
         total += sum(count for run, _state, count, _amount in transaction.moves if run == load.run)
         if load.ready:
             if load.count() != total:
@@ -183,8 +209,11 @@ def complete(batch_id: str, load: Load) -> Work[Loaded]:
         transaction.passed("load_complete.events_applied")
         chunks = chunk_of(load.next_id - 1) + 1 if load.next_id > load.first else 0
         transaction.connection.executemany(
-            "INSERT INTO chunk (run, number) VALUES (?, ?)", ((load.run, number) for number in range(chunks))
+            """INSERT INTO chunk (run, number, state)
+            SELECT id, ?2, iif(quarantined_at IS NULL, 'open', 'quarantined') FROM run WHERE id = ?1""",
+            ((load.run, number) for number in range(chunks)),
         )
+        transaction.is_milestone = True
         transaction.execute(
             "UPDATE run SET state = 'ready', ready_at = ?, loader = NULL, load_until = 0 WHERE id = ?",
             (transaction.now, load.run),
@@ -192,6 +221,11 @@ def complete(batch_id: str, load: Load) -> Work[Loaded]:
         return Loaded(total=total, added=load.added, repeated=load.repeated)
 
     return work
+
+
+def _total(transaction: Transaction, run: int) -> int:
+    (total,) = transaction.execute("SELECT coalesce(sum(count), 0) FROM tally WHERE run = ?", (run,)).fetchone()
+    return int(total)
 
 
 async def blocks(orders: Iterable[Order] | AsyncIterable[Order]) -> AsyncIterator[list[Order]]:

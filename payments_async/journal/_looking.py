@@ -25,6 +25,7 @@ __all__ = [
     "run",
     "runs",
     "standings_after",
+    "uid",
 ]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -114,6 +115,18 @@ def paid_after(since: float, but: str | None) -> Pages[Entry]:
         return found, rows[-1][0] if rows else after
 
     return read
+
+
+def uid(connection: sqlite3.Connection, batch_id: str) -> str:
+    """What tells a batch from one of the same name that a restored file does not hold any more.
+
+    Raises:
+        RunUnknown: There is none of that name.
+    """
+    found = connection.execute("SELECT uid FROM run WHERE batch_id = ?", (batch_id,)).fetchone()
+    if found is None:
+        raise RunUnknown(f"the journal holds no batch {batch_id}")
+    return str(found[0])
 
 
 def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = False) -> Pages[Entry]:

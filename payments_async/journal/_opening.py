@@ -50,7 +50,7 @@ def translated(error: sqlite3.Error, path: Path | None = None) -> JournalError:
 
 
 def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
-    """The one connection that writes. Makes the file if there is none, readable by its owner alone.
+    """The one connection that writes.
 
     Args:
         busy_timeout: Seconds to wait for another process.
@@ -58,7 +58,9 @@ def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     Raises:
         JournalError: With what to do about it.
     """
-    _make(path)
+    # Not opened here: closing it would drop the locks of every other connection of this process.
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        raise JournalReadOnly(f"{path} cannot be opened for writing")
     connection = _connect(path, busy_timeout)
     try:
         _make_durable(connection)
@@ -102,20 +104,6 @@ def check(connection: sqlite3.Connection) -> None:
     found = connection.execute("PRAGMA integrity_check(3)").fetchall()
     if found != [("ok",)]:
         raise JournalCorrupt(f"the journal is damaged ({'; '.join(str(words) for (words,) in found)})")
-
-
-def _make(path: Path) -> None:
-    try:
-        # orders name people; the files beside it (-wal, -shm) take over its permissions
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError as error:
-        # Not opened here: closing it would drop the locks of every other connection of this process.
-        if not os.access(path, os.R_OK | os.W_OK):
-            raise JournalReadOnly(f"{path} cannot be opened for writing") from error
-    except PermissionError as error:
-        raise JournalReadOnly(f"{path} cannot be made") from error
-    except OSError as error:
-        raise JournalUnavailable(f"{path} cannot be opened ({error.strerror})") from error
 
 
 def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:

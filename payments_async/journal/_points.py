@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["CRASH_POINTS"]
 
 _OPERATIONS = (
-    "open_run", "load", "load_block", "load_drop", "load_complete",
+    "open_run", "load", "adopt", "load_block", "load_drop", "load_complete",
     "claim_chunk", "renew_chunk", "release_chunk", "expire_chunks", "permit", "withdraw", "record",
     "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine",
     "receive", "claim", "release", "note_done", "finish", "retry_later", "revive",

@@ -14,6 +14,7 @@ from payments_async.journal._bodies import order_of
 from payments_async.journal._states import News, State
 
 __all__ = [
+    "Adoption",
     "Chunk",
     "Chunks",
     "ClaimedOrder",
@@ -55,6 +56,23 @@ class RunIdentity:
         """The identity of a session: its address and whom it logs in."""
         fingerprint = hashlib.sha256(b"payments-async:" + app_key.encode()).hexdigest()[:16]
         return cls(base_address=base_address, key_fingerprint=fingerprint, user_id=user_id)
+
+
+@attrs.frozen(kw_only=True)
+class Adoption:
+    """A named person's word that orders which another batch holds, and may have sent, go on in this one.
+
+    Attributes:
+        who: Their name.
+        why: Where the other journal is gone, or why it is not to be used.
+    """
+
+    who: str
+    why: str
+
+    def __attrs_post_init__(self) -> None:
+        if not self.who.strip() or not self.why.strip():
+            raise ValueError("who and why: a person's name and a reason, not an empty text")
 
 
 @attrs.frozen(kw_only=True)

@@ -10,7 +10,7 @@ from payments_async.journal._rows import Row, change, chunk_of, row_by_request, 
 from payments_async.journal._states import EVIDENCE, News, State, next_state
 from payments_async.journal._transaction import Transaction, Work
 
-__all__ = ["acknowledge", "apply_evidence", "lift_quarantine", "park", "write_off"]
+__all__ = ["acknowledge", "apply_evidence", "lift_quarantine", "park", "resolve", "write_off"]
 
 
 def apply_evidence(evidence: Evidence) -> Work[Finding | None]:
@@ -56,7 +56,7 @@ def write_off(request_id: str, who: str, why: str, seen: float | None = None) ->
                 VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
                 (row.id, row.attempt, row.token, row.permitted_at, News.UNKNOWN, row.code, row.message, row.updated_at),
             )
-        decision = _resolve(transaction, News.WRITTEN_OFF, who, why, order_id=row.id, evidence=_about(transaction, row))
+        decision = resolve(transaction, News.WRITTEN_OFF, who, why, order_id=row.id, evidence=_about(transaction, row))
         _dispute(transaction, row, decision, who)
         change(transaction, row, verdict.state, sent_before=True)
         reopen(transaction, run_of(row.id), chunk_of(row.id))
@@ -79,7 +79,7 @@ def acknowledge(request_id: str, who: str, why: str, seen: float | None) -> Work
             "UPDATE outbox SET conflict = ?, updated_at = ? WHERE id = ?",
             (None if later is None else later[0], transaction.now, row.id),
         )
-        _resolve(transaction, "acknowledged", who, why, order_id=row.id, evidence=row.conflict)
+        resolve(transaction, "acknowledged", who, why, order_id=row.id, evidence=row.conflict)
 
     return work
 
@@ -95,7 +95,7 @@ def lift_quarantine(batch_id: str, who: str, why: str) -> Work[int]:
         lifted = transaction.execute(
             "UPDATE chunk SET state = 'open' WHERE run = ? AND state = 'quarantined'", found
         ).rowcount
-        _resolve(transaction, "quarantine lifted", who, why, run=found[0], evidence=f"{lifted} chunks")
+        resolve(transaction, "quarantine lifted", who, why, run=found[0], evidence=f"{lifted} chunks")
         return lifted
 
     return work
@@ -139,10 +139,11 @@ def _dispute(transaction: Transaction, row: Row, decision: int, who: str) -> Non
     transaction.execute("UPDATE outbox SET conflict = NULL WHERE id = ?", (row.id,))
 
 
-def _resolve(
+def resolve(
     transaction: Transaction, kind: str, who: str, why: str, *, order_id: int | None = None, run: int | None = None,
     evidence: str | None = None,
 ) -> int:  # fmt: skip
+    """Keep who decided what, and why; tells the number of the decision."""
     (number,) = transaction.execute(
         """INSERT INTO resolution (order_id, run, kind, who, why, evidence, at) VALUES (?, ?, ?, ?, ?, ?, ?)
         RETURNING id""",

@@ -20,8 +20,9 @@ _FIRST = (
         id INTEGER PRIMARY KEY, batch_id TEXT NOT NULL UNIQUE,
         base_address TEXT NOT NULL, key_fingerprint TEXT NOT NULL, user_id TEXT NOT NULL,
         source_digest TEXT, policy TEXT, epoch TEXT NOT NULL,
-        state TEXT NOT NULL DEFAULT 'loading', loader TEXT, load_token INTEGER NOT NULL DEFAULT 0,
-        load_until REAL NOT NULL DEFAULT 0, created_at REAL NOT NULL, ready_at REAL) STRICT""",
+        uid TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'loading', loader TEXT, load_token INTEGER NOT NULL DEFAULT 0,
+        load_until REAL NOT NULL DEFAULT 0, created_at REAL NOT NULL, ready_at REAL,
+        quarantined_at REAL, look_since REAL) STRICT""",
     """CREATE TABLE outbox (
         id INTEGER PRIMARY KEY, request_id TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'planned',
         token INTEGER NOT NULL DEFAULT 0, attempt INTEGER NOT NULL DEFAULT 0, sent_before INTEGER NOT NULL DEFAULT 0,
@@ -40,7 +41,7 @@ _FIRST = (
         PRIMARY KEY (run, state)) STRICT, WITHOUT ROWID""",
     """CREATE TABLE chunk (
         run INTEGER NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'open', owner TEXT,
-        token INTEGER NOT NULL DEFAULT 0, lease_until REAL NOT NULL DEFAULT 0,
+        token INTEGER NOT NULL DEFAULT 0, lease_until REAL NOT NULL DEFAULT 0, lease REAL NOT NULL DEFAULT 0,
         PRIMARY KEY (run, number)) STRICT, WITHOUT ROWID""",
     "CREATE INDEX chunk_open ON chunk(run, number) WHERE state = 'open'",
     """CREATE TABLE claim (
@@ -91,16 +92,22 @@ _STEPS: tuple[tuple[str, ...], ...] = (_FIRST,)
 VERSION = len(_STEPS)
 
 
-def migrate(connection: sqlite3.Connection, *, steps: Sequence[Sequence[str]] = _STEPS) -> None:
-    """Make the tables, or bring those of an older version up to date, in one transaction.
+def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequence[Sequence[str]] = _STEPS) -> None:
+    """Bring the tables of an older version up to date, in one transaction.
+
+    Args:
+        new: Make them, in a file that has none.
 
     Raises:
         NotAJournal, JournalTooNew: When the file is none of ours; it is left as it was.
     """
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise JournalUnavailable(f"SQLite {sqlite3.sqlite_version} is too old; 3.37 or later is needed")
-    if _version(connection, len(steps)) == len(steps):
+    version = _version(connection, len(steps))
+    if version == len(steps):
         return
+    if version == 0 and not new:
+        raise NotAJournal("the file is empty")
     connection.execute("BEGIN IMMEDIATE")
     try:
         for step in steps[_version(connection, len(steps)) :]:  # asked again: another process may have been quicker

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import sqlite3
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +22,7 @@ from payments_async.journal import (
     _leasing,
     _loading,
     _looking,
+    _making,
     _opening,
     _pending,
     _receiving,
@@ -28,9 +31,17 @@ from payments_async.journal import (
     _sending,
 )
 from payments_async.journal._epoch import Epoch
-from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
+from payments_async.journal._faults import (
+    HeldElsewhere,
+    JournalClosed,
+    JournalError,
+    JournalUnavailable,
+    NotAJournal,
+)
 from payments_async.journal._inbox import Arrival, Backlog, Delivery, Receipt, StoredEvent
+from payments_async.journal._memory import Memory, StateFolder
 from payments_async.journal._records import (
+    Adoption,
     Chunk,
     Chunks,
     ClaimedOrder,
@@ -47,12 +58,14 @@ from payments_async.journal._records import (
     RunIdentity,
     Standing,
 )
+from payments_async.journal._registering import Registering
 from payments_async.journal._states import State
 from payments_async.journal._writer import Writer
 
 __all__ = ["SqliteJournal"]
 
 T = TypeVar("T")
+_INHERITED: list[object] = []  # what the process before a fork has opened is closed by that process alone
 
 
 class SqliteJournal:
@@ -61,17 +74,25 @@ class SqliteJournal:
     Write-ahead log, ``synchronous=FULL``: what a method returned survives a power cut. The methods and what they
     promise are those of ``Journal``. A process that is stopped within a commit holds the file: the others wait.
 
+    What it is, and which request ids it holds, is remembered in the user's state folder too, so that a journal that was
+    restored, lost or mistyped is noticed by the next one. A journal that was made without that stays without.
+
     Args:
         path: The file; made, readable by its owner alone, if there is none. Not on a network file system.
+        state_folder: In place of the user's; ``None`` keeps no memory outside of the journal's own folder.
         busy_timeout: Seconds to wait for another process before ``JournalLocked``.
         clock: Gives Unix seconds in place of the database's clock, for tests of leases.
         crash_at: Called with the name of every point between two steps (``CRASH_POINTS``), for tests that kill there.
+
+    Attributes:
+        is_new: Opening it has made it: it knows no earlier payment.
     """
 
     def __init__(
         self,
         path: str | Path,
         *,
+        state_folder: str | Path | StateFolder | None = StateFolder.OF_USER,
         busy_timeout: float = 10.0,
         clock: Callable[[], float] | None = None,
         crash_at: Callable[[str], None] | None = None,
@@ -81,12 +102,31 @@ class SqliteJournal:
         self._path = Path(path)
         self._busy_timeout = busy_timeout
         self._clock = clock
-        self._epoch = Epoch(self._path)
-        self._writer = Writer(self._open, clock=clock, seal=self._epoch.seal, crash_at=crash_at, path=self._path)
+        self._place = Path(os.path.realpath(path))  # as SQLite finds it, for what lies beside it
+        self._state_folder = state_folder
+        self._crash_at = crash_at
+        self.is_new = False
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._epoch = Epoch(self._place, clock=self._clock)
+        self._writer = Writer(
+            self._open, clock=self._clock, seal=self._epoch.seal, stand_back=self._epoch.stand_back,
+            crash_at=self._crash_at, path=self._path,
+        )  # fmt: skip
+        self._uids: dict[str, str] = {}
         self._reader: sqlite3.Connection | None = None
         self._reading: ThreadPoolExecutor | None = None
 
+    @property
+    def remembered_in(self) -> Path | None:
+        """The state folder while it is open; ``None`` where nothing outside of the journal's own folder knows of it."""
+        memory = self._epoch.memory
+        return None if memory is None else memory.folder
+
     async def __aenter__(self) -> Self:
+        if self._writer.is_forked:
+            self._leave_to_the_parent()
         await self._writer.start()
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-reader")
         return self
@@ -96,6 +136,9 @@ class SqliteJournal:
 
     async def close(self) -> None:
         """Finish what is queued and close the file."""
+        if self._writer.is_forked:
+            self._leave_to_the_parent()
+            return
         reading, self._reading = self._reading, None
         await self._writer.close()
         self._epoch.close()
@@ -111,7 +154,9 @@ class SqliteJournal:
         self, batch_id: str, identity: RunIdentity, *, source_digest: str | None = None, policy: str | None = None
     ) -> Run:
         """Begin a batch, or find it again. Raises ``WrongAccount``."""
-        await self._writer.submit("open_run", _loading.open_run(batch_id, identity, source_digest, policy))
+        await self._writer.submit(
+            "open_run", _loading.open_run(batch_id, identity, source_digest, policy, uid=secrets.token_hex(8))
+        )
         return await self.run(batch_id)
 
     async def run(self, batch_id: str) -> Run:
@@ -122,25 +167,39 @@ class SqliteJournal:
         """All batches, oldest first."""
         return await self._read(_looking.runs)
 
-    async def load(self, batch_id: str, orders: Iterable[Order] | AsyncIterable[Order], *, owner: str) -> Loaded:
-        """Write down all orders of a batch. Raises ``OrdersDiffer``, ``LoadBusy`` and ``RunUnknown``."""
+    async def load(
+        self,
+        batch_id: str,
+        orders: Iterable[Order] | AsyncIterable[Order],
+        *,
+        owner: str,
+        adoption: Adoption | None = None,
+    ) -> Loaded:
+        """Write down all orders of a batch. Raises whatever ``Journal.load`` does."""
         submit = self._writer.submit
         load = await submit("load", _loading.begin(batch_id, owner))
+        registering = await self._registering(batch_id, load, adoption)
         async for block in _loading.blocks(orders):
+            if registering is not None:
+                await registering.hold(list(dict.fromkeys(order.request_id for order in block)))
             await submit("load_block", _loading.add(load, block))
         last: int | None = load.first - 1 if load.resumed else None
         while last is not None:
             last = await submit("load_drop", _loading.drop_unseen(load, last))
+        if registering is not None:
+            await registering.complete()
         return await submit("load_complete", _loading.complete(batch_id, load))
 
     # The outbox: chunks, permits, outcomes
 
     async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:
-        """Lease the first free chunk with planned orders. Raises ``RunUnknown``."""
+        """Lease the first free chunk with planned orders. Raises ``RunUnknown`` and ``HeldElsewhere``."""
+        await self._check_adopted(batch_id)
         return await self._writer.submit("claim_chunk", _leasing.claim_chunk(batch_id, owner, lease), droppable=True)
 
     async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
-        """Prolong a lease. Raises ``LeaseLost``."""
+        """Prolong a lease. Raises ``LeaseLost`` and ``HeldElsewhere``."""
+        await self._check_adopted(chunk.batch_id)
         until = await self._writer.submit("renew_chunk", _leasing.renew_chunk(chunk, lease), droppable=True)
         return attrs.evolve(chunk, lease_until=until)
 
@@ -296,17 +355,83 @@ class SqliteJournal:
         return await self._read(_pending.backlog)
 
     def _open(self) -> sqlite3.Connection:
-        connection = _opening.open_writer(self._path, busy_timeout=self._busy_timeout)
+        memory: Memory | None = None
+        connection: sqlite3.Connection | None = None
         try:
-            _schema.migrate(connection)
-            self._epoch.begin(connection)
+            memory = self._remember()
+            self.is_new = self._make(memory)
+            connection = _opening.open_writer(self._place, busy_timeout=self._busy_timeout)
+            try:
+                _schema.migrate(connection)
+            except NotAJournal:
+                self._epoch.check_absent(memory)  # what was there says more
+                raise
+            self._epoch.begin(connection, memory)
         except (sqlite3.Error, OSError, JournalError) as error:
-            connection.close()
+            if connection is not None:
+                connection.close()
             self._epoch.close()
+            if memory is not None:
+                memory.close()
             if isinstance(error, OSError):
                 raise JournalUnavailable(f"{self._path} cannot be opened ({error.strerror})") from error
             raise
         return connection
+
+    def _remember(self) -> Memory | None:
+        folder = self._state_folder
+        if folder is None:
+            return None
+        place = folder.path() if isinstance(folder, StateFolder) else Path(folder)
+        return Memory.opened(place, busy_timeout=self._busy_timeout)
+
+    def _make(self, memory: Memory | None) -> bool:
+        if self._place.is_file() and not self._place.stat().st_size:
+            self._epoch.check_absent(memory)
+            raise NotAJournal(f"{self._path} is empty")
+        if self._place.exists():
+            return False
+        self._epoch.check_absent(memory)
+        return _making.make(self._place, remembers=self._state_folder is not None)
+
+    def _leave_to_the_parent(self) -> None:
+        """Begin anew in a process that was forked off: closing what it inherited would break the locks of the other."""
+        _INHERITED.append((self._epoch, self._writer, self._reader, self._reading))
+        self._prepare()
+
+    async def _registering(self, batch_id: str, load: _loading.Load, adoption: Adoption | None) -> Registering | None:
+        memory = self._epoch.memory
+        if memory is None:
+            return None
+        begin = partial(
+            memory.registry.begin, self._epoch.journal_id, await self._uid(batch_id), batch_id,
+            (await self.run(batch_id)).identity, orders=load.total if load.ready else None, now=self._now(),
+        )  # fmt: skip
+        adopt = None if adoption is None else partial(self._adopt, load, adoption)
+        return Registering(
+            registry=memory.registry, loading=await asyncio.to_thread(begin), knows=self.entries_of, adopt=adopt,
+            clock=self._now,
+        )  # fmt: skip
+
+    async def _adopt(self, load: _loading.Load, adoption: Adoption, held: HeldElsewhere) -> None:
+        await self._writer.submit("adopt", _loading.adopt(load, adoption, held))
+
+    async def _check_adopted(self, batch_id: str) -> None:
+        memory = self._epoch.memory
+        if memory is None:
+            return
+        uid = await self._uid(batch_id)
+        taken = await asyncio.to_thread(memory.registry.taken, self._epoch.journal_id, uid)
+        if taken is not None:
+            raise HeldElsewhere(
+                f"orders of batch {batch_id} were adopted by {taken} of the journal {taken.path}", path=taken.path,
+                batch_id=taken.batch_id, since=taken.begun_at,
+            )  # fmt: skip
+
+    async def _uid(self, batch_id: str) -> str:
+        if batch_id not in self._uids:
+            self._uids[batch_id] = await self._read(lambda connection: _looking.uid(connection, batch_id))
+        return self._uids[batch_id]
 
     def _now(self) -> float:
         return _opening.now() if self._clock is None else self._clock()
@@ -331,14 +456,14 @@ class SqliteJournal:
             yield page
 
     async def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        if self._reading is None:
-            raise JournalClosed("the journal is not open")
+        if self._reading is None or self._writer.is_forked:
+            raise JournalClosed("the journal is not open in this process")
         return await asyncio.get_running_loop().run_in_executor(self._reading, self._read_now, read)
 
     def _read_now(self, read: Callable[[sqlite3.Connection], T]) -> T:
         try:
             if self._reader is None:
-                self._reader = _opening.open_reader(self._path, busy_timeout=self._busy_timeout)
+                self._reader = _opening.open_reader(self._place, busy_timeout=self._busy_timeout)
             return read(self._reader)
         except sqlite3.Error as error:
             raise _opening.translated(error, self._path) from error

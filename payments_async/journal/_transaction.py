@@ -23,9 +23,10 @@ class Transaction:
         now: Unix seconds by the database's clock, read after the write lock was granted.
         known: What operations of this commit have read and the next need not read again. Whatever changes one of the
             rows behind it empties it.
+        is_milestone: What is written has to be in the file itself soon, and not only in the log beside it.
     """
 
-    __slots__ = ("_clock", "connection", "crash_at", "execute", "known", "moves", "now")
+    __slots__ = ("_clock", "connection", "crash_at", "execute", "is_milestone", "known", "moves", "now")
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class Transaction:
         self.now = clock()
         self.crash_at = crash_at
         self.known: dict[object, bool] = {}
+        self.is_milestone = False
         self.moves: list[tuple[int, str, int, Decimal]] = []
 
     def count(self, run: int, state: str, count: int, amount: Decimal) -> None:

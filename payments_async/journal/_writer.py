@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from payments_async.journal import _opening
-from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
+from payments_async.journal._faults import JournalBehind, JournalClosed, JournalError, JournalUnavailable
 from payments_async.journal._transaction import Together, Transaction, Work
 
 __all__ = ["Writer"]
@@ -42,6 +43,7 @@ class Writer:
         open: Opens the connection; called in the thread.
         clock: Gives Unix seconds in place of the database's clock, for tests.
         seal: Called at the end of each transaction; what it returns, if anything, is called once that is committed.
+        stand_back: Called in place of a commit whose seal raised ``JournalBehind``, after that was undone.
         crash_at: Called with the name of every point between two steps, so that a test can kill the process there.
         path: Of the file, for the words of an error.
     """
@@ -52,12 +54,15 @@ class Writer:
         *,
         clock: Callable[[], float] | None = None,
         seal: Callable[[Transaction], Callable[[], None] | None] | None = None,
+        stand_back: Callable[[sqlite3.Connection], None] | None = None,
         crash_at: Callable[[str], None] | None = None,
         path: Path | None = None,
     ) -> None:
         self._open = open
         self._path = path
         self._seal = seal
+        self._stand_back = stand_back
+        self._pid = 0  # whose thread it is: a process that was forked off has none
         self._clock = clock
         self._crash_at = crash_at
         self._groups: queue.SimpleQueue[list[_Operation[Any]] | None] = queue.SimpleQueue()
@@ -69,7 +74,7 @@ class Writer:
 
     async def start(self) -> None:
         """Open the file, and raise what hinders it."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
         # nothing is left of an earlier time, whose thread may still be at its last commit, with a queue of its own
         groups, self._waiting, self._is_busy = queue.SimpleQueue[list[_Operation[Any]] | None](), [], False
         self._groups = groups
@@ -85,7 +90,7 @@ class Writer:
     async def close(self) -> None:
         """Finish what is queued and close the file."""
         thread, self._thread = self._thread, None
-        if thread is not None:
+        if thread is not None and not self.is_forked:
             while self._waiting:
                 self._groups.put(self._taken())
             self._groups.put(None)
@@ -104,6 +109,8 @@ class Writer:
                 hangs up does not undo what it reported.
         """
         loop = asyncio.get_running_loop()
+        if self.is_forked:
+            raise JournalClosed("the journal was opened by the process that this one was forked from; open it here")
         if self._thread is None or loop is not self._loop:
             raise JournalClosed("the journal is not open in this event loop")
         future: asyncio.Future[T] = loop.create_future()
@@ -112,6 +119,11 @@ class Writer:
             self._is_busy = True
             self._gather_again()
         return future
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether the process that opened it is another one."""
+        return self._thread is not None and self._pid != os.getpid()
 
     def _gather_again(self) -> None:
         assert self._loop is not None
@@ -149,6 +161,9 @@ class Writer:
                 self._tell(self._committed, self._commit(connection, group))
         finally:
             with suppress(sqlite3.Error):
+                connection.execute("PRAGMA busy_timeout = 0")  # whoever reads or writes meanwhile is not waited for
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            with suppress(sqlite3.Error):
                 connection.close()
 
     def _commit(self, connection: sqlite3.Connection, group: list[_Operation[Any]]) -> list[_Told]:
@@ -165,6 +180,8 @@ class Writer:
             transaction.passed("commit.done")
             if sealed is not None:
                 sealed()
+        except JournalBehind as error:
+            return self._behind(connection, group, error)
         except sqlite3.Error as error:
             # Whether it failed halfway or its answer was lost: it counts as not granted, and nobody sends.
             fault = _opening.translated(error, self._path)
@@ -231,6 +248,17 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - each operation's failure is its caller's
             return [operation.future], (), error
 
+    def _behind(
+        self, connection: sqlite3.Connection, group: list[_Operation[Any]], fault: JournalBehind
+    ) -> list[_Told]:
+        told = self._undone(connection, group, fault, fault)
+        try:
+            if self._stand_back is not None:
+                self._stand_back(connection)
+        except sqlite3.Error as error:
+            return self._undone(connection, group, _opening.translated(error, self._path), error)
+        return told
+
     def _undone(
         self, connection: sqlite3.Connection, group: list[_Operation[Any]], fault: JournalError, cause: Exception
     ) -> list[_Told]:
@@ -268,5 +296,6 @@ def _deliver(told: list[_Told]) -> None:
 
 
 def _chained(fault: JournalError, cause: Exception) -> JournalError:
-    fault.__cause__ = cause
+    if cause is not fault:
+        fault.__cause__ = cause
     return fault

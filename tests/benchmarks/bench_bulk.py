@@ -168,7 +168,10 @@ async def journaled(base: str, count: int, concurrency: int, *, show: bool = Fal
     """Seconds for the run of a batch that is loaded already, as ``send_many`` has its orders already."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.db"
-        async with SqliteJournal(path) as journal, PaymentsSession(base, WHO) as payments:
+        async with (
+            SqliteJournal(path, state_folder=path.with_name("state")) as journal,
+            PaymentsSession(base, WHO) as payments,
+        ):
             await payments.log_in()
             begun = time.perf_counter()
             stop = asyncio.Event()

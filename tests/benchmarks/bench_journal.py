@@ -73,7 +73,7 @@ async def measure(path: Path, count: int, concurrency: int) -> None:
     """Load and send, and print what it took."""
     identity = RunIdentity(base_address="https://service.example", key_fingerprint="f" * 16, user_id="1")
     print(f"{count:,} orders, {concurrency} workers; memory at the start {memory():.0f} MB")
-    async with SqliteJournal(path) as journal:
+    async with SqliteJournal(path, state_folder=path.with_name("state")) as journal:
         await journal.open_run(BATCH, identity)
         for name in ("loaded", "loaded again"):
             started = time.perf_counter()

@@ -85,7 +85,7 @@ async def with_inbox() -> Receiver:
     """The receiver on a fresh SQLite journal."""
     from payments_async.journal import SqliteJournal
 
-    journal = SqliteJournal(Path(tempfile.mkdtemp()) / "inbox.sqlite")
+    journal = SqliteJournal(Path(tempfile.mkdtemp()) / "inbox.sqlite", state_folder=None)
     await journal.__aenter__()
     return Receiver(journal, senders=["127.0.0.1"])
 

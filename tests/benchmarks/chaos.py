@@ -86,7 +86,10 @@ def begin(
 
     async def work() -> None:
         limit = aiohttp.ClientTimeout(total=2.0)
-        async with SqliteJournal(journal) as held, PaymentsSession(base, Credentials(**who), timeout=limit) as payments:
+        async with (
+            SqliteJournal(journal, state_folder=Path(journal).with_name("state")) as held,
+            PaymentsSession(base, Credentials(**who), timeout=limit) as payments,
+        ):
             await run_batch(payments, held, BATCH, payouts(orders), concurrency=concurrency, lease=LEASE)
 
     asyncio.run(work())
@@ -119,7 +122,10 @@ class Chaos:
     async def _opened(self) -> AsyncIterator[tuple[SqliteJournal, PaymentsSession]]:
         sandbox = self.sandbox
         who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-        async with SqliteJournal(self.journal) as journal, PaymentsSession(sandbox.base_url, who) as payments:
+        async with (
+            SqliteJournal(self.journal, state_folder=self.journal.with_name("state")) as journal,
+            PaymentsSession(sandbox.base_url, who) as payments,
+        ):
             yield journal, payments
 
     async def _disturb(self) -> None:

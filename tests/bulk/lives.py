@@ -26,7 +26,18 @@ from bulk.worlds import contradiction, payout
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.bulk import reconcile, run_batch, write_off
 from payments_async.ipn import Handling, Receiver, TransactionEvent, serving
-from payments_async.journal import Evidence, News, NotParked, SqliteJournal, State, Verdict, _states
+from payments_async.journal import (
+    Adoption,
+    Evidence,
+    HeldElsewhere,
+    LoadBusy,
+    News,
+    NotParked,
+    SqliteJournal,
+    State,
+    Verdict,
+    _states,
+)
 from payments_async.sandbox import Fault, Sandbox
 
 BATCH = "a life"
@@ -75,7 +86,9 @@ class Life:
 
     def journal(self, name: str) -> SqliteJournal:
         """One of the two files; another process may stand still while it holds it."""
-        return SqliteJournal(self.folder / name, busy_timeout=30.0, crash_at=self.passed)
+        return SqliteJournal(
+            self.folder / name, busy_timeout=30.0, crash_at=self.passed, state_folder=self.folder / "state"
+        )
 
     async def live(self) -> None:
         """Do what is still to be done."""
@@ -147,6 +160,19 @@ class Life:
         await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
         await self.decide(journal)
         await run_batch(payments, journal, BATCH, lease=LEASE)
+        await self.adopt(payments, journal)
+
+    async def adopt(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
+        """Orders of a journal that is lost, which may have sent them: they are taken over, and not sent."""
+        others, owner = [payout(COUNT, batch_id="adopted")], "adopter"  # one name: a dead one keeps nobody waiting
+        identity = (await journal.run(BATCH)).identity
+        with contextlib.suppress(HeldElsewhere, LoadBusy):  # another process does it, or has done it
+            async with SqliteJournal(self.folder / "lost.db", state_folder=self.folder / "state") as lost:
+                if not (await lost.open_run("adopted", identity)).ready:
+                    await lost.load("adopted", others, owner=owner)
+            await journal.open_run("adopted", identity)
+            adoption = Adoption(who="Ann", why="the other one is lost")
+            await journal.load("adopted", others, owner=owner, adoption=adoption)
 
     async def cancel_a_permit(self, journal: SqliteJournal) -> None:
         """A caller is cancelled while its permit is on the way to the disk."""
@@ -205,6 +231,8 @@ class Life:
 
 def half_a_minute_passes(folder: Path) -> None:
     """A load that was broken off keeps others waiting no longer."""
+    if not (folder / "first.db").exists():
+        return
     with contextlib.closing(sqlite3.connect(folder / "first.db")) as file:
         with contextlib.suppress(sqlite3.OperationalError):  # there are no tables yet
             file.execute("UPDATE run SET load_until = 0")
@@ -308,7 +336,10 @@ async def judge(sandbox: Sandbox, folder: Path) -> list[str]:
     answered = {delivery.request_id for delivery in sandbox.deliveries if delivery.status == 200}
     sandbox.ipn_url = None
     who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-    async with SqliteJournal(folder / "journal.db") as journal, PaymentsSession(sandbox.base_url, who) as payments:
+    async with (
+        SqliteJournal(folder / "journal.db", state_folder=folder / "state") as journal,
+        PaymentsSession(sandbox.base_url, who) as payments,
+    ):
         await run_batch(payments, journal, BATCH, lease=LEASE)
         await sandbox.settle(30)
         await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)

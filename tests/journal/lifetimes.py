@@ -24,6 +24,7 @@ from journal.factories import BATCH, IDENTITY, delivery, event, order, orders, t
 from payments_async._orders import PayoutOrder
 from payments_async.journal import (
     CRASH_POINTS,
+    Adoption,
     Chunk,
     ClaimedOrder,
     Evidence,
@@ -39,6 +40,7 @@ from payments_async.journal import (
 from payments_async.journal import _states as states
 
 COUNT = 8
+OTHER = "adopted"
 SENT_TWICE = 5  # the order that a person writes off, and that had not arrived
 OUTCOMES = {1: News.REJECTED, 3: News.UNKNOWN, 4: News.UNKNOWN, 5: News.UNKNOWN}
 SETTLED = {"accepted", "rejected", "unknown", "successful", "failed", "parked"}
@@ -47,7 +49,8 @@ SETTLED = {"accepted", "rejected", "unknown", "successful", "failed", "parked"}
 async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[[str], None] | None = None) -> None:
     """Everything that is ever done with a journal, in a sequence that can be begun again at any point."""
     owner = f"worker {later}"
-    async with SqliteJournal(path, clock=lambda: time.time() + later, crash_at=crash_at) as journal:
+    clock, state = (lambda: time.time() + later), path.with_name("state")
+    async with SqliteJournal(path, clock=clock, crash_at=crash_at, state_folder=state) as journal:
         await journal.open_run(BATCH, IDENTITY)
         if not (await journal.run(BATCH)).ready:
             with contextlib.suppress(_Interrupted):
@@ -55,9 +58,20 @@ async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[
             await journal.receive(delivery(b"early"), event(0, 0), owner=owner, lease=0)
         await journal.load(BATCH, orders(COUNT), owner=owner)
         await journal.expire_chunks()
+        await adopt(journal, path.with_name("lost.db"), state, owner)
         await send(journal, world, owner)
         await hear(journal, owner)
         await resolve(journal, world, owner)
+
+
+async def adopt(journal: Journal, lost: Path, state: Path, owner: str) -> None:
+    """Go on with the orders of another journal, which may have sent them; and not very far."""
+    async with SqliteJournal(lost, state_folder=state) as other:
+        if not (await other.open_run(OTHER, IDENTITY)).ready:
+            await other.load(OTHER, orders(2, batch=OTHER), owner=owner)
+    await journal.open_run(OTHER, IDENTITY)
+    adoption = Adoption(who="Ann", why="the other one is lost")
+    await journal.load(OTHER, orders(2, batch=OTHER), owner=owner, adoption=adoption)
 
 
 class _Interrupted(Exception):
@@ -145,8 +159,10 @@ async def resolve(journal: Journal, world: Path, owner: str) -> None:
 async def wrong(path: Path, sent: Counter[str]) -> list[str]:
     """What is not as it should be after all work is done."""
     found = [f"{request_id} sent {count} times" for request_id, count in sent.items() if count > _allowed(request_id)]
-    async with SqliteJournal(path) as journal:
+    async with SqliteJournal(path, state_folder=path.with_name("state")) as journal:
         await journal.check()
+        if (await journal.chunks(OTHER)).quarantined != 1:
+            found.append("what was adopted may be sent")
         entries = [entry async for entry in journal.entries(BATCH)]
         found += [f"{len(entries)} orders"] if len(entries) != COUNT else []
         counts = Counter[str](entry.state for entry in entries)

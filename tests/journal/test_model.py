@@ -95,7 +95,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.place = Path(tempfile.mkdtemp())
         self.clock = Clock()
         self.runner = asyncio.Runner()
-        self.journal = SqliteJournal(self.place / "journal.db", clock=self.clock)
+        self.journal = SqliteJournal(self.place / "journal.db", clock=self.clock, state_folder=self.place)
         self.do(self.journal.__aenter__())
         self.model = {(b, n): Model(order(n, batch=b).amount) for b in BATCHES for n in range(COUNT)}
         self.leases = {batch: Lease() for batch in BATCHES}
@@ -130,7 +130,7 @@ class JournalMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         """Everything is on disk."""
         self.do(self.journal.close())
-        self.journal = SqliteJournal(self.place / "journal.db", clock=self.clock)
+        self.journal = SqliteJournal(self.place / "journal.db", clock=self.clock, state_folder=self.place)
         self.do(self.journal.__aenter__())
 
     @rule(batch=st.sampled_from(BATCHES))

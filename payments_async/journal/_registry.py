@@ -1,0 +1,324 @@
+"""Which journal on this machine holds which request ids, and where each journal was last. Reads no journal.
+
+A database of its own, in the user's state folder: it is there when a journal's folder is lost, restored or mistyped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from payments_async.journal._faults import (
+    HeldElsewhere,
+    JournalError,
+    JournalFull,
+    JournalLocked,
+    JournalReadOnly,
+    JournalUnavailable,
+    LoadBusy,
+)
+from payments_async.journal._records import RunIdentity
+
+__all__ = ["Holder", "Loading", "Registry", "held_elsewhere"]
+
+_SHOWN = 5  # request ids named in an error
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS journal (
+        id TEXT PRIMARY KEY, path TEXT NOT NULL, seen_at REAL NOT NULL) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS journal_path ON journal(path)",
+    "CREATE TABLE IF NOT EXISTS account (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE) STRICT",
+    # a batch as one journal holds it; adopted: it has orders of another one; taken_by: another one has some of its
+    """CREATE TABLE IF NOT EXISTS batch (
+        id INTEGER PRIMARY KEY, journal TEXT NOT NULL, run TEXT NOT NULL, account INTEGER NOT NULL,
+        batch_id TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'loading', orders INTEGER NOT NULL DEFAULT 0,
+        begun_at REAL NOT NULL, ready_at REAL, adopted INTEGER NOT NULL DEFAULT 0, taken_by INTEGER,
+        UNIQUE (journal, run)) STRICT""",
+    """CREATE TABLE IF NOT EXISTS request (
+        account INTEGER NOT NULL, request_id TEXT NOT NULL, batch INTEGER NOT NULL,
+        PRIMARY KEY (account, request_id)) STRICT, WITHOUT ROWID""",
+)
+_HELD = """SELECT b.id, b.journal, b.batch_id, b.orders, b.begun_at, b.ready_at, j.path
+    FROM batch b LEFT JOIN journal j ON j.id = b.journal"""
+_FAULTS: dict[int, type[JournalError]] = {
+    sqlite3.SQLITE_BUSY: JournalLocked,
+    sqlite3.SQLITE_LOCKED: JournalLocked,
+    sqlite3.SQLITE_READONLY: JournalReadOnly,
+    sqlite3.SQLITE_PERM: JournalReadOnly,
+    sqlite3.SQLITE_CANTOPEN: JournalReadOnly,
+    sqlite3.SQLITE_FULL: JournalFull,
+}
+
+
+@attrs.frozen(kw_only=True)
+class Holder:
+    """A batch that some journal holds.
+
+    Attributes:
+        journal: Its id.
+        path: Where that journal was last, as far as is known.
+        begun_at: Unix seconds; nothing of the batch was sent before.
+    """
+
+    id: int
+    journal: str
+    batch_id: str
+    orders: int
+    begun_at: float
+    ready_at: float | None
+    path: str | None
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.ready_at or self.begun_at).astimezone()
+        return f"batch {self.batch_id} ({self.orders:,} orders, loaded {at:%Y-%m-%d %H:%M})"
+
+
+@attrs.frozen(kw_only=True)
+class Loading:
+    """A batch that is being loaded here.
+
+    Attributes:
+        account: Whose money, as the registry numbers it.
+        is_complete: It was registered to the last order before.
+    """
+
+    id: int
+    journal: str
+    account: int
+    batch_id: str
+    is_complete: bool
+
+
+class Registry:
+    """The registry in a file.
+
+    Args:
+        path: Made, readable by its owner alone, if there is none.
+        busy_timeout: Seconds to wait for another process.
+
+    Raises:
+        JournalUnavailable: Another process holds it for too long, or it is damaged.
+        JournalReadOnly: It cannot be made or written.
+    """
+
+    def __init__(self, path: Path, *, busy_timeout: float) -> None:
+        self._path = path
+        self._lock = threading.RLock()  # loads ask from threads of their own
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError as error:
+            if not os.access(path, os.R_OK | os.W_OK):
+                raise JournalReadOnly(f"{path} cannot be written") from error
+        except OSError as error:
+            raise JournalReadOnly(f"{path} cannot be made ({error.strerror})") from error
+        with self._translating():
+            self._connection = sqlite3.connect(
+                path, timeout=busy_timeout, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with self._translating():
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = NORMAL")  # FULL only for what somebody relies on
+                for statement in _TABLES:
+                    self._connection.execute(statement)
+        except JournalError:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        """Close it."""
+        self._connection.close()
+
+    # journals
+
+    def path_of(self, journal_id: str) -> str | None:
+        """Where a journal was last."""
+        with self._translating():
+            found = self._connection.execute("SELECT path FROM journal WHERE id = ?", (journal_id,)).fetchone()
+        return None if found is None else str(found[0])
+
+    def journals_at(self, path: Path) -> list[str]:
+        """The ids of the journals that were last seen at a path."""
+        with self._translating():
+            found = self._connection.execute("SELECT id FROM journal WHERE path = ?", (str(path),))
+            return [journal_id for (journal_id,) in found.fetchall()]
+
+    def note_place(self, journal_id: str, path: Path, now: float) -> None:
+        """Write down where a journal is."""
+        if self.path_of(journal_id) == str(path):
+            return
+        with self._translating():
+            self._connection.execute(
+                "INSERT OR REPLACE INTO journal (id, path, seen_at) VALUES (?, ?, ?)", (journal_id, str(path), now)
+            )
+
+    def batches_of(self, journal_id: str) -> list[Holder]:
+        """The batches of a journal whose orders were all in it: some of them may have been sent."""
+        with self._translating():
+            found = self._connection.execute(
+                f"{_HELD} WHERE b.journal = ? AND b.state = 'ready' ORDER BY b.id", (journal_id,)
+            ).fetchall()
+        return list(map(_holder, found))
+
+    # batches
+
+    def taken(self, journal_id: str, run: str) -> Holder | None:
+        """Who holds orders of a batch now that some journal had ready before."""
+        with self._translating():
+            found = self._connection.execute(
+                f"""{_HELD} WHERE b.id = (SELECT taken_by FROM batch
+                WHERE journal = ? AND run = ? AND state = 'ready')""",  # noqa: S608 - no value in it
+                (journal_id, run),
+            ).fetchone()
+        return None if found is None else _holder(found)
+
+    def begin(
+        self, journal_id: str, run: str, batch_id: str, identity: RunIdentity, *, orders: int | None, now: float
+    ) -> Loading:
+        """Begin to register a batch, or find it again.
+
+        Args:
+            run: What tells this batch from one of the same name in the same journal before it was restored.
+            orders: How many the journal holds, if it holds all of them.
+        """
+        with self._writing():
+            execute = self._connection.execute
+            digest = _digest(identity)
+            execute("INSERT INTO account (digest) VALUES (?) ON CONFLICT DO NOTHING", (digest,))
+            (account,) = execute("SELECT id FROM account WHERE digest = ?", (digest,)).fetchone()
+            execute(
+                """INSERT INTO batch (journal, run, account, batch_id, begun_at) VALUES (?, ?, ?, ?, ?)
+                ON CONFLICT DO NOTHING""",
+                (journal_id, run, account, batch_id, now),
+            )
+            number, state, held, adopted = execute(
+                "SELECT id, state, orders, adopted FROM batch WHERE journal = ? AND run = ?", (journal_id, run)
+            ).fetchone()
+            if state == "loading":
+                execute("UPDATE batch SET taken_by = NULL WHERE id = ?", (number,))
+                if held and not adopted:  # an interrupted load, which may bring others now; none of it was ever sent
+                    execute("DELETE FROM request WHERE account = ? AND batch = ?", (account, number))
+                    execute("UPDATE batch SET orders = 0 WHERE id = ?", (number,))
+        return Loading(
+            id=number, journal=journal_id, account=account, batch_id=batch_id,
+            is_complete=state == "ready" and held == orders,
+        )  # fmt: skip
+
+    def hold(self, loading: Loading, request_ids: Sequence[str], *, adopt: bool = False) -> dict[str, Holder]:
+        """Register orders, all or none. Tells which of them another batch holds that was ready: then it is none.
+
+        Args:
+            adopt: Take those over too.
+        """
+        mine = [(loading.account, request_id, loading.id) for request_id in request_ids]
+        with self._writing(durable=adopt):
+            added = self._connection.executemany(
+                "INSERT INTO request (account, request_id, batch) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", mine
+            ).rowcount
+            if added < len(mine):
+                others = self._others(loading, request_ids)
+                ready = {request_id: holder for request_id, holder in others if holder.ready_at is not None}
+                if ready and not adopt:
+                    self._connection.execute("ROLLBACK")
+                    return ready
+                added += self._take(loading, others)
+                if ready:
+                    self._connection.execute("UPDATE batch SET adopted = 1 WHERE id = ?", (loading.id,))
+            self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added, loading.id))
+        return {}
+
+    def ready(self, loading: Loading, now: float) -> None:
+        """All orders of a batch are registered, and any of them may be sent soon.
+
+        Raises:
+            LoadBusy: Meanwhile another load has taken some of them over.
+        """
+        with self._writing(durable=True):
+            done = self._connection.execute(
+                "UPDATE batch SET state = 'ready', ready_at = coalesce(ready_at, ?) WHERE id = ? AND taken_by IS NULL",
+                (now, loading.id),
+            )
+            if not done.rowcount:
+                raise LoadBusy(f"another journal is loading orders of batch {loading.batch_id} at the same time")
+
+    def _others(self, loading: Loading, request_ids: Sequence[str]) -> list[tuple[str, Holder]]:
+        marks = ",".join("?" * len(request_ids))
+        found = self._connection.execute(
+            f"""SELECT request_id, batch FROM request
+            WHERE account = ? AND batch <> ? AND request_id IN ({marks})""",  # noqa: S608 - marks only
+            (loading.account, loading.id, *request_ids),
+        ).fetchall()
+        holders: dict[int, Holder] = {}
+        for _, number in found:
+            if number not in holders:
+                holders[number] = _holder(self._connection.execute(f"{_HELD} WHERE b.id = ?", (number,)).fetchone())
+        return [(request_id, holders[number]) for request_id, number in found]
+
+    def _take(self, loading: Loading, others: Sequence[tuple[str, Holder]]) -> int:
+        for request_id, holder in others:
+            self._connection.execute(
+                "UPDATE request SET batch = ? WHERE account = ? AND request_id = ?",
+                (loading.id, loading.account, request_id),
+            )
+            self._connection.execute(
+                "UPDATE batch SET orders = orders - 1, taken_by = ? WHERE id = ?", (loading.id, holder.id)
+            )
+        self._connection.execute("UPDATE batch SET taken_by = NULL WHERE id = ?", (loading.id,))
+        return len(others)
+
+    @contextmanager
+    def _writing(self, *, durable: bool = False) -> Iterator[None]:
+        with self._translating():
+            execute = self._connection.execute
+            execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")  # the log before it comes along
+            execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                if self._connection.in_transaction:
+                    execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    execute("ROLLBACK")
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            with self._lock:
+                yield
+        except sqlite3.Error as error:
+            kind = _FAULTS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, JournalUnavailable)
+            raise kind(f"{self._path}: what this machine remembers of its journals ({error})") from error
+
+
+def held_elsewhere(held: Mapping[str, Holder], journal_id: str) -> HeldElsewhere:
+    """The error that says who holds these orders."""
+    request_id, holder = next(iter(held.items()))
+    many = f" and {len(held) - 1:,} more of these orders" if len(held) > 1 else ""
+    where = f"the journal {holder.path or 'that was lost'}"
+    if holder.journal == journal_id:
+        where = "this very journal, which was restored from before that and has forgotten it"
+    return HeldElsewhere(
+        f"request id {request_id}{many} may have been sent already: {holder} of {where}",
+        list(held)[:_SHOWN], path=holder.path, batch_id=holder.batch_id,
+        since=min(holder.begun_at for holder in held.values()),
+    )  # fmt: skip
+
+
+def _digest(identity: RunIdentity) -> bytes:
+    words = "\0".join((identity.base_address, identity.key_fingerprint, identity.user_id))
+    return hashlib.sha256(words.encode()).digest()[:16]
+
+
+def _holder(row: Sequence[Any]) -> Holder:
+    number, journal, batch_id, orders, begun_at, ready_at, path = row
+    return Holder(
+        id=number, journal=journal, batch_id=batch_id, orders=orders, begun_at=begun_at, ready_at=ready_at, path=path
+    )
