@@ -12,7 +12,7 @@ import typer
 from payments_async._cli._exits import BadInput, Exit
 from payments_async.journal import JournalError, JournalUnavailable, Progress, SqliteJournal, State
 
-__all__ = ["AnyBatch", "JournalFile", "chosen_batch", "exit_after", "existing", "opened"]
+__all__ = ["AnyBatch", "JournalFile", "chosen_batch", "exit_after", "existing", "is_there", "opened"]
 
 JournalFile = Annotated[
     Path | None,
@@ -37,7 +37,7 @@ async def opened(path: Path | None, *, new: bool = False) -> AsyncIterator[Sqlit
     """
     if path is None:
         raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL")
-    if not new and not _is_there(path):
+    if not new and not is_there(path):
         raise BadInput(f"--journal: there is no file {path}; check the name")
     try:
         async with SqliteJournal(path) as journal:
@@ -51,7 +51,7 @@ async def opened(path: Path | None, *, new: bool = False) -> AsyncIterator[Sqlit
 @asynccontextmanager
 async def existing(path: Path | None) -> AsyncIterator[SqliteJournal | None]:
     """The journal in a file, or ``None`` where there is none yet."""
-    if path is None or not _is_there(path):
+    if path is None or not is_there(path):
         yield None
         return
     async with opened(path) as journal:
@@ -83,5 +83,6 @@ def exit_after(progress: Progress, stopped: str | None = None) -> Exit:
     return Exit.FAILED if any(counts[state] for state in _UNFORTUNATE) else Exit.FINE
 
 
-def _is_there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
+    """Whether a journal, or something else, is at a path."""
     return path.exists()

@@ -21,7 +21,7 @@ from payments_async._cli._bulk_file import (
     SkipBad,
     Validate,
 )
-from payments_async._cli._bulk_journal import JournalFile, existing
+from payments_async._cli._bulk_journal import JournalFile, existing, is_there
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._screen import Screen, clean, money, plain
@@ -71,7 +71,9 @@ async def bulk_plan(
     status = Exit.FINE if made.is_clean else Exit.BAD_INPUT
     if made.is_clean:
         screen.say("\nTo send exactly this, once it is approved:")
-        screen.say(f"  {escape(reading.command_line(file, journal, skip_bad=skip_bad, plan=made.digest))}")
+        new = journal is None or not is_there(journal)
+        line = reading.command_line(file, journal, skip_bad=skip_bad, plan=made.digest, new_journal=new)
+        screen.say(f"  {escape(line)}")
     screen.document({"batch_id": batch_id, **plan_document(made), "exit_status": status})
     return status
 

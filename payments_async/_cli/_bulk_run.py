@@ -25,7 +25,7 @@ from payments_async._cli._bulk_file import (
     SkipBad,
     Validate,
 )
-from payments_async._cli._bulk_journal import JournalFile, existing, exit_after, opened
+from payments_async._cli._bulk_journal import JournalFile, existing, exit_after, is_there, opened
 from payments_async._cli._bulk_plan import counted, make_plan, plan_document, show_plan
 from payments_async._cli._bulk_state import progress_document, show_progress, tell_next
 from payments_async._cli._command import command
@@ -35,7 +35,7 @@ from payments_async._cli._screen import Screen, money
 from payments_async._cli._settings import Settings
 from payments_async._cli._signals import draining
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
-from payments_async.journal import JournalUnavailable, SqliteJournal
+from payments_async.journal import Adoption, HeldElsewhere, JournalUnavailable, SqliteJournal
 
 __all__ = ["add_run"]
 
@@ -68,6 +68,14 @@ async def bulk_run(
     max_total: Annotated[str | None, option(help="Send no more than this in all.", show_default=False)] = None,
     min_balance: Annotated[str | None, option(help="Leave this on the account.", show_default=False)] = None,
     yes: Annotated[bool, option("--yes", help="Send without asking.")] = False,
+    new_journal: Annotated[
+        bool, option("--new-journal", help="Make the journal if there is none. It knows no earlier payment.")
+    ] = False,
+    adopt: Annotated[
+        bool, option("--adopt", help="Take over orders of a lost journal: nothing is sent before they were looked for.")
+    ] = False,
+    who: Annotated[str | None, option(help="With --adopt: who says so; kept.", show_default=False)] = None,
+    why: Annotated[str | None, option(help="With --adopt: what became of the other.", show_default=False)] = None,
     kind: FileKind = None,
     currency: Currency = None,
     encoding: Encoding = None,
@@ -83,6 +91,7 @@ async def bulk_run(
     """
     if journal is None:
         raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL; it is made if there is none")
+    adoption = _adoption(adopt, who, why)
     fuse = _fuse(max_unknown, max_error_rate, max_total, min_balance)
     reading = Reading(
         batch_id=batch_id, derive_request_ids=derive_request_ids, kind=kind, currency=currency, encoding=encoding,
@@ -98,6 +107,9 @@ async def bulk_run(
             )  # fmt: skip
         show_plan(screen, made, f"{file.name}, batch {batch_id}")
         _check(made, approved)
+        if not new_journal and not _may_be_made(screen, journal):
+            screen.trouble("nothing was sent")
+            return Exit.STOPPED
         if made.open_count and not yes and not _confirmed(screen, made):
             screen.trouble("nothing was sent")
             return Exit.STOPPED
@@ -106,7 +118,10 @@ async def bulk_run(
             rate=rate, max_unknown=max_unknown, max_error_rate=max_error_rate, max_total=max_total,
             min_balance=min_balance,
         )  # fmt: skip
-        run = _Run(screen=screen, payments=payments, journal=journal, batch_id=batch_id, plan=made, fuse=fuse)
+        run = _Run(
+            screen=screen, payments=payments, journal=journal, batch_id=batch_id, plan=made, fuse=fuse,
+            adoption=adoption,
+        )  # fmt: skip
         return await run.carry_out(concurrency, again)
 
 
@@ -120,6 +135,7 @@ class _Run:
     batch_id: str
     plan: Plan
     fuse: Fuse
+    adoption: Adoption | None
 
     async def carry_out(self, concurrency: int, again: str) -> Exit:
         """Send it, show it, and say how to go on."""
@@ -127,7 +143,8 @@ class _Run:
         screen.say()
         try:
             async with opened(self.journal, new=True) as journal:
-                progress = await self._run(journal, concurrency)
+                self._introduce(journal)
+                progress = await self._run(journal, concurrency, again)
                 quarantined = (await journal.run(self.batch_id)).quarantined
         except BatchChanged as error:
             raise BadInput("the file was changed while it was read; nothing was sent. Plan it again") from error
@@ -137,13 +154,27 @@ class _Run:
             return Exit.STOPPED
         return self._told(progress, again, quarantined)
 
-    async def _run(self, journal: SqliteJournal, concurrency: int) -> RunProgress:
+    def _introduce(self, journal: SqliteJournal) -> None:
+        if journal.is_new:
+            self.screen.note(f"new journal {self.journal}: it knows no earlier payment")
+        if journal.remembered_in is None:
+            self.screen.note(
+                "this machine keeps no memory of the journal outside of its own folder (the user's state folder cannot "
+                "be written): a journal that was restored, or a second one for these orders, is not noticed as surely"
+            )
+
+    async def _run(self, journal: SqliteJournal, concurrency: int, again: str) -> RunProgress:
         with RunBoard(self.screen, self.plan.count, self.plan.currency) as board, draining(self.screen) as stop:
             try:
                 return await run_batch(
                     self.payments, journal, self.batch_id, self.plan.orders, concurrency=concurrency, progress=board,
-                    fuse=self.fuse, stop=stop.drain, source_digest=self.plan.digest,
+                    fuse=self.fuse, stop=stop.drain, source_digest=self.plan.digest, adoption=self.adoption,
                 )  # fmt: skip
+            except HeldElsewhere as error:
+                raise BadInput(
+                    f"{error.message}\n  nothing was sent. Go on with that journal; only if it is lost, adopt them: "
+                    f"{again} --adopt --who NAME --why REASON"
+                ) from error
             except asyncio.CancelledError:
                 if not stop.is_hard:
                     raise
@@ -188,6 +219,23 @@ def _check(made: Plan, approved: str | None) -> None:
             f"--plan: these are not the payments that were approved: their digest is {made.digest}; "
             "nothing was sent. Plan the file again with the same options, and have that approved"
         )
+
+
+def _may_be_made(screen: Screen, journal: Path) -> bool:
+    if is_there(journal):
+        return True
+    question = f"There is no journal {journal} yet, and a new one knows no earlier payment. Make it?"
+    return confirmed(screen, question, otherwise="nothing was sent", option="--new-journal")
+
+
+def _adoption(adopt: bool, who: str | None, why: str | None) -> Adoption | None:
+    if not adopt:
+        if who is not None or why is not None:
+            raise BadInput("--who and --why: they go with --adopt")
+        return None
+    if not (who or "").strip() or not (why or "").strip():
+        raise BadInput("--adopt: say --who states it, and --why the other journal cannot go on; both are kept")
+    return Adoption(who=who or "", why=why or "")
 
 
 def _fuse(

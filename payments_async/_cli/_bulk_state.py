@@ -157,8 +157,8 @@ def tell_next(
     if quarantined:
         line = command_line("bulk lift-quarantine", journal=journal, batch_id=batch_id)
         screen.say(
-            f"\nChunks in quarantine, since the journal was copied or restored: {quarantined:,}. Nothing of them is "
-            "sent until their orders were looked up:"
+            "\nChunks in quarantine, since the journal was copied or restored, or its orders were adopted: "
+            f"{quarantined:,}. Nothing of them is sent until their orders were looked up:"
         )
         screen.command(f"{line} --who NAME --why REASON")
 

@@ -11,17 +11,18 @@ from payments_async._cli._screen import Screen
 __all__ = ["confirmed"]
 
 
-def confirmed(screen: Screen, question: str, *, otherwise: str = "nothing was done") -> bool:
+def confirmed(screen: Screen, question: str, *, otherwise: str = "nothing was done", option: str = "--yes") -> bool:
     """Whether the person at the terminal says yes.
 
     Args:
         otherwise: What became of it where nobody can be asked.
+        option: What says yes there.
 
     Raises:
         BadInput: There is no terminal to ask at.
     """
     if screen.as_json or not sys.stdin.isatty() or not sys.stdout.isatty():
-        raise BadInput(f"--yes: needed where there is no terminal to ask at; {otherwise}")
+        raise BadInput(f"{option}: needed where there is no terminal to ask at; {otherwise}")
     # asyncio's own handler would let the question stand until a second Ctrl-C
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

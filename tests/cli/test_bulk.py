@@ -54,7 +54,9 @@ async def test_a_clean_plan_ends_with_the_command_that_sends_it(run: Run, sandbo
     ran = await run("bulk", "plan", payroll, *BATCH, "--journal", "j.sqlite")
     assert (0, 0, "") == (ran.status, len(sandbox.ledger), ran.err)
     digest = json.loads((await run("bulk", "plan", payroll, *BATCH, "--json")).out)["digest"]
-    command = f"payments-async bulk run payroll.csv --journal j.sqlite --batch-id november --plan {digest}"
+    command = (
+        f"payments-async bulk run payroll.csv --journal j.sqlite --batch-id november --plan {digest} --new-journal"
+    )
     assert command in ran.said
     assert "3 payouts, 6,000 UGX" in ran.said
     assert "balance 1,000,000,000 UGX" in ran.said
@@ -105,7 +107,16 @@ async def test_a_beneficiary_who_is_paid_twice_stands_out(run: Run, here: Path) 
         ),
         pytest.param(("run", "payroll.csv", *BATCH, "--yes"), {}, "--journal: name the journal's", id="run-nowhere"),
         pytest.param(
-            ("run", "payroll.csv", *BATCH, "--journal", "j.sqlite"), {}, "--yes: needed where there", id="run-not-asked"
+            ("run", "payroll.csv", *BATCH, "--journal", "j.sqlite"),
+            {},
+            "--new-journal: needed where there",
+            id="run-no-journal",
+        ),
+        pytest.param(
+            ("run", "payroll.csv", *BATCH, "--journal", "j.sqlite", "--new-journal"),
+            {},
+            "--yes: needed where there",
+            id="run-not-asked",
         ),
         pytest.param(
             ("run", "payroll.csv", *BATCH, "--journal", "j.sqlite", "--plan", "d1635", "--yes"),
@@ -147,7 +158,7 @@ async def test_no_service_is_no_plan(run: Run, payroll: str) -> None:
 
 async def test_status_shows_how_a_batch_stands(run: Run, payroll: str, sent: tuple[str, ...]) -> None:
     """Counts and sums; the only batch need not be named; a batch that is not there names those that are."""
-    await run("bulk", "run", payroll, *sent, "--yes")
+    await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
     ran = await run("bulk", "status", PAYMENTS_JOURNAL="j.sqlite")
     assert 0 == ran.status
     assert "november: 3 payouts, 6,000 UGX" in ran.said
@@ -160,8 +171,8 @@ async def test_status_shows_how_a_batch_stands(run: Run, payroll: str, sent: tup
 async def test_several_batches_are_listed(run: Run, payroll: str, sent: tuple[str, ...], here: Path) -> None:
     """Without a name all are shown, and the report asks which one."""
     other = write_csv(here / "other.csv", row(request_id="OTHER-1", phone_number="+256772000009")).name
-    await run("bulk", "run", payroll, *sent, "--yes")
-    await run("bulk", "run", other, "--journal", "j.sqlite", "--batch-id", "december", "--yes")
+    await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
+    await run("bulk", "run", other, "--journal", "j.sqlite", "--batch-id", "december", "--yes", "--new-journal")
     ran = await run("bulk", "status", "--journal", "j.sqlite")
     assert "november 3 6,000 3 accepted december 1 150,000 1 accepted" in ran.said
     asked = await run("bulk", "report", "--journal", "j.sqlite")
@@ -175,7 +186,7 @@ async def test_reconciling_settles_what_the_service_shows(
     """A lost answer is found in the list, a failed order is told by the status."""
     sandbox.script(Fault.LOST_AFTER, on="payout", request_id="RUN-1")
     sandbox.script(Fault.FAILS, on="payout", request_id="RUN-2")
-    assert 4 == (await run("bulk", "run", payroll, *sent, "--yes")).status
+    assert 4 == (await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")).status
     await sandbox.settle()
     ran = await run("bulk", "reconcile", *sent, "--interval", "0")
     assert 3 == ran.status
@@ -190,7 +201,7 @@ async def test_a_parked_order_is_written_off_by_name(
 ) -> None:
     """What nobody finds is parked; a person states that it never arrived; the next run sends it once."""
     sandbox.script(Fault.LOST_BEFORE, on="payout", request_id="RUN-2")
-    await run("bulk", "run", payroll, *sent, "--yes")
+    await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
     await sandbox.settle()
     who = ("--who", "A. Clerk", "--why", "letter of 3 May", "--journal", "j.sqlite")
     early = await run("bulk", "write-off", "RUN-2", *who, "--yes")
@@ -202,14 +213,14 @@ async def test_a_parked_order_is_written_off_by_name(
     assert (2, True) == (asked.status, "--yes: needed" in asked.said)
     done = await run("bulk", "write-off", "RUN-2", *who, "--yes")
     assert (0, True) == (done.status, "RUN-2 is planned again, as A. Clerk states: letter of 3 May" in done.said)
-    again = await run("bulk", "run", payroll, *sent, "--yes")
+    again = await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
     assert (0, 1, []) == (again.status, sandbox.executions("RUN-2"), sandbox.duplicates())
 
 
 @pytest.fixture
 async def contradicted(run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...]) -> None:
     """All three orders were paid, and a notification says that the first one failed."""
-    await run("bulk", "run", payroll, *sent, "--yes")
+    await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
     await sandbox.settle()
     found = await run("bulk", "reconcile", *sent, "--interval", "0")
     assert "successful 3 6,000" in found.said
@@ -277,12 +288,12 @@ async def test_a_copied_journal_goes_on_once_somebody_has_looked_its_orders_up(
     run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...]
 ) -> None:
     """A copy does not know what was sent since: its batch stops, and a named person lets it go on."""
-    assert 5 == (await run("bulk", "run", payroll, *sent, "--yes", "--max-total", "0")).status
+    assert 5 == (await run("bulk", "run", payroll, *sent, "--yes", "--new-journal", "--max-total", "0")).status
     fine = await run("bulk", "lift-quarantine", *CLERK, "--yes")
     assert (2, True) == (fine.status, "no chunk of batch november is in quarantine" in fine.said)
     shutil.copyfile("j.sqlite", "k.sqlite")
     copied = ("--journal", "k.sqlite", "--batch-id", "november")
-    stopped = await run("bulk", "run", payroll, *copied, "--yes")
+    stopped = await run("bulk", "run", payroll, *copied, "--yes", "--new-journal")
     assert (5, 0) == (stopped.status, len(sandbox.ledger))
     assert "1 chunks are in quarantine, since the journal was copied or restored" in stopped.said
     lift = ("bulk", "lift-quarantine", *copied, "--who", "A. Clerk", "--why", "statement of 3 May")
@@ -291,14 +302,14 @@ async def test_a_copied_journal_goes_on_once_somebody_has_looked_its_orders_up(
     assert (2, True) == (asked.status, "--yes: needed" in asked.said)
     done = await run(*lift, "--yes")
     assert (0, True) == (done.status, "1 chunks may be sent again, as A. Clerk states: statement of 3 May" in done.said)
-    assert 0 == (await run("bulk", "run", payroll, *copied, "--yes")).status
+    assert 0 == (await run("bulk", "run", payroll, *copied, "--yes", "--new-journal")).status
     assert (3, []) == (len(sandbox.ledger), sandbox.duplicates())
     assert 2 == (await run(*lift, "--yes", "--json")).status
 
 
 async def test_a_report_is_written_once(run: Run, payroll: str, sent: tuple[str, ...]) -> None:
     """Both files, named after the batch, masked; they are replaced only when told to."""
-    await run("bulk", "run", payroll, *sent, "--yes")
+    await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
     ran = await run("bulk", "report", *sent)
     assert 0 == ran.status
     assert "wrote november.csv wrote november.html 3 orders, none needs a person" in ran.said
@@ -331,7 +342,7 @@ async def test_a_sample_of_every_kind_can_be_planned(run: Run) -> None:
 
 async def test_a_journal_is_left_as_it_was_by_who_only_looks(run: Run, payroll: str, sent: tuple[str, ...]) -> None:
     """Looking changes no order."""
-    await run("bulk", "run", payroll, *sent, "--yes")
+    await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
     for command in (("status",), ("report",)):
         await run("bulk", *command, *sent)
     async with SqliteJournal("j.sqlite") as journal:

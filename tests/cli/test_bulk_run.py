@@ -67,7 +67,7 @@ async def until(holds: Callable[[], bool]) -> None:
 async def test_a_run_sends_each_order_once_and_says_how_they_stand(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """With its rate and its sum; the second time there is nothing left to send."""
     digest = json.loads((await run("bulk", "plan", payroll, *SENT, "--json")).out)["digest"]
-    ran = await run("bulk", "run", payroll, *SENT, "--plan", digest, "--yes")
+    ran = await run("bulk", "run", payroll, *SENT, "--plan", digest, "--yes", "--new-journal")
     assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
     assert f"{ORDERS} of {ORDERS} done: accepted {ORDERS}, rejected 0, unknown 0, 1,830,000 UGX" in ran.said
     assert "payments-async bulk reconcile --journal j.sqlite --batch-id november" in ran.said
@@ -84,20 +84,82 @@ async def test_a_terminal_is_asked(
     run_on_terminal: Run, sandbox: Sandbox, payroll: str, typed: str, status: int, executions: int
 ) -> None:
     """After the summary, with number and sum in the question; only a clear yes sends."""
-    ran = await run_on_terminal("bulk", "run", payroll, *SENT, typed=typed)
+    ran = await run_on_terminal("bulk", "run", payroll, *SENT, typed=f"y\n{typed}")
     assert (status, executions) == (ran.status, len(sandbox.ledger))
     assert f"Send {ORDERS} payouts, 1,830,000 UGX? [y/N]" in ran.out
+
+
+async def test_a_journal_that_is_not_there_is_not_made_by_itself(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """A mistyped name would know of no earlier payment: `--yes` answers another question."""
+    ran = await run("bulk", "run", payroll, *SENT, "--yes")
+    assert (2, 0, False) == (ran.status, len(sandbox.ledger), is_there("j.sqlite"))
+    assert "--new-journal: needed where there is no terminal to ask at; nothing was sent" in ran.said
+    made = await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal")
+    assert (0, ORDERS) == (made.status, len(sandbox.ledger))
+    assert "new journal j.sqlite: it knows no earlier payment" in made.said
+    again = await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal")
+    assert (0, False) == (again.status, "new journal" in again.said)
+
+
+async def test_a_terminal_is_asked_whether_a_journal_may_be_made(
+    run_on_terminal: Run, sandbox: Sandbox, payroll: str
+) -> None:
+    """Also with `--yes`; a no makes none."""
+    ran = await run_on_terminal("bulk", "run", payroll, *SENT, "--yes", typed="n\n")
+    assert (5, 0, False) == (ran.status, len(sandbox.ledger), is_there("j.sqlite"))
+    said = ran.said
+    assert "There is no journal j.sqlite yet, and a new one knows no earlier payment. Make it? [y/N]" in said
+    assert "nothing was sent" in said
+
+
+async def test_a_second_journal_for_one_batch_sends_nothing(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """A typo in the path, and `--new-journal` from the history of the shell: where the orders are is said."""
+    assert 0 == (await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal")).status
+    typo = ("--journal", "i.sqlite", "--batch-id", "november", "--new-journal", "--yes")
+    ran = await run("bulk", "run", payroll, *typo)
+    assert (2, ORDERS) == (ran.status, len(sandbox.ledger))
+    assert f"request id RUN-1 and {ORDERS - 1} more of these orders may have been sent already" in ran.said
+    assert f"batch november ({ORDERS} orders, loaded " in ran.said
+    assert "j.sqlite" in ran.said
+    assert "--adopt --who NAME --why REASON" in ran.said
+    for half in (("--adopt",), ("--adopt", "--who", "A. Clerk"), ("--who", "A. Clerk")):
+        assert 2 == (await run("bulk", "run", payroll, *typo, *half)).status
+    adopted = await run("bulk", "run", payroll, *typo, "--adopt", "--who", "A. Clerk", "--why", "the disk is broken")
+    assert (5, ORDERS) == (adopted.status, len(sandbox.ledger))
+    assert "in quarantine" in adopted.said
+    assert [] == sandbox.duplicates()
+
+
+async def test_a_journal_that_is_lost_is_not_begun_anew(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """Whoever deleted it is told what was in it; looking at the batch shows no empty journal either."""
+    assert 0 == (await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal")).status
+    await asyncio.to_thread(Path("j.sqlite").unlink)
+    ran = await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal")
+    assert (2, ORDERS, False) == (ran.status, len(sandbox.ledger), is_there("j.sqlite"))
+    assert f"a journal with batch november ({ORDERS} orders, loaded " in ran.said
+    assert "put the file back" in ran.said
+    await asyncio.to_thread(Path("j.sqlite").touch)
+    for command in ("status", "reconcile", "report"):
+        assert 2 == (await run("bulk", command, *SENT)).status
+
+
+async def test_a_machine_that_cannot_remember_says_so(run: Run, sandbox: Sandbox, payroll: str, tmp_path: Path) -> None:
+    """The run goes on without: in a container the user's state folder may be read-only."""
+    (tmp_path / "file").touch()
+    ran = await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal", XDG_STATE_HOME=str(tmp_path / "file"))
+    assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
+    assert "this machine keeps no memory of the journal outside of its own folder" in ran.said
 
 
 async def test_bad_rows_stop_everything_unless_they_are_left_out(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """One bad row: nothing is sent; with --skip-bad the others are, and the same command changes nothing more."""
     change(payroll, ",60000,", ",-60000,")
-    ran = await run("bulk", "run", payroll, *SENT, "--yes")
+    ran = await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal")
     assert (2, 0, False) == (ran.status, len(sandbox.ledger), is_there("j.sqlite"))
     assert "1 problem, first: row 61, amount" in ran.said
     assert "leave bad rows out with --skip-bad" in ran.said
     for _ in range(2):
-        assert 0 == (await run("bulk", "run", payroll, *SENT, "--skip-bad", "--yes")).status
+        assert 0 == (await run("bulk", "run", payroll, *SENT, "--skip-bad", "--yes", "--new-journal")).status
     assert (ORDERS - 1, []) == (len(sandbox.ledger), sandbox.duplicates())
 
 
@@ -105,7 +167,7 @@ async def test_a_changed_file_is_not_what_was_approved(run: Run, sandbox: Sandbo
     """Maker and checker: one changed amount, and the approved digest sends nothing."""
     digest = json.loads((await run("bulk", "plan", payroll, *SENT, "--json")).out)["digest"]
     change(payroll, ",7000,", ",7000000,")
-    ran = await run("bulk", "run", payroll, *SENT, "--plan", digest, "--yes")
+    ran = await run("bulk", "run", payroll, *SENT, "--plan", digest, "--yes", "--new-journal")
     assert (2, 0) == (ran.status, len(sandbox.ledger))
     assert "not the payments that were approved" in ran.said
 
@@ -116,7 +178,7 @@ async def test_a_changed_file_is_not_what_was_approved(run: Run, sandbox: Sandbo
 async def test_the_status_tells_the_worst(run: Run, sandbox: Sandbox, payroll: str, fault: Fault, status: int) -> None:
     """3 for a no of the service, 4 for an order nobody knows about; JSON is one document."""
     sandbox.script(fault, on="payout")
-    document = json.loads((await run("bulk", "run", payroll, *SENT, "--yes", "--json")).out)
+    document = json.loads((await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal", "--json")).out)
     assert status == document["exit_status"]
     assert ORDERS - 1 == document["progress"]["outcomes"]["accepted"]["orders"]
 
@@ -124,7 +186,7 @@ async def test_the_status_tells_the_worst(run: Run, sandbox: Sandbox, payroll: s
 async def test_the_fuse_stops_a_run_and_the_same_command_goes_on(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Status 5 with the reason and the command; the service well again, that command ends the batch."""
     sandbox.script(Fault.HTML, on="payout", times=3)
-    options = ("--yes", "--concurrency", "1")
+    options = ("--yes", "--new-journal", "--concurrency", "1")
     ran = await run("bulk", "run", payroll, *SENT, *options, "--max-unknown", "1")
     assert 5 == ran.status
     assert "stopped: 2 orders are unknown, 1 may be" in ran.said
@@ -137,7 +199,7 @@ async def test_the_fuse_stops_a_run_and_the_same_command_goes_on(run: Run, sandb
 
 async def test_refused_credentials_stop_a_run(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """They fail no order."""
-    ran = await run("bulk", "run", payroll, *SENT, "--yes", PAYMENTS_APP_PASSWORD="wrong-password")
+    ran = await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal", PAYMENTS_APP_PASSWORD="wrong-password")
     assert (5, 0) == (ran.status, len(sandbox.ledger))
 
 
@@ -147,7 +209,7 @@ async def test_a_signal_drains_and_the_same_command_goes_on(
 ) -> None:
     """What is under way is finished: no order is unknown, and the command that goes on is told."""
     sandbox.script(Fault.SLOW, times=None, on="payout", seconds=0.15)
-    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--concurrency", "4")
+    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--new-journal", "--concurrency", "4")
     await until(lambda: len(sandbox.ledger) >= 8)
     process.send_signal(number)
     out, err = await asyncio.wait_for(process.communicate(), 120)
@@ -158,14 +220,14 @@ async def test_a_signal_drains_and_the_same_command_goes_on(
     assert b"unknown" not in out.split(b"Outcome")[-1]
     assert len(sandbox.ledger) < ORDERS
     await sandbox_clear(sandbox)
-    assert 0 == (await run("bulk", "run", payroll, *SENT, "--yes")).status
+    assert 0 == (await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal")).status
     assert (ORDERS, []) == (len(sandbox.ledger), sandbox.duplicates())
 
 
 async def test_a_second_signal_breaks_off_what_is_under_way(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """What may have left is unknown then, never sent again, and found by its evidence."""
     sandbox.script(Fault.SLOW, times=None, on="payout", seconds=600)
-    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--concurrency", "4")
+    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--new-journal", "--concurrency", "4")
     await until(lambda: len([one for one in sandbox.requests if "/payouts/" in one.path]) >= 4)
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
@@ -182,7 +244,7 @@ async def test_a_second_signal_breaks_off_what_is_under_way(run: Run, sandbox: S
 @pytest.fixture
 async def held(run: Run, payroll: str) -> Chunk:
     """The batch is written down, nothing of it is sent, and another process holds all of it for a long while."""
-    assert 5 == (await run("bulk", "run", payroll, *SENT, "--yes", "--max-total", "0")).status
+    assert 5 == (await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal", "--max-total", "0")).status
     async with SqliteJournal("j.sqlite") as journal:
         chunk = await journal.claim_chunk("november", "elsewhere:4711:dead", lease=900.0)
     assert chunk is not None
@@ -211,14 +273,14 @@ async def all_it_says(process: Process, words: str, meanwhile: Callable[[], Awai
 
 async def test_a_run_says_for_whom_it_waits(run: Run, sandbox: Sandbox, payroll: str, held: Chunk) -> None:
     """In a pipe: who holds the rest, and for how long."""
-    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes")
+    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--new-journal")
     said = await all_it_says(process, "waiting for the lease of elsewhere:4711:dead, ", lambda: let_go(held))
     assert (0, ORDERS) == (process.returncode, len(sandbox.ledger))
     left = re.search(r"dead, (\d+) s left: it works on the rest of the batch; if it died", said)
     assert left is not None
     assert 0 <= int(left[1]) <= 900
     assert said.index("waiting for") < said.index(f"{ORDERS} of {ORDERS} done")
-    quiet = await run("bulk", "run", payroll, *SENT, "--yes")
+    quiet = await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal")
     assert "waiting" not in quiet.said
 
 
@@ -244,7 +306,7 @@ async def test_a_terminal_counts_the_seconds_down(
 ) -> None:
     """The line is drawn anew while it waits, and gone once it sends."""
     ran = await run_on_terminal(
-        "bulk", "run", payroll, *SENT, "--yes",
+        "bulk", "run", payroll, *SENT, "--yes", "--new-journal",
         when=lambda shown: len(set(seconds_told(shown))) > 1, meanwhile=lambda: asyncio.run(let_go(held)),
     )  # fmt: skip
     assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
@@ -271,7 +333,7 @@ async def test_a_load_that_was_killed_is_waited_for_and_said(run: Run, sandbox: 
         with contextlib.closing(sqlite3.connect("j.sqlite")) as file, file:
             file.execute("UPDATE run SET load_until = 0")
 
-    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes")
+    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--new-journal")
     said = await all_it_says(process, "waiting for the lease of elsewhere:4711:dead, ", half_a_minute_passes)
     assert (0, ORDERS) == (process.returncode, len(sandbox.ledger))
     assert said.index("waiting for the lease of") < said.index(f"{ORDERS} of {ORDERS} done")
@@ -281,12 +343,14 @@ async def test_a_load_that_was_killed_is_waited_for_and_said(run: Run, sandbox: 
 async def test_a_killed_run_is_continued_by_the_same_command(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """A kill -9 in the middle: nothing is lost, nothing is paid twice."""
     sandbox.script(Fault.SLOW, times=None, on="payout", seconds=0.1)
-    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--concurrency", "4")
+    process = await started(sandbox, "bulk", "run", payroll, *SENT, "--yes", "--new-journal", "--concurrency", "4")
     await until(lambda: len(sandbox.ledger) >= 8)
     os.kill(process.pid, signal.SIGKILL)
     await process.communicate()
     await sandbox_clear(sandbox)
-    again = await run("bulk", "run", payroll, *SENT, "--yes")  # waits until the lease of the dead has run out
+    again = await run(
+        "bulk", "run", payroll, *SENT, "--yes", "--new-journal"
+    )  # waits until the lease of the dead has run out
     assert f":{process.pid}:" in again.said.split("waiting for the lease of ")[1].split(",")[0]
     assert 3 <= again.said.count("waiting for the lease of ") <= 4
     assert (True, []) == (again.status in (0, 4), sandbox.duplicates())

@@ -23,7 +23,7 @@ async def batch(run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.
     write_csv(tmp_path / "p.csv", *rows)
     sandbox.script(Fault.REFUSED, on="payout", request_id="RUN-2")
     sandbox.script(Fault.LOST_AFTER, on="payout", request_id="RUN-3")
-    await run("bulk", "run", "p.csv", *SENT, "--yes")
+    await run("bulk", "run", "p.csv", *SENT, "--yes", "--new-journal")
     await sandbox.settle()
 
 
