@@ -1,4 +1,4 @@
-"""A pytest plugin for users: a sandbox, a session and a receiver as fixtures, and made-up notifications.
+"""A pytest plugin for users: a sandbox, a session, a receiver and a journal as fixtures, and made-up notifications.
 
 Put ``pytest_plugins = ["payments_async.testing"]`` into your ``conftest.py``; it needs pytest-asyncio.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlencode
 
@@ -19,9 +20,10 @@ from payments_async._amounts import amount_text
 from payments_async._auth import Credentials
 from payments_async._session import PaymentsSession
 from payments_async.ipn import Answer, Receiver, serving
+from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Sandbox
 
-__all__ = ["Notification", "Spelling", "deliver", "notification", "receiver", "sandbox", "session"]
+__all__ = ["Notification", "Spelling", "deliver", "journal", "notification", "receiver", "sandbox", "session"]
 
 Spelling = Literal["pascal", "camel", "snake", "mixed"]
 
@@ -124,6 +126,13 @@ async def receiver(sandbox: Sandbox) -> AsyncIterator[Receiver]:
     async with serving(receiver, port=0) as (host, port):
         sandbox.ipn_url = f"http://{host}:{port}/ipn"
         yield receiver
+
+
+@pytest_asyncio.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
+    """A journal of its own, which nothing outside of the test's folder remembers: the next test pays the same again."""
+    async with SqliteJournal(tmp_path / "journal.sqlite", state_folder=tmp_path / "state") as journal:
+        yield journal
 
 
 def _spelled(name: str, place: int, spelling: Spelling) -> str:
