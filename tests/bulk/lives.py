@@ -256,7 +256,8 @@ def begin(number: int, folder: str, **told: Any) -> None:
 def break_rule_two() -> None:
     """What most queues do: what an expired lease left under way is simply due again. Never outside the controls."""
     for sent_before in (False, True):
-        _states._VERDICTS[State.SENDING, sent_before, News.LEASE_EXPIRED] = Verdict(State.PLANNED)
+        for unsent in (False, True):
+            _states._VERDICTS[State.SENDING, sent_before, unsent, News.LEASE_EXPIRED] = Verdict(State.PLANNED)
 
 
 async def strike_all(folder: Path, points: Sequence[str], *, at_once: int = 24) -> list[str]:
