@@ -17,7 +17,7 @@ from journal.factories import BATCH, loaded
 from payments_async.journal import CRASH_POINTS, SqliteJournal
 
 TESTS = Path(__file__).parent.parent
-ENVIRONMENT = os.environ | {"PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
+PLACES = {"PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
 
 WORKER = """
 import asyncio, sys
@@ -52,7 +52,9 @@ asyncio.run(main())
 
 def worker(path: Path, world: Path, name: str, lease: float = 30) -> subprocess.Popen[bytes]:
     """A process that sends what it can claim."""
-    return subprocess.Popen([sys.executable, "-c", WORKER, str(path), str(world), name, str(lease)], env=ENVIRONMENT)
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(path), str(world), name, str(lease)], env=os.environ | PLACES
+    )
 
 
 async def load(path: Path, count: int) -> None:
@@ -65,7 +67,7 @@ def lifetimes(*words: str) -> dict[str, dict[str, list[str] | None]]:
     """What is wrong after a process was killed at each point."""
     done = subprocess.run(
         [sys.executable, "-m", "journal.lifetimes", *words],
-        env=ENVIRONMENT, capture_output=True, timeout=600, check=True,
+        env=os.environ | PLACES, capture_output=True, timeout=600, check=True,
     )  # fmt: skip
     found: dict[str, dict[str, list[str] | None]] = json.loads(done.stdout)
     return found
