@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._own_journal import own_journals
 from payments_async.journal import JournalError, JournalUnavailable, Progress, SqliteJournal, State
 
 __all__ = ["AnyBatch", "JournalFile", "chosen_batch", "exit_after", "existing", "opened"]
@@ -36,7 +37,8 @@ async def opened(path: Path | None, *, new: bool = False) -> AsyncIterator[Sqlit
         BadInput: No file was named, it is not there, or the journal says no.
     """
     if path is None:
-        raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL")
+        kept = f"; `pay` and `collect` keep theirs as {', '.join(map(str, own_journals()))}" if own_journals() else ""
+        raise BadInput(f"--journal: name the journal's file, or set PAYMENTS_JOURNAL{kept}")
     if not new and not _is_there(path):
         raise BadInput(f"--journal: there is no file {path}; check the name")
     try:
