@@ -43,7 +43,7 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "click": frozenset({"_cli"}),  # what typer is made of
     "rich": frozenset({"_cli"}),
     "phonenumbers": frozenset({"_cli", "bulk"}),
-    "platformdirs": frozenset({"_cli", "journal"}),
+    "platformdirs": frozenset({"journal", "_cli"}),
     "python_calamine": frozenset({"bulk"}),
     "sqlite3": frozenset({"journal"}),
     "asyncpg": frozenset({"journal"}),

@@ -13,7 +13,7 @@ from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._own_journal import own_journals
 from payments_async.journal import JournalError, JournalUnavailable, Progress, SqliteJournal, State
 
-__all__ = ["AnyBatch", "JournalFile", "chosen_batch", "exit_after", "existing", "opened"]
+__all__ = ["UNFORTUNATE", "AnyBatch", "JournalFile", "chosen_batch", "exit_after", "existing", "opened"]
 
 JournalFile = Annotated[
     Path | None,
@@ -22,7 +22,7 @@ JournalFile = Annotated[
 AnyBatch = Annotated[
     str | None, typer.Option("--batch-id", help="Which batch; not needed where there is one.", show_default=False)
 ]
-_UNFORTUNATE = (State.REJECTED, State.FAILED, State.REVERSED)
+UNFORTUNATE = (State.REJECTED, State.FAILED, State.REVERSED)
 _DOUBTFUL = (State.UNKNOWN, State.PARKED)
 
 
@@ -82,7 +82,7 @@ def exit_after(progress: Progress, stopped: str | None = None) -> Exit:
         return Exit.STOPPED
     if progress.conflicts or any(counts[state] for state in _DOUBTFUL):
         return Exit.UNKNOWN
-    return Exit.FAILED if any(counts[state] for state in _UNFORTUNATE) else Exit.FINE
+    return Exit.FAILED if any(counts[state] for state in UNFORTUNATE) else Exit.FINE
 
 
 def _is_there(path: Path) -> bool:
