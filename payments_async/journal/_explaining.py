@@ -151,7 +151,9 @@ def history(connection: sqlite3.Connection, request_id: str) -> Sequence[Happeni
 
 def decisions(connection: sqlite3.Connection, run: int) -> Sequence[Happening]:
     """What named persons decided about a batch as a whole, in time."""
-    found = connection.execute("SELECT 0, kind, who, why, evidence, at FROM resolution WHERE run = ? ORDER BY id", (run,))
+    found = connection.execute(
+        "SELECT 0, kind, who, why, evidence, at FROM resolution WHERE run = ? ORDER BY id", (run,)
+    )
     return tuple(_resolved(_Resolution._make(values)) for values in found.fetchall())
 
 

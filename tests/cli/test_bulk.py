@@ -387,3 +387,21 @@ async def test_a_journal_is_left_as_it_was_by_who_only_looks(run: Run, payroll: 
         await run("bulk", *command, *sent)
     async with SqliteJournal("j.sqlite") as journal:
         assert 3 == (await journal.progress("november")).counts["accepted"]
+
+
+async def test_a_concern_is_acknowledged_before_anything_is_sent(run: Run, sandbox: Sandbox, here: Path) -> None:
+    """Plan and run name it; the command that sends the file says that it was looked at."""
+    name = write_csv(here / "banks.csv", row(kind="bank_transfer", bank_code="Stanbic Bank")).name
+    batch = ("--batch-id", "banks", "--journal", "b.sqlite")
+    planned = await run("bulk", "plan", name, *batch)
+    assert 2 == planned.status
+    assert (
+        "1 concern: look at it; nothing is sent without --acknowledge RUN-1, bank_code 'Stanbic Bank'" in planned.said
+    )
+    refused = await run("bulk", "run", name, *batch, "--yes")
+    assert (2, 0) == (refused.status, len(sandbox.ledger))
+    assert "nothing was sent; look at them" in refused.said
+    approved = await run("bulk", "plan", name, *batch, "--acknowledge")
+    assert (0, True) == (approved.status, "--acknowledge --plan" in approved.said)
+    sent = await run("bulk", "run", name, *batch, "--yes", "--acknowledge")
+    assert (0, 1) == (sent.status, len(sandbox.ledger))
