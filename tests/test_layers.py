@@ -43,8 +43,8 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "click": frozenset({"_cli"}),  # what typer is made of
     "rich": frozenset({"_cli"}),
     "phonenumbers": frozenset({"_cli", "bulk"}),
-    "python_calamine": frozenset({"bulk"}),
     "platformdirs": frozenset({"journal", "_cli"}),
+    "python_calamine": frozenset({"bulk"}),
     "sqlite3": frozenset({"journal"}),
     "asyncpg": frozenset({"journal"}),
     "pgqueuer": frozenset({"fleet"}),

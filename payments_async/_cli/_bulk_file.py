@@ -14,13 +14,14 @@ from payments_async._cli._screen import Screen, clean
 from payments_async.bulk import Batch, BatchChanged, read_batch
 
 __all__ = [
-    "BatchFile", "BatchId", "Currency", "Delimiter", "Derive", "Encoding", "FileKind", "Reading", "Sheet", "SkipBad",
-    "Validate",
+    "Acknowledge", "BatchFile", "BatchId", "Currency", "Delimiter", "Derive", "Encoding", "FileKind", "Reading",
+    "Sheet", "SkipBad", "Validate",
 ]  # fmt: skip
 
 BatchFile = Annotated[Path, typer.Argument(help="CSV, JSON lines or XLSX.", show_default=False)]
 BatchId = Annotated[str, typer.Option(help="Names the batch, once and for ever, as in payroll-2026-11.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out; else nothing is sent with one.")]
+Acknowledge = Annotated[bool, typer.Option("--acknowledge", help="The concerns were looked at: send it all the same.")]
 Derive = Annotated[
     bool, typer.Option("--derive-request-ids", help="Make stable ids, from what they pay, for rows without one.")
 ]

@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._own_journal import own_journals
 from payments_async.journal import JournalError, JournalUnavailable, Progress, SqliteJournal, State
 
-__all__ = ["AnyBatch", "JournalFile", "chosen_batch", "exit_after", "existing", "is_there", "opened"]
+__all__ = ["UNFORTUNATE", "AnyBatch", "JournalFile", "chosen_batch", "exit_after", "existing", "is_there", "opened"]
 
 JournalFile = Annotated[
     Path | None,
@@ -21,7 +22,7 @@ JournalFile = Annotated[
 AnyBatch = Annotated[
     str | None, typer.Option("--batch-id", help="Which batch; not needed where there is one.", show_default=False)
 ]
-_UNFORTUNATE = (State.REJECTED, State.FAILED, State.REVERSED)
+UNFORTUNATE = (State.REJECTED, State.FAILED, State.REVERSED)
 _DOUBTFUL = (State.UNKNOWN, State.PARKED)
 
 
@@ -36,7 +37,8 @@ async def opened(path: Path | None, *, new: bool = False) -> AsyncIterator[Sqlit
         BadInput: No file was named, it is not there, or the journal says no.
     """
     if path is None:
-        raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL")
+        kept = f"; `pay` and `collect` keep theirs as {', '.join(map(str, own_journals()))}" if own_journals() else ""
+        raise BadInput(f"--journal: name the journal's file, or set PAYMENTS_JOURNAL{kept}")
     if not new and not is_there(path):
         raise BadInput(f"--journal: there is no file {path}; check the name")
     try:
@@ -80,7 +82,7 @@ def exit_after(progress: Progress, stopped: str | None = None) -> Exit:
         return Exit.STOPPED
     if progress.conflicts or any(counts[state] for state in _DOUBTFUL):
         return Exit.UNKNOWN
-    return Exit.FAILED if any(counts[state] for state in _UNFORTUNATE) else Exit.FINE
+    return Exit.FAILED if any(counts[state] for state in UNFORTUNATE) else Exit.FINE
 
 
 def is_there(path: Path) -> bool:

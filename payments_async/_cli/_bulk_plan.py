@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from payments_async import PaymentsSession
 from payments_async._cli._bulk_file import (
+    Acknowledge,
     BatchFile,
     BatchId,
     Currency,
@@ -47,6 +48,7 @@ async def bulk_plan(
     journal: JournalFile = None,
     validate: Validate = False,
     skip_bad: SkipBad = False,
+    acknowledge: Acknowledge = False,
     derive_request_ids: Derive = False,
     kind: FileKind = None,
     currency: Currency = None,
@@ -66,14 +68,18 @@ async def bulk_plan(
     )  # fmt: skip
     batch = await reading.read(screen, file)
     async with existing(journal) as held, settings.session() as payments:
-        made = await make_plan(payments, batch, batch_id, held, validate=validate, skip_bad=skip_bad)
+        made = await make_plan(
+            payments, batch, batch_id, held, validate=validate, skip_bad=skip_bad, acknowledge=acknowledge
+        )
     show_plan(screen, made, f"{file.name}, batch {batch_id}")
     status = Exit.FINE if made.is_clean else Exit.BAD_INPUT
     if made.is_clean:
         screen.say("\nTo send exactly this, once it is approved:")
         new = journal is None or not is_there(journal)
-        line = reading.command_line(file, journal, skip_bad=skip_bad, plan=made.digest, new_journal=new)
-        screen.say(f"  {escape(line)}")
+        again = reading.command_line(
+            file, journal, skip_bad=skip_bad, acknowledge=acknowledge, plan=made.digest, new_journal=new
+        )
+        screen.say(f"  {escape(again)}")
     screen.document({"batch_id": batch_id, **plan_document(made), "exit_status": status})
     return status
 
@@ -86,6 +92,7 @@ async def make_plan(
     *,
     validate: bool,
     skip_bad: bool,
+    acknowledge: bool,
     concurrency: int = 50,
     rate: float | None = None,
 ) -> Plan:
@@ -97,8 +104,7 @@ async def make_plan(
     try:
         return await plan(
             payments, batch, batch_id=batch_id, journal=journal, validate=validate, skip_bad=skip_bad,
-            concurrency=concurrency,
-            rate=rate,
+            acknowledged=acknowledge, concurrency=concurrency, rate=rate,
         )  # fmt: skip
     except BatchChanged as error:
         raise BadInput("the file was changed while it was read; begin again") from error
@@ -124,6 +130,8 @@ def show_plan(screen: Screen, made: Plan, title: str) -> None:
     _show_concerns(
         screen, f"{counted(made.problem_count, 'problem')}: nothing can be sent as it is", "red", made.problems
     )
+    looked = "looked at" if made.acknowledged else "look at it; nothing is sent without --acknowledge"
+    _show_concerns(screen, f"{counted(len(made.concerns), 'concern')}: {looked}", "yellow", made.concerns)
     _show_concerns(screen, f"{made.left_out:,} left out", "yellow", made.skipped)
     _show_duplicates(screen, made)
     _show_concerns(screen, "Look at this", "yellow", made.warnings)
@@ -132,8 +140,9 @@ def show_plan(screen: Screen, made: Plan, title: str) -> None:
 def plan_document(made: Plan) -> dict[str, object]:
     """A plan for machines."""
     names = (
-        "count", "total", "currency", "balance", "by_kind", "by_item", "problem_count", "problems", "left_out",
-        "skipped", "warnings", "duplicates", "recorded", "open_count", "open_total", "seconds", "digest",
+        "count", "total", "currency", "balance", "by_kind", "by_item", "problem_count", "problems", "concerns",
+        "acknowledged", "left_out", "skipped", "warnings", "duplicates", "recorded", "open_count", "open_total",
+        "seconds", "digest",
     )  # fmt: skip
     document: dict[str, object] = plain({name: getattr(made, name) for name in names})
     return {"clean": made.is_clean, **document}

@@ -13,6 +13,7 @@ import typer
 from payments_async import Limits, PaymentsSession
 from payments_async._cli._bulk_board import RunBoard
 from payments_async._cli._bulk_file import (
+    Acknowledge,
     BatchFile,
     BatchId,
     Currency,
@@ -57,6 +58,7 @@ async def bulk_run(
         str | None, option("--plan", help="The digest that was approved; send exactly that.", show_default=False)
     ] = None,
     skip_bad: SkipBad = False,
+    acknowledge: Acknowledge = False,
     derive_request_ids: Derive = False,
     validate: Validate = False,
     concurrency: Annotated[int, option(min=1, max=1000, help="Payouts under way at once.")] = 50,
@@ -102,8 +104,8 @@ async def bulk_run(
     async with settings.session(limits) as payments:
         async with existing(journal) as held:
             made = await make_plan(
-                payments, batch, batch_id, held, validate=validate, skip_bad=skip_bad, concurrency=concurrency,
-                rate=rate,
+                payments, batch, batch_id, held, validate=validate, skip_bad=skip_bad, acknowledge=acknowledge,
+                concurrency=concurrency, rate=rate,
             )  # fmt: skip
         show_plan(screen, made, f"{file.name}, batch {batch_id}")
         _check(made, approved)
@@ -114,9 +116,9 @@ async def bulk_run(
             screen.trouble("nothing was sent")
             return Exit.STOPPED
         again = reading.command_line(
-            file, journal, plan=made.digest, skip_bad=skip_bad, validate=validate, concurrency=concurrency,
-            rate=rate, max_unknown=max_unknown, max_error_rate=max_error_rate, max_total=max_total,
-            min_balance=min_balance,
+            file, journal, plan=made.digest, skip_bad=skip_bad, acknowledge=acknowledge, validate=validate,
+            concurrency=concurrency, rate=rate, max_unknown=max_unknown, max_error_rate=max_error_rate,
+            max_total=max_total, min_balance=min_balance,
         )  # fmt: skip
         run = _Run(
             screen=screen, payments=payments, journal=journal, batch_id=batch_id, plan=made, fuse=fuse,
@@ -209,6 +211,11 @@ class _Run:
 
 
 def _check(made: Plan, approved: str | None) -> None:
+    if not made.is_clean and not made.problem_count:
+        raise BadInput(
+            f"{counted(len(made.concerns), 'concern')}, first: {made.concerns[0]}\n"
+            "  nothing was sent; look at them, mend what is wrong, and send the rest with --acknowledge"
+        )
     if not made.is_clean:
         raise BadInput(
             f"{counted(made.problem_count, 'problem')}, first: {made.problems[0]}\n"

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import attrs
 import typer
 from rich.markup import escape
 from rich.text import Text
 
 from payments_async._cli._bulk_board import STYLES
-from payments_async._cli._bulk_journal import AnyBatch, JournalFile, chosen_batch, exit_after, opened
+from payments_async._cli._bulk_journal import UNFORTUNATE, AnyBatch, JournalFile, chosen_batch, exit_after, opened
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
+from payments_async._cli._explain import sentence
 from payments_async._cli._program import command_line
-from payments_async._cli._screen import Screen, clean, money
+from payments_async._cli._screen import Screen, clean, money, plain
 from payments_async.bulk import report
 from payments_async.journal import Entry, Progress, SqliteJournal, State
 
@@ -43,12 +45,14 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
         name = await chosen_batch(held, batch_id)
         run, progress = await held.run(name), await held.progress(name)
         needing = [entry async for entry in _needing(held, name)]
+        unpaid = await unpaid_of(held, name, progress)
         strangers = await held.unmatched_events()
         currency = await _currency(held, name)
     loaded = "" if run.ready else "; not all of it is written down yet: run it again"
     screen.say(f"[bold]{escape(clean(name))}[/]: {run.total:,} payouts, {money(run.amount, currency)}{loaded}\n")
     show_progress(screen, progress, currency)
     _show_needing(screen, needing)
+    show_unpaid(screen, unpaid, progress)
     if strangers:
         screen.say(f"\nNotifications about orders that this journal never sent: {strangers:,}")
     assert journal is not None
@@ -64,6 +68,15 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
                 {"request_id": one.request_id, "state": one.state, "amount": one.amount, "conflict": one.conflict}
                 for one in needing
             ],
+            "not_paid": [
+                {
+                    "request_id": one.entry.request_id,
+                    "state": one.entry.state,
+                    "amount": one.entry.amount,
+                    "why": one.why,
+                }
+                for one in unpaid
+            ],
             "unmatched_notifications": strangers,
             "chunks_in_quarantine": run.quarantined,
             "exit_status": status,
@@ -76,41 +89,102 @@ async def bulk_report(
     screen: Screen,
     journal: JournalFile = None,
     batch_id: AnyBatch = None,
-    csv: Annotated[Path | None, typer.Option(help="The table; BATCH.csv by default.", show_default=False)] = None,
-    html: Annotated[Path | None, typer.Option(help="The page; BATCH.html by default.", show_default=False)] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
+    csv: Annotated[
+        Path | None, typer.Option(help="The table; BATCH-report.csv by default.", show_default=False)
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="The page; BATCH-report.html by default.", show_default=False)
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace reports that are there.")] = False,
 ) -> Exit:
     """Write what became of every order: a CSV table, and one HTML page to print and to file.
 
     Names and numbers are masked in both, unless --show-personal is given. The page shows the first 10,000 orders, and
-    as many of those that need a person; its totals are of all of them, and the table has every one.
+    as many of those that need a person or were not paid; its totals are of all of them, and the table has every one.
+    Only a report is ever replaced (--overwrite): never the journal, a batch file or anything else.
 
     Example: payments-async bulk report --journal payroll.sqlite --batch-id payroll-2026-11
     """
     async with opened(journal) as held:
         name = await chosen_batch(held, batch_id)
         both = csv is None and html is None
-        stem = re.sub(r"[^\w.-]", "_", name).lstrip(".") or "report"
+        stem = re.sub(r"[^\w.-]", "_", name).lstrip(".") or "batch"
         try:
             written = await report(
-                held, name, csv=Path(f"{stem}.csv") if both else csv, html=Path(f"{stem}.html") if both else html,
+                held, name, csv=Path(f"{stem}-report.csv") if both else csv,
+                html=Path(f"{stem}-report.html") if both else html,
                 personal=screen.show_personal, overwrite=overwrite,
             )  # fmt: skip
         except FileExistsError as error:
             raise BadInput(
                 f"{clean(str(error)).partition(';')[0]}; nothing was written; --overwrite replaces it"
             ) from error
+        except ValueError as error:
+            raise BadInput(f"{clean(str(error))}; nothing was written") from error
         except OSError as error:
             raise BadInput(f"the report cannot be written: {clean(str(error))}") from error
         progress = await held.progress(name)
+        unpaid = await unpaid_of(held, name, progress)
     for path in filter(None, (written.csv, written.html)):
         screen.say(f"wrote {escape(str(path))}")
     count = sum(share.count for share in written.by_state.values())
-    needing = f"needing a person: {written.needing:,}" if written.needing else "none needs a person"
-    screen.say(f"{count:,} orders, {needing}")
+    style = "green" if written.standing == "final" and not (written.needing or written.unpaid) else "yellow"
+    screen.say(f"{count:,} orders, [bold {style}]{written.standing}[/]")
+    screen.say(f"not paid: {written.unpaid:,}; needing a person: {written.needing:,}")
+    show_unpaid(screen, unpaid, progress)
     status = exit_after(progress)
-    screen.document({"report": written, "exit_status": status})
+    screen.document({"report": {**plain(written), "standing": written.standing}, "exit_status": status})
     return status
+
+
+@attrs.frozen
+class Unpaid:
+    """An order that ended without being paid, and why."""
+
+    entry: Entry
+    why: str
+
+
+async def unpaid_of(journal: SqliteJournal, batch_id: str, progress: Progress) -> list[Unpaid]:
+    """The first orders of a batch that were refused, failed or came back."""
+    found: list[Unpaid] = []
+    for state in UNFORTUNATE:
+        if progress.counts[state] and len(found) < _SHOWN:
+            async for entry in journal.entries(batch_id, state):
+                found.append(Unpaid(entry, await _why(journal, entry)))
+                if len(found) == _SHOWN:
+                    break
+    return found
+
+
+def show_unpaid(screen: Screen, unpaid: Sequence[Unpaid], progress: Progress) -> None:
+    """Write the orders that were not paid, and why."""
+    if not unpaid:
+        return
+    count = sum(progress.counts[state] for state in UNFORTUNATE)
+    screen.say(f"\n[bold]Not paid, and why: {count:,}[/]")
+    rows: list[list[str | Text]] = [
+        [
+            one.entry.request_id,
+            Text(one.entry.state, STYLES[one.entry.state]),
+            money(one.entry.amount, one.entry.order.currency),
+            screen.person(one.entry.order.beneficiary.name),
+            one.why,
+        ]
+        for one in unpaid
+    ]
+    screen.table(["Request id", "Outcome", "Amount", "Beneficiary", "Why"], rows, right=["Amount"])
+    if count > len(unpaid):
+        screen.say("`payments-async bulk report` shows them all")
+
+
+async def _why(journal: SqliteJournal, entry: Entry) -> str:
+    """The service's words, or what told of the end where there are none."""
+    words = " ".join(filter(None, ("" if entry.code is None else f"code {entry.code}:", entry.message or "")))
+    if words:
+        return words
+    turns = [one for one in await journal.history(entry.request_id) if one.state is entry.state]
+    return sentence(turns[0]) if turns else ""
 
 
 def show_progress(screen: Screen, progress: Progress, currency: str | None) -> None:

@@ -30,7 +30,7 @@ from payments_async._cli._demo_service import ServiceGone
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._rehearsal import BATCH, Judged, Rehearsal, Setup
 from payments_async._cli._report import show_report
-from payments_async._cli._screen import Screen, money
+from payments_async._cli._screen import Screen, clean, money
 from payments_async._cli._trouble import Faults
 from payments_async.bulk import report
 from payments_async.journal import JournalError
@@ -122,7 +122,10 @@ class _Demo:
     async def _finish(self, made: Begun, judged: Judged, *, seconds: float, goes_on: bool) -> Exit:
         place = self.place
         personal = self.screen.show_personal
-        await report(made.journal, BATCH, csv=place.csv, html=place.html, personal=personal, overwrite=True)
+        try:
+            await report(made.journal, BATCH, csv=place.csv, html=place.html, personal=personal, overwrite=True)
+        except ValueError as error:
+            raise BadInput(f"--dir: {clean(str(error))}; move it away, and the same command goes on") from error
         place.note(attrs.evolve(made.trial, finished=True))
         await made.service.end()
         if made.started is not None:

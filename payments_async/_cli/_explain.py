@@ -18,7 +18,7 @@ from payments_async._cli._program import command_line
 from payments_async._cli._screen import Screen, clean, money
 from payments_async.journal import SAID, Entry, Happening, News, State
 
-__all__ = ["add_explain"]
+__all__ = ["add_explain", "sentence"]
 
 _ANSWERS: Mapping[News, str] = {
     News.ACCEPTED: "The service accepted it",
@@ -94,13 +94,14 @@ async def explain(
 def _tell(screen: Screen, moment: datetime, happening: Happening, before: State | None) -> None:
     arrow = f" -> {happening.state}" if happening.state not in (None, before) else ""
     screen.say(
-        f"  {moment:%H:%M:%S}.{moment.microsecond // 1000:03}  {escape(clean(_sentence(happening)))}[bold]{arrow}[/]"
+        f"  {moment:%H:%M:%S}.{moment.microsecond // 1000:03}  {escape(clean(sentence(happening)))}[bold]{arrow}[/]"
     )
     for note in _notes(happening):
         screen.say(f"                {note}")
 
 
-def _sentence(happening: Happening) -> str:
+def sentence(happening: Happening) -> str:
+    """One thing in the life of an order, as somebody would tell it."""
     news, by, detail = happening.news or News.PERMITTED, happening.by or "somebody", happening.detail or ""
     also = f": {detail}" if detail else ""
     match happening.what:

@@ -22,6 +22,9 @@ _NOT_SHOWN = (
     "the lists do not show request id {}, which proves nothing: never send it again on these grounds; "
     "look again later, or widen --since and --until"
 )
+_SEVERAL = (
+    "{} transactions carry request id {}: it may have been carried out more than once; ask the service about each"
+)
 day = partial(typer.Option, formats=["%Y-%m-%d"], show_default=False)
 
 
@@ -48,7 +51,7 @@ async def account(screen: Screen, settings: Settings) -> Exit:
             ("description", screen.person(found.description)),
         ]
     )
-    screen.document(found)
+    screen.document(screen.people(found))
     return Exit.FINE
 
 
@@ -111,9 +114,11 @@ async def validate(
             answer = await payments.products.validate(product_item_id, customer_reference, amount)
         except ValueError as error:
             raise BadInput(str(error)) from error
-    words = answer.message or ("the service would take it" if answer.ok else "the service would not take it")
-    screen.fields([("valid" if answer.ok else "not valid", words)])
-    screen.document(answer)
+    # the words of a yes may name the customer, those of a no are the reason
+    words = screen.person(answer.message) if answer.ok else answer.message
+    usual = "the service would take it" if answer.ok else "the service would not take it"
+    screen.fields([("valid" if answer.ok else "not valid", words or usual)])
+    screen.document({**screen.people(answer), "message": words or None})
     return Exit.FINE if answer.ok else Exit.FAILED
 
 
@@ -124,10 +129,15 @@ async def transactions(
     since: Annotated[datetime | None, day(help=f"First day, UTC; {_DAYS} days ago by default.")] = None,
     until: Annotated[datetime | None, day(help="Last day, UTC; today by default.")] = None,
     status: Annotated[str | None, typer.Option(help="Only those of this status.", show_default=False)] = None,
-    request_id: Annotated[str | None, typer.Option(help="Look for this order.", show_default=False)] = None,
+    request_id: Annotated[
+        str | None, typer.Option(help="Show every transaction of this order.", show_default=False)
+    ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Most rows to show; 0 for all.")] = 100,
 ) -> Exit:
-    """List transactions, or find one. A list usually carries no status: filter by one."""
+    """List transactions, or find those of one order. A list usually carries no status: filter by one.
+
+    With --request-id, status 4 means that the lists show none, which proves nothing, or more than one.
+    """
     first = since.date() if since else (datetime.now(UTC) - timedelta(days=_DAYS)).date()
     last = until.date() if until else None
     if last is not None and last < first:
@@ -144,7 +154,7 @@ async def transactions(
         [_row(screen, one, wanted) for one in found],
         right=["Amount"],
     )
-    screen.document(found)
+    screen.document(screen.people(found))
     return Exit.FINE
 
 
@@ -159,15 +169,25 @@ async def _list(screen: Screen, rows: AsyncIterator[Transaction], limit: int) ->
 
 
 async def _find(screen: Screen, payments: PaymentsSession, request_id: str, since: date, until: date | None) -> Exit:
-    found = await payments.transactions.find(request_id, since=since, until=until)
-    if found is None:
+    rows = payments.transactions.iterate(since=since, until=until)
+    found = [one async for one in rows if one.request_id == request_id]
+    for one in found:
+        _show(screen, one)
+    screen.document(screen.people(found))
+    if not found:
         screen.trouble(_NOT_SHOWN.format(request_id))
-        screen.document(None)
-        return Exit.UNKNOWN
-    return _one(screen, found)
+    if len(found) > 1:
+        screen.trouble(_SEVERAL.format(len(found), request_id))
+    return Exit.FINE if len(found) == 1 else Exit.UNKNOWN
 
 
 def _one(screen: Screen, found: Transaction) -> Exit:
+    _show(screen, found)
+    screen.document(screen.people(found))
+    return Exit.FINE
+
+
+def _show(screen: Screen, found: Transaction) -> None:
     person = found.beneficiary
     screen.fields(
         [
@@ -184,8 +204,7 @@ def _one(screen: Screen, found: Transaction) -> Exit:
             ("message", found.status_message),
         ]
     )
-    screen.document(found)
-    return Exit.FINE
+    screen.say()
 
 
 def _row(screen: Screen, one: Transaction, filtered: TransactionStatus | None) -> Sequence[str]:

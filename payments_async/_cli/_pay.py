@@ -1,9 +1,7 @@
-"""`payments-async pay` and `collect`: one order, shown, confirmed, sent once."""
+"""`payments-async pay` and `collect`: one order, shown, confirmed, sent once. Makes the order of its options."""
 
 from __future__ import annotations
 
-import asyncio
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -13,25 +11,22 @@ from typing import Annotated
 import typer
 
 from payments_async import (
-    Acceptance,
     AirtimeLine,
     BankAccount,
     Beneficiary,
     CollectionOrder,
     InternetLine,
     MobileMoneyWallet,
-    OutcomeUnknown,
-    PaymentsSession,
     PayoutOrder,
-    TransactionStatus,
     UtilityAccount,
 )
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
-from payments_async._cli._program import command_line
-from payments_async._cli._question import confirmed
-from payments_async._cli._screen import Screen, money
+from payments_async._cli._own_journal import NewJournal, OtherJournal
+from payments_async._cli._screen import Screen
 from payments_async._cli._settings import Settings
+from payments_async._cli._single_order import Errand
+from payments_async.bulk import read_money
 
 __all__ = ["add_orders"]
 
@@ -39,7 +34,6 @@ _REQUEST_ID = (
     "--request-id: name the order yourself, unique for ever, such as your voucher number; "
     "a generated one would turn a second run into a second payment"
 )
-_AMOUNT = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 Destination = MobileMoneyWallet | AirtimeLine | InternetLine | BankAccount | UtilityAccount
 _OPTIONS = {
     "request_id": "--request-id",
@@ -63,7 +57,7 @@ _OPTIONS = {
 
 option = partial(typer.Option, show_default=False)
 RequestId = Annotated[str | None, option(help="Identifier of this order, unique for ever.")]
-Amount = Annotated[str, typer.Option(help="As in 150000 or 1500.50, in units of the account's currency.")]
+Amount = Annotated[str, typer.Option(help="As in 150000 or 1,500.50, in units of the account's currency.")]
 Item = Annotated[str, typer.Option(help="Item of the operator or provider; see products.")]
 Name = Annotated[str, typer.Option(help="Name of the beneficiary.")]
 Message = Annotated[str | None, option(help="Free text that goes with the order.")]
@@ -103,17 +97,23 @@ async def pay(
     message: Message = None,
     metadata: Metadata = None,
     currency: Currency = None,
+    journal: OtherJournal = None,
+    new_journal: NewJournal = False,
     wait: Wait = 0.0,
     yes: Yes = False,
 ) -> Exit:
     """Send one payout. Shows it and asks before sending; --yes does not ask.
 
-    Status 4 means that it may have been carried out: look it up, never send it again.
+    It is written down in a journal before and after. The same command again never sends it twice: it goes on where
+    the first one died, or tells what became of it. Status 4 means that it may have been carried out.
+
+    Example: payments-async pay --request-id voucher-17 --amount 150000 --wallet 0772000017 --name "G. Akello" --item I
     """
+    value, stated = _money(amount, currency)
     with _naming(option := _one_of(ways := _ways(wallet, airtime, internet, bank_account, utility))):
         order = PayoutOrder(
             request_id=_own(request_id),
-            amount=_exact(amount),
+            amount=value,
             destination=_destination(option, ways[option] or "", bank_code, area),
             product_item_id=item,
             product_id=product,
@@ -122,10 +122,13 @@ async def pay(
             account_number=from_account,
             message=message,
             metadata=metadata,
-            currency=currency,
+            currency=stated,
         )
     to = f"{option.removeprefix('--').replace('-', ' ')} {screen.person(ways[option])}"
-    return await _carry_out(screen, settings, order, to, wait=wait, yes=yes)
+    errand = Errand(
+        screen=screen, order=order, where=to, journal=journal, new_journal=new_journal, wait=wait, yes=yes
+    )  # fmt: skip
+    return await errand.carry_out(settings)
 
 
 async def collect(
@@ -143,14 +146,21 @@ async def collect(
     message: Message = None,
     metadata: Metadata = None,
     currency: Currency = None,
+    journal: OtherJournal = None,
+    new_journal: NewJournal = False,
     wait: Wait = 0.0,
     yes: Yes = False,
 ) -> Exit:
-    """Request one collection from a mobile money wallet. Shows it and asks before sending; --yes does not ask."""
+    """Request one collection from a mobile money wallet. Shows it and asks before sending; --yes does not ask.
+
+    It is written down in a journal before and after. The same command again never requests it twice: it goes on where
+    the first one died, or tells what became of it. Status 4 means that it may have been carried out.
+    """
+    value, stated = _money(amount, currency)
     with _naming("--payer"):
         order = CollectionOrder(
             request_id=_own(request_id),
-            amount=_exact(amount),
+            amount=value,
             payer=MobileMoneyWallet(payer),
             provider_item_id=item,
             beneficiary=Beneficiary(name=name, phone_number=phone, email_address=email),
@@ -158,80 +168,13 @@ async def collect(
             account_number=to_account,
             message=message,
             metadata=metadata,
-            currency=currency,
+            currency=stated,
         )
-    return await _carry_out(screen, settings, order, f"wallet {screen.person(payer)}", wait=wait, yes=yes)
-
-
-async def _carry_out(
-    screen: Screen, settings: Settings, order: PayoutOrder | CollectionOrder, where: str, *, wait: float, yes: bool
-) -> Exit:
-    async with settings.session() as payments:
-        account = await payments.accounts.get() if order.currency else None
-        if account is not None and account.currency not in (None, order.currency):
-            raise BadInput(f"--currency: the account is kept in {account.currency}, not {order.currency}")
-        _summarise(screen, order, where, payments.base_url)
-        if not yes and not confirmed(screen, "Send it?", otherwise="nothing was sent"):
-            screen.trouble("not sent")
-            return Exit.STOPPED
-        try:
-            acceptance = await _send(payments, order)
-        except OutcomeUnknown as error:
-            screen.payments_error(error, Exit.UNKNOWN)
-            return _look_it_up(screen, order.request_id)
-        except asyncio.CancelledError:
-            if order.request_id not in payments.unsettled:
-                raise
-            screen.trouble("stopped after the order may have left: its outcome is unknown")
-            return _look_it_up(screen, order.request_id)
-        return await _report(screen, payments, acceptance, wait)
-
-
-async def _send(payments: PaymentsSession, order: PayoutOrder | CollectionOrder) -> Acceptance:
-    if isinstance(order, PayoutOrder):
-        return await payments.payouts.send(order)
-    return await payments.collections.request(order)
-
-
-async def _report(screen: Screen, payments: PaymentsSession, acceptance: Acceptance, wait: float) -> Exit:
-    status = None
-    if wait:
-        try:
-            status = (await payments.transactions.settled(acceptance, timeout=wait)).status
-        except TimeoutError:
-            screen.note(f"no final status within {wait:g} s; it may end at any time")
-    screen.say()
-    screen.fields(
-        [
-            ("accepted", acceptance.transaction_id),
-            ("request id", acceptance.request_id),
-            ("status", status or acceptance.status),
-            ("message", None if status else acceptance.message),
-        ]
-    )
-    if status is None:
-        screen.say("[dim]Accepted is not paid: the final status comes as a notification, or with --wait.[/]")
-    screen.document({"acceptance": acceptance, "final_status": status})
-    return Exit.FINE if status in (None, TransactionStatus.SUCCESSFUL) else Exit.FAILED
-
-
-def _summarise(screen: Screen, order: PayoutOrder | CollectionOrder, where: str, base_url: str) -> None:
-    payout = isinstance(order, PayoutOrder)
-    screen.fields(
-        [
-            ("pay" if payout else "collect", money(order.amount, order.currency)),
-            ("to" if payout else "from", where),
-            ("beneficiary" if payout else "payer", screen.person(order.beneficiary.name)),
-            ("item", order.product_item_id if isinstance(order, PayoutOrder) else order.provider_item_id),
-            ("request id", order.request_id),
-            ("service", base_url),
-        ]
-    )
-
-
-def _look_it_up(screen: Screen, request_id: str) -> Exit:
-    screen.trouble(f"look it up with: {command_line('transactions', request_id=request_id)}")
-    return Exit.UNKNOWN
+    errand = Errand(
+        screen=screen, order=order, where=f"wallet {screen.person(payer)}", journal=journal, new_journal=new_journal,
+        wait=wait, yes=yes,
+    )  # fmt: skip
+    return await errand.carry_out(settings)
 
 
 def _own(request_id: str | None) -> str:
@@ -240,10 +183,15 @@ def _own(request_id: str | None) -> str:
     return request_id
 
 
-def _exact(amount: str) -> Decimal:
-    if not _AMOUNT.fullmatch(amount):
-        raise BadInput("--amount: write digits and at most one point, as in 150000 or 1500.50")
-    return Decimal(amount)
+def _money(amount: str, currency: str | None) -> tuple[Decimal, str | None]:
+    """The amount, read as in a batch file, and its currency."""
+    try:
+        value, beside = read_money(amount.strip())
+    except ValueError as error:
+        raise BadInput(f"--amount: {error}") from error
+    if beside and currency and beside != currency.upper():
+        raise BadInput(f"--amount: in {beside}, but --currency says {currency}; correct one of them")
+    return value, currency or beside
 
 
 def _ways(

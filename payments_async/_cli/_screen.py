@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import enum
 import json
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -23,6 +24,7 @@ from payments_async._cli._exits import remedy_of
 
 __all__ = ["Screen", "clean", "mask", "money", "plain"]
 
+_SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
 _PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines
 _LONG_NUMBERS = re.compile(r"(?<![\w.-])\+?\d(?:[ -]?\d){8,}(?![\w-])")
 _EMAILS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -58,6 +60,10 @@ class Screen:
         if not text:
             return ""
         return clean(text) if self.show_personal else mask(text)
+
+    def people(self, value: object) -> Any:
+        """A record of the service as JSON knows it, its personal values as a table of this screen would show them."""
+        return plain(value) if self.show_personal else _without_people(value)
 
     def say(self, markup: str = "") -> None:
         """Write a line for people; the brackets of rich are understood. Silent with ``--json``."""
@@ -166,6 +172,39 @@ def money(amount: Decimal | None, currency: str | None = None) -> str:
     if amount is None:
         return ""
     return f"{amount:,f} {clean(currency)}" if currency else f"{amount:,f}"
+
+
+def _without_people(value: object) -> Any:
+    """A record whose personal fields are masked as they are in its ``repr``; what the ``repr`` hides, text by text."""
+    if isinstance(value, list | tuple):
+        return [_without_people(member) for member in value]
+    fields = getattr(type(value), "__attrs_attrs__", None)
+    if not fields:
+        return plain(value)
+    return {field.name: _shown(getattr(value, field.name), field.repr) for field in fields}
+
+
+def _shown(value: object, is_shown: bool | Callable[[Any], str]) -> Any:
+    if is_shown is False:
+        return _hidden_texts(plain(value))
+    if is_shown is True or not isinstance(value, str):
+        return _without_people(value)
+    return ast.literal_eval(is_shown(value))  # a personal field writes the repr of its masked text
+
+
+def _hidden_texts(value: Any) -> Any:
+    """What nobody documented: every text may be a person's, and every long number."""
+    match value:
+        case dict():
+            return {name: _hidden_texts(member) for name, member in value.items()}
+        case list():
+            return [_hidden_texts(member) for member in value]
+        case str():
+            return mask(value)
+        case int() | float() if not isinstance(value, bool) and len(str(value)) > _SHORT_NUMBER:
+            return mask(str(value))
+        case _:
+            return value
 
 
 def plain(value: object) -> Any:

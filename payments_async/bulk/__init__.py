@@ -5,6 +5,7 @@ from payments_async.bulk._concerns import Concern
 from payments_async.bulk._duplicates import Duplicate, Duplicates
 from payments_async.bulk._findings import Difference, Reconciliation
 from payments_async.bulk._fuse import Fuse
+from payments_async.bulk._money import read_money
 from payments_async.bulk._plan import Plan, Share, plan
 from payments_async.bulk._problems import Problem
 from payments_async.bulk._reconcile import reconcile, write_off
@@ -31,6 +32,7 @@ __all__ = [
     "Share",
     "plan",
     "read_batch",
+    "read_money",
     "reconcile",
     "report",
     "run_batch",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import attrs
 
 from payments_async._orders import PayoutOrder
+from payments_async.bulk._concerns import Concern
 from payments_async.bulk._formats import Layout, find_delimiter, format_of, open_table
 from payments_async.bulk._kinds import read_kind
 from payments_async.bulk._money import read_currency
@@ -18,7 +20,8 @@ from payments_async.bulk._phones import PhoneReader
 from payments_async.bulk._problems import Problem
 from payments_async.bulk._repeats import Repeat
 from payments_async.bulk._rows import Rules, read_row
-from payments_async.bulk._source import fingerprint, text_encoding
+from payments_async.bulk._sheet_look import SheetLook, look_at_sheet
+from payments_async.bulk._source import CheckedFile, Fingerprint, fingerprint, text_encoding
 from payments_async.bulk._survey import Findings, survey
 
 __all__ = ["Batch", "Orders", "read_batch"]
@@ -57,13 +60,16 @@ class Orders(Iterable[PayoutOrder]):
 class Batch:
     """A file that was checked from the first row to the last.
 
-    Look at ``problems`` before anything is sent: ``orders`` leaves bad rows out, so an incomplete batch looks like a
-    complete one. Of several rows with one request id, the first is among the orders and the others are problems.
+    Look at ``problems`` and ``concerns`` before anything is sent: ``orders`` leaves bad rows out, so an incomplete
+    batch looks like a complete one. Of several rows with one request id, the first is among the orders and the others
+    are problems.
 
     Attributes:
         path: The file.
         orders: The good rows, in the order of the file; see ``Orders``. Its length is their number.
         problems: Everything that is wrong, by row and column. Empty means that every row is among the orders.
+        concerns: What a person must have looked at, though it may be right: hidden rows that would be paid, a hidden
+            column that is read. ``plan`` takes them as problems until they are acknowledged.
         notes: What a person should know, though nothing is wrong: a guessed encoding, columns nobody reads.
         repeats: The rows with a request id that an earlier row has; each is among the problems too.
         rows: Rows with something in them, good and bad, without the header.
@@ -73,6 +79,7 @@ class Batch:
     path: Path
     orders: Orders
     problems: tuple[Problem, ...]
+    concerns: tuple[Concern, ...]
     notes: tuple[str, ...]
     repeats: tuple[Repeat, ...]
     rows: int
@@ -161,9 +168,15 @@ def _find_layout(
         encoding=encoding or guess,
         delimiter=delimiter or find_delimiter(content.head, encoding or guess),
         sheet=sheet,
+        look=_look(path, content, sheet) if format_ == "xlsx" else None,
         note=None if encoding or format_ == "xlsx" else guessed,
         fingerprint=content,
     )
+
+
+def _look(path: Path, content: Fingerprint, sheet: str | None) -> SheetLook:
+    with io.BufferedReader(CheckedFile(path, content)) as file:
+        return look_at_sheet(file.read(), sheet)
 
 
 def _batch_of(path: Path, layout: Layout, findings: Findings) -> Batch:
@@ -171,6 +184,7 @@ def _batch_of(path: Path, layout: Layout, findings: Findings) -> Batch:
         path=path,
         orders=Orders(path=path, layout=layout, rules=findings.rules, refused=findings.refused, count=findings.good),
         problems=findings.problems,
+        concerns=findings.concerns,
         notes=findings.notes,
         repeats=findings.repeats,
         rows=findings.rows,

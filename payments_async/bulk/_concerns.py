@@ -22,13 +22,15 @@ class Fault(NamedTuple):
         field: Of the order.
         value: What stands there, fit to be shown.
         remedy: What is wrong and what to do about it.
-        blocks: Whether it keeps the order from being sent; a warning otherwise.
+        blocks: Whether it keeps the order from being sent.
+        concerns: Whether somebody has to look at it before, where it does not block; a warning otherwise.
     """
 
     field: str
     value: str
     remedy: str
     blocks: bool = True
+    concerns: bool = False
 
 
 @attrs.frozen(kw_only=True)

@@ -17,6 +17,7 @@ import msgspec
 
 from payments_async.bulk._cells import NumberCell
 from payments_async.bulk._columns import Columns, column_named, match_columns
+from payments_async.bulk._sheet_look import SheetLook
 from payments_async.bulk._source import CheckedFile, Fingerprint, check_unchanged
 from payments_async.bulk._workbooks import sheet_rows
 
@@ -26,7 +27,30 @@ Format = Literal["csv", "jsonl", "xlsx"]
 _LONGEST_LINE = 2**20
 _USUAL = ",;\t|"  # the first of two that fit equally well is taken
 _SEPARATOR_LINE = re.compile(r"sep=(.)\s*", re.I | re.S)
+# A comma in an amount without quotation marks ends a cell: 1,500 becomes 1 and 500, and 1500,50 loses its 50.
+_GROUPING = frozenset(",.' ")
+_FIRST_GROUP = re.compile(r"(?:[A-Za-z]{3,4}\.? ?)?[1-9][0-9]{0,2}", re.ASCII)
+_WHOLE_AMOUNT = re.compile(
+    r"(?:[A-Za-z]{3,4}\.? ?)?(?:[1-9][0-9]{3,}|[0-9]+\.[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+.*)", re.ASCII
+)
+_MIDDLE_GROUP = re.compile(r"[0-9]{3}", re.ASCII)
+_LAST_GROUP = re.compile(r"[0-9]{3}(?:\.[0-9]{1,2})?(?: ?[A-Za-z]{3,4}|/=|/-)?", re.ASCII)
+_ANY_WHOLE = re.compile(r"(?:[A-Za-z]{3,4}\.? ?)?[0-9]+", re.ASCII)
+_CENTS = re.compile(r"[0-9]{2}(?: ?[A-Za-z]{3,4}|/=|/-)?", re.ASCII)
+_WORDS = frozenset({"message", "metadata"})  # columns in which nobody writes a bare number of two or three digits
 _exact_json = msgspec.json.Encoder(decimal_format="number")
+
+
+class Torn(NamedTuple):
+    """A row read otherwise: its amount may go on in the next cells.
+
+    Attributes:
+        cells: As in ``Row``, with the amount in one piece.
+        may_be_code: The next column may hold codes of three digits, so that the amount ends where it seems to.
+    """
+
+    cells: dict[str, str]
+    may_be_code: bool
 
 
 class Row(NamedTuple):
@@ -38,6 +62,8 @@ class Row(NamedTuple):
         cells: What stands in the known columns, without surrounding blanks; empty cells are left out.
         fault: Column and remedy where the row cannot be taken apart.
         short: Whether it has fewer cells than the header.
+        torn: Other readings, where the amount may be torn at a comma.
+        is_witness: Whether an amount that is surely whole stands beside a number of three digits.
     """
 
     number: int
@@ -45,6 +71,8 @@ class Row(NamedTuple):
     cells: dict[str, str]
     fault: tuple[str, str] | None = None
     short: bool = False
+    torn: tuple[Torn, ...] = ()
+    is_witness: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -56,6 +84,7 @@ class Layout:
         encoding: Of a text file.
         delimiter: Of a CSV file.
         sheet: Name of the sheet in a workbook; ``None`` for the first one.
+        look: What is hidden in that sheet.
         note: What a person should know of how it was found out.
         fingerprint: The content it was found out from.
     """
@@ -64,6 +93,7 @@ class Layout:
     encoding: str
     delimiter: str
     sheet: str | None
+    look: SheetLook | None
     note: str | None
     fingerprint: Fingerprint
 
@@ -199,10 +229,14 @@ def _unreadable(error: UnicodeError | _EndlessLine) -> str:
 def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iterator[Row]:
     wanted = [(position, name) for position, name in enumerate(columns.names) if name]
     width = len(columns.names)
+    amount = columns.names.index("amount") if delimiter in _GROUPING and "amount" in columns.names else width
     for number, line, record, remedy in records:
         if remedy:
             yield Row(number, line, {}, ("", remedy))
             continue
+        beside = record[amount + 1].strip() if amount + 1 < len(record) else ""
+        torn = _torn_amounts(record, amount, columns.names) if beside[:1].isdecimal() else ()
+        is_witness = bool(beside) and _is_witness(record[amount].strip(), beside)
         if short := len(record) < width:
             record += [""] * (width - len(record))
         cells = {name: cell for position, name in wanted if (cell := record[position].strip())}
@@ -213,7 +247,34 @@ def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iter
             )
             yield Row(number, line, cells, ("", remedy))
         elif cells or any(map(str.strip, record)):
-            yield Row(number, line, cells, None, short)
+            yield Row(number, line, cells, None, short, torn, is_witness)
+
+
+def _torn_amounts(record: Sequence[str], amount: int, names: Sequence[str | None]) -> tuple[Torn, ...]:
+    """What a row says if its amount goes on in the cells beside it: thousands in one or more of them, or cents."""
+    cells = [cell.strip() for cell in record]
+    beside = names[amount + 1] if amount + 1 < len(names) else None
+    found: list[Torn] = []
+
+    def add(whole: str, last: int) -> None:
+        joined = [*cells[:amount], whole, *cells[last + 1 :]]
+        named = {name: cell for name, cell in zip(names, joined, strict=False) if name and cell}
+        found.append(Torn(named, may_be_code=beside not in _WORDS))
+
+    if _FIRST_GROUP.fullmatch(cells[amount]):
+        last = amount + 1
+        while last < len(cells) and _LAST_GROUP.fullmatch(cells[last]):
+            add(",".join(cells[amount : last + 1]), last)
+            if not _MIDDLE_GROUP.fullmatch(cells[last]):
+                break
+            last += 1
+    if beside in _WORDS and _ANY_WHOLE.fullmatch(cells[amount]) and _CENTS.fullmatch(cells[amount + 1]):
+        add(f"{cells[amount]}.{cells[amount + 1]}", amount + 1)
+    return tuple(found)
+
+
+def _is_witness(amount: str, beside: str) -> bool:
+    return bool(_MIDDLE_GROUP.fullmatch(beside) and _WHOLE_AMOUNT.fullmatch(amount))
 
 
 def _spreadsheet(records: Iterator[tuple[int, list[str]]], others: Sequence[str]) -> Table:

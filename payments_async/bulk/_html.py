@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from decimal import Decimal
@@ -14,11 +14,17 @@ from typing import IO
 
 import attrs
 
-from payments_async.bulk._lines import Line, moment_text
+from payments_async.bulk._lines import Decision, Line, moment_text, standing_words
 from payments_async.bulk._style import STYLE
 from payments_async.journal._states import State
 
-__all__ = ["Head", "Page", "Sum"]
+__all__ = ["BEGINNING", "Head", "Page", "Sum"]
+
+_OPENING = (
+    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+    '<meta name="generator" content="payments-async report">'
+)
+BEGINNING = _OPENING.encode()  # what tells a report from any other page
 
 _MEMORY = 2**20
 # The order of a batch's life, as the totals show it, and what each state means to somebody who has to file it.
@@ -33,6 +39,8 @@ _MEANINGS: Mapping[State, str] = {
     State.UNKNOWN: "may have been paid: needs evidence",
     State.PARKED: "not found: needs a person",
 }
+_UNPAID = ("Request id", "Outcome", "Amount", "Beneficiary", "Since (UTC)", "Why")
+_DECISIONS = ("When (UTC)", "Who", "About", "Decision", "Why")
 _NEED = ("Request id", "Outcome", "Amount", "Beneficiary", "Since (UTC)", "What to do")
 _ROWS = ("Request id", "Kind", "Beneficiary", "Paid to", "Amount", "Outcome", "Since (UTC)", "Evidence", "Transaction")
 
@@ -58,6 +66,7 @@ class Head:
         sums: The orders by kind and state.
         currency: Of all amounts; empty when they do not agree on one.
         needing: Orders that need a person.
+        unpaid: Orders that ended without being paid.
         is_personal: Whether names and numbers are in full.
     """
 
@@ -68,6 +77,7 @@ class Head:
     sums: tuple[Sum, ...]
     currency: str
     needing: int
+    unpaid: int
     is_personal: bool
 
 
@@ -76,17 +86,16 @@ class Page:
 
     Args:
         file: Where the page goes.
-        most: Lines in the table of all orders, and in that of the orders that need a person.
+        most: Lines in each table.
     """
 
     def __init__(self, file: IO[bytes], most: int) -> None:
         self._file = file
-        self._most = most
-        self._count = self._needing = 0
         self._resources = ExitStack()
-        need = tempfile.SpooledTemporaryFile(_MEMORY, prefix="payments-async-")  # noqa: SIM115  lives as long as self
-        rows = tempfile.SpooledTemporaryFile(_MEMORY, prefix="payments-async-")  # noqa: SIM115
-        self._need, self._rows = self._resources.enter_context(need), self._resources.enter_context(rows)
+        self._need, self._unpaid, self._decisions, self._rows = (
+            _Rows(self._resources, most), _Rows(self._resources, most), _Rows(self._resources, most),
+            _Rows(self._resources, most),
+        )  # fmt: skip
 
     def __enter__(self) -> Page:
         return self
@@ -98,40 +107,86 @@ class Page:
 
     def add(self, line: Line) -> None:
         """Take one line."""
-        self._count += 1
         if line.need:
-            self._needing += 1
-            if self._needing <= self._most:
-                self._need.write(_need_row(line).encode())
-        if self._count <= self._most:
-            self._rows.write(_row(line).encode())
+            self._need.add(lambda: _need_row(line))
+        if line.unpaid:
+            self._unpaid.add(lambda: _unpaid_row(line))
+        self._rows.add(lambda: _row(line))
+
+    def add_decision(self, decision: Decision) -> None:
+        """Take one decision of a person."""
+        self._decisions.add(lambda: _decision_row(decision))
 
     def finish(self, head: Head) -> None:
         """Write the page."""
         self._write(_top(head))
-        if head.needing:
-            first = f", the first {self._most:,} of them" if head.needing > self._most else ""
-            self._table(f"Needs a person: {head.needing:,}{first}", "need", _NEED, self._need)
-        else:
-            self._write('<p class="fine">No order of this batch needs a person.</p>')
+        self._write(_banner(head))
+        self._table("Needs a person", "need", _NEED, self._need)
+        self._table("Not paid, and why", "unpaid", _UNPAID, self._unpaid)
+        self._table("Decisions", "decisions", _DECISIONS, self._decisions)
         self._write("".join(_totals(head)))
-        shown = min(self._count, self._most)
-        title = "Every order" if shown == self._count else f"The first {shown:,} of {self._count:,} orders"
-        self._table(title, "rows", _ROWS, self._rows)
-        if shown < self._count:
+        rows = self._rows
+        title = "Every order" if rows.is_whole else f"The first {rows.shown:,} of {rows.count:,} orders"
+        self._write_table(title, "rows", _ROWS, rows)
+        if not rows.is_whole:
             self._write("<p>The table of the CSV file has all of them.</p>")
         self._write(_BOTTOM)
 
-    def _table(self, title: str, name: str, columns: Iterable[str], rows: IO[bytes]) -> None:
+    def _table(self, title: str, name: str, columns: Iterable[str], rows: _Rows) -> None:
+        if rows.count:
+            first = "" if rows.is_whole else f", the first {rows.shown:,} of them"
+            self._write_table(f"{title}: {rows.count:,}{first}", name, columns, rows)
+
+    def _write_table(self, title: str, name: str, columns: Iterable[str], rows: _Rows) -> None:
         self._write(
             f'<section class="{name}"><h2>{title}</h2><table><thead><tr>{_heads(columns)}</tr></thead><tbody>\n'
         )
-        rows.seek(0)
-        shutil.copyfileobj(rows, self._file)
+        rows.copy_to(self._file)
         self._write("</tbody></table></section>\n")
 
     def _write(self, text: str) -> None:
         self._file.write(text.encode())
+
+
+class _Rows:
+    """The rows of one table on their way: the first of them are kept, all of them are counted."""
+
+    def __init__(self, resources: ExitStack, most: int) -> None:
+        file = tempfile.SpooledTemporaryFile(_MEMORY, prefix="payments-async-")  # noqa: SIM115  lives as long as self
+        self._file = resources.enter_context(file)
+        self._most = most
+        self.count = 0
+
+    @property
+    def shown(self) -> int:
+        """How many are kept."""
+        return min(self.count, self._most)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of them are kept."""
+        return self.count <= self._most
+
+    def add(self, row: Callable[[], str]) -> None:
+        """Take a row, written only where it is kept."""
+        self.count += 1
+        if self.is_whole:
+            self._file.write(row().encode())
+
+    def copy_to(self, file: IO[bytes]) -> None:
+        """Write down what is kept."""
+        self._file.seek(0)
+        shutil.copyfileobj(self._file, file)
+
+
+def _banner(head: Head) -> str:
+    counts = {state: _total(one for one in head.sums if one.state is state)[0] for state in State}
+    standing = standing_words(counts)
+    if standing != "final":
+        return f'<p class="open banner"><b>{_safe(standing[:1].upper() + standing[1:])}.</b></p>'
+    if head.needing or head.unpaid:
+        return '<p class="ended banner"><b>Final.</b> Every order has ended; those that were not paid are below.</p>'
+    return '<p class="fine banner"><b>Final.</b> Every order was paid, and none needs a person.</p>'
 
 
 def _top(head: Head) -> str:
@@ -144,7 +199,7 @@ def _top(head: Head) -> str:
     facts = "".join(f"<div><dt>{name}</dt><dd>{_safe(value)}</dd></div>" for name, value in about if value)
     name = _safe(head.batch_id)
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"{_OPENING}"
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Payout report {name}</title><style>{STYLE}</style></head>\n<body><main>"
@@ -158,6 +213,7 @@ def _figures(head: Head) -> str:
     figures = [
         ("Orders", f"{everything[0]:,}", _money(everything[1], head.currency)),
         ("Paid", f"{paid[0]:,}", _money(paid[1], head.currency)),
+        ("Not paid", f"{head.unpaid:,}", "see below" if head.unpaid else "none has failed so far"),
         ("Need a person", f"{head.needing:,}", "see below" if head.needing else "none"),
     ]
     cells = "".join(f"<div><b>{count}</b><span>{name}</span><i>{note}</i></div>" for name, count, note in figures)
@@ -204,6 +260,23 @@ def _need_row(line: Line) -> str:
         f'<td class="id">{_safe(line.request_id)}</td><td>{_badge(line.state)}</td>'
         f'<td class="number">{line.amount:,f}</td><td>{_safe(line.name)}<br><small>{_safe(line.payee)}</small></td>'
         f"<td>{_when(line)}</td><td>{_safe(line.need)}{_words(line)}</td>"
+    )
+    return f"<tr>{cells}</tr>\n"
+
+
+def _unpaid_row(line: Line) -> str:
+    cells = (
+        f'<td class="id">{_safe(line.request_id)}</td><td>{_badge(line.state)}</td>'
+        f'<td class="number">{line.amount:,f}</td><td>{_safe(line.name)}<br><small>{_safe(line.payee)}</small></td>'
+        f"<td>{_when(line)}</td><td>{_safe(line.unpaid)}<br><small>{_safe(line.evidence)}</small></td>"
+    )
+    return f"<tr>{cells}</tr>\n"
+
+
+def _decision_row(decision: Decision) -> str:
+    cells = (
+        f"<td>{'' if decision.at is None else moment_text(decision.at)}</td><td>{_safe(decision.who)}</td>"
+        f'<td class="id">{_safe(decision.about)}</td><td>{_safe(decision.what)}</td><td>{_safe(decision.why)}</td>'
     )
     return f"<tr>{cells}</tr>\n"
 

@@ -15,7 +15,7 @@ from payments_async.bulk._payees import item_of, reference_of
 from payments_async.journal._records import Entry, Happening, Standing
 from payments_async.journal._states import State
 
-__all__ = ["Line", "evidence_words", "line_of", "moment_text", "need_of"]
+__all__ = ["Decision", "Line", "decided", "evidence_words", "line_of", "moment_text", "need_of", "standing_words"]
 
 # What a person has to do about an order that stands so.
 _NEEDS: Mapping[State, str] = {
@@ -24,6 +24,24 @@ _NEEDS: Mapping[State, str] = {
 }
 # A parked order of which no attempt was ever made: something contradicted that, and so it was not sent.
 _NEVER_SENT = "not sent, for something says that it was: ask the service; if it has no such transaction, write it off"
+# Why an order that stands so was not paid.
+_UNPAID: Mapping[State, str] = {
+    State.REJECTED: "the service refused it",
+    State.FAILED: "the service took it, and then it failed",
+    State.REVERSED: "it was paid, and the money came back",
+}
+# What the outcome of a batch waits for, in the sequence in which it is told.
+_OPEN: Mapping[State, str] = {
+    State.ACCEPTED: "accepted, not settled",
+    State.UNKNOWN: "unknown",
+    State.PARKED: "parked",
+    State.SENDING: "being sent",
+    State.PLANNED: "not sent",
+}
+_DECIDED: Mapping[str, str] = {
+    "written_off": "written off: it never reached the service, and is sent again",
+    "acknowledged": "contradiction acknowledged",
+}
 _CONFLICT = "evidence contradicts: ask the service what is true, then acknowledge it"
 _WORDS = {
     "planned": "the plan",
@@ -45,6 +63,8 @@ class Line:
         evidence: What says so.
         payee: The number of the wallet, account or line.
         need: What a person must do; empty for most orders.
+        unpaid: Why it ended without being paid; empty for most orders.
+        decisions: What persons decided about it: who, when and why; empty for most orders.
     """
 
     request_id: str
@@ -63,6 +83,47 @@ class Line:
     code: str
     message: str
     need: str
+    unpaid: str
+    decisions: str
+
+
+@attrs.frozen(kw_only=True)
+class Decision:
+    """What a named person decided.
+
+    Attributes:
+        about: The order, or the batch.
+        what, why: In words.
+        at: When, in UTC.
+    """
+
+    about: str
+    who: str
+    what: str
+    why: str
+    at: datetime | None
+
+    def __str__(self) -> str:
+        moment = "" if self.at is None else f" on {moment_text(self.at)} UTC"
+        return f"{self.what}, by {self.who}{moment}: {self.why}"
+
+
+def standing_words(counts: Mapping[State, int]) -> str:
+    """Whether a batch is final, and what it waits for otherwise."""
+    waits = [f"{counts[state]:,} {words}" for state, words in _OPEN.items() if counts.get(state)]
+    return f"not final yet: {', '.join(waits)}" if waits else "final"
+
+
+def decided(happening: Happening, about: str, *, personal: bool) -> Decision:
+    """What a person decided about an order or a batch."""
+    kind, _, why = (happening.detail or "").partition(": ")
+    return Decision(
+        about=about,
+        who=happening.by or "",
+        what=_DECIDED.get(kind, kind),
+        why=why if personal else redact(why),
+        at=_moment(happening.at),
+    )
 
 
 def line_of(standing: Standing, *, personal: bool) -> Line:
@@ -71,6 +132,8 @@ def line_of(standing: Standing, *, personal: bool) -> Line:
     order = entry.order
     name, payee = order.beneficiary.name, reference_of(order)
     bank = None if isinstance(order, CollectionOrder) else order.destination
+    message = "" if not entry.message else redact(entry.message, () if personal else (name, payee, *name.split()))
+    code = "" if entry.code is None else str(entry.code)
     return Line(
         request_id=entry.request_id,
         kind=kind_of(order),
@@ -85,9 +148,11 @@ def line_of(standing: Standing, *, personal: bool) -> Line:
         evidence=evidence_words(decision) if decision else "",
         transaction_id=entry.transaction_id or "",
         attempts=entry.attempt,
-        code="" if entry.code is None else str(entry.code),
-        message="" if not entry.message else redact(entry.message, () if personal else (name, payee, *name.split())),
+        code=code,
+        message=message,
         need=need_of(entry),
+        unpaid=_unpaid(entry.state, code, message),
+        decisions="; ".join(str(decided(one, entry.request_id, personal=personal)) for one in standing.persons),
     )
 
 
@@ -98,6 +163,12 @@ def need_of(entry: Entry) -> str:
     if need:
         needs.append(need)
     return "; ".join(needs)
+
+
+def _unpaid(state: State, code: str, message: str) -> str:
+    why = _UNPAID.get(state, "")
+    said = " ".join(filter(None, (code and f"code {code}:", message)))
+    return f"{why}: {said}" if why and said else why
 
 
 def evidence_words(happening: Happening) -> str:

@@ -51,7 +51,7 @@ def read_money(text: str) -> tuple[Decimal, str | None]:
     digits, currency = _without_currency(text.replace("\u00a0", " ").replace("\u202f", " "))
     amount = _exact(digits, point_is_sure=isinstance(text, NumberCell))
     if not amount:
-        raise Unusable("zero; an amount is above zero: enter it, or remove the row")
+        raise Unusable("zero; an amount is above zero: enter it, or leave the order out")
     return amount, currency
 
 

@@ -1,4 +1,4 @@
-"""Whom an order pays, as plans and reports speak of it: its kind, its reference, and a key to compare it by."""
+"""Whom an order pays, as plans and reports speak of it: its reference, a key to compare it by, a bank that is named."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ from payments_async._orders import (
     UtilityAccount,
 )
 from payments_async._wire.written import kind_of
+from payments_async.bulk._concerns import Fault
 
-__all__ = ["item_of", "payee_key", "reference_of"]
+__all__ = ["bank_named", "item_of", "payee_key", "reference_of"]
+
+_BANK_NAMED = "looks like the name of a bank; the service wants the bank's code, which its products tell: check it"
+_LONGEST_WORD = 5  # capital letters that may be a code
+_SWIFT = (8, 11)  # letters and digits of a bank's code between banks
 
 
 def item_of(order: Order) -> str:
@@ -32,6 +37,20 @@ def reference_of(order: Order) -> str:
             | InternetLine(phone_number=number)
         ):
             return number
+
+
+def bank_named(order: Order) -> Fault | None:
+    """What is to be said of a bank transfer that names the bank in words, where its code belongs."""
+    if isinstance(order, CollectionOrder) or not isinstance(order.destination, BankAccount):
+        return None
+    code = order.destination.bank_code
+    if not any(map(str.isalpha, code)):
+        return None
+    words = code.split()
+    is_word = code.isalpha() and (not code.isupper() or (len(code) > _LONGEST_WORD and len(code) not in _SWIFT))
+    if len(words) < 2 and not is_word:
+        return None
+    return Fault("bank_code", code, _BANK_NAMED, blocks=False, concerns=True)
 
 
 def payee_key(order: Order) -> str:

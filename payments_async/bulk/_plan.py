@@ -22,6 +22,7 @@ from payments_async.bulk._concerns import Concern, Concerns, Fault, Marks
 from payments_async.bulk._duplicates import Duplicates, Payees
 from payments_async.bulk._earlier import DAY, Earlier
 from payments_async.bulk._opinions import Opinions
+from payments_async.bulk._payees import bank_named
 from payments_async.bulk._pieces import Planned, in_pieces
 from payments_async.journal._bodies import body_digest
 from payments_async.journal._contract import Journal
@@ -52,6 +53,8 @@ class Plan:
         by_kind, by_item: The same by kind, and by the item of the operator or provider.
         problems: What speaks against sending it; the first thousand different ones. See ``problem_count``.
         problem_count: All problems, orders counted one by one; 0 means that the batch may be sent.
+        concerns: What somebody must have looked at, and said so, before it is sent; see ``acknowledged``.
+        acknowledged: Whether they said so.
         skipped: Why rows and orders were left out, with ``skip_bad``.
         warnings: What a person should look at.
         duplicates: Orders that pay the same beneficiary, in the batch and in what the journal shows of late.
@@ -72,6 +75,8 @@ class Plan:
     by_item: Mapping[str, Share]
     problems: tuple[Concern, ...]
     problem_count: int
+    concerns: tuple[Concern, ...]
+    acknowledged: bool
     skipped: tuple[Concern, ...]
     warnings: tuple[Concern, ...]
     duplicates: Duplicates
@@ -88,7 +93,7 @@ class Plan:
     @property
     def is_clean(self) -> bool:
         """Whether nothing speaks against sending it."""
-        return not self.problem_count
+        return not self.problem_count and (self.acknowledged or not self.concerns)
 
 
 async def plan(
@@ -99,6 +104,7 @@ async def plan(
     journal: Journal | None = None,
     validate: bool = False,
     skip_bad: bool = False,
+    acknowledged: bool = False,
     concurrency: int = 20,
     rate: float | None = None,
     recent: float = 7 * DAY,
@@ -114,6 +120,8 @@ async def plan(
         journal: Tells which request ids are taken, and who was paid of late.
         validate: Ask the service about every order (once for each item, reference and amount).
         skip_bad: Leave out orders with a problem of their own, in place of calling the batch unfit.
+        acknowledged: Somebody has looked at the concerns: hidden rows and columns of a workbook that would be paid, and
+            what looks like the name of a bank in place of its code.
         concurrency: Calls under way at once, of the validation now and of the run in the estimate.
         rate: Orders a second that the run allows itself, for the estimate.
         recent: Seconds back in which an order of another batch to the same beneficiary counts as a duplicate.
@@ -132,7 +140,14 @@ async def plan(
     earlier = Earlier(journal, batch_id, recent)
     await earlier.begin()
     # a file's reader has told repeated ids already, in constant memory
-    walk = _Walk(payments, account, earlier, skip_bad=skip_bad, ids=None if isinstance(orders, Batch) else set())
+    walk = _Walk(
+        payments,
+        account,
+        earlier,
+        skip_bad=skip_bad,
+        acknowledged=acknowledged,
+        ids=None if isinstance(orders, Batch) else set(),
+    )
     if isinstance(orders, Batch):
         walk.take_file(orders)
     await pace.time(walk.catalogue.read())
@@ -153,12 +168,16 @@ class _Walk:
         earlier: Earlier,
         *,
         skip_bad: bool,
+        acknowledged: bool,
         ids: set[str] | None,
     ) -> None:
         self.catalogue = Catalogue(payments)
         self._account = account
         self._earlier = earlier
         self._skip_bad = skip_bad
+        self._acknowledged = acknowledged
+        self._concerns = Concerns()
+        self._file_concerns: tuple[Concern, ...] = ()
         self._problems, self._skipped, self._warnings = Concerns(), Concerns(), Concerns()
         self._kinds: dict[str, Share] = {}
         self._items: dict[str, Share] = {}
@@ -173,6 +192,7 @@ class _Walk:
         """Take what the reader of the file refused."""
         (self._skipped if self._skip_bad else self._problems).add_file(batch.problems)
         self._rows_left_out = batch.rows - len(batch.orders)
+        self._file_concerns = batch.concerns
 
     async def take(self, piece: Sequence[PayoutOrder], payees: Payees, opinions: Opinions | None) -> None:
         """Judge and count some orders."""
@@ -192,6 +212,8 @@ class _Walk:
 
     def _faults(self, order: PayoutOrder, entry: Entry | None) -> list[Fault]:
         found = list(self.catalogue.faults(order))
+        if named := bank_named(order):
+            found.append(named)
         if earlier := self._earlier.fault(order, entry):
             found.append(earlier)
         ours = self._account.currency
@@ -204,7 +226,8 @@ class _Walk:
         leave_out = self._skip_bad and _blocked(faults)
         for fault in faults:
             against = self._skipped if leave_out else self._problems
-            (against if fault.blocks else self._warnings).add(order.request_id, fault)
+            unblocked = self._concerns if fault.concerns else self._warnings
+            (against if fault.blocks else unblocked).add(order.request_id, fault)
         if self._ids is not None:
             self._ids.add(order.request_id)
         if leave_out:
@@ -237,6 +260,8 @@ class _Walk:
             by_item=dict(sorted(self._items.items())),
             problems=self._problems.told(),
             problem_count=self._problems.count,
+            concerns=(*(self._file_concerns if self._recorded < count else ()), *self._concerns.told()),
+            acknowledged=self._acknowledged,
             skipped=self._skipped.told(),
             warnings=self._warnings.told(),
             duplicates=await asyncio.to_thread(payees.found),

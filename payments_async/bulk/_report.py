@@ -6,10 +6,9 @@ import asyncio
 import csv
 import io
 import os
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from decimal import Context, Decimal
 from operator import attrgetter
@@ -18,12 +17,13 @@ from typing import IO
 
 import attrs
 
-from payments_async.bulk._html import Head, Page, Sum
-from payments_async.bulk._lines import Line, line_of, moment_text
+from payments_async.bulk._html import BEGINNING, Head, Page, Sum
+from payments_async.bulk._lines import Line, decided, line_of, moment_text, standing_words
 from payments_async.bulk._plan import Share
 from payments_async.bulk._problems import FORMULA, begins_formula
+from payments_async.bulk._report_files import place_of, replacing
 from payments_async.journal._contract import Journal
-from payments_async.journal._records import Run, Standing
+from payments_async.journal._records import Happening, Run, Standing
 from payments_async.journal._states import State
 
 __all__ = ["Report", "report"]
@@ -47,10 +47,21 @@ _COLUMNS = {
     "code": "Code",
     "message": "The service's words",
     "need": "What a person must do",
+    "unpaid": "Not paid, and why",
+    "decisions": "Decisions",
 }
 _AMOUNT, _AT, _ATTEMPTS = map(list(_COLUMNS).index, ("amount", "at", "attempts"))
 _words = attrgetter(*(name if name not in ("amount", "at", "attempts") else "state" for name in _COLUMNS))
 _RISKY = frozenset((*FORMULA, " "))  # a cell that begins so is looked at twice
+
+
+def _header() -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerow(_COLUMNS.values())
+    return text.getvalue().encode("utf-8-sig")
+
+
+_HEADER = _header()  # what tells a report from any other table
 
 
 @attrs.frozen(kw_only=True)
@@ -61,6 +72,7 @@ class Report:
         csv, html: The files, or ``None`` where none was asked for.
         by_state, by_kind: The orders and their sums.
         needing: Orders that need a person: unknown, parked, or with a contradiction.
+        unpaid: Orders that ended without being paid: rejected, failed, reversed.
     """
 
     batch_id: str
@@ -69,6 +81,12 @@ class Report:
     by_state: Mapping[State, Share]
     by_kind: Mapping[str, Share]
     needing: int
+    unpaid: int
+
+    @property
+    def standing(self) -> str:
+        """``"final"``, or what the batch still waits for, as in "not final yet: 9 accepted, not settled"."""
+        return standing_words({state: share.count for state, share in self.by_state.items()})
 
 
 async def report(
@@ -91,26 +109,37 @@ async def report(
         csv, html: Where to write. CSV is UTF-8 with a byte order mark, so that spreadsheets read it right; a cell that
             could be a formula has an apostrophe in front.
         personal: Names and numbers in full, not masked.
-        overwrite: Replace files that are there.
-        html_rows: Most rows in each of the page's two tables, so that a browser opens the page of a batch of any length
-            (some 5 MB by default). The orders that need a person have a table of their own, above the other; the
-            totals are of all orders, and the CSV table has every row.
+        overwrite: Replace reports that are there. A file that is no report is never replaced, least of all the journal
+            or a batch file.
+        html_rows: Most rows in each of the page's tables, so that a browser opens the page of a batch of any length
+            (some 5 MB by default). The orders that need a person, those that were not paid, and what persons decided
+            have tables of their own, above that of all orders; the totals are of all orders, and the CSV table has
+            every row.
         clock: Unix seconds.
 
     Raises:
         RunUnknown: The journal holds no such batch.
-        FileExistsError: A file is there, and ``overwrite`` is not set; nothing was written.
+        ValueError: A path is the journal's, both are the same, or what is there is no report; nothing was written.
+        FileExistsError: A report is there, and ``overwrite`` is not set; nothing was written.
         OSError: A file cannot be written.
         JournalUnavailable: The journal cannot be read.
     """
-    run = await journal.run(batch_id)
+    run, decisions = await journal.run(batch_id), await journal.decisions(batch_id)
     csv_path, html_path = (None if path is None else Path(path) for path in (csv, html))
+    source = getattr(journal, "path", None)
     with ExitStack() as resources:
+        places = [
+            None if path is None else place_of(path, marker=marker, overwrite=overwrite, journal=source)
+            for path, marker in ((csv_path, _HEADER), (html_path, BEGINNING))
+        ]
+        if places[0] is not None and places[0] == places[1]:
+            raise ValueError(f"{csv_path} cannot be both the table and the page; name two files")
         sheet, page = (
-            None if path is None else resources.enter_context(_replacing(path, overwrite))
-            for path in (csv_path, html_path)
+            None if place is None else resources.enter_context(replacing(place, marker=marker, overwrite=overwrite))
+            for place, marker in zip(places, (_HEADER, BEGINNING), strict=True)
         )
         written = _Writing(sheet, None if page is None else resources.enter_context(Page(page, html_rows)))
+        written.decided(decisions, personal=personal)
         async for standings in journal.standings(batch_id):
             await asyncio.to_thread(written.take, standings, personal=personal)
         await asyncio.to_thread(written.close, _head(run, written, clock, personal=personal))
@@ -127,20 +156,31 @@ class _Writing:
         self.by_kind: dict[tuple[str, State], Share] = {}
         self.currencies: set[str] = set()
         self.needing = 0
+        self.unpaid = 0
         if self._sheet:
             self._sheet.writerow(_COLUMNS.values())
 
+    def decided(self, decisions: Iterable[Happening], *, personal: bool) -> None:
+        """Write what persons decided about the batch as a whole."""
+        if self._page:
+            for one in decisions:
+                self._page.add_decision(decided(one, "the batch", personal=personal))
+
     def take(self, standings: Iterable[Standing], *, personal: bool) -> None:
         """Write some lines."""
-        for line in (line_of(standing, personal=personal) for standing in standings):
+        for standing in standings:
+            line = line_of(standing, personal=personal)
             key = line.kind, line.state
             self.by_kind[key] = _more(self.by_kind.get(key, _NOTHING), line.amount)
             self.currencies.add(line.currency)
             self.needing += bool(line.need)
+            self.unpaid += bool(line.unpaid)
             if self._sheet:
                 self._sheet.writerow(_cells(line))
             if self._page:
                 self._page.add(line)
+                for one in standing.persons:
+                    self._page.add_decision(decided(one, line.request_id, personal=personal))
 
     def close(self, head: Head) -> None:
         """Finish both."""
@@ -164,6 +204,7 @@ class _Writing:
             by_state=states,
             by_kind=kinds,
             needing=self.needing,
+            unpaid=self.unpaid,
         )
 
 
@@ -179,6 +220,7 @@ def _head(run: Run, written: _Writing, clock: Callable[[], float], *, personal: 
         ),
         currency=next(iter(written.currencies)) if len(written.currencies) == 1 else "",
         needing=written.needing,
+        unpaid=written.unpaid,
         is_personal=personal,
     )
 
@@ -205,36 +247,3 @@ def _more(share: Share, amount: Decimal) -> Share:
 
 def _both(one: Share, other: Share) -> Share:
     return Share(count=one.count + other.count, total=_EXACT.add(one.total, other.total))
-
-
-@contextmanager
-def _replacing(path: Path, overwrite: bool) -> Iterator[IO[bytes]]:
-    """A file that takes its name when it is complete, and disappears when something goes wrong."""
-    if path.exists() and not overwrite:
-        raise FileExistsError(f"{path} is there already; name another file, or overwrite it")
-    number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    unfinished = Path(name)
-    try:
-        with os.fdopen(number, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if overwrite:
-            unfinished.replace(path)
-        else:
-            _name_first(unfinished, path)
-    finally:
-        with suppress(FileNotFoundError):
-            unfinished.unlink()
-
-
-def _name_first(unfinished: Path, path: Path) -> None:
-    """Give a file its name, unless somebody was faster: a renaming would replace what is there."""
-    try:
-        path.hardlink_to(unfinished)
-    except FileExistsError:
-        raise
-    except OSError as error:  # not every file system has hard links
-        if path.exists():
-            raise FileExistsError(f"{path} is there already; name another file, or overwrite it") from error
-        unfinished.replace(path)

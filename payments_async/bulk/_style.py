@@ -19,7 +19,7 @@ h2 { margin: 30px 0 8px; font-size: 17px; }
 dl { display: flex; flex-wrap: wrap; gap: 6px 36px; margin: 0; }
 dt { color: var(--soft); font-size: 12px; }
 dd { margin: 0; overflow-wrap: anywhere; }
-.figures { display: grid; grid-template-columns: repeat(3, 1fr); gap: 16px; margin: 22px 0 16px; }
+.figures { display: grid; grid-template-columns: repeat(4, 1fr); gap: 16px; margin: 22px 0 16px; }
 .figures div { border: 1px solid var(--line); border-radius: 6px; padding: 14px 18px; }
 .figures b { font-size: 28px; line-height: 1.1; font-variant-numeric: tabular-nums; }
 .figures span { display: inline-block; margin-left: 8px; color: var(--soft); }
@@ -44,8 +44,15 @@ small { color: var(--soft); }
   border-radius: 6px; }
 .need h2 { margin-top: 12px; color: var(--doubt); }
 .need tbody tr:last-child td { border-bottom: 0; }
-.fine { margin-top: 22px; padding: 10px 18px; border: 1px solid var(--paid); border-left-width: 6px;
+.banner { margin-top: 22px; padding: 10px 18px; border: 1px solid var(--tone); border-left-width: 6px;
   border-radius: 6px; }
+.fine { --tone: var(--paid); }
+.open { --tone: var(--back); }
+.ended { --tone: var(--bad); }
+.unpaid { margin-top: 26px; padding: 4px 20px 14px; border: 1px solid var(--bad); border-left-width: 6px;
+  border-radius: 6px; }
+.unpaid h2 { margin-top: 12px; color: var(--bad); }
+.unpaid tbody tr:last-child td { border-bottom: 0; }
 .totals { display: grid; grid-template-columns: 1fr 1fr; gap: 0 44px; }
 .badge { display: inline-block; padding: 0 8px; border: 1px solid var(--tone); border-radius: 9px; color: var(--tone);
   font-size: 12px; line-height: 17px; white-space: nowrap; }

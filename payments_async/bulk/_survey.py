@@ -9,10 +9,12 @@ import attrs
 
 from payments_async._masking import redact
 from payments_async.bulk._columns import COLUMNS, Columns
+from payments_async.bulk._concerns import Concern
 from payments_async.bulk._formats import Layout, Row, Table, open_table
 from payments_async.bulk._problems import Problem, harmless, problem
 from payments_async.bulk._repeats import Repeat, Repeats
 from payments_async.bulk._rows import Reading, Rules, always_needed, read_row
+from payments_async.bulk._sheet_look import SheetLook
 
 __all__ = ["Findings", "survey"]
 
@@ -24,6 +26,16 @@ _REPEATED = {
 }
 _CUT_OFF = "the file ends within this row and may be cut off; export it again, with a line break after the last row"
 _NO_HEADER = "no header, or none that is known; put one such as request_id,kind,amount,name,... above the rows"
+_TORN = (
+    "followed by {}, which may be the rest of it; put an amount with a comma in quotation marks, and write {}.00 where "
+    "that is the whole amount"
+)
+_HIDDEN_ROWS = (
+    "rows are hidden in the spreadsheet, by a filter or by hand, and would be paid: {} of them, the first is row {}; "
+    "show them and look at them, or delete them"
+)
+_HIDDEN_COLUMN = "the column is hidden in the spreadsheet, and is read; show it and look at it"
+_HIDDEN_SHEET = "the sheet is hidden in the spreadsheet, and would be paid; show it and look at it, or name another"
 _FEWEST_COLUMNS = 3  # a row of cells may have one that sounds like a column, such as a kind "bank"
 
 
@@ -35,7 +47,7 @@ class Findings:
         rules: The rules by which to read the rows again.
         refused: Good rows that are left out all the same.
         good: How many rows make an order.
-        rows, problems, notes, repeats: As in ``Batch``.
+        rows, problems, concerns, notes, repeats: As in ``Batch``.
     """
 
     rules: Rules
@@ -43,6 +55,7 @@ class Findings:
     good: int
     rows: int
     problems: tuple[Problem, ...]
+    concerns: tuple[Concern, ...]
     notes: tuple[str, ...]
     repeats: tuple[Repeat, ...]
 
@@ -54,7 +67,7 @@ def survey(path: Path, layout: Layout, rules: Rules, *, go_on: Callable[[], None
         go_on: Called now and then; it may raise to stop the walk.
     """
     with open_table(path, layout) as table, Repeats() as repeats:
-        walk = _Walk(table.columns, rules)
+        walk = _Walk(table.columns, rules, frozenset() if layout.look is None else layout.look.rows)
         sound = walk.check_header(table.columns)
         if sound is not None:
             for row in table.rows:
@@ -68,6 +81,7 @@ def survey(path: Path, layout: Layout, rules: Rules, *, go_on: Callable[[], None
     for repeat in found:
         remedy = _REPEATED[repeat.difference].format(first=repeat.first_row)
         walk.refuse(repeat.row, repeat.line, "request_id", ids.get(repeat.row, ""), remedy)
+    walk.tell_torn()
     walk.tell_lacking()
     return Findings(
         rules=walk.rules,
@@ -75,6 +89,7 @@ def survey(path: Path, layout: Layout, rules: Rules, *, go_on: Callable[[], None
         good=walk.good - len(walk.refused) if sound else 0,
         rows=walk.rows,
         problems=tuple(sorted(walk.problems, key=_place)),
+        concerns=() if sound is None or layout.look is None else tuple(_concerns(table, layout.look, walk)),
         notes=() if sound is None else tuple(_notes(table, layout, walk)),
         repeats=found,
     )
@@ -83,7 +98,7 @@ def survey(path: Path, layout: Layout, rules: Rules, *, go_on: Callable[[], None
 class _Walk:
     """What was seen so far."""
 
-    def __init__(self, columns: Columns | None, rules: Rules) -> None:
+    def __init__(self, columns: Columns | None, rules: Rules, hidden: frozenset[int]) -> None:
         self.rules = attrs.evolve(rules, unusable=columns.absent if columns else frozenset())
         self.header_row = columns.row if columns else 1
         self.problems: list[Problem] = []
@@ -92,6 +107,9 @@ class _Walk:
         self.good = 0
         self.last: Row | None = None
         self.ignored: dict[str, list[int]] = {}  # column: how many rows fill it in vain, and the first of them
+        self.hidden: list[int] = []  # rows nobody sees and that would be paid
+        self._hidden = hidden
+        self._torn: list[tuple[int, int, str, str]] | None = []  # None once a column of codes explains all of them
         self._bad: set[int] = set()
         self._told: set[str] = set()  # columns the header was already blamed for
         self._lacking: dict[str, tuple[int, str | None]] = {}  # column: first row that needs it, and its kind
@@ -130,12 +148,38 @@ class _Walk:
             repeats.add(request_id, row.number, row.line, *_hashes(reading))
         if reading.order is not None:
             self.good += 1
+            if row.number in self._hidden:
+                self.hidden.append(row.number)
+            if row.torn:
+                self._take_torn(row)
+        if row.is_witness:
+            self._torn = None
 
     def refuse(self, row: int, line: int, column: str, value: str, remedy: str) -> None:
         """Blame a row for what only shows in the company of others."""
         self.problems.append(problem(row, line, column, value, remedy))
         if row not in self._bad:
             self.refused.add(row)
+
+    def _take_torn(self, row: Row) -> None:
+        """Keep a row that makes an order as it stands, and another one if its amount goes on in the next cell."""
+        for torn in row.torn:
+            if not _may_be_meant(read_row(torn.cells, self.rules)):
+                continue
+            amount, whole = row.cells["amount"], torn.cells["amount"]
+            if not torn.may_be_code:
+                self._refuse_torn(row.number, row.line, amount, whole)
+            elif self._torn is not None:
+                self._torn.append((row.number, row.line, amount, whole))
+            return
+
+    def _refuse_torn(self, row: int, line: int, amount: str, whole: str) -> None:
+        self.refuse(row, line, "amount", amount, _TORN.format(whole[len(amount) + 1 :], amount))
+
+    def tell_torn(self) -> None:
+        """Refuse the rows whose amount may be torn, unless whole amounts stand beside such numbers too."""
+        for place in self._torn or ():
+            self._refuse_torn(*place)
 
     def tell_lacking(self) -> None:
         """Say once which columns rows need that the file is without."""
@@ -153,6 +197,12 @@ class _Walk:
     def _blame_header(self, column: str, value: str, remedy: str) -> None:
         self._told.add(column)
         self.problems.append(Problem(row=self.header_row, column=column, value=harmless(value), remedy=remedy))
+
+
+def _may_be_meant(reading: Reading) -> bool:
+    """Whether a row that was read otherwise makes an order, into an account that has digits."""
+    account = reading.cells.get("account_number") if reading.kind == "bank_transfer" else None
+    return reading.order is not None and (account is None or any(map(str.isdecimal, account)))
 
 
 def _place(problem: Problem) -> tuple[int, int]:
@@ -186,6 +236,17 @@ def _notes(table: Table, layout: Layout, walk: _Walk) -> Iterator[str]:
             "request ids are derived without a batch id: rows that are alike in the file of another month "
             "get the same ids; pass a batch id"
         )
+
+
+def _concerns(table: Table, look: SheetLook, walk: _Walk) -> Iterator[Concern]:
+    if look.is_hidden and walk.good:
+        yield Concern(field="sheet", value=harmless(look.name), remedy=_HIDDEN_SHEET)
+    if walk.hidden:
+        yield Concern(field="rows", value="", remedy=_HIDDEN_ROWS.format(len(walk.hidden), walk.hidden[0]))
+    names = table.columns.names if table.columns else ()
+    for position in sorted(look.columns):
+        if position < len(names) and (name := names[position]) is not None:
+            yield Concern(field=name, value="", remedy=_HIDDEN_COLUMN)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -202,5 +202,12 @@ class Journal(Inbox, Protocol):
             OrderUnknown: There is no such order.
         """
 
+    async def decisions(self, batch_id: str) -> Sequence[Happening]:
+        """What named persons decided about a batch as a whole, in time; those about an order are in its history.
+
+        Raises:
+            RunUnknown: There is no such batch.
+        """
+
     async def unmatched_events(self) -> int:
         """Notifications about orders this journal never sent."""

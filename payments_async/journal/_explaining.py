@@ -14,7 +14,7 @@ from payments_async.journal._records import Happening
 from payments_async.journal._rows import Row, chunk_of, row_by_request, run_of
 from payments_async.journal._states import RULES, News, State
 
-__all__ = ["Known", "decision", "history", "known", "persons"]
+__all__ = ["Known", "decision", "decisions", "history", "known", "persons"]
 
 _ANSWERED = {  # what the answer was, when nothing but it has made of the order
     State.ACCEPTED: News.ACCEPTED,
@@ -147,6 +147,14 @@ def history(connection: sqlite3.Connection, request_id: str) -> Sequence[Happeni
         facts = _facts(row, known(connection, row.id, row.id))
         found = [*(fact.told(*fact.of) for fact in facts), *_deliveries(connection, row)]
     return tuple(sorted(found, key=lambda happening: (happening.at, _RANKS[happening.what])))
+
+
+def decisions(connection: sqlite3.Connection, run: int) -> Sequence[Happening]:
+    """What named persons decided about a batch as a whole, in time."""
+    found = connection.execute(
+        "SELECT 0, kind, who, why, evidence, at FROM resolution WHERE run = ? ORDER BY id", (run,)
+    )
+    return tuple(_resolved(_Resolution._make(values)) for values in found.fetchall())
 
 
 def decision(row: Row, known: Known) -> Happening | None:

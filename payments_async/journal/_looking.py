@@ -7,16 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any, Protocol, TypeVar
 
-from payments_async.journal._explaining import decision, known, persons
+from payments_async.journal._explaining import decision, decisions, known, persons
 from payments_async.journal._faults import RunUnknown
 from payments_async.journal._opening import snapshot
-from payments_async.journal._records import Entry, Progress, Run, RunIdentity, Standing
+from payments_async.journal._records import Entry, Happening, Progress, Run, RunIdentity, Standing
 from payments_async.journal._rows import COLUMNS, bounds, entry_of, loose, row_by_request, run_of
 from payments_async.journal._states import State
 
 __all__ = [
     "PAGE",
     "Pages",
+    "decided",
     "entries_after",
     "entries_of",
     "entry",
@@ -75,6 +76,11 @@ def entries_of(connection: sqlite3.Connection, request_ids: Sequence[str]) -> Ma
         for row in map(loose, connection.execute(sql, some).fetchall()):
             found[row.request_id] = entry_of(row, names[run_of(row.id)])
     return found
+
+
+def decided(connection: sqlite3.Connection, batch_id: str) -> Sequence[Happening]:
+    """What named persons decided about a batch as a whole."""
+    return decisions(connection, _number(connection, batch_id))
 
 
 def standings_after(batch_id: str) -> Pages[Standing]:

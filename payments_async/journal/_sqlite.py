@@ -134,6 +134,11 @@ class SqliteJournal:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
     async def close(self) -> None:
         """Finish what is queued and close the file."""
         if self._writer.is_forked:
@@ -289,6 +294,10 @@ class SqliteJournal:
     async def history(self, request_id: str) -> Sequence[Happening]:
         """All that is known of one order, in time. Raises ``OrderUnknown``."""
         return await self._read(lambda connection: _explaining.history(connection, request_id))
+
+    async def decisions(self, batch_id: str) -> Sequence[Happening]:
+        """What named persons decided about a batch as a whole. Raises ``RunUnknown``."""
+        return await self._read(lambda connection: _looking.decided(connection, batch_id))
 
     async def unmatched_events(self) -> int:
         """Notifications about orders this journal never sent."""

@@ -79,6 +79,18 @@ def write_workbook(path: Path, rows: list[list[object]], *other_sheets: str) -> 
     return path
 
 
+def edit_workbook(path: Path, part: str, old: str, new: str) -> Path:
+    """Change the text of one part of a workbook, as a spreadsheet would have written it."""
+    with zipfile.ZipFile(path) as book:
+        parts = {name: book.read(name) for name in book.namelist()}
+    assert old.encode() in parts[part]
+    parts[part] = parts[part].replace(old.encode(), new.encode(), 1)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as book:
+        for name, content in parts.items():
+            book.writestr(name, content)
+    return path
+
+
 def _sheet_row(number: int, cells: list[object]) -> str:
     inside = "".join(_sheet_cell(f"{chr(65 + i)}{number}", cell) for i, cell in enumerate(cells) if cell != "")
     return f'<row r="{number}">{inside}</row>'

@@ -215,9 +215,10 @@ async def test_cells_a_workbook_ruined_are_refused(tmp_path: Path) -> None:
 
 
 async def test_workbook_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
-    """A damaged file and a protected one look alike."""
-    for start in (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
-        with pytest.raises(ValueError, match="damaged, or protected by a password"):
+    """A damaged file; and an old one or a protected one, which look alike."""
+    starts = {b"PK\x03\x04": "damaged, or no workbook", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "protected by a password"}
+    for start, words in starts.items():
+        with pytest.raises(ValueError, match=words):
             await read_text(tmp_path, start + b"x" * 2000)
 
 

@@ -145,8 +145,8 @@ async def test_what_needs_a_person_stands_at_the_top(journal: SqliteJournal, tmp
     text = " ".join(seen(tmp_path / "r.html").words)
     top = text[: text.index("By outcome")]
     assert 3 == result.needing
-    assert ["RUN-1", "RUN-4", "RUN-5"] == [one.request_id for one in ORDERS if one.request_id in top]
-    assert "Needs a person: 3" in top
+    need = top[top.index("Needs a person: 3") : top.index("Not paid, and why")]
+    assert ["RUN-1", "RUN-4", "RUN-5"] == [one.request_id for one in ORDERS if one.request_id in need]
     assert "evidence contradicts" in top
     assert "never send it again" in top
     assert "" != rows(tmp_path / "r.csv")["RUN-5"]["What a person must do"]
@@ -208,15 +208,126 @@ async def test_a_batch_of_which_very_many_need_a_person_has_a_page_that_opens(
 
 async def test_a_report_that_is_there_is_kept(journal: SqliteJournal, tmp_path: Path) -> None:
     """It is replaced only when told to, and nothing half-written is left behind."""
-    (tmp_path / "r.html").write_text("filed")
+    await report(journal, "november", html=tmp_path / "r.html", clock=lambda: 0.0)
+    filed = (tmp_path / "r.html").read_text()
     with pytest.raises(FileExistsError, match="is there already"):
         await written(journal, tmp_path)
-    assert "filed" == (tmp_path / "r.html").read_text()
+    assert filed == (tmp_path / "r.html").read_text()
     assert not (tmp_path / "r.csv").exists()
     await written(journal, tmp_path, overwrite=True)
-    assert "filed" != (tmp_path / "r.html").read_text()
+    assert filed != (tmp_path / "r.html").read_text()
+    await written(journal, tmp_path, overwrite=True)
     assert {"r.csv", "r.html"} == {name for name in names(tmp_path) if "journal" not in name}
     assert 0o600 == (tmp_path / "r.csv").stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize(
+    "path", ["journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm", "JOURNAL.sqlite-Mark", "other.sqlite-wal"]
+)
+async def test_a_report_is_never_written_to_a_file_of_a_journal(
+    journal: SqliteJournal, tmp_path: Path, path: str
+) -> None:
+    """Neither to one that is there nor to one that may come to be."""
+    for kind in ("csv", "html"):
+        with pytest.raises(ValueError, match="journal"):
+            await report(journal, "november", **{kind: tmp_path / path}, overwrite=True)  # type: ignore[arg-type]
+    assert 7 == (await journal.progress("november")).total
+
+
+@pytest.mark.parametrize("content", ["request_id,kind,amount\n", "Request id,Kind,Amount\n", "<!doctype html>\n", "x"])
+async def test_a_file_that_is_no_report_is_never_replaced(journal: SqliteJournal, tmp_path: Path, content: str) -> None:
+    """Whatever it is called, by its own name or another; nothing is written of the other file either."""
+    (tmp_path / "payroll.csv").write_text(content)
+    (tmp_path / "link.csv").symlink_to(tmp_path / "payroll.csv")
+    (tmp_path / "hard.csv").hardlink_to(tmp_path / "payroll.csv")
+    for name in ("payroll.csv", "link.csv", "hard.csv"):
+        with pytest.raises(ValueError, match="is no report: it is never replaced"):
+            await report(journal, "november", csv=tmp_path / name, html=tmp_path / "r.html", overwrite=True)
+        with pytest.raises(ValueError, match="is no report"):
+            await report(journal, "november", html=tmp_path / name, overwrite=True)
+    assert content == (tmp_path / "payroll.csv").read_text()
+    assert not (tmp_path / "r.html").exists()
+
+
+async def test_the_table_and_the_page_are_two_files(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Else one would replace the other."""
+    with pytest.raises(ValueError, match="cannot be both"):
+        await report(journal, "november", csv=tmp_path / "r", html=tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+async def test_a_link_to_a_report_stays_a_link(journal: SqliteJournal, tmp_path: Path) -> None:
+    """The file it leads to is replaced; a device is not."""
+    await report(journal, "november", csv=tmp_path / "r.csv")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "r.csv")
+    await report(journal, "november", csv=tmp_path / "link.csv", overwrite=True)
+    assert (tmp_path / "link.csv").is_symlink()
+    with pytest.raises(ValueError, match="no regular file"):
+        await report(journal, "november", csv="/dev/null", overwrite=True)
+
+
+async def test_what_was_not_paid_is_named_with_the_reason(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Refused and failed orders have a table of their own, and a column; unknown ones may have been paid."""
+    result = await written(journal, tmp_path)
+    page = " ".join(seen(tmp_path / "r.html").words)
+    unpaid = page[page.index("Not paid, and why: 2") : page.index("By outcome")]
+    assert ["RUN-2", "RUN-3"] == [one.request_id for one in ORDERS if one.request_id in unpaid]
+    assert "the service refused it: =HYPERLINK(1)" in unpaid
+    why = {name: line["Not paid, and why"] for name, line in rows(tmp_path / "r.csv").items()}
+    assert ["RUN-2", "RUN-3"] == [name for name, words in why.items() if words]
+    assert "the service took it, and then it failed" == why["RUN-2"]
+    assert 2 == result.unpaid
+
+
+async def test_a_banner_says_whether_the_batch_is_final(journal: SqliteJournal, tmp_path: Path) -> None:
+    """What is only accepted is not final, and nothing on the page is green about it."""
+    await written(journal, tmp_path)
+    page = (tmp_path / "r.html").read_text()
+    assert "Not final yet: 1 accepted, not settled, 1 unknown, 1 parked, 1 not sent." in page
+    assert '<p class="fine' not in page
+
+
+async def test_orders_that_are_only_accepted_are_not_final(tmp_path: Path) -> None:
+    """Nine of nine: no word that all is well until they are paid; then there is one."""
+    async with SqliteJournal(tmp_path / "nine.sqlite") as held:
+        await held.open_run("nine", IDENTITY)
+        await held.load("nine", map(order, range(1, 10)), owner="test")
+        chunk = await held.claim_chunk("nine", "test")
+        assert chunk is not None
+        for claimed in chunk.orders:
+            permit = await held.permit(chunk, claimed)
+            assert isinstance(permit, Permit)
+            await held.record(Outcome(permit=permit, news=News.ACCEPTED))
+        early = await report(held, "nine", html=tmp_path / "r.html")
+        assert "not final yet: 9 accepted, not settled" == early.standing
+        assert '<p class="fine' not in (tmp_path / "r.html").read_text()
+        for number in range(1, 10):
+            await end(held, number, News.LOOKED_UP_SUCCESSFUL)
+        late = await report(held, "nine", html=tmp_path / "r.html", overwrite=True)
+        assert ("final", 0, 0) == (late.standing, late.unpaid, late.needing)
+        assert '<p class="fine banner"><b>Final.</b> Every order was paid' in (tmp_path / "r.html").read_text()
+
+
+async def test_decisions_of_persons_are_in_the_report(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Who, when, why and about which order: on the page and in the table, whatever became of the order since."""
+    await journal.write_off("RUN-5", who="A. Clerk", why="letter of 3 May, from +256772000005")
+    await journal.lift_quarantine("november", who="B. Auditor", why="statement of 4 May")
+    await written(journal, tmp_path)
+    page = " ".join(seen(tmp_path / "r.html").words)
+    decisions = page[page.index("Decisions: 2") : page.index("By outcome")]
+    for words in (
+        "A. Clerk",
+        "RUN-5",
+        "written off",
+        "letter of 3 May",
+        "B. Auditor",
+        "the batch",
+        "statement of 4 May",
+    ):
+        assert words in decisions
+    cell = rows(tmp_path / "r.csv")["RUN-5"]["Decisions"]
+    assert cell.startswith("written off: it never reached the service, and is sent again, by A. Clerk on 20")
+    assert "772000005" not in cell + page
 
 
 async def test_a_batch_nobody_knows_is_told(journal: SqliteJournal, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import attrs
 
+from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.sandbox import Sandbox
 
 Run = Callable[..., Awaitable["Ran"]]
@@ -52,6 +53,13 @@ def checked(sandbox: Sandbox, settings: Mapping[str, str | None], ran: Ran) -> R
 def is_asked(shown: str) -> bool:
     """Whether a terminal shows a question."""
     return "[y/N]" in shown
+
+
+async def send(sandbox: Sandbox, order: PayoutOrder) -> None:
+    """Let a program of somebody else send an order, which no journal here knows."""
+    credentials = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+    async with PaymentsSession(sandbox.base_url, credentials) as payments:
+        await payments.payouts.send(order)
 
 
 def on_terminal(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 from cli.commands import Ran, Run, checked, is_asked, on_terminal, surroundings
@@ -13,6 +14,13 @@ from typer.testing import CliRunner
 
 from payments_async._cli._app import app
 from payments_async.sandbox import Sandbox
+
+
+@pytest.fixture(autouse=True)
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's data folder, where the accounts' own journals are, is one of the test alone."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path / "data" / "payments-async"
 
 
 @pytest.fixture

@@ -49,6 +49,17 @@ def text(name: str) -> str:
     return Path(name).read_text(encoding="utf-8")
 
 
+def bytes_of(name: str) -> bytes:
+    """What is in a file."""
+    return Path(name).read_bytes()
+
+
+def make_links(name: str) -> None:
+    """Give a file two more names."""
+    Path("link.csv").symlink_to(name)
+    Path("hard.csv").hardlink_to(name)
+
+
 async def test_a_clean_plan_ends_with_the_command_that_sends_it(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Sums, balance and digest are shown, nobody by name, and nothing is sent or written."""
     ran = await run("bulk", "plan", payroll, *BATCH, "--journal", "j.sqlite")
@@ -312,14 +323,54 @@ async def test_a_report_is_written_once(run: Run, payroll: str, sent: tuple[str,
     await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
     ran = await run("bulk", "report", *sent)
     assert 0 == ran.status
-    assert "wrote november.csv wrote november.html 3 orders, none needs a person" in ran.said
-    both = text("november.csv") + text("november.html")
+    assert "wrote november-report.csv wrote november-report.html 3 orders, not final yet: 3 accepted" in ran.said
+    both = text("november-report.csv") + text("november-report.html")
     assert not [person for person in PEOPLE if person in both]
     again = await run("bulk", "report", *sent)
     assert 2 == again.status
-    assert "november.csv is there already; nothing was written; --overwrite replaces it" in again.said
+    assert "november-report.csv is there already; nothing was written; --overwrite replaces it" in again.said
     assert 0 == (await run("bulk", "report", *sent, "--overwrite", "--show-personal")).status
-    assert "Amber Brightwater" in text("november.csv")
+    assert "Amber Brightwater" in text("november-report.csv")
+
+
+@pytest.mark.parametrize("name", ["payroll.csv", "j.sqlite", "j.sqlite-wal", "J.SQLITE-MARK", "link.csv", "hard.csv"])
+@pytest.mark.parametrize("option", ["--csv", "--html"])
+async def test_a_report_never_replaces_what_is_no_report(
+    run: Run, payroll: str, sent: tuple[str, ...], name: str, option: str
+) -> None:
+    """Not the file it was made from, not the journal, by no other name of theirs, with --overwrite or without."""
+    await run("bulk", "run", payroll, *sent, "--yes")
+    make_links(payroll)
+    before = bytes_of(payroll)
+    for more in ((), ("--overwrite",)):
+        ran = await run("bulk", "report", *sent, option, name, *more)
+        assert (2, True) == (ran.status, "name another file; nothing was written" in ran.said), ran.said
+    assert before == bytes_of(payroll)
+    assert 0 == (await run("bulk", "status", *sent)).status
+
+
+async def test_a_batch_named_after_its_file_keeps_it(run: Run, payroll: str) -> None:
+    """The report's own name is another one."""
+    named = ("--batch-id", "payroll", "--journal", "j.sqlite")
+    before = bytes_of(payroll)
+    await run("bulk", "run", payroll, *named, "--yes")
+    assert 0 == (await run("bulk", "report", *named, "--overwrite")).status
+    assert before == bytes_of(payroll)
+
+
+async def test_what_was_not_paid_is_named_with_the_reason(
+    run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...]
+) -> None:
+    """By status and report, to people and machines; nothing is green about it."""
+    sandbox.script(Fault.REFUSED, on="payout")
+    await run("bulk", "run", payroll, *sent, "--yes", "--concurrency", "1")
+    for command in ("status", "report"):
+        ran = await run("bulk", command, *sent)
+        assert 3 == ran.status
+        assert "Not paid, and why: 1 Request id Outcome Amount Beneficiary Why RUN-1 rejected" in ran.said
+        assert "The transaction was refused" in ran.said
+    (unpaid,) = json.loads((await run("bulk", "status", *sent, "--json")).out)["not_paid"]
+    assert ("RUN-1", "rejected") == (unpaid["request_id"], unpaid["state"])
 
 
 async def test_each_help_has_an_example_and_the_group_its_exit_statuses(run: Run) -> None:
@@ -347,3 +398,21 @@ async def test_a_journal_is_left_as_it_was_by_who_only_looks(run: Run, payroll: 
         await run("bulk", *command, *sent)
     async with SqliteJournal("j.sqlite") as journal:
         assert 3 == (await journal.progress("november")).counts["accepted"]
+
+
+async def test_a_concern_is_acknowledged_before_anything_is_sent(run: Run, sandbox: Sandbox, here: Path) -> None:
+    """Plan and run name it; the command that sends the file says that it was looked at."""
+    name = write_csv(here / "banks.csv", row(kind="bank_transfer", bank_code="Stanbic Bank")).name
+    batch = ("--batch-id", "banks", "--journal", "b.sqlite")
+    planned = await run("bulk", "plan", name, *batch)
+    assert 2 == planned.status
+    assert (
+        "1 concern: look at it; nothing is sent without --acknowledge RUN-1, bank_code 'Stanbic Bank'" in planned.said
+    )
+    refused = await run("bulk", "run", name, *batch, "--yes")
+    assert (2, 0) == (refused.status, len(sandbox.ledger))
+    assert "nothing was sent; look at them" in refused.said
+    approved = await run("bulk", "plan", name, *batch, "--acknowledge")
+    assert (0, True) == (approved.status, "--acknowledge --plan" in approved.said)
+    sent = await run("bulk", "run", name, *batch, "--yes", "--acknowledge")
+    assert (0, 1) == (sent.status, len(sandbox.ledger))

@@ -3,18 +3,21 @@
 import json
 import ssl
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from cli.commands import NO_SERVICE, Run
+from cli.commands import NO_SERVICE, Run, send
 
 import payments_async._cli
+from payments_async import Beneficiary, MobileMoneyWallet, PayoutOrder
 from payments_async.sandbox import Sandbox
 
 PAY = (
     "pay", "--amount", "1000", "--item", "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG", "--name", "Grace Akello",
     "--wallet", "+256772000017", "--yes", "--request-id",
 )  # fmt: skip
+OF_ORDER = ("--request-id", "v-1")
 
 
 async def test_the_account_shows_its_balance(run: Run) -> None:
@@ -42,7 +45,36 @@ async def test_transactions_are_listed_found_and_masked(run: Run) -> None:
     assert "v-1" in listed.out
     assert "Grace" not in listed.out
     assert "Grace Akello" in (await run("transactions", "--show-personal")).out
-    assert "v-1" == json.loads((await run("transactions", "--request-id", "v-1", "--json")).out)["request_id"]
+    (found,) = json.loads((await run("transactions", "--request-id", "v-1", "--json")).out)
+    assert "v-1" == found["request_id"]
+
+
+async def test_json_masks_whom_a_table_masks(run: Run) -> None:
+    """Account, list, record and validation: --show-personal shows people in both, and without it neither does."""
+    await run(*PAY, "v-1")
+    (listed,) = json.loads((await run("transactions", "--json")).out)
+    assert "***llo" == listed["beneficiary"]["name"]
+    looks = (("account",), ("transactions",), ("transactions", listed["transaction_id"]), ("transactions", *OF_ORDER))
+    for look in looks:
+        masked, full = (await run(*look, "--json")).out, (await run(*look, "--json", "--show-personal")).out
+        assert json.loads(masked) != json.loads(full)
+        assert not [person for person in ("Grace", "Akello", "772000017") if person in masked]
+    assert "Grace Akello" in full
+
+
+async def test_every_transaction_of_an_order_is_shown(run: Run, sandbox: Sandbox) -> None:
+    """Two under one request id are two payments: both are shown, with status 4."""
+    order = PayoutOrder(
+        request_id="v-1", amount=Decimal(1000), destination=MobileMoneyWallet("+256772000017"), product_item_id=PAY[4],
+        beneficiary=Beneficiary(name="Grace Akello"),
+    )  # fmt: skip
+    for _ in range(2):
+        await send(sandbox, order)
+    ran = await run("transactions", "--request-id", "v-1")
+    found = json.loads((await run("transactions", "--request-id", "v-1", "--json")).out)
+    assert (4, 2, 2) == (ran.status, len(found), sandbox.executions("v-1"))
+    assert "2 transactions carry request id v-1" in ran.said
+    assert [] == [one["transaction_id"] for one in found if one["transaction_id"] not in ran.out]
 
 
 async def test_an_order_the_lists_do_not_show_stays_unknown(run: Run) -> None:

@@ -33,7 +33,7 @@ async def test_show_personal_shows_whom_it_goes_to(run: Run) -> None:
 async def test_waiting_tells_how_it_ended(run: Run, sandbox: Sandbox) -> None:
     """--wait ends with the final status: 0 for paid, 3 for failed."""
     paid = json.loads((await run(*PAY, *OURS, "--yes", "--wait", "20", "--json")).out)
-    assert ("voucher-17", "SUCCESSFULL") == (paid["acceptance"]["request_id"], paid["final_status"])
+    assert ("voucher-17", "successful") == (paid["request_id"], paid["state"])
     sandbox.script(Fault.FAILS)
     assert 3 == (await run(*PAY, "--request-id", "voucher-18", "--yes", "--wait", "20")).status
 
@@ -68,8 +68,8 @@ async def test_a_terminal_is_asked(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        pytest.param((*PAY, *OURS, "--amount", "1,5"), "--amount: write digits", id="amount"),
-        pytest.param((*PAY, *OURS, "--amount", "0"), "--amount: must be above zero", id="zero"),
+        pytest.param((*PAY, *OURS, "--amount", "1,5"), "--amount: ambiguous: the comma", id="amount"),
+        pytest.param((*PAY, *OURS, "--amount", "0"), "--amount: zero; an amount is above zero", id="zero"),
         pytest.param((*PAY, *OURS, "--wallet", ""), "--wallet: must not be empty", id="phone"),
         pytest.param((*PAY, *OURS, "--airtime", "0772000017"), "with exactly one of --wallet", id="two-ways"),
         pytest.param((*PAY, *OURS, "--email", "nobody"), "--email: not an e-mail address", id="email"),
@@ -130,4 +130,4 @@ async def test_a_collection_is_requested(run: Run, sandbox: Sandbox) -> None:
         "--payer", "0772000017", "--request-id", "bill-1", "--yes", "--json",
     )  # fmt: skip
     assert (0, 1) == (ran.status, sandbox.executions("bill-1"))
-    assert "bill-1" == json.loads(ran.out)["acceptance"]["request_id"]
+    assert "bill-1" == json.loads(ran.out)["request_id"]

@@ -1,0 +1,78 @@
+"""The journal of orders sent one by one: each account has one of its own, which is made by itself. Sends nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import platformdirs
+import typer
+
+from payments_async._cli._exits import BadInput
+from payments_async._cli._question import can_ask, confirmed
+from payments_async._cli._screen import Screen, clean
+from payments_async.journal import RunIdentity
+
+__all__ = ["NewJournal", "OtherJournal", "made_knowingly", "own_journal", "own_journals"]
+
+OtherJournal = Annotated[
+    Path | None,
+    typer.Option(
+        "--journal",
+        envvar="PAYMENTS_JOURNAL",
+        help="The journal's file; by default the account has one of its own, in the user's data folder.",
+        show_default=False,
+    ),
+]
+NewJournal = Annotated[
+    bool, typer.Option("--new-journal", help="Make the file that --journal names. It knows no earlier payment.")
+]
+_NO_NAME = re.compile(r"[^a-z0-9.-]+")
+
+
+def own_journal(identity: RunIdentity) -> Path:
+    """The file of one account. A simulated service has another one than the real service, whatever it is called."""
+    whose = "\0".join((identity.base_address, identity.key_fingerprint, identity.user_id))
+    host = _NO_NAME.sub("-", urlsplit(identity.base_address).netloc.lower())
+    return _folder() / f"{host}-{hashlib.sha256(whose.encode()).hexdigest()[:12]}.sqlite"
+
+
+def own_journals() -> list[Path]:
+    """The files that there are, of all accounts."""
+    return sorted(_folder().glob("*.sqlite"))
+
+
+def made_knowingly(screen: Screen, path: Path, *, named: bool, is_wanted: bool) -> bool:
+    """Say that a journal is made, and that it knows nothing; ask, where somebody named a file that is not there.
+
+    Args:
+        named: Somebody named the file, and may have mistyped it.
+        is_wanted: They said that it is to be made.
+
+    Raises:
+        BadInput: Nobody can be asked, or the folder of the account's own journal cannot be made.
+    """
+    if named and not is_wanted:
+        screen.note(f"there is no journal {path} yet; a new one knows no earlier payment")
+        if not can_ask(screen):
+            raise BadInput(
+                f"--journal: there is no file {clean(str(path))}; check the name. A new journal knows no earlier "
+                "payment; to make it all the same, add --new-journal"
+            )
+        return confirmed(screen, "Make a new journal?")
+    if not named:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise BadInput(
+                f"--journal: {path.parent} cannot be made ({error.strerror}); name a file that lasts"
+            ) from error
+    screen.note(f"new journal {path}: it knows no earlier payment")
+    return True
+
+
+def _folder() -> Path:
+    return platformdirs.user_data_path("payments-async", appauthor=False)

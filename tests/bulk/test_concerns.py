@@ -1,0 +1,96 @@
+"""What a person must have looked at before it is paid: hidden rows and columns, and a bank's name for its code."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from bulk.files import edit_workbook, row, write_csv, write_workbook
+
+from payments_async import Credentials, PaymentsSession
+from payments_async.bulk import Batch, plan, read_batch
+from payments_async.sandbox import Sandbox
+
+SHEET, BOOK = "xl/worksheets/sheet1.xml", "xl/workbook.xml"
+AMOUNT = list(row()).index("amount") + 1  # columns are numbered from 1 in a workbook
+
+
+@pytest.fixture
+async def payments() -> AsyncIterator[PaymentsSession]:
+    """A session with a service in this process."""
+    async with Sandbox() as sandbox:
+        who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+        async with PaymentsSession(sandbox.base_url, who) as session:
+            yield session
+
+
+@pytest.fixture
+def workbook(tmp_path: Path) -> Path:
+    """A workbook of three payouts in rows 2 to 4."""
+    people = [row(request_id=f"R-{n}", phone_number=f"+25677200000{n}") for n in (1, 2, 3)]
+    return write_workbook(tmp_path / "b.xlsx", [list(people[0]), *(list(one.values()) for one in people)], "Notes")
+
+
+def fields(batch: Batch) -> list[str]:
+    """What its concerns are about."""
+    return [concern.field for concern in batch.concerns]
+
+
+HIDDEN = [
+    pytest.param(SHEET, '<row r="3">', '<row r="3" hidden="1">', "rows", id="row"),
+    pytest.param(SHEET, '<row r="3">', '<row r="3" ht="0" customHeight="1">', "rows", id="row-without-height"),
+    pytest.param(SHEET, "<sheetData>", '<sheetFormatPr zeroHeight="1"/><sheetData>', "rows", id="rows-by-default"),
+    pytest.param(
+        SHEET, "<sheetData>", f'<cols><col min="{AMOUNT}" max="{AMOUNT}" hidden="true"/></cols><sheetData>', "amount",
+        id="column",
+    ),
+    pytest.param(BOOK, 'sheetId="1"', 'sheetId="1" state="hidden"', "sheet", id="sheet"),
+    pytest.param(BOOK, 'sheetId="1"', 'sheetId="1" state="veryHidden"', "sheet", id="sheet-very-hidden"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "shown", "hidden", "field"), HIDDEN)
+async def test_what_is_hidden_and_would_be_paid_is_a_concern(
+    workbook: Path, payments: PaymentsSession, part: str, shown: str, hidden: str, field: str
+) -> None:
+    """Nothing is clean until somebody says that it was looked at; the payments are the same ones."""
+    whole = await plan(payments, await read_batch(workbook))
+    batch = await read_batch(edit_workbook(workbook, part, shown, hidden))
+    assert ([field], 3) == (fields(batch), len(batch.orders))
+    made = await plan(payments, batch)
+    assert (False, 0, [field]) == (made.is_clean, made.problem_count, [one.field for one in made.concerns])
+    looked = await plan(payments, batch, acknowledged=True)
+    assert (True, whole.digest) == (looked.is_clean, looked.digest)
+
+
+@pytest.mark.parametrize(
+    ("part", "shown", "hidden"),
+    [
+        pytest.param(SHEET, "</sheetData>", '<row r="9" hidden="1"/></sheetData>', id="empty-row"),
+        pytest.param(SHEET, '<row r="3">', '<row r="3" hidden="0">', id="shown-row"),
+        pytest.param(SHEET, '<row r="1">', '<row r="1" hidden="1">', id="header"),
+        pytest.param(
+            SHEET, "<sheetData>", '<cols><col min="30" max="40" hidden="1"/></cols><sheetData>', id="column-unread"
+        ),
+        pytest.param(BOOK, 'sheetId="2"', 'sheetId="2" state="hidden"', id="other-sheet"),
+    ],
+)
+async def test_what_is_hidden_and_not_paid_is_none(workbook: Path, part: str, shown: str, hidden: str) -> None:
+    """An empty row, the header, a column nobody reads, another sheet."""
+    assert [] == fields(await read_batch(edit_workbook(workbook, part, shown, hidden)))
+
+
+@pytest.mark.parametrize("code", ["Stanbic Bank", "Centenary", "STANBICBANKUGANDA", "bank of africa", "01 Stanbic"])
+async def test_a_banks_name_for_its_code_is_a_concern(tmp_path: Path, payments: PaymentsSession, code: str) -> None:
+    """The code is what the service wants; it is shown once, with how many orders it is about."""
+    rows = [row(kind="bank_transfer", request_id=f"R-{n}", bank_code=code) for n in (1, 2)]
+    made = await plan(payments, await read_batch(write_csv(tmp_path / "b.csv", *rows)))
+    assert (False, [("bank_code", code, 2)]) == (
+        made.is_clean, [(one.field, one.value, one.orders) for one in made.concerns]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("code", ["BANK01", "040147", "SBICUGKX", "SBICUGKXXXX", "DFCU", "ug-31"])
+async def test_a_banks_code_is_none(tmp_path: Path, payments: PaymentsSession, code: str) -> None:
+    """Digits, a code between banks, a few capital letters."""
+    file = write_csv(tmp_path / "b.csv", row(kind="bank_transfer", bank_code=code))
+    assert () == (await plan(payments, await read_batch(file))).concerns
