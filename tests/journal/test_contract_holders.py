@@ -4,7 +4,7 @@ import asyncio
 
 import attrs
 import pytest
-from journal.factories import BATCH, Clock, claimed, loaded, order, permitted, transaction_id
+from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
 
 from payments_async.journal import Evidence, Journal, LeaseLost, News, Outcome, Permit, Refusal, State
 
@@ -109,3 +109,19 @@ async def test_a_refusal_of_what_was_written_off_proves_nothing(journal: Journal
     else:
         await journal.record(refused)
     assert State.UNKNOWN is await state_of(journal)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+async def test_a_notification_that_named_only_the_transaction_waits_for_its_answer(
+    journal: Journal, beside: bool
+) -> None:
+    """It came before the answer said whose transaction that is; then it counts, however the answer is written down."""
+    chunk = await claimed(journal)
+    permit = await permitted(journal, chunk)
+    await journal.receive(delivery(), event(0, 0, request_id=None), owner="receiver", lease=0)
+    answer = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0))
+    if beside:
+        await permitted(journal, chunk, 1, after=answer)
+    else:
+        await journal.record(answer)
+    assert State.SUCCESSFUL is await state_of(journal)
