@@ -2,42 +2,42 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
 from bulk.worlds import BATCH, contradiction, payout, payouts, session
 
-from payments_async.bulk import run_batch
+from payments_async.bulk import RunProgress, run_batch
 from payments_async.journal import SqliteJournal
-from payments_async.sandbox import Sandbox
+from payments_async.sandbox import Fault, ManualClock, Sandbox
 
 LEASE = 30.0  # seconds
 
 
-@pytest.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    """A service."""
-    async with Sandbox() as service:
-        yield service
+class Stalls:
+    """A process that stands still each time something of it is on disk; the last time others take it for dead.
 
+    Args:
+        plan: What was written, and for how many seconds it stands still then; one after the other.
+    """
 
-class Stall:
-    """A process that stands still for a minute once its first permit is on disk; meanwhile others take it for dead."""
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *plan: tuple[str, float]) -> None:
         self.path = path
         self.ahead = 0.0  # seconds by which all clocks have gone on
-        self.is_permitted = False
+        self.plan = list(plan)
+        self.is_written = False
         self.taken_over = 0
 
     def passed(self, point: str) -> None:
         """Called by the journal at every point between two steps, in its own thread."""
-        if point == "permit.written":
-            self.is_permitted = True
-        if point == "commit.done" and self.is_permitted and not self.ahead:
-            self.ahead = 2 * LEASE
-            self.taken_over = asyncio.run(self._take_over())
+        if self.plan and point == f"{self.plan[0][0]}.written":
+            self.is_written = True
+        if point == "commit.done" and self.is_written:
+            self.is_written = False
+            self.ahead += self.plan.pop(0)[1]
+            if not self.plan:
+                self.taken_over = asyncio.run(self._take_over())
 
     async def _take_over(self) -> int:
         async with SqliteJournal(self.path, clock=self.unix) as other:
@@ -51,19 +51,67 @@ class Stall:
         """Seconds since something."""
         return time.monotonic() + self.ahead
 
+    def is_past(self, what: str) -> bool:
+        """Whether it stood still after that."""
+        return all(written != what for written, _ in self.plan)
 
-async def test_a_lease_that_runs_out_between_permit_and_sending_sends_nothing(tmp_path: Path, sandbox: Sandbox) -> None:
-    """The permit was good when it was granted. Somebody else decides about the order by now, so it stays here."""
-    stall = Stall(tmp_path / "journal.db")
+
+async def ran(path: Path, stalls: Stalls, sandbox: Sandbox, meanwhile: Awaitable[object] | None = None) -> RunProgress:
+    """A run of three orders, one after the other; nothing it wrote down contradicts the ledger."""
     async with (
-        SqliteJournal(stall.path, clock=stall.unix, crash_at=stall.passed) as journal,
-        session(sandbox, clock=stall.monotonic) as payments,
+        SqliteJournal(path, clock=stalls.unix, crash_at=stalls.passed) as journal,
+        session(sandbox, clock=stalls.monotonic) as payments,
     ):
         await payments.log_in()
-        done = await run_batch(payments, journal, BATCH, payouts(3), concurrency=1, lease=LEASE)
-        assert 1 == stall.taken_over
-        assert (1, 2) == (done.counts["unknown"], done.counts["accepted"])
-        assert [0, 1, 1] == [sandbox.executions(payout(number).request_id) for number in range(3)]
+        running = asyncio.ensure_future(run_batch(payments, journal, BATCH, payouts(3), concurrency=1, lease=LEASE))
+        if meanwhile is not None:
+            await meanwhile
+        done = await running
         async for entry in journal.entries():
             executed = [one for one in sandbox.ledger if one.request_id == entry.request_id]
             assert contradiction(entry.state, executed[0] if executed else None) is None
+    return done
+
+
+def executions(sandbox: Sandbox) -> list[int]:
+    """How often each of the three orders was carried out."""
+    return [sandbox.executions(payout(number).request_id) for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param([("permit", LEASE + 1)], id="after the permit"),
+        pytest.param([("claim_chunk", LEASE - 5), ("permit", 6)], id="after the claim and after the permit"),
+    ],
+)
+async def test_a_lease_that_runs_out_between_permit_and_sending_sends_nothing(
+    tmp_path: Path, plan: list[tuple[str, float]]
+) -> None:
+    """The permit was good when it was granted. Somebody else decides about the order by now, so it stays here."""
+    async with Sandbox() as sandbox:
+        path = tmp_path / "journal.db"
+        done = await ran(path, stalls := Stalls(path, *plan), sandbox)
+        assert 1 == stalls.taken_over
+        assert (1, 2) == (done.counts["unknown"], done.counts["accepted"])
+        assert [0, 1, 1] == executions(sandbox)
+
+
+async def test_a_lease_is_as_long_as_when_its_renewal_was_asked_for(tmp_path: Path) -> None:
+    """Not as when the answer came: it stood still in between, and again after the permit for the next order."""
+    path = tmp_path / "journal.db"
+    stalls = Stalls(path, ("claim_chunk", LEASE / 2), ("renew_chunk", LEASE - 5), ("permit", 6))
+    async with Sandbox(clock=ManualClock()) as sandbox:
+        sandbox.script(Fault.SLOW, on="money", seconds=1.0)
+
+        async def until_renewed() -> None:
+            """The first order is under way meanwhile."""
+            async with asyncio.timeout(60):
+                while not (sandbox.ledger and stalls.is_past("renew_chunk")):  # noqa: ASYNC110 - in another thread
+                    await asyncio.sleep(0.01)
+            await sandbox.advance(1.0)
+
+        done = await ran(path, stalls, sandbox, until_renewed())
+        assert 1 == stalls.taken_over
+        assert (1, 2) == (done.counts["unknown"], done.counts["accepted"])
+        assert [1, 0, 1] == executions(sandbox)

@@ -98,6 +98,14 @@ def test_the_walk_starts_at_the_peer(value: str, accepted: bool) -> None:
     assert accepted == decide(("X-Forwarded-For", value))[0]
 
 
+def test_a_broken_header_is_refused_beside_a_good_one() -> None:
+    """Even where both lead to the proxy itself, which is a known sender too."""
+    senders = Senders(["10.0.0.1"], ["10.0.0.1"])
+    good, broken = ("X-Forwarded-For", "10.0.0.1"), ("Forwarded", 'for="')
+    assert senders.decide("10.0.0.1", CIMultiDict([good])).accepted
+    assert not senders.decide("10.0.0.1", CIMultiDict([good, broken])).accepted
+
+
 def test_a_unix_socket_is_trusted_by_name_only() -> None:
     """A proxy in front of a Unix socket has no address."""
     header = CIMultiDict({"X-Forwarded-For": "41.2.2.10"})

@@ -22,6 +22,11 @@ class Clock:
         return self.now
 
 
+async def for_ever(seconds: float) -> None:
+    """Look into the inbox once, and never again."""
+    await asyncio.Event().wait()
+
+
 async def test_an_event_whose_lease_is_over_is_left_to_who_has_it_now(tmp_path: Path) -> None:
     """It waited behind a handler that took its time, and was handled elsewhere meanwhile: it is not handled again."""
     clock, handled, go, is_last = Clock(), list[tuple[str, str]](), asyncio.Event(), asyncio.Event()
@@ -29,9 +34,9 @@ async def test_an_event_whose_lease_is_over_is_left_to_who_has_it_now(tmp_path: 
         first, second = [
             Receiver(
                 await stack.enter_async_context(SqliteJournal(tmp_path / "journal.sqlite", clock=clock)),
-                senders=["127.0.0.1"], handling=ONE_AT_A_TIME, clock=clock,
+                senders=["127.0.0.1"], handling=ONE_AT_A_TIME, clock=clock, sleep=sleep,
             )
-            for _ in range(2)
+            for sleep in (for_ever, asyncio.sleep)
         ]  # fmt: skip
         begun, taken_over = asyncio.Event(), asyncio.Event()
 
