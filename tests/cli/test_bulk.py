@@ -339,7 +339,7 @@ async def test_a_report_never_replaces_what_is_no_report(
     run: Run, payroll: str, sent: tuple[str, ...], name: str, option: str
 ) -> None:
     """Not the file it was made from, not the journal, by no other name of theirs, with --overwrite or without."""
-    await run("bulk", "run", payroll, *sent, "--yes")
+    await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
     make_links(payroll)
     before = bytes_of(payroll)
     for more in ((), ("--overwrite",)):
@@ -353,7 +353,7 @@ async def test_a_batch_named_after_its_file_keeps_it(run: Run, payroll: str) -> 
     """The report's own name is another one."""
     named = ("--batch-id", "payroll", "--journal", "j.sqlite")
     before = bytes_of(payroll)
-    await run("bulk", "run", payroll, *named, "--yes")
+    await run("bulk", "run", payroll, *named, "--yes", "--new-journal")
     assert 0 == (await run("bulk", "report", *named, "--overwrite")).status
     assert before == bytes_of(payroll)
 
@@ -363,7 +363,7 @@ async def test_what_was_not_paid_is_named_with_the_reason(
 ) -> None:
     """By status and report, to people and machines; nothing is green about it."""
     sandbox.script(Fault.REFUSED, on="payout")
-    await run("bulk", "run", payroll, *sent, "--yes", "--concurrency", "1")
+    await run("bulk", "run", payroll, *sent, "--yes", "--new-journal", "--concurrency", "1")
     for command in ("status", "report"):
         ran = await run("bulk", command, *sent)
         assert 3 == ran.status
@@ -402,17 +402,17 @@ async def test_a_journal_is_left_as_it_was_by_who_only_looks(run: Run, payroll: 
 
 async def test_a_concern_is_acknowledged_before_anything_is_sent(run: Run, sandbox: Sandbox, here: Path) -> None:
     """Plan and run name it; the command that sends the file says that it was looked at."""
-    name = write_csv(here / "banks.csv", row(kind="bank_transfer", bank_code="Stanbic Bank")).name
+    name = write_csv(here / "banks.csv", row(kind="bank_transfer", bank_code="Hilltop Bank")).name
     batch = ("--batch-id", "banks", "--journal", "b.sqlite")
     planned = await run("bulk", "plan", name, *batch)
     assert 2 == planned.status
     assert (
-        "1 concern: look at it; nothing is sent without --acknowledge RUN-1, bank_code 'Stanbic Bank'" in planned.said
+        "1 concern: look at it; nothing is sent without --acknowledge RUN-1, bank_code 'Hilltop Bank'" in planned.said
     )
-    refused = await run("bulk", "run", name, *batch, "--yes")
+    refused = await run("bulk", "run", name, *batch, "--yes", "--new-journal")
     assert (2, 0) == (refused.status, len(sandbox.ledger))
     assert "nothing was sent; look at them" in refused.said
     approved = await run("bulk", "plan", name, *batch, "--acknowledge")
     assert (0, True) == (approved.status, "--acknowledge --plan" in approved.said)
-    sent = await run("bulk", "run", name, *batch, "--yes", "--acknowledge")
+    sent = await run("bulk", "run", name, *batch, "--yes", "--acknowledge", "--new-journal")
     assert (0, 1) == (sent.status, len(sandbox.ledger))
