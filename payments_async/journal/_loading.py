@@ -176,18 +176,21 @@ def add(load: Load, orders: Sequence[Order]) -> Work[None]:
 def drop_unseen(load: Load, after: int) -> Work[int | None]:
     """Drop a block of what an interrupted load left behind and this one did not bring; ``None`` when there is no more.
 
-    None of it was ever permitted: nothing of a batch can be claimed before it is complete.
+    None of it was ever permitted: nothing of a batch can be claimed before it is complete. But something may have told
+    of an order meanwhile; it is not dropped, and who leaves it out hears of it.
     """
 
     def work(transaction: Transaction) -> int | None:
         _hold(transaction, load)
         found = transaction.execute(
-            "SELECT id, amount FROM outbox WHERE id > ? AND id <= ? ORDER BY id LIMIT 5000",
+            "SELECT id, amount, request_id, state FROM outbox WHERE id > ? AND id <= ? ORDER BY id LIMIT 5000",
             (after, bounds(load.run)[1]),
         ).fetchall()
-        for order_id, amount in found:
+        for order_id, amount, request_id, state in found:
             if not load.has_seen(order_id):
-                transaction.execute("DELETE FROM outbox WHERE id = ? AND state = 'planned'", (order_id,))
+                if state != State.PLANNED:
+                    raise _told_of(request_id, state)
+                transaction.execute("DELETE FROM outbox WHERE id = ?", (order_id,))
                 transaction.count(load.run, State.PLANNED, -1, Decimal(amount).copy_negate())
         return found[-1][0] if found else None
 
@@ -318,6 +321,14 @@ def _missing(transaction: Transaction, batch_id: str, load: Load, count: int) ->
             if len(shown) == _SHOWN:
                 break
     return OrdersDiffer(f"batch {batch_id} holds {count} orders that are missing here, such as {shown[0]}", shown)
+
+
+def _told_of(request_id: str, state: str) -> OrdersDiffer:
+    return OrdersDiffer(
+        f"request id {request_id} was written down by a load that broke off, is {state} by now, and is missing here; "
+        "load it with the others",
+        [request_id],
+    )
 
 
 def _apply_early_events(transaction: Transaction, load: Load) -> None:

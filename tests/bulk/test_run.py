@@ -14,7 +14,7 @@ import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
 
 from payments_async.bulk import RunProgress, run_batch
-from payments_async.journal import OrdersDiffer, RunUnknown, SqliteJournal, WrongAccount
+from payments_async.journal import News, OrdersDiffer, RunUnknown, SqliteJournal, WrongAccount
 from payments_async.sandbox import Fault, ManualClock, Sandbox
 
 PLACES = 10  # orders under way at once
@@ -81,6 +81,16 @@ async def test_a_fault_leaves_one_order_in_the_state_it_proves(here: World, faul
     assert carried_out == here.sandbox.executions(struck)
     assert 19 == sum(here.sandbox.executions(payout(n).request_id) for n in range(20) if n != 7)
     await here.check(20)
+
+
+async def test_each_try_has_a_permit_of_its_own(here: World) -> None:
+    """An order that is turned away unread is not sent again under the same permit, whose lease may be over by then."""
+    here.sandbox.script(Fault.RATE_LIMITED, on="money", seconds=0.05)
+    await run_batch(here.payments, here.journal, BATCH, payouts(1))
+    story = await here.journal.history(payout(0).request_id)
+    answers = [happening.news for happening in story if happening.what == "answer"]
+    assert [News.NOT_SENT, News.ACCEPTED] == answers
+    assert 2 == len(seen_by(here))
 
 
 async def test_an_answer_that_does_not_come_in_time_leaves_an_order_unknown(here: World) -> None:

@@ -1,0 +1,33 @@
+"""What every journal promises of evidence in doubt: whose it is, or whether it is true, and it moves nothing."""
+
+from journal.factories import BATCH, claimed, delivery, event, loaded, order, permitted, transaction_id
+
+from payments_async.journal import Evidence, Journal, News, Outcome, State
+
+
+async def states(journal: Journal) -> list[State]:
+    """Where each order stands."""
+    return [entry.state async for entry in journal.entries(BATCH)]
+
+
+async def test_a_transaction_that_two_orders_carry_is_evidence_of_neither(journal: Journal) -> None:
+    """One answer named it clearly, another that could not be used named it too: without a request id nobody knows."""
+    chunk = await claimed(journal, 2)
+    answers = (News.ACCEPTED, News.UNKNOWN)
+    for place, news in enumerate(answers):
+        permit = await permitted(journal, chunk, place)
+        await journal.record(Outcome(permit=permit, news=news, transaction_id=transaction_id(0)))
+    nameless = Evidence(
+        news=News.LOOKED_UP_FAILED, source="list", transaction_id=transaction_id(0), amount=order(0).amount
+    )
+    assert await journal.apply_evidence(nameless) is None
+    assert [State.ACCEPTED, State.UNKNOWN] == await states(journal)
+
+
+async def test_a_notification_that_was_disputed_says_nothing_of_an_order_that_comes_later(journal: Journal) -> None:
+    """The service's record disagreed with it: the order is sent as if it had never come."""
+    receipt = await journal.receive(delivery(), event(0, 1), owner="receiver", lease=60)
+    await journal.finish(receipt.event_id, "disputed", error="the record is over another amount")
+    await loaded(journal)
+    assert [State.PLANNED] * 3 == await states(journal)
+    assert [] == [entry async for entry in journal.conflicts(BATCH)]

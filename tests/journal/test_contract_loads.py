@@ -1,0 +1,70 @@
+"""What every journal promises of loads that broke off, or that two processes try at once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from journal.factories import BATCH, IDENTITY, Clock, order, orders, transaction_id
+
+from payments_async._orders import Order
+from payments_async.journal import Evidence, Journal, LoadBusy, News, OrdersDiffer, State
+
+
+def breaks_off(count: int) -> Iterator[Order]:
+    """So many orders, and then nothing more."""
+    yield from orders(count)
+    raise ConnectionResetError
+
+
+async def test_who_was_taken_for_dead_adds_nothing_to_a_load_under_way(journal: Journal, clock: Clock) -> None:
+    """The one who took over is in the middle of it, and what is complete in the end is theirs alone."""
+    await journal.open_run(BATCH, IDENTITY)
+    under_way, go_on = asyncio.Event(), asyncio.Event()
+
+    async def theirs() -> AsyncIterator[Order]:
+        for number in range(1001):
+            yield order(number)
+        under_way.set()
+        await go_on.wait()
+
+    async def ours() -> AsyncIterator[Order]:
+        for number in range(1000):
+            yield order(number)
+        yield order(5000)  # the block before it is on disk by now
+        clock.pass_(60)
+        taking_over.append(asyncio.ensure_future(journal.load(BATCH, theirs(), owner="two")))
+        await under_way.wait()
+
+    taking_over: list[asyncio.Future[object]] = []
+    with pytest.raises(LoadBusy):
+        await journal.load(BATCH, ours(), owner="one")
+    go_on.set()
+    await taking_over[0]
+    assert [order(number).request_id for number in range(1001)] == [
+        entry.request_id async for entry in journal.entries(BATCH)
+    ]
+
+
+async def test_an_order_that_something_told_of_is_not_dropped_by_the_next_load(journal: Journal, clock: Clock) -> None:
+    """It was written down by a load that broke off, and carried out from elsewhere: who leaves it out is told."""
+    await journal.open_run(BATCH, IDENTITY)
+    with pytest.raises(ConnectionResetError):
+        await journal.load(BATCH, breaks_off(1500), owner="one")
+    about = order(7)
+    told = Evidence(
+        news=News.LOOKED_UP_SUCCESSFUL, source="list", request_id=about.request_id, transaction_id=transaction_id(7),
+        amount=about.amount,
+    )  # fmt: skip
+    await journal.apply_evidence(told)
+    clock.pass_(60)
+    with pytest.raises(OrdersDiffer, match=about.request_id) as caught:
+        await journal.load(BATCH, orders(5), owner="two")
+    assert (about.request_id,) == caught.value.request_ids
+    entry = await journal.entry(about.request_id)
+    assert entry is not None
+    assert State.PLANNED is not entry.state
+    clock.pass_(60)
+    assert 8 == (await journal.load(BATCH, orders(8), owner="three")).total
+    counted = (await journal.progress(BATCH)).counts
+    there = [entry.state async for entry in journal.entries(BATCH)]
+    assert {state: there.count(state) for state in State} == dict(counted)
