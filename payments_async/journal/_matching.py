@@ -65,7 +65,7 @@ def confirm(event_id: int) -> Work[str | None]:
 
     def work(transaction: Transaction) -> str | None:
         found = transaction.execute(
-            """UPDATE ipn_event SET doubt = NULL WHERE id = ? AND doubt IS NOT NULL
+            """UPDATE ipn_event SET doubt = NULL, tries = 0, error = NULL WHERE id = ? AND doubt IS NOT NULL
             RETURNING peer, received_at, transaction_id, status_code, event, body, query""",
             (event_id,),
         ).fetchall()

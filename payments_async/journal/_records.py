@@ -313,6 +313,7 @@ class Entry:
         sent_before: It was written off once.
         permitted_at: Unix seconds of the last permit, or ``None``.
         updated_at: Unix seconds of the last change.
+        unconfirmed: Notifications about it that are no evidence before the service's own record bears them out.
     """
 
     request_id: str
@@ -328,6 +329,7 @@ class Entry:
     sent_before: bool = False
     permitted_at: float | None = None
     updated_at: float = 0.0
+    unconfirmed: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -338,11 +340,13 @@ class Progress:
         counts: Orders by state; every state is there.
         sums: Their amounts, exact.
         conflicts: Orders with a contradiction nobody has acknowledged, whatever their state.
+        unconfirmed: Orders that were notified of, by what is no evidence before the service's record bears it out.
     """
 
     counts: Mapping[str, int]
     sums: Mapping[str, Decimal]
     conflicts: int = 0
+    unconfirmed: int = 0
 
     @property
     def total(self) -> int:

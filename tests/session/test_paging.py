@@ -2,6 +2,7 @@
 
 import asyncio
 import warnings
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -167,7 +168,14 @@ class Receiver:
     def __init__(self) -> None:
         self.told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    async def wait_for(self, request_id: str, timeout: float | None = None) -> Any:
+    async def wait_for(
+        self,
+        request_id: str,
+        timeout: float | None = None,
+        *,
+        transaction_id: str | None = None,
+        when: Callable[[Any], bool] | None = None,
+    ) -> Any:
         return await self.told
 
 
