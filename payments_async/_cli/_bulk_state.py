@@ -216,8 +216,8 @@ def tell_next(
         screen.command(line)
     if progress.unconfirmed:
         screen.say(
-            f"\nOrders notified, not confirmed: {progress.unconfirmed:,}. They move once the service's own record bears "
-            "the notification out; the receiver asks for it again and again."
+            f"\nOrders notified, not confirmed: {progress.unconfirmed:,}. They move once the service's own record "
+            "bears the notification out; the receiver asks for it again and again."
         )
     if counts[State.PARKED]:
         line = f"{command_line('bulk write-off', journal=journal)} REQUEST_ID --who NAME --why REASON"
