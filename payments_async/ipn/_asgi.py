@@ -77,7 +77,8 @@ class AsgiApp:
         peer, headers = peer_of(scope), headers_of(scope)
         sender = receiver.screen(method, token, peer, headers)
         if isinstance(sender, Answer):
-            await _discard(receive, receiver.body_time)
+            if not sender.hang_up:
+                await _discard(receive, receiver.body_time)
             return sender
         body = await _body(receive, receiver.max_body, receiver.body_time)
         if isinstance(body, Answer):
