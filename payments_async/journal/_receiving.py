@@ -123,12 +123,13 @@ def unmatched(connection: sqlite3.Connection) -> int:
 def _store_all(transaction: Transaction, arrivals: Sequence[Arrival], owner: str, holder: str) -> list[Receipt]:
     """A few statements for all: each one hands the interpreter over and back, which costs more than the row."""
     transaction.known.clear()
-    stored = 0
+    stored, is_doubted = 0, False
     for start in range(0, len(arrivals), BLOCK):
         values: list[object] = []
         block = arrivals[start : start + BLOCK]
         for arrival in block:
             delivery, event = arrival.delivery, arrival.event
+            is_doubted |= arrival.doubt is not None
             values += (
                 event.transaction_id, event.status_code, magnitude_text(event.amount), event.request_id,
                 "" if arrival.usual else pack_event(event), bytearray(delivery.body), delivery.query, delivery.peer,
@@ -139,9 +140,10 @@ def _store_all(transaction: Transaction, arrivals: Sequence[Arrival], owner: str
     numbers: Sequence[int | None] = range(newest - stored + 1, newest + 1)  # nobody else writes meanwhile
     if stored < len(arrivals):
         numbers = _numbers(transaction, arrivals, after=newest - stored)
-    for number, arrival in zip(numbers, arrivals, strict=True):
-        if arrival.doubt is not None and number is not None:
-            transaction.execute("UPDATE ipn_event SET doubt = ? WHERE id = ?", (arrival.doubt, number))
+    if is_doubted:
+        for number, arrival in zip(numbers, arrivals, strict=True):
+            if arrival.doubt is not None and number is not None:
+                transaction.execute("UPDATE ipn_event SET doubt = ? WHERE id = ?", (arrival.doubt, number))
     transaction.passed("receive.stored")
     conflicts: Mapping[int, str] = {}
     if told_before or has_orders:
