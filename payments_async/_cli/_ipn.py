@@ -86,6 +86,8 @@ async def serve(
         screen.secrets.add(path_token)
     async with AsyncExitStack() as stack:
         inbox = None if journal is None else await stack.enter_async_context(opened(journal, new=True))
+        if inbox is not None and inbox.is_new:
+            screen.note(f"new journal {journal}: it knows no order, so what is heard settles none")
         heard = _Heard(screen)
         try:
             receiver = Receiver(

@@ -125,6 +125,7 @@ async def test_a_notification_is_kept_in_the_journal(run: Run, tmp_path: Path) -
     """With a journal it is stored and handled; there is no dead letter to list or to replay."""
     journal = str(tmp_path / "inbox.sqlite")
     async with started("ipn", "serve", "--port", "0", "--sender", "127.0.0.1", "--journal", journal) as process:
+        assert "knows no order" in await line_with(process.stderr, "new journal")
         found = re.search(r"http://\S+/ipn", await line_with(process.stderr, "listening"))
         assert found is not None
         assert 0 == (await run("ipn", "send", found.group(), "--request-id", "v-2")).status
