@@ -214,11 +214,16 @@ def tell_next(
         line = command_line("bulk reconcile", journal=journal, batch_id=batch_id)
         screen.say(f"\nOrders without a final outcome yet: {open_:,}. To look them up:")
         screen.command(line)
+    if progress.unconfirmed:
+        screen.say(
+            f"\nOrders notified, not confirmed: {progress.unconfirmed:,}. They move once the service's own record "
+            "bears the notification out; the receiver asks for it again and again."
+        )
     if counts[State.PARKED]:
         line = f"{command_line('bulk write-off', journal=journal)} REQUEST_ID --who NAME --why REASON"
         screen.say(
-            f"\nOrders that were not found: {counts[State.PARKED]:,}. Ask the service about each; for one that it "
-            "surely never had:"
+            f"\nOrders that were not found, or never sent and yet told of: {counts[State.PARKED]:,}. Ask the service "
+            "about each; for one that it surely never had:"
         )
         screen.command(line)
     if progress.conflicts:
@@ -240,7 +245,12 @@ def tell_next(
 def progress_document(progress: Progress) -> dict[str, object]:
     """Counts and sums for machines."""
     outcomes = {state: {"orders": progress.counts[state], "sum": progress.sums[state]} for state in State}
-    return {"orders": progress.total, "conflicts": progress.conflicts, "outcomes": outcomes}
+    return {
+        "orders": progress.total,
+        "conflicts": progress.conflicts,
+        "unconfirmed": progress.unconfirmed,
+        "outcomes": outcomes,
+    }
 
 
 async def _show_all(screen: Screen, journal: SqliteJournal) -> Exit:

@@ -25,6 +25,7 @@ from payments_async._cli._notice import Spelling, notification
 from payments_async._cli._screen import Screen, clean, money, plain
 from payments_async._cli._signals import until_stopped
 from payments_async.ipn import DOCUMENTED_SENDERS, Receiver, TransactionEvent, serving
+from payments_async.journal import StoredEvent
 
 __all__ = ["add_ipn"]
 
@@ -66,14 +67,17 @@ async def serve(
     path_token: PathToken = None,
     sender: SenderNames = None,
     trusted_proxy: ProxyNames = None,
-    shadow: Annotated[bool, typer.Option("--shadow", help="Only report unknown senders, refuse nobody.")] = False,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Refuse nobody; what unknown senders say is only shown.")
+    ] = False,
     journal: JournalFile = None,
     owner: OwnerName = None,
 ) -> Exit:
     """Hear notifications and show each on a line, until stopped. With --json each line is a document.
 
     With --journal each is stored before it is answered, and settles its order there; without one it is only shown.
-    Started again at the same address, it shows at once what the process before it had stored and not shown.
+    Started again, it shows at once what the process before it had stored and not shown. With --shadow, what somebody
+    says who would have been refused is shown as "reported" and settles nothing.
     From a sandbox on this machine: add --sender 127.0.0.1.
 
     Example: payments-async ipn serve --journal payroll.sqlite --trusted-proxy 10.0.0.5
@@ -82,14 +86,17 @@ async def serve(
         screen.secrets.add(path_token)
     async with AsyncExitStack() as stack:
         inbox = None if journal is None else await stack.enter_async_context(opened(journal, new=True))
+        if inbox is not None and inbox.is_new:
+            screen.note(f"new journal {journal}: it knows no order, so what is heard settles none")
+        heard = _Heard(screen)
         try:
             receiver = Receiver(
                 inbox, sender or DOCUMENTED_SENDERS, trusted_proxy or (), path_token=path_token, shadow=shadow,
-                owner=owner or _name(host, port),
+                reported=heard.report, owner=owner or _name(host, port),
             )  # fmt: skip
         except ValueError as error:
             raise BadInput(str(error)) from error
-        receiver.on(TransactionEvent, name="payments-async ipn serve")(heard := _Heard(screen))
+        receiver.on(TransactionEvent, name="payments-async ipn serve")(heard)
         return await _listen(screen, receiver, heard, host, port, path, "/..." if path_token else "")
 
 
@@ -122,6 +129,8 @@ async def _listen(
     except OSError as error:
         raise BadInput(f"--port: {host}:{port} cannot be listened on ({error.strerror}); name another one") from error
     screen.note(f"{heard.count:,} notifications heard")
+    if heard.reported:
+        screen.note(f"{heard.reported:,} reported of unknown senders: nothing believes them")
     return Exit.FINE
 
 
@@ -131,13 +140,21 @@ class _Heard:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self.count = 0
+        self.reported = 0
 
     async def __call__(self, event: TransactionEvent) -> None:
         self.count += 1
-        kind = type(event).__name__.removeprefix("Transaction").lower()
+        self._show(event, type(event).__name__.removeprefix("Transaction").lower())
+
+    def report(self, event: TransactionEvent, sender: str) -> None:
+        """Show what somebody says who would have been refused."""
+        self.reported += 1
+        self._show(event, "reported", sender=sender)
+
+    def _show(self, event: TransactionEvent, kind: str, **more: str) -> None:
         if self._screen.as_json:
             members = {field.name: plain(getattr(event, field.name)) for field in attrs.fields(type(event))}
-            self._screen.line(json.dumps({"kind": kind, **members}))
+            self._screen.line(json.dumps({"kind": kind, **more, **members}))
             return
         words = clean(f"{event.request_id or '(no request id)'}  {event.transaction_id}")
         amount = money(event.amount, event.currency_code)
@@ -146,24 +163,40 @@ class _Heard:
 
 
 async def list_dead(screen: Screen, journal: JournalFile = None) -> Exit:
-    """Tell what an inbox has waiting, and list its dead letters: events whose handlers failed too often.
+    """Tell what an inbox has waiting, and list what is wrong in it.
+
+    Dead letters: events whose handlers failed too often. Unconfirmed: the service's own record has not borne them out
+    yet. Reported: from somebody who is not known to be a sender. Disputed: the record, or a person, says otherwise.
+    Only dead letters are run again by `ipn replay`; the others move no order and are heard by no handler.
 
     Example: payments-async ipn list --journal payroll.sqlite
     """
     async with opened(journal) as inbox:
         backlog = await inbox.backlog()
         dead = [stored async for stored in inbox.dead_letters()]
+        dubious = [stored async for stored in inbox.dubious() if stored.state != "dead"]
     screen.say(f"{backlog.pending:,} events wait to be handled, {backlog.dead:,} are dead letters")
-    for stored in dead:
+    screen.say(f"{backlog.unconfirmed:,} are not confirmed, {backlog.reported:,} only reported of unknown senders")
+    for stored in (*dead, *dubious):
         event = stored.event
         words = f"{event.request_id or '(no request id)'}  {event.transaction_id}  code {event.status_code}"
-        screen.line(escape(clean(f"{stored.event_id:>8}  {words}  after {stored.tries} tries: {stored.error}")))
-    shown = [
-        {"event_id": one.event_id, "tries": one.tries, "error": one.error, "request_id": one.event.request_id}
-        for one in dead
-    ]
-    screen.document({"pending": backlog.pending, "dead": shown})
+        why = f"after {stored.tries} tries: {stored.error}" if stored.tries else stored.error or f"from {stored.peer}"
+        screen.line(escape(clean(f"{stored.event_id:>8}  {_standing(stored):<11}  {words}  {why}")))
+    screen.document({"pending": backlog.pending, "dead": list(map(_told, dead)), "dubious": list(map(_told, dubious))})
     return Exit.FAILED if dead else Exit.FINE
+
+
+def _standing(stored: StoredEvent) -> str:
+    if stored.doubt is None or stored.state in ("dead", "disputed"):
+        return stored.state
+    return stored.doubt
+
+
+def _told(stored: StoredEvent) -> dict[str, object]:
+    return {
+        "event_id": stored.event_id, "standing": _standing(stored), "tries": stored.tries, "error": stored.error,
+        "request_id": stored.event.request_id, "transaction_id": stored.event.transaction_id, "peer": stored.peer,
+    }  # fmt: skip
 
 
 async def replay(

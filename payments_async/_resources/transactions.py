@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Protocol
 
 from payments_async._errors import AuthenticationFailed, Rejected, ServiceFault
 from payments_async._listing import Listing
 from payments_async._models import Acceptance, Page, Settlement, Transaction, TransactionStatus
+from payments_async._orders import Order
 from payments_async._resources.executor import Executor
 from payments_async._wire import endpoints
 
@@ -22,8 +24,15 @@ _NOTIFIED = {0: TransactionStatus.SUCCESSFUL, 2: TransactionStatus.FAILED}  # Sp
 class Notified(Protocol):
     """What ``settled`` needs of a receiver."""
 
-    async def wait_for(self, request_id: str, timeout: float | None = None) -> Any:
-        """The final event of an order."""
+    async def wait_for(
+        self,
+        request_id: str,
+        timeout: float | None = None,
+        *,
+        transaction_id: str | None = None,
+        when: Callable[[Any], bool] | None = None,
+    ) -> Any:
+        """The final event of an order; of one transaction of it, and for which ``when`` holds."""
 
 
 class Transactions:
@@ -98,12 +107,20 @@ class Transactions:
         return found
 
     async def settled(
-        self, acceptance: Acceptance, *, receiver: Notified | None = None, timeout: float = 120.0
+        self,
+        acceptance: Acceptance,
+        *,
+        receiver: Notified | None = None,
+        order: Order | None = None,
+        timeout: float = 120.0,
     ) -> Settlement:
         """Wait until an accepted order has ended, by whichever tells first: its notification or the filtered lists.
 
+        A notification counts if it is final and of this very transaction.
+
         Args:
             acceptance: What ``payouts.send`` or ``collections.request`` gave.
+            order: What was sent: then a notification of another amount or currency does not count.
             receiver: A ``payments_async.ipn.Receiver`` that hears the notifications, if there is one.
             timeout: Seconds.
 
@@ -111,7 +128,7 @@ class Transactions:
             TimeoutError: When nothing told a final status in time. The order may end at any time after.
         """
         async with asyncio.timeout(timeout):
-            settlement = await self._first_to_tell(acceptance, receiver)
+            settlement = await self._first_to_tell(acceptance, receiver, order)
         self._session.note_evidence(acceptance.request_id, acceptance)
         return settlement
 
@@ -147,11 +164,13 @@ class Transactions:
                 return True
         return False
 
-    async def _first_to_tell(self, acceptance: Acceptance, receiver: Notified | None) -> Settlement:
+    async def _first_to_tell(
+        self, acceptance: Acceptance, receiver: Notified | None, order: Order | None
+    ) -> Settlement:
         looks = self._look_until_final(acceptance)
         if receiver is None:
             return await looks
-        tasks = [asyncio.ensure_future(looks), asyncio.ensure_future(_notified(receiver, acceptance.request_id))]
+        tasks = [asyncio.ensure_future(looks), asyncio.ensure_future(_notified(receiver, acceptance, order))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             # a failed look does not outweigh a notification that came at the same moment
@@ -195,12 +214,16 @@ class Transactions:
         return found if found.request_id == request_id else None
 
 
-async def _notified(receiver: Notified, request_id: str) -> Settlement:
-    event = await receiver.wait_for(request_id, None)
-    status = _NOTIFIED.get(event.status_code)
-    if status is None:
-        await (
-            asyncio.get_running_loop().create_future()
-        )  # neither success nor failure: the lists decide, or the timeout
-        raise AssertionError("this future is never done")
-    return Settlement(status=status, evidence=event)
+async def _notified(receiver: Notified, acceptance: Acceptance, order: Order | None) -> Settlement:
+    def is_of(event: Any) -> bool:
+        if order is None:
+            return event.status_code in _NOTIFIED
+        same_amount = event.amount is None or abs(event.amount) == order.amount
+        currencies = {text.strip().upper() for text in (event.currency_code, order.currency) if text}
+        return event.status_code in _NOTIFIED and same_amount and len(currencies) < 2
+
+    transaction_id = acceptance.transaction_id or None
+    event = await receiver.wait_for(acceptance.request_id, None, transaction_id=transaction_id, when=is_of)
+    if event.status_code not in _NOTIFIED:
+        await asyncio.get_running_loop().create_future()  # neither success nor failure: the lists decide, or time
+    return Settlement(status=_NOTIFIED[event.status_code], evidence=event)

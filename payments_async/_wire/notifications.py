@@ -17,7 +17,7 @@ from payments_async._events import TransactionEvent, TransactionUnrecognised
 from payments_async._wire.codec import read_timestamp
 from payments_async._wire.usual_notifications import event_of, read_usual
 
-__all__ = ["UnreadableNotification", "read_notification", "read_unusual"]
+__all__ = ["UnreadableNotification", "plain_transaction_id", "read_notification", "read_unusual"]
 
 # Spec: "Query string of the call: transactionId, subscriptionId, accountId, requestId, Amount (double)."
 _QUERY = ("transaction_id", "subscription_id", "account_id", "request_id", "amount")
@@ -196,9 +196,13 @@ def _read_id(value: Any, _: object = None) -> str:
     return text
 
 
-def _read_transaction_id(value: Any, _: object) -> str:
-    text = _read_id(value)
+def plain_transaction_id(text: str) -> str:
+    """The transaction id as an event has it: lower case when it is a UUID."""
     return text.lower() if len(text) == 36 and _UUID.fullmatch(text) else text
+
+
+def _read_transaction_id(value: Any, _: object) -> str:
+    return plain_transaction_id(_read_id(value))
 
 
 def _read_text(value: Any, _: object) -> str:

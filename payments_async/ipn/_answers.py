@@ -12,6 +12,7 @@ from payments_async._events import TransactionEvent
 __all__ = [
     "BAD_METHOD",
     "CONTRADICTED",
+    "ENCODED",
     "FAILED",
     "FORBIDDEN",
     "HEALTHY",
@@ -31,7 +32,7 @@ class Answer(NamedTuple):
     """One answer: HTTP status and JSON body.
 
     Attributes:
-        hang_up: Whether to close the connection at once: the sender is too slow to be listened to any longer.
+        hang_up: Whether to close the connection at once: its sender is not to be listened to any longer.
     """
 
     status: int
@@ -49,6 +50,7 @@ UNREADABLE = refusal(400, "the body cannot be read")
 NOT_FOUND = refusal(404, "not found")
 BAD_METHOD = refusal(405, "only POST is answered here")
 TOO_SLOW = refusal(408, "the body took too long", hang_up=True)
+ENCODED = refusal(415, "no content coding is taken here", hang_up=True)
 TOO_LARGE = refusal(413, "the body is too large")
 CONTRADICTED = refusal(400, "the transaction's record says otherwise")
 FAILED = refusal(500, "not handled, send it again")

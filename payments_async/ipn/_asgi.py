@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import zlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,6 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 _DISCARDED = 16 * 1024 * 1024  # bytes of a refused body that are read, so that its sender reads the refusal
 
 
@@ -79,11 +77,10 @@ class AsgiApp:
         peer, headers = peer_of(scope), headers_of(scope)
         sender = receiver.screen(method, token, peer, headers)
         if isinstance(sender, Answer):
-            await _discard(receive, receiver.body_time)
+            if not sender.hang_up:
+                await _discard(receive, receiver.body_time)
             return sender
         body = await _body(receive, receiver.max_body, receiver.body_time)
-        if isinstance(body, bytes):
-            body = _decoded(body, headers.get("Content-Encoding", ""), receiver.max_body)
         if isinstance(body, Answer):
             return body
         query = scope["query_string"].decode(errors="surrogateescape")
@@ -140,21 +137,6 @@ async def _discard(receive: Receive, seconds: float) -> None:
                     return
     except TimeoutError:
         return
-
-
-def _decoded(body: bytes, coding: str, longest: int) -> bytes | Answer:
-    match coding.strip().lower():
-        case "" | "identity":
-            return body
-        case "gzip" | "x-gzip" | "deflate":
-            decoder = zlib.decompressobj(_GZIP_OR_ZLIB)
-            try:
-                body = decoder.decompress(body, longest + 1)
-            except zlib.error:
-                return answers.UNREADABLE
-            return body if decoder.eof or decoder.unconsumed_tail else answers.UNREADABLE
-        case _:
-            return answers.UNREADABLE
 
 
 def _certificate(scope: Scope) -> bytes | None:

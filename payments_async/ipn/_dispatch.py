@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import attrs
 
+from payments_async._errors import AuthenticationFailed, Rejected
 from payments_async._events import TransactionConflict, TransactionEvent, numbered
 from payments_async.ipn._confirm import Confirming, difference
 from payments_async.ipn._handling import Handling
 from payments_async.ipn._router import Failure, Router, words
 from payments_async.ipn._storing import Storing
 from payments_async.ipn._tasks import Tasks, Workers
-from payments_async.journal._inbox import Inbox
+from payments_async.journal._inbox import Doubt, Inbox
 
 __all__ = ["Dispatcher", "Job", "conflict_of"]
 
@@ -30,6 +31,7 @@ class Job(NamedTuple):
         until: Unix seconds when its lease ends.
         tries: Rounds before this one.
         done: Names of the handlers that have finished with it.
+        doubt: Why it is no evidence, if it is none.
     """
 
     event_id: int
@@ -38,13 +40,15 @@ class Job(NamedTuple):
     conflict: str | None = None
     tries: int = 0
     done: frozenset[str] = frozenset()
+    doubt: Doubt | None = None
 
 
 class Dispatcher:
     """Runs the handlers of stored events.
 
     Args:
-        believed: Told of every event that is new, confirmed where that is asked for, and contradicts nothing.
+        owner: Gives the receiver's name in the inbox.
+        believed: Told of every event that is confirmed and contradicts nothing.
     """
 
     def __init__(
@@ -54,7 +58,7 @@ class Dispatcher:
         router: Router,
         handling: Handling,
         *,
-        owner: str,
+        owner: Callable[[], str],
         confirm: Confirming | None,
         believed: Callable[[TransactionEvent], None],
         tasks: Tasks,
@@ -109,13 +113,14 @@ class Dispatcher:
             while self._open and (room := self._room - len(self._mine)) > 0:
                 until = self._clock() + self._handling.lease
                 try:
-                    claimed = await self._inbox.claim(self._owner, lease=self._handling.lease, limit=room)
+                    claimed = await self._inbox.claim(self._owner(), lease=self._handling.lease, limit=room)
                 except Exception as error:  # noqa: BLE001 - an inbox that is away for a while must not end the watch
                     _log.error("the inbox cannot be read", extra={"error": words(error)})
                     return
                 for stored in claimed:
+                    done = frozenset(stored.done)
                     self.take(
-                        Job(stored.event_id, stored.event, until, stored.conflict, stored.tries, frozenset(stored.done))
+                        Job(stored.event_id, stored.event, until, stored.conflict, stored.tries, done, stored.doubt)
                     )
                 if len(claimed) < room:
                     return
@@ -135,7 +140,7 @@ class Dispatcher:
     async def give_back(self) -> None:
         """Give back the leases of what was dropped."""
         try:
-            await self._inbox.release(self._owner)
+            await self._inbox.release(self._owner())
         except Exception as error:  # noqa: BLE001 - the leases run out by themselves
             _log.warning("leases could not be given back", extra={"error": words(error)})
 
@@ -144,10 +149,12 @@ class Dispatcher:
         try:
             if self._clock() >= job.until - self._handling.timeout:
                 return  # another receiver may have it
-            event = numbered(job.event, event_id)
-            if job.conflict is not None:
-                event = conflict_of(event, job.conflict)
-            if self._confirm is None or await self._confirmed(self._confirm, job, event):
+            believed = job if job.doubt is None else await self._confirmed(job)
+            if believed is not None:
+                job = believed
+                event = numbered(job.event, event_id)
+                if job.conflict is not None:
+                    event = conflict_of(event, job.conflict)
                 failures = await self._router.run(event, skip=job.done, done=self._note_done)
                 if failures:
                     await self._failed(job, failures)
@@ -172,25 +179,31 @@ class Dispatcher:
         self._done.setdefault(event_id, []).append(handler)
         self._storing.note_done(event_id, handler)
 
-    async def _confirmed(self, payments: Confirming, job: Job, event: TransactionEvent) -> bool:
+    async def _confirmed(self, job: Job) -> Job | None:
+        """The same as evidence, once the service's record bears it out; ``None`` when it does not, or not yet."""
+        if self._confirm is None:
+            await self._again(job, "not confirmed: this receiver has no session to ask", counts=False)
+            return None
         try:
             async with asyncio.timeout(self._handling.timeout):
-                differs = await difference(payments, event)
+                differs = await difference(self._confirm, job.event)
         except Exception as error:  # noqa: BLE001 - whatever the reason, there is no record to believe yet
-            await self._again(job, f"not confirmed: {words(error)}")
-            return False
-        if differs is None:
-            if job.conflict is None:
-                self._believed(event)
-            return True
-        facts = {"event_id": job.event_id, "transaction_id": event.transaction_id, "difference": differs}
-        _log.error("a notification is disputed", extra=facts)
-        await self._inbox.finish(job.event_id, "disputed", error=differs)
-        return False
+            # a service that cannot be asked says nothing; one that has no such transaction is asked for some hours
+            is_refused = isinstance(error, Rejected) and not isinstance(error, AuthenticationFailed)
+            await self._again(job, f"not confirmed: {words(error)}", counts=is_refused)
+            return None
+        if differs is not None:
+            facts = {"event_id": job.event_id, "transaction_id": job.event.transaction_id, "difference": differs}
+            _log.error("a notification is disputed", extra=facts)
+            await self._inbox.finish(job.event_id, "disputed", error=differs)
+            return None
+        conflict = await self._inbox.confirm(job.event_id)
+        if conflict is None:
+            self._believed(numbered(job.event, job.event_id))
+        return job._replace(conflict=conflict, tries=0, doubt=None)
 
-    async def _again(self, job: Job, error: str) -> None:
-        tries = job.tries + 1
-        if tries >= self._handling.attempts:
+    async def _again(self, job: Job, error: str, *, counts: bool = True) -> None:
+        if counts and job.tries + 1 >= self._handling.attempts:
             facts = {"event_id": job.event_id, "transaction_id": job.event.transaction_id, "error": error}
             _log.error("an event is a dead letter", extra=facts)
             await self._inbox.finish(job.event_id, "dead", error=error)

@@ -19,12 +19,16 @@ class Handling:
     """How handlers are run.
 
     With an inbox, a handler that fails is run again, alone, after a wait with full jitter:
-    ``random() * min(wait_max, wait_initial * 2 ** tries)``. Without one, the service is asked to send again.
+    ``random() * min(wait_max, wait_initial * 2 ** tries)``. By default that is up to 1, 2, 4 ... 512 and then up to 900
+    seconds, half of it on average: an event becomes a dead letter some six hours after its first failure (at most
+    twelve and a half), so that an outage of your database costs none. Without an inbox, the service is asked to send
+    again.
 
     Attributes:
         concurrency: Handlers running at once.
         timeout: Seconds for one handler and one event.
-        attempts: Rounds before an event becomes a dead letter.
+        attempts: Rounds before an event becomes a dead letter. Where the service cannot be asked to confirm an event,
+            no round counts: the event waits.
         wait_initial: Longest wait before the second round, in seconds.
         wait_max: Longest wait before any round, in seconds.
         poll: Seconds between two looks for events that are due: retries, and what another receiver left behind.
@@ -33,9 +37,9 @@ class Handling:
 
     concurrency: int = attrs.field(default=100, validator=_above_zero)
     timeout: float = attrs.field(default=30.0, validator=_above_zero)
-    attempts: int = attrs.field(default=10, validator=_above_zero)
+    attempts: int = attrs.field(default=60, validator=_above_zero)
     wait_initial: float = attrs.field(default=1.0, validator=_above_zero)
-    wait_max: float = attrs.field(default=300.0, validator=_above_zero)
+    wait_max: float = attrs.field(default=900.0, validator=_above_zero)
     poll: float = attrs.field(default=1.0, validator=_above_zero)
     drain: float = 10.0
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from payments_async._events import TransactionEvent
 from payments_async.ipn import _answers as answers
 from payments_async.ipn._answers import Answer
-from payments_async.ipn._confirm import Confirming, difference
+from payments_async.ipn._confirm import Confirming
 from payments_async.ipn._dispatch import Dispatcher, Job
 from payments_async.ipn._router import Router, words
+from payments_async.ipn._senders import Sender
 from payments_async.ipn._storing import Storing
-from payments_async.journal._inbox import Arrival, Delivery, Inbox, Receipt
+from payments_async.journal._inbox import Arrival, Delivery, Doubt, Inbox, Receipt
 
 __all__ = ["Kept"]
 
@@ -49,26 +50,27 @@ class Kept:
         storing.tell(self._stored)
 
     def take(
-        self, event: TransactionEvent, body: bytes, query: str, sender: str, is_usual: bool
+        self, event: TransactionEvent, body: bytes, query: str, sender: Sender, is_usual: bool
     ) -> asyncio.Future[Answer | None]:
         """Store a delivery: the answer, if it is not 200. It is stored and handled though nobody waits for that.
 
         Args:
             is_usual: As ``Arrival.usual``.
         """
-        delivery = _made(Delivery, (body, query, sender, self._clock()))
+        delivery = _made(Delivery, (body, query, sender.address, self._clock()))
         unheard = self._confirm is None and not self._router.hears(event)
-        return self._storing.arrive(_made(Arrival, (delivery, event, self._dispatcher.lease, unheard, is_usual)))
+        doubt = None if self._confirm is None else Doubt.UNCONFIRMED
+        if not sender.is_known:
+            doubt = Doubt.REPORTED
+        return self._storing.arrive(_made(Arrival, (delivery, event, self._dispatcher.lease, unheard, is_usual, doubt)))
 
-    async def final_event(self, request_id: str) -> TransactionEvent | None:
-        """The first final event of an order in the inbox; with ``confirm``, only if the record bears it out."""
+    async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
+        """The final events in the inbox of an order, or of a transaction of it; none that waits to be confirmed."""
         try:
-            event = await self._inbox.final_event(request_id)
-            if event is None or self._confirm is None or await difference(self._confirm, event) is None:
-                return event
+            return await self._inbox.final_events(request_id, transaction_id)
         except Exception as error:  # noqa: BLE001 - whoever waits goes on waiting
             _log.warning("a final event could not be looked up", extra={"error": words(error)})
-        return None
+        return ()
 
     def _stored(self, arrival: Arrival, receipt: Receipt | Exception) -> Answer | None:
         event = arrival.event
@@ -76,10 +78,12 @@ class Kept:
             facts = {"transaction_id": event.transaction_id, "error": words(receipt)}
             _log.error("a notification could not be stored", extra=facts)
             return answers.NOT_STORED
-        if receipt.is_new:
-            if receipt.conflict is None and self._confirm is None:
+        if receipt.is_new and arrival.doubt != Doubt.REPORTED:
+            if receipt.conflict is None and arrival.doubt is None:
                 self._believed(event)
             if arrival.lease and (receipt.conflict is not None or not arrival.unheard):
                 until = arrival.delivery.received_at + arrival.lease
-                self._dispatcher.take(_made(Job, (receipt.event_id, event, until, receipt.conflict, 0, frozenset())))
+                self._dispatcher.take(
+                    _made(Job, (receipt.event_id, event, until, receipt.conflict, 0, frozenset(), arrival.doubt))
+                )
         return None

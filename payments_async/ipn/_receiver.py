@@ -15,7 +15,12 @@ from multidict import MultiMapping
 
 from payments_async._dialect import Dialect
 from payments_async._events import TransactionEvent
-from payments_async._wire.notifications import UnreadableNotification, read_notification, read_unusual
+from payments_async._wire.notifications import (
+    UnreadableNotification,
+    plain_transaction_id,
+    read_notification,
+    read_unusual,
+)
 from payments_async._wire.usual_notifications import read_usual
 from payments_async.ipn import _answers as answers
 from payments_async.ipn._answers import Answer, ResponseMessage
@@ -24,11 +29,11 @@ from payments_async.ipn._handling import Handling
 from payments_async.ipn._keeping import Keeping
 from payments_async.ipn._path_token import checked, knows
 from payments_async.ipn._router import Handler, Predicate, Router
-from payments_async.ipn._senders import DOCUMENTED_SENDERS, Senders
+from payments_async.ipn._senders import DOCUMENTED_SENDERS, Sender, Senders
 from payments_async.ipn._tasks import Tasks
 from payments_async.ipn._unkept import Unkept
 from payments_async.ipn._verifiers import Delivery, Verifier, is_genuine
-from payments_async.ipn._waiting import Waiting
+from payments_async.ipn._waiting import Waiting, Wanted
 from payments_async.journal._inbox import Inbox
 
 if TYPE_CHECKING:
@@ -56,16 +61,21 @@ class Receiver:
         trusted_proxies: Addresses and networks of your own proxies; ``"unix:"`` for a Unix socket.
         path_token: An unguessable last segment of the IPN URL; anything else there is 404.
         verifiers: Further proof of the sender; every one must say yes.
-        confirm: A session. The transaction is read from the service before an event is believed.
-        shadow: Only report, in the log, whom ``senders`` and ``verifiers`` would have refused.
+        confirm: A session. The transaction is read from the service before an event is believed: until then it settles
+            no order, and no handler hears it. With an inbox it waits for that as long as the service cannot be asked.
+        shadow: Answer 200 to those whom ``senders`` and ``verifiers`` would have refused, and only report them: in the
+            log, and with an inbox in it (``inbox.dubious()``). Nothing believes what they say: it settles no order, no
+            handler hears it, nobody who waits is told.
+        reported: Told in shadow of each such notification and the address it came from.
         handling: How handlers are run.
         proxy_headers: Where your proxies say whom they forward for.
-        max_body: Longest body in bytes, content coding undone.
+        max_body: Longest body in bytes. One with a content coding is refused.
         body_time: Seconds a body may take to arrive.
         dialect: Gives the zone of timestamps without one, and the ``ResponseCode`` of our answer.
-        owner: Name of this receiver in an inbox it shares, and of no other that runs; random by default. One that
-            stays the same after a restart takes back at once what the process before it held; otherwise that waits
-            until its lease ends.
+        owner: Name of this receiver in an inbox it shares, and of no other that runs; random by default. What a dead
+            process held is taken over within ``Handling.poll`` where the system tells that it is dead. Elsewhere (on
+            Windows) a name that stays the same after a restart takes it back at once; otherwise that waits until its
+            lease ends.
         clock: Gives Unix seconds.
         sleep: Waits between two looks into the inbox.
         random: Gives jitter, in [0, 1).
@@ -81,6 +91,7 @@ class Receiver:
         confirm: Confirming | None = None,
         *,
         shadow: bool = False,
+        reported: Callable[[TransactionEvent, str], object] = lambda event, sender: None,
         handling: Handling = Handling(),  # noqa: B008 - frozen
         proxy_headers: Iterable[str] = ("X-Forwarded-For", "Forwarded"),
         max_body: int = 64 * 1024,
@@ -97,6 +108,7 @@ class Receiver:
         self._senders = Senders(senders, trusted_proxies, proxy_headers=proxy_headers)
         self._verifiers = tuple(verifiers)
         self._shadow = shadow
+        self._reported = reported
         self._handling = handling
         self._timezone = dialect.timezone
         self._message = ResponseMessage(dialect.ipn_response_code, clock)
@@ -107,8 +119,8 @@ class Receiver:
         read = partial(read_notification, timezone=dialect.timezone)
         self._unkept = Unkept(router, handling, read=read, confirm=confirm, believed=believed, tasks=tasks)
         self._keeping = None if inbox is None else Keeping(
-            inbox, router, handling, owner=owner, confirm=confirm, believed=believed, tasks=tasks, clock=clock,
-            sleep=sleep, random=random,
+            inbox, router, handling, owner=owner, confirm=confirm, believed=believed, finish=self.close,
+            tasks=tasks, clock=clock, sleep=sleep, random=random,
         )  # fmt: skip
 
     def on(
@@ -173,18 +185,30 @@ class Receiver:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def wait_for(self, request_id: str, timeout: float | None = None) -> TransactionEvent:
+    async def wait_for(
+        self,
+        request_id: str,
+        timeout: float | None = None,
+        *,
+        transaction_id: str | None = None,
+        when: Callable[[TransactionEvent], bool] | None = None,
+    ) -> TransactionEvent:
         """The final event of an order, also when it came before; processing does not count.
 
         Args:
             timeout: Seconds; ``None`` waits for ever.
+            transaction_id: Of the acceptance: then only a notification of this transaction counts, also one that
+                leaves the request id out.
+            when: Says of a final event whether it counts.
 
         Raises:
             TimeoutError: When it did not come in time. That is no outcome.
         """
-        look_up = self._unkept.final_event if self._keeping is None else self._keeping.final_event
+        known = None if transaction_id is None else plain_transaction_id(transaction_id)
+        wanted = Wanted(request_id=request_id, transaction_id=known, when=when)
+        look_up = self._unkept.final_events if self._keeping is None else self._keeping.final_events
         async with asyncio.timeout(timeout):
-            return await self._waiting.wait(request_id, look_up)
+            return await self._waiting.wait(wanted, look_up)
 
     async def replay(self, event_id: int | None = None) -> int:
         """Handle one dead letter again, or all of them, and tell how many.
@@ -220,8 +244,8 @@ class Receiver:
         """How much is waiting, as a JSON answer: 503 when the inbox cannot be read."""
         return answers.HEALTHY if self._keeping is None else await self._keeping.health()
 
-    def screen(self, method: str, token: str | None, peer: str, headers: MultiMapping[str]) -> Answer | str:
-        """Look at a request before its body is read: a refusal, or the address of its sender.
+    def screen(self, method: str, token: str | None, peer: str, headers: MultiMapping[str]) -> Answer | Sender:
+        """Look at a request before its body is read: a refusal, or its sender.
 
         Args:
             token: Last segment of the path, or ``None`` where there is none.
@@ -233,7 +257,11 @@ class Receiver:
                 return answers.FORBIDDEN
         if not self.knows_token(token):
             return answers.NOT_FOUND
-        return decision.address if method == "POST" else answers.BAD_METHOD
+        if method != "POST":
+            return answers.BAD_METHOD
+        if headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+            return answers.ENCODED  # a few bytes could be seconds of work
+        return Sender(decision.address, decision.accepted)
 
     def knows_token(self, token: str | None) -> bool:
         """Compare in constant time."""
@@ -241,7 +269,7 @@ class Receiver:
 
     async def take(
         self,
-        sender: str,
+        sender: Sender,
         peer: str,
         headers: MultiMapping[str],
         query: str,
@@ -253,17 +281,19 @@ class Receiver:
         Args:
             sender: What ``screen`` gave.
             query: Raw query string, without the question mark.
-            body: Raw, content coding undone.
+            body: Raw.
             certificate: Gives the client's TLS certificate (DER), if the socket has one.
         """
         if self._verifiers and len(body) <= self.max_body:
             through_proxy = self._senders.trusts(peer)
             delivery = Delivery(
-                peer=peer, sender=sender, through_proxy=through_proxy, headers=headers, query=query, body=body,
+                peer=peer, sender=sender.address, through_proxy=through_proxy, headers=headers, query=query, body=body,
                 certificate=certificate(),
             )  # fmt: skip
-            if not await is_genuine(delivery, self._verifiers, self._handling.timeout) and not self._shadow:
-                return answers.FORBIDDEN
+            if not await is_genuine(delivery, self._verifiers, self._handling.timeout):
+                if not self._shadow:
+                    return answers.FORBIDDEN
+                sender = sender._replace(is_known=False)
         begun = self.begin(sender, query, body)
         if isinstance(begun, Answer):
             return begun
@@ -277,7 +307,7 @@ class Receiver:
         return bool(self._verifiers)
 
     def begin(
-        self, sender: str, query: str, body: bytes
+        self, sender: Sender, query: str, body: bytes
     ) -> Answer | tuple[TransactionEvent, asyncio.Future[Answer | None] | None]:
         """Take a notification whose sender is proved, without waiting.
 
@@ -293,8 +323,12 @@ class Receiver:
             try:
                 event = read_unusual(body, query, self._timezone)
             except UnreadableNotification as error:
-                _log.warning("a notification is unreadable", extra={"sender": sender, "why": str(error)})
+                _log.warning("a notification is unreadable", extra={"sender": sender.address, "why": str(error)})
                 return answers.refusal(400, str(error))
+        if not sender.is_known:
+            self._reported(event, sender.address)
+            if self._keeping is None:
+                return event, None
         if self._keeping is None:
             return event, self._unkept.take(event, body, query)
         return event, self._keeping.take(event, body, query, sender, is_usual and self._timezone is UTC)

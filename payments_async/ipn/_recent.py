@@ -13,6 +13,7 @@ __all__ = ["Recent", "Words", "fact_of"]
 V = TypeVar("V")
 _FINAL = ("0 ", "2 ")  # Spec: "0 success, 1 processing, 2 error"
 _MOST_FACTS = 32  # about one transaction
+_MOST_FINALS = 8  # of one order
 
 
 class Words(NamedTuple):
@@ -35,7 +36,7 @@ class Recent:
 
     def __init__(self, *, transactions: int, finals: int) -> None:
         self._said: _Lately[str] = _Lately(transactions)  # facts, oldest first
-        self._finals: _Lately[Words] = _Lately(finals)
+        self._finals: _Lately[tuple[Words, ...]] = _Lately(2 * finals)  # by request id, and by transaction
 
     def note(self, transaction_id: str, fact: str) -> str | None:
         """Remember what is said of a transaction.
@@ -62,15 +63,24 @@ class Recent:
         if rest:
             self._said.put(transaction_id, ",".join(rest))
 
-    def keep(self, event: TransactionEvent, words: Words) -> None:
-        """Keep an event that is believed, if it is final and the first of its order."""
-        request_id = event.request_id
-        if event.status_code in (0, 2) and request_id is not None and self._finals.get(request_id) is None:
-            self._finals.put(request_id, words)
+    def stands(self, transaction_id: str, fact: str) -> bool:
+        """Whether this is the first final thing that was said of a transaction."""
+        said = self._said.get(transaction_id)
+        return said is not None and next((f for f in said.split(",") if f.startswith(_FINAL)), None) == fact
 
-    def final_event(self, request_id: str) -> Words | None:
-        """The words of the first final event of an order that is remembered."""
-        return self._finals.get(request_id)
+    def keep(self, event: TransactionEvent, words: Words) -> None:
+        """Keep an event that is believed, if it is final."""
+        if event.status_code not in (0, 2):
+            return
+        for key in _keys(event.request_id, event.transaction_id):
+            kept = self._finals.get(key) or ()
+            if len(kept) < _MOST_FINALS and words not in kept:
+                self._finals.put(key, (*kept, words))
+
+    def final_events(self, request_id: str, transaction_id: str | None = None) -> tuple[Words, ...]:
+        """The words of the final events of an order or a transaction that are remembered, oldest first."""
+        key = f"r{request_id}" if transaction_id is None else f"t{transaction_id}"
+        return self._finals.get(key) or ()
 
 
 class _Lately(Generic[V]):
@@ -96,6 +106,10 @@ class _Lately(Generic[V]):
     def pop(self, key: str) -> V | None:
         old = self._old.pop(key, None)
         return self._new.pop(key, old)
+
+
+def _keys(request_id: str | None, transaction_id: str) -> Iterable[str]:
+    return (f"t{transaction_id}",) if request_id is None else (f"r{request_id}", f"t{transaction_id}")
 
 
 def fact_of(event: TransactionEvent) -> str:

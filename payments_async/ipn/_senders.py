@@ -10,7 +10,7 @@ from multidict import MultiMapping
 
 from payments_async.ipn._forwarded import Address, address_of, hops
 
-__all__ = ["DOCUMENTED_SENDERS", "SENDERS_2026", "SENDERS_OLDER", "UNIX_SOCKET", "Decision", "Senders"]
+__all__ = ["DOCUMENTED_SENDERS", "SENDERS_2026", "SENDERS_OLDER", "UNIX_SOCKET", "Decision", "Sender", "Senders"]
 
 # Spec: "sender addresses to whitelist are 41.2.2.10 and 41.2.2.11 in one description and 52.48.24.237 and
 # 34.252.29.119 in another". The second pair was verified in 2026.
@@ -39,6 +39,17 @@ class Decision(NamedTuple):
     accepted: bool
     address: str
     why: str
+
+
+class Sender(NamedTuple):
+    """Who a delivery is from.
+
+    Attributes:
+        is_known: False where it would have been refused and is only reported: nothing believes what it says.
+    """
+
+    address: str
+    is_known: bool = True
 
 
 class Senders:

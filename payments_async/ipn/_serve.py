@@ -59,7 +59,9 @@ async def serving(
     receiver = served if isinstance(served, Receiver) else None
     runner, tasks = _runner(served, path), Tasks()
     listening = await asyncio.get_running_loop().create_server(
-        lambda: _Connection(_server(runner), most=connections, keepalive=keepalive, access_log=access_log), host, port,
+        lambda: _Connection(
+            _server(runner), most=connections, keepalive=keepalive, access_log=access_log, decodes=receiver is None
+        ), host, port,
         ssl=tls, ssl_handshake_timeout=None if tls is None else header_time, backlog=_BACKLOG, start_serving=False,
     )  # fmt: skip
     try:  # an application starts when the port is ours: its receiver takes back what one of its name held
@@ -148,13 +150,16 @@ def _handler(receiver: Receiver, path: str) -> Callable[[web.BaseRequest], Await
 class _Connection(web.RequestHandler):
     """A connection that remembers since when it owes us the end of some headers."""
 
-    def __init__(self, server: web.Server, *, most: int, keepalive: float, access_log: logging.Logger | None) -> None:
+    def __init__(
+        self, server: web.Server, *, most: int, keepalive: float, access_log: logging.Logger | None, decodes: bool
+    ) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(
             server,
             loop=loop,
             keepalive_timeout=keepalive,
             lingering_time=_LINGERING,
+            auto_decompress=decodes,  # the receiver refuses every coding
             access_log=access_log,  # type: ignore[arg-type]  # it may be None, though it is not typed so
         )
         self._server = server

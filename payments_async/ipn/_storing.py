@@ -22,7 +22,7 @@ Stored = Callable[[Arrival, Receipt | Exception], Answer | None]
 class Storing:
     """Writes one batch after the other; while one is on its way to the disk, the next gathers."""
 
-    def __init__(self, inbox: Inbox, *, owner: str, tasks: Tasks) -> None:
+    def __init__(self, inbox: Inbox, *, owner: Callable[[], str], tasks: Tasks) -> None:
         self._inbox = inbox
         self._owner = owner
         self._tasks = tasks
@@ -109,7 +109,7 @@ class Storing:
                 notes = [self._inbox.note_done(event_id, name) for event_id, names in done.items() for name in names]
                 await asyncio.gather(*notes)
             if arrivals or handled:
-                return await self._inbox.receive_all(arrivals, owner=self._owner, handled=handled)
+                return await self._inbox.receive_all(arrivals, owner=self._owner(), handled=handled)
         except Exception as error:  # noqa: BLE001 - nothing is stored, whatever the reason, so none is answered 200
             if handled or done:  # their leases run out, and they are handled again
                 facts = {"event_ids": [*handled, *done], "error": words(error)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from payments_async._events import TransactionEvent
 from payments_async.ipn import _answers as answers
@@ -62,6 +62,7 @@ class Unkept:
         fact = fact_of(event)
         conflict, key = self._recent.note(event.transaction_id, fact), (event.transaction_id, fact)
         if conflict is None:
+            self._note_again(event, fact, body, query)
             waiting = self._under_way.get(key) if self._under_way else None
             return None if waiting is None else _one_more(waiting)
         told, words = conflict_of(event, conflict) if conflict else event, _made(Words, (body, query))
@@ -74,10 +75,14 @@ class Unkept:
         self._workers.put((event, told, words, key))
         return _one_more(waiting)
 
-    async def final_event(self, request_id: str) -> TransactionEvent | None:
-        """The first final event of an order, as far as it is remembered."""
-        words = self._recent.final_event(request_id)
-        return None if words is None else self._read(*words)
+    async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
+        """The final events of an order, or of a transaction of it, as far as they are remembered."""
+        return [self._read(*words) for words in self._recent.final_events(request_id, transaction_id)]
+
+    def _note_again(self, event: TransactionEvent, fact: str, body: bytes, query: str) -> None:
+        """A repeat may name the request id that the first left out."""
+        if self._confirm is None and event.status_code in (0, 2) and self._recent.stands(event.transaction_id, fact):
+            self._believe(event, _made(Words, (body, query)))
 
     def _believe(self, event: TransactionEvent, words: Words) -> None:
         self._recent.keep(event, words)

@@ -36,7 +36,7 @@ class Delivery:
         through_proxy: Whether the peer is a trusted proxy, so that headers it sets can be believed.
         headers: As they came.
         query: Raw query string, without the question mark.
-        body: Raw, content coding undone.
+        body: Raw.
         certificate: The client's TLS certificate (DER) where TLS ends in this process, else ``None``.
     """
 

@@ -1,17 +1,45 @@
-"""Those who wait for an order's final event. Decides nothing about what is final or believed."""
+"""Those who wait for an order's final event. Believes nobody by itself."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+
+import attrs
 
 from payments_async._events import TransactionEvent
 
-__all__ = ["Waiting"]
+__all__ = ["Waiting", "Wanted"]
+
+FINAL = (0, 2)  # Spec: "0 success, 1 processing, 2 error"
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    """Which final event is waited for.
+
+    Attributes:
+        transaction_id: Only of this transaction; then the notification may leave the request id out.
+        when: Says of an event whether it is the one.
+    """
+
+    request_id: str
+    transaction_id: str | None = None
+    when: Callable[[TransactionEvent], bool] | None = None
+
+    def fits(self, event: TransactionEvent) -> bool:
+        """Whether it is the event."""
+        if event.status_code not in FINAL:
+            return False
+        if self.transaction_id is None:
+            is_named = event.request_id == self.request_id
+        else:
+            is_named = event.transaction_id == self.transaction_id and event.request_id in (None, self.request_id)
+        return is_named and (self.when is None or self.when(event))
 
 
 class Waiting:
-    """Waiters by request id.
+    """Waiters by request id, and by transaction id where they know it.
 
     Args:
         poll: Seconds between two looks into the inbox, for another process may have taken the notification.
@@ -19,30 +47,41 @@ class Waiting:
 
     def __init__(self, *, poll: float) -> None:
         self._poll = poll
-        self._futures: dict[str, set[asyncio.Future[TransactionEvent]]] = {}
+        self._waiters: dict[str, dict[asyncio.Future[TransactionEvent], Wanted]] = {}
 
     def announce(self, event: TransactionEvent) -> None:
-        """Wake those who wait for this event."""
-        if self._futures and event.request_id is not None:
-            for future in self._futures.get(event.request_id, ()):
+        """Wake those who wait for this event, if it is final."""
+        if not self._waiters or event.status_code not in FINAL:
+            return
+        for key in {event.request_id or "", event.transaction_id}:
+            for future, wanted in self._waiters.get(key, {}).items():
                 if not future.done():
-                    future.set_result(event)
+                    _tell(future, wanted, event)
 
     async def wait(
-        self, request_id: str, look_up: Callable[[str], Awaitable[TransactionEvent | None]]
+        self, wanted: Wanted, look_up: Callable[[str, str | None], Awaitable[Sequence[TransactionEvent]]]
     ) -> TransactionEvent:
-        """The final event of an order, as soon as it is announced or found."""
+        """The final event, as soon as it is announced or found."""
         future: asyncio.Future[TransactionEvent] = asyncio.get_running_loop().create_future()
-        futures = self._futures.setdefault(request_id, set())
-        futures.add(future)  # before the first look: it may come while we look
+        key = wanted.request_id if wanted.transaction_id is None else wanted.transaction_id
+        waiters = self._waiters.setdefault(key, {})
+        waiters[future] = wanted  # before the first look: it may come while we look
         try:
             while True:
-                event = await look_up(request_id)
-                if event is not None:
-                    return event
+                for event in await look_up(wanted.request_id, wanted.transaction_id):
+                    if wanted.fits(event):
+                        return event
                 if (await asyncio.wait({future}, timeout=self._poll))[0]:
                     return future.result()
         finally:
-            futures.discard(future)
-            if not futures and self._futures.get(request_id) is futures:
-                del self._futures[request_id]
+            del waiters[future]
+            if not waiters and self._waiters.get(key) is waiters:
+                del self._waiters[key]
+
+
+def _tell(future: asyncio.Future[TransactionEvent], wanted: Wanted, event: TransactionEvent) -> None:
+    try:
+        if wanted.fits(event):
+            future.set_result(event)
+    except Exception as error:  # noqa: BLE001 - it is the waiter's own predicate, and so the waiter's error
+        future.set_exception(error)

@@ -24,7 +24,7 @@ from payments_async.journal._faults import (
     RunUnknown,
     WrongAccount,
 )
-from payments_async.journal._inbox import Arrival, Backlog, Delivery, Inbox, Receipt, StoredEvent
+from payments_async.journal._inbox import Arrival, Backlog, Delivery, Doubt, Inbox, Receipt, StoredEvent
 from payments_async.journal._memory import StateFolder
 from payments_async.journal._points import CRASH_POINTS
 from payments_async.journal._records import (
@@ -61,6 +61,7 @@ __all__ = [
     "Chunks",
     "ClaimedOrder",
     "Delivery",
+    "Doubt",
     "Entry",
     "Evidence",
     "Finding",

@@ -95,10 +95,17 @@ def read_event(transaction_id: str, status_code: int, packed: str, body: bytes, 
     """The event in a row: what ``pack_event`` wrote, or what the delivery says where nothing was written.
 
     Raises:
-        JournalCorrupt: The delivery does not say it.
+        JournalCorrupt: It does not say it, or cannot be read.
     """
-    if not packed:
-        return _read_again(transaction_id, status_code, body, query)
+    try:
+        return _unpacked(transaction_id, status_code, packed) if packed else _read_again(
+            transaction_id, status_code, body, query
+        )  # fmt: skip
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        raise JournalCorrupt(f"the notification of transaction {transaction_id} cannot be read") from error
+
+
+def _unpacked(transaction_id: str, status_code: int, packed: str) -> TransactionEvent:
     members = _decode(packed)
     if (text := members.get("created_on")) is not None:
         members["created_on"] = datetime.fromisoformat(text)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from decimal import Decimal
 
 from payments_async._amounts import amount_text
 from payments_async._events import TransactionEvent
 from payments_async._wire.written import currency_of
 from payments_async.journal._bodies import pack_transaction_id, read_event, unpack_transaction_id
+from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._records import Evidence, Finding
 from payments_async.journal._rows import Row, change, row_by_request, rows_by_transaction
 from payments_async.journal._states import EVIDENCE, SAID, News, State, Verdict, next_state
 from payments_async.journal._transaction import Transaction
 
-__all__ = ["apply", "apply_event", "apply_loose_events", "contradiction", "find", "is_unsent", "keep"]
+__all__ = ["apply", "apply_event", "apply_loose_events", "bury", "contradiction", "find", "is_unsent", "keep"]
 
+_log = logging.getLogger("payments_async.journal")
 _NOTIFIED = {0: News.NOTIFIED_SUCCESSFUL, 1: News.NOTIFIED_PROCESSING, 2: News.NOTIFIED_FAILED}
 _SETTLING = frozenset(
     {
@@ -27,9 +30,10 @@ _TOLD = EVIDENCE - {News.ACCEPTED, News.SWEPT_CLEAN_TWICE}  # notified or looked
 _CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
 # two selects, for SQLite looks for an index for each; an OR would read the whole table
 _LOOSE = """SELECT id, peer, received_at, transaction_id, status_code, event, body, query FROM ipn_event
-    WHERE order_id IS NULL AND state <> 'disputed' AND request_id = ?
+    WHERE order_id IS NULL AND state <> 'disputed' AND doubt IS NULL AND request_id = ?
     UNION ALL SELECT id, peer, received_at, transaction_id, status_code, event, body, query FROM ipn_event
-    WHERE order_id IS NULL AND state <> 'disputed' AND request_id IS NULL AND transaction_id = ? ORDER BY id"""
+    WHERE order_id IS NULL AND state <> 'disputed' AND doubt IS NULL AND request_id IS NULL AND transaction_id = ?
+    ORDER BY id"""
 
 
 def find(transaction: Transaction, request_id: str | None, transaction_id: str | None) -> Row | None:
@@ -41,12 +45,18 @@ def find(transaction: Transaction, request_id: str | None, transaction_id: str |
     return row
 
 
-def apply(transaction: Transaction, row: Row, evidence: Evidence, *, event_id: int | None = None) -> Finding:
-    """Weigh evidence, let the table decide, and keep both."""
+def apply(
+    transaction: Transaction, row: Row, evidence: Evidence, *, event_id: int | None = None, against: str | None = None
+) -> Finding:
+    """Weigh evidence, let the table decide, and keep both.
+
+    Args:
+        against: Words, where something else than the evidence itself speaks against it.
+    """
     if row.sent_before and _is_decided(transaction, row, evidence):
         keep(transaction, row, evidence, row.state, None, event_id=event_id)
         return Finding(request_id=row.request_id, before=row.state, state=row.state)
-    words = _disagreement(row, evidence)
+    words = against or _disagreement(row, evidence)
     if words is not None:
         verdict = Verdict(State.PARKED if row.state is State.PLANNED else row.state, conflict=True)
     else:
@@ -73,10 +83,12 @@ def is_unsent(transaction: Transaction, row: Row) -> bool:
 
 
 def apply_event(
-    transaction: Transaction, row: Row, event: TransactionEvent, *, event_id: int, peer: str, at: float
-) -> Finding:
-    """A notification as evidence; ties the event to its order."""
-    transaction.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))
+    transaction: Transaction, row: Row, event: TransactionEvent, *, event_id: int, peer: str, at: float,
+    against: str | None = None,
+) -> Finding:  # fmt: skip
+    """A notification as evidence; ties the event to its order, unless something speaks against that."""
+    if against is None:
+        transaction.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))
     evidence = Evidence(
         news=_NOTIFIED.get(event.status_code, News.NOTIFIED_UNRECOGNISED),
         source=f"notification {peer}",
@@ -86,7 +98,7 @@ def apply_event(
         currency=event.currency_code or None,
         at=at,
     )
-    return apply(transaction, row, evidence, event_id=event_id)
+    return apply(transaction, row, evidence, event_id=event_id, against=against)
 
 
 def apply_loose_events(transaction: Transaction, row: Row) -> None:
@@ -96,15 +108,34 @@ def apply_loose_events(transaction: Transaction, row: Row) -> None:
         (row.request_id, unpack_transaction_id(row.transaction_id)),
     ).fetchall()
     for event_id, peer, at, *stored in found:
-        event = read_event(*stored)
-        finding = apply_event(transaction, row, event, event_id=event_id, peer=peer, at=at)
-        if finding.conflict is not None:
-            transaction.execute(
-                "UPDATE ipn_event SET conflict = coalesce(conflict, ?) WHERE id = ?", (finding.conflict, event_id)
-            )
+        try:
+            event = read_event(*stored)
+        except JournalCorrupt as error:
+            _set_aside(transaction, row, event_id, error)
+        else:
+            finding = apply_event(transaction, row, event, event_id=event_id, peer=peer, at=at)
+            if finding.conflict is not None:
+                transaction.execute(
+                    "UPDATE ipn_event SET conflict = coalesce(conflict, ?) WHERE id = ?", (finding.conflict, event_id)
+                )
         latest = row_by_request(transaction, row.request_id)
         assert latest is not None
         row = latest
+
+
+def bury(transaction: Transaction, event_id: int, error: Exception) -> None:
+    """Make a dead letter of an event that cannot be read, so that it holds up nothing."""
+    _log.error("a stored notification cannot be read", extra={"event_id": event_id, "error": str(error)})
+    transaction.execute("DELETE FROM ipn_pending WHERE event_id = ?", (event_id,))
+    transaction.execute("UPDATE ipn_event SET state = 'dead', error = ? WHERE id = ?", (str(error), event_id))
+
+
+def _set_aside(transaction: Transaction, row: Row, event_id: int, error: JournalCorrupt) -> None:
+    """A notification that cannot be read says one thing all the same: somebody told of this order."""
+    bury(transaction, event_id, error)
+    transaction.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))
+    state = State.PARKED if row.state is State.PLANNED else row.state
+    change(transaction, row, state, conflict=f"a notification about it (event {event_id}) cannot be read")
 
 
 def contradiction(news: News, source: str, state: State, *, unsent: bool = False) -> str:

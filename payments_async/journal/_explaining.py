@@ -30,6 +30,10 @@ _HANDLED = {
     "dead": "its handlers failed too often, and it waits for `payments-async ipn replay`",
     "disputed": "the service's own record says otherwise",
 }
+_DOUBTED = {
+    "unconfirmed": "notified, not confirmed: it moves nothing before the service's own record bears it out",
+    "reported": "from somebody who is not known to be a sender: nothing believes it",
+}
 _NEWS = {news.value: news for news in News}
 
 
@@ -301,15 +305,18 @@ def _deliveries(connection: sqlite3.Connection, row: Row) -> Iterator[Happening]
     found = connection.execute(
         """WITH told AS (
             SELECT id, iif(EXISTS (SELECT 1 FROM ipn_pending WHERE event_id = ipn_event.id), 'pending', state) AS state,
-            tries, error, status_code, peer, received_at, times FROM ipn_event
-            WHERE id IN (SELECT event_id FROM evidence WHERE order_id = ?))
-        SELECT peer, received_at, times, id, state, tries, error, status_code FROM told UNION ALL
-        SELECT d.peer, d.received_at, d.times, told.id, state, tries, error, status_code
+            tries, error, status_code, peer, received_at, times, doubt FROM ipn_event
+            WHERE id IN (SELECT event_id FROM evidence WHERE order_id = ?
+                UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_id = ?
+                UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_id IS NULL AND transaction_id = ?))
+        SELECT peer, received_at, times, id, state, tries, error, status_code, doubt FROM told UNION ALL
+        SELECT d.peer, d.received_at, d.times, told.id, state, tries, error, status_code, doubt
         FROM told JOIN ipn_delivery d ON d.event_id = told.id ORDER BY 2, 4""",
-        (row.id,),
+        (row.id, row.request_id, unpack_transaction_id(row.transaction_id)),
     )
-    for peer, at, times, event_id, state, tries, error, status_code in found:
-        words = [f"stored as event {event_id}, with status code {status_code}", _HANDLED.get(state, state)]
+    for peer, at, times, event_id, state, tries, error, status_code, doubt in found:
+        words = [f"stored as event {event_id}, with status code {status_code}"]
+        words.append(_HANDLED.get(state, state) if doubt is None or state == "disputed" else _DOUBTED[doubt])
         if tries or error:
             words.append(f"{tries} rounds of them failed" + (f", the last one with: {error}" if error else ""))
         if times > 1:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import enum
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import attrs
 
 from payments_async._events import TransactionEvent
 
-__all__ = ["Arrival", "Backlog", "Delivery", "Inbox", "Receipt", "StoredEvent"]
+__all__ = ["Arrival", "Backlog", "Delivery", "Doubt", "Inbox", "Receipt", "StoredEvent"]
+
+
+class Doubt(enum.StrEnum):
+    """Why a notification that is kept is no evidence. It settles no order and is nobody's final event.
+
+    ``UNCONFIRMED`` waits until the service's own record bears it out; ``REPORTED`` came from somebody who is not known
+    to be a sender, and is only shown.
+    """
+
+    UNCONFIRMED = "unconfirmed"
+    REPORTED = "reported"
 
 
 # One of each is made for every notification. A tuple takes half the time, and half the work of the garbage collector.
@@ -46,6 +58,7 @@ class Arrival(NamedTuple):
         unheard: Whether nobody would handle it: unless it contradicts an earlier event it is ``handled`` at once.
         usual: Whether the delivery is of a documented shape, complete, and the event is what it says with timestamps in
             UTC. Then the event need not be stored beside it: it is read again.
+        doubt: Why it is no evidence, if it is none.
     """
 
     delivery: Delivery
@@ -53,6 +66,7 @@ class Arrival(NamedTuple):
     lease: float
     unheard: bool = False
     usual: bool = False
+    doubt: Doubt | None = None
 
 
 class Receipt(NamedTuple):
@@ -60,7 +74,7 @@ class Receipt(NamedTuple):
 
     Attributes:
         event_id: Stable id of the event, the same for every repetition.
-        is_new: False when the same transaction, status code and amount was stored before.
+        is_new: False when the same transaction, status code and amount was stored before, and is believed no less.
         conflict: Words when it contradicts a final event stored before (an error after a success, another amount),
             else ``None``. The earlier event stands.
     """
@@ -80,6 +94,7 @@ class StoredEvent:
         done: Names of the handlers that have finished; they are not run again.
         error: Words of the last failure, without personal data.
         conflict: As in ``Receipt``.
+        doubt: Why it is no evidence, if it is none.
     """
 
     event_id: int
@@ -91,15 +106,23 @@ class StoredEvent:
     done: frozenset[str] = frozenset()
     error: str | None = None
     conflict: str | None = None
+    doubt: Doubt | None = None
 
 
 @attrs.frozen(kw_only=True)
 class Backlog:
-    """How much is waiting: unhandled and dead events, and when the oldest unhandled one came (Unix seconds)."""
+    """How much is waiting: unhandled and dead events, and when the oldest unhandled one came (Unix seconds).
+
+    Attributes:
+        unconfirmed: Events that are no evidence until the service's record bears them out.
+        reported: Events from somebody who is not known to be a sender.
+    """
 
     pending: int
     dead: int
     oldest: float | None
+    unconfirmed: int = 0
+    reported: int = 0
 
 
 class Inbox(Protocol):
@@ -112,7 +135,7 @@ class Inbox(Protocol):
         """Store a delivery and its event, and lease a new event to ``owner`` for ``lease`` seconds.
 
         It is applied as evidence to its order if there is one. After it returns the notification may be answered with
-        200.
+        200. One that names the request id which the same notification left out before is matched with orders again.
         """
 
     async def receive_all(
@@ -131,11 +154,20 @@ class Inbox(Protocol):
             Exception: When nothing was stored.
         """
 
+    async def confirm(self, event_id: int) -> str | None:
+        """The service's record bears an event out: it is evidence from now on. Tells what it contradicts, if anything.
+
+        Again, it changes nothing.
+        """
+
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
-        """Lease due, unleased events that are ``pending``, oldest first."""
+        """Lease due, unleased events that are ``pending``, oldest first.
+
+        One that cannot be read is a dead letter from then on, and does not hold up the others.
+        """
 
     async def release(self, owner: str) -> None:
-        """Give back every lease of ``owner`` at once, as a shutdown does with events it has not begun."""
+        """Give back at once every lease that ``owner`` took through this inbox, and none of a namesake elsewhere."""
 
     async def note_done(self, event_id: int, handler: str) -> None:
         """One handler has finished with the event."""
@@ -152,8 +184,21 @@ class Inbox(Protocol):
     def dead_letters(self) -> AsyncIterator[StoredEvent]:
         """Dead events, oldest first."""
 
+    def dubious(self) -> AsyncIterator[StoredEvent]:
+        """Events that are no evidence, oldest first: not confirmed yet, only reported, or disputed."""
+
     async def final_event(self, request_id: str) -> TransactionEvent | None:
-        """The first final event of an order that was received and is not disputed, or ``None``."""
+        """The first final event of an order that was received and is evidence that nothing disputes, or ``None``."""
+
+    async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
+        """All of them, oldest first.
+
+        Args:
+            transaction_id: Only those of this transaction, also where they name no request id.
+        """
+
+    def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        """Have something finished before the inbox closes; what is returned takes that back."""
 
     async def backlog(self) -> Backlog:
         """How much is waiting."""

@@ -26,6 +26,7 @@ __all__ = [
     "release_chunk",
     "renew_chunk",
     "silence",
+    "take_over",
 ]
 
 
@@ -43,16 +44,17 @@ def ready_run(connection: sqlite3.Connection | Transaction, batch_id: str) -> in
     return int(found[0])
 
 
-def claim_chunk(batch_id: str, owner: str, lease: float) -> Work[Chunk | None]:
+def claim_chunk(batch_id: str, owner: str, holder: str, lease: float, dead: Sequence[str]) -> Work[Chunk | None]:
     """Lease the first free chunk that has planned orders; close those that have none on the way."""
 
     def work(transaction: Transaction) -> Chunk | None:
+        take_over(transaction, dead)
         run = ready_run(transaction, batch_id)
         _cap(transaction, run)
         while (free := _first_free(transaction, run)) is not None:
             number, token, last = free
             until = transaction.now + lease
-            token, taken = _take_over(transaction, run, number, token, last, owner, until)
+            token, taken = _take_over(transaction, run, number, token, last, owner, until, holder)
             transaction.execute("UPDATE chunk SET lease = ? WHERE run = ? AND number = ?", (lease, run, number))
             planned = _planned(transaction, run, number)
             if planned:
@@ -99,10 +101,11 @@ def release_chunk(chunk: Chunk) -> Work[None]:
     return work
 
 
-def expire_chunks(batch_id: str | None) -> Work[int]:
-    """Take over, for nobody, every chunk whose lease ran out."""
+def expire_chunks(batch_id: str | None, dead: Sequence[str]) -> Work[int]:
+    """Take over, for nobody, every chunk whose lease ran out, or whose holder is dead."""
 
     def work(transaction: Transaction) -> int:
+        take_over(transaction, dead)
         run = None if batch_id is None else ready_run(transaction, batch_id)
         _cap(transaction, run)
         silent = transaction.execute(
@@ -118,6 +121,19 @@ def expire_chunks(batch_id: str | None) -> Work[int]:
         return unknown
 
     return work
+
+
+def take_over(transaction: Transaction, dead: Sequence[str]) -> None:
+    """End at once the leases of holders that are dead: of chunks and of events. Whoever claims next takes them over."""
+    for holder in dead:
+        transaction.known.clear()
+        transaction.execute(
+            "UPDATE chunk SET lease_until = ? WHERE holder = ? AND state = 'open' AND lease_until > ?",
+            (transaction.now, holder, transaction.now),
+        )
+        transaction.execute(
+            "UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE holder = ?", (transaction.now, holder)
+        )
 
 
 def reopen(transaction: Transaction, run: int, number: int) -> None:
@@ -183,14 +199,15 @@ def _first_free(transaction: Transaction, run: int) -> tuple[int, int, str | Non
 
 
 def _take_over(
-    transaction: Transaction, run: int, number: int, token: int, last: str | None, owner: str | None, until: float
-) -> tuple[int, int]:
+    transaction: Transaction, run: int, number: int, token: int, last: str | None, owner: str | None, until: float,
+    holder: str | None = None,
+) -> tuple[int, int]:  # fmt: skip
     """Raise the token, and make unknown what the last holder left under way. Tells the token and how many."""
     token += 1
     transaction.known.clear()
     transaction.execute(
-        "UPDATE chunk SET owner = ?, token = ?, lease_until = ? WHERE run = ? AND number = ?",
-        (owner, token, until, run, number),
+        "UPDATE chunk SET owner = ?, holder = ?, token = ?, lease_until = ? WHERE run = ? AND number = ?",
+        (owner, holder or None, token, until, run, number),
     )
     transaction.execute(
         "INSERT INTO claim (run, number, token, owner, at) VALUES (?, ?, ?, ?, ?)",

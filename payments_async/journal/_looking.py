@@ -64,7 +64,9 @@ def run(connection: sqlite3.Connection, batch_id: str) -> Run:
 def entry(connection: sqlite3.Connection, request_id: str) -> Entry | None:
     """One order."""
     row = row_by_request(connection, request_id)
-    return None if row is None else entry_of(row, _batches(connection)[run_of(row.id)])
+    if row is None:
+        return None
+    return entry_of(row, _batches(connection)[run_of(row.id)], _unconfirmed(connection, [row]).get(request_id, 0))
 
 
 def entries_of(connection: sqlite3.Connection, request_ids: Sequence[str]) -> Mapping[str, Entry]:
@@ -73,8 +75,10 @@ def entries_of(connection: sqlite3.Connection, request_ids: Sequence[str]) -> Ma
     for first in range(0, len(request_ids), PAGE):
         some = request_ids[first : first + PAGE]
         sql = f"SELECT {COLUMNS} FROM outbox WHERE request_id IN ({', '.join('?' * len(some))})"  # noqa: S608
-        for row in map(loose, connection.execute(sql, some).fetchall()):
-            found[row.request_id] = entry_of(row, names[run_of(row.id)])
+        rows = list(map(loose, connection.execute(sql, some).fetchall()))
+        doubted = _unconfirmed(connection, rows)
+        for row in rows:
+            found[row.request_id] = entry_of(row, names[run_of(row.id)], doubted.get(row.request_id, 0))
     return found
 
 
@@ -96,9 +100,13 @@ def standings_after(batch_id: str) -> Pages[Standing]:
             rows = connection.execute(sql, (max(after, first - 1), last)).fetchall()
             if not rows:
                 return (), after
-            beside = known(connection, rows[0][0], rows[-1][0])
+            beside, doubted = known(connection, rows[0][0], rows[-1][0]), _unconfirmed(connection, rows)
         found = (
-            Standing(entry=entry_of(row, batch_id), decision=decision(row, beside), persons=persons(row, beside))
+            Standing(
+                entry=entry_of(row, batch_id, doubted.get(row.request_id, 0)),
+                decision=decision(row, beside),
+                persons=persons(row, beside),
+            )
             for row in map(loose, rows)
         )
         return found, rows[-1][0]
@@ -117,7 +125,8 @@ def paid_after(since: float, but: str | None) -> Pages[Entry]:
         first, last = next((bounds(run) for run, name in names.items() if name == but), (-1, -1))
         start = last if first <= after + 1 <= last else after  # the others of that batch need not be looked at
         rows = connection.execute(sql, (start, first, last, since)).fetchall()
-        found = (entry_of(row, names[run_of(row.id)]) for row in map(loose, rows))
+        doubted = _unconfirmed(connection, rows)
+        found = (entry_of(row, names[run_of(row.id)], doubted.get(row.request_id, 0)) for row in map(loose, rows))
         return found, rows[-1][0] if rows else after
 
     return read
@@ -149,7 +158,9 @@ def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = 
         first, last = (0, (1 << 63) - 1) if batch_id is None else bounds(_number(connection, batch_id))
         names = _batches(connection)
         rows = list(map(loose, connection.execute(sql, (max(after, first - 1), last)).fetchall()))
-        return [entry_of(row, names[run_of(row.id)]) for row in rows], rows[-1].id if rows else after
+        doubted = _unconfirmed(connection, rows)
+        found = [entry_of(row, names[run_of(row.id)], doubted.get(row.request_id, 0)) for row in rows]
+        return found, rows[-1].id if rows else after
 
     return read
 
@@ -171,7 +182,22 @@ def progress(connection: sqlite3.Connection, batch_id: str | None) -> Progress:
     (conflicts,) = connection.execute(
         "SELECT count(*) FROM outbox WHERE conflict IS NOT NULL AND id BETWEEN ? AND ?", (first, last)
     ).fetchone()
-    return Progress(counts=counts, sums=sums, conflicts=conflicts)
+    (unconfirmed,) = connection.execute(
+        """SELECT count(DISTINCT o.id) FROM ipn_event e CROSS JOIN outbox o ON o.request_id = e.request_id
+        WHERE e.doubt = 'unconfirmed' AND e.state <> 'disputed' AND o.id BETWEEN ? AND ?""",
+        (first, last),
+    ).fetchone()
+    return Progress(counts=counts, sums=sums, conflicts=conflicts, unconfirmed=unconfirmed)
+
+
+def _unconfirmed(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> dict[str, int]:
+    """How many notifications about each of these orders wait to be confirmed; only of those that have any."""
+    (are_there,) = connection.execute("SELECT EXISTS (SELECT 1 FROM ipn_event WHERE doubt = 'unconfirmed')").fetchone()
+    if not are_there or not rows:
+        return {}
+    sql = f"""SELECT request_id, count(*) FROM ipn_event WHERE doubt = 'unconfirmed' AND state <> 'disputed'
+        AND request_id IN ({", ".join("?" * len(rows))}) GROUP BY request_id"""  # noqa: S608 - marks only
+    return dict(connection.execute(sql, [row[1] for row in rows]).fetchall())
 
 
 def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:

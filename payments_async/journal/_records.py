@@ -219,7 +219,8 @@ class Outcome:
         permit: The permit it was made under.
         news: ``ACCEPTED``, ``REJECTED``, ``UNKNOWN``, or ``NOT_SENT`` when it is proved that nothing was carried out.
         transaction_id: What the answer named.
-        code, message: The service's words, masked. Leave the message of an acceptance out: it says nothing.
+        code, message: The service's words, masked. Leave the message of an acceptance out: it says nothing. A code of
+            more than 63 bits is put into the message.
     """
 
     permit: Permit
@@ -231,8 +232,27 @@ class Outcome:
     def __attrs_post_init__(self) -> None:
         if self.news not in _OUTCOMES:
             raise ValueError(f"news: an attempt does not end as {self.news}")
+        if self.code is not None and self.code.bit_length() > _CODE_BITS:
+            object.__setattr__(self, "message", f"code {_digits(self.code)}: {self.message or ''}")
+            object.__setattr__(self, "code", None)
+        if self.message is not None and not self.message.isascii():
+            object.__setattr__(self, "message", _writable(self.message))
+        if self.transaction_id is not None and not self.transaction_id.isascii():
+            object.__setattr__(self, "transaction_id", _writable(self.transaction_id))
 
 
+def _writable(text: str | None) -> str | None:
+    """A text that any file can hold: JSON can spell half a character."""
+    return None if text is None else text.encode(errors="backslashreplace").decode()
+
+
+def _digits(code: int) -> str:
+    """A number in words that fit a line; Python itself refuses to write out a very long one."""
+    return str(code) if code.bit_length() <= _MOST_DIGITS else f"of {code.bit_length()} bits"
+
+
+_CODE_BITS = 63  # what a number of the file holds, beside its sign
+_MOST_DIGITS = 256  # bits of a code that is written out
 _OUTCOMES = (News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT)  # the usual one first
 
 
@@ -253,12 +273,12 @@ class Evidence:
 
     news: News
     source: str
-    request_id: str | None = None
-    transaction_id: str | None = None
+    request_id: str | None = attrs.field(default=None, converter=_writable)
+    transaction_id: str | None = attrs.field(default=None, converter=_writable)
     amount: Decimal | None = None
-    currency: str | None = None
+    currency: str | None = attrs.field(default=None, converter=_writable)
     at: float | None = None
-    detail: str | None = None
+    detail: str | None = attrs.field(default=None, converter=_writable)
 
     def __attrs_post_init__(self) -> None:
         if self.request_id is None and self.transaction_id is None:
@@ -293,6 +313,7 @@ class Entry:
         sent_before: It was written off once.
         permitted_at: Unix seconds of the last permit, or ``None``.
         updated_at: Unix seconds of the last change.
+        unconfirmed: Notifications about it that are no evidence before the service's own record bears them out.
     """
 
     request_id: str
@@ -308,6 +329,7 @@ class Entry:
     sent_before: bool = False
     permitted_at: float | None = None
     updated_at: float = 0.0
+    unconfirmed: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -318,11 +340,13 @@ class Progress:
         counts: Orders by state; every state is there.
         sums: Their amounts, exact.
         conflicts: Orders with a contradiction nobody has acknowledged, whatever their state.
+        unconfirmed: Orders that were notified of, by what is no evidence before the service's record bears it out.
     """
 
     counts: Mapping[str, int]
     sums: Mapping[str, Decimal]
     conflicts: int = 0
+    unconfirmed: int = 0
 
     @property
     def total(self) -> int:

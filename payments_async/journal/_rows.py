@@ -110,8 +110,8 @@ def rows_by_transaction(connection: sqlite3.Connection | Transaction, transactio
     return list(map(loose, connection.execute(_BY_TRANSACTION, (pack_transaction_id(transaction_id),))))
 
 
-def entry_of(row: Row, batch_id: str) -> Entry:
-    """A row as an entry."""
+def entry_of(row: Row, batch_id: str, unconfirmed: int = 0) -> Entry:
+    """A row as an entry, with the number of notifications about it that are not confirmed."""
     amount = Decimal(row.amount)
     body = proved(row.request_id, row.amount, row.body, row.body_sha256)
     return Entry(
@@ -128,6 +128,7 @@ def entry_of(row: Row, batch_id: str) -> Entry:
         sent_before=bool(row.sent_before),
         permitted_at=row.permitted_at if row.attempt else None,
         updated_at=row.updated_at,
+        unconfirmed=unconfirmed,
     )
 
 

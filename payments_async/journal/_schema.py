@@ -41,6 +41,7 @@ _FIRST = (
         PRIMARY KEY (run, state)) STRICT, WITHOUT ROWID""",
     """CREATE TABLE chunk (
         run INTEGER NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'open', owner TEXT,
+        holder TEXT,
         token INTEGER NOT NULL DEFAULT 0, lease_until REAL NOT NULL DEFAULT 0, lease REAL NOT NULL DEFAULT 0,
         PRIMARY KEY (run, number)) STRICT, WITHOUT ROWID""",
     "CREATE INDEX chunk_open ON chunk(run, number) WHERE state = 'open'",
@@ -67,16 +68,19 @@ _FIRST = (
         id INTEGER PRIMARY KEY, transaction_id TEXT NOT NULL, status_code INTEGER NOT NULL, amount TEXT NOT NULL,
         request_id TEXT, event TEXT NOT NULL, body BLOB NOT NULL, query TEXT NOT NULL, peer TEXT NOT NULL,
         received_at REAL NOT NULL, state TEXT NOT NULL DEFAULT 'handled', tries INTEGER NOT NULL DEFAULT 0, done TEXT,
-        error TEXT, conflict TEXT, order_id INTEGER, times INTEGER NOT NULL DEFAULT 1, last_at REAL) STRICT""",
+        error TEXT, conflict TEXT, order_id INTEGER, times INTEGER NOT NULL DEFAULT 1, last_at REAL,
+        doubt TEXT) STRICT""",
     # whatever its row says, an event is pending while it is here; so most rows are written once and never again
     """CREATE TABLE ipn_pending (
-        event_id INTEGER PRIMARY KEY, owner TEXT NOT NULL, due_at REAL NOT NULL,
+        event_id INTEGER PRIMARY KEY, owner TEXT NOT NULL, holder TEXT NOT NULL, due_at REAL NOT NULL,
         failed INTEGER NOT NULL DEFAULT 0) STRICT""",
     "CREATE INDEX ipn_pending_failed ON ipn_pending(event_id) WHERE failed",
     "CREATE UNIQUE INDEX ipn_event_fact ON ipn_event(transaction_id, status_code, amount)",
     # the order's number beside it, so that those without one are found without reading their rows
     "CREATE INDEX ipn_event_request ON ipn_event(request_id, order_id) WHERE request_id IS NOT NULL",
     "CREATE INDEX ipn_event_dead ON ipn_event(id) WHERE state = 'dead'",
+    "CREATE INDEX ipn_event_doubt ON ipn_event(doubt, request_id) WHERE doubt IS NOT NULL",
+    "CREATE INDEX ipn_event_disputed ON ipn_event(id) WHERE state = 'disputed'",
     "CREATE INDEX ipn_event_nameless ON ipn_event(transaction_id) WHERE order_id IS NULL AND request_id IS NULL",
     # further deliveries of an event, in other words than the first
     """CREATE TABLE ipn_delivery (

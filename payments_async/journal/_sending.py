@@ -8,7 +8,7 @@ from functools import cache
 from itertools import chain
 
 from payments_async.journal._bodies import pack_transaction_id, unpack_transaction_id
-from payments_async.journal._evidence import apply, apply_loose_events, keep
+from payments_async.journal._evidence import apply, apply_loose_events, is_unsent, keep
 from payments_async.journal._faults import OrderUnknown
 from payments_async.journal._records import Chunk, ClaimedOrder, Evidence, Finding, Outcome, Permit, Refusal
 from payments_async.journal._rows import Row, change, chunk_bounds, chunk_of, row_by_id, run_of
@@ -47,12 +47,12 @@ class Asking:
         chunk, claimed = self.chunk, self.claimed
         order_id, attempt, sent_before = claimed.id, claimed.attempt, claimed.sent_before
         good = self.is_good(transaction)
-        if not good or not _grant(transaction, chunk, order_id, attempt):
+        if not good or not _grant(transaction, chunk, order_id, attempt, sent_before):
             row = row_by_id(transaction, order_id)
             if row is None:
                 raise OrderUnknown(f"there is no order {order_id}")
             attempt, sent_before = row.attempt, bool(row.sent_before)  # it has changed since the chunk was claimed
-            if not good or not _grant(transaction, chunk, order_id, attempt):
+            if not good or not _grant(transaction, chunk, order_id, attempt, sent_before):
                 return Refusal(id=order_id, state=row.state, lease_lost=not good)
         _count(transaction, order_id, claimed.amount, State.PLANNED, _PERMITTED)
         return self.granted(attempt, sent_before=sent_before)
@@ -83,9 +83,9 @@ def grant_all(transaction: Transaction, asking: Sequence[Asking]) -> list[Permit
         if not _record_all(transaction, outcomes):
             return None
         transaction.passed("permit.after_recorded")
-    alike: dict[tuple[int, int], list[Asking]] = {}  # those of one chunk with as many permits before
+    alike: dict[tuple[int, int, bool], list[Asking]] = {}  # those of one chunk with as many permits before
     for one in asking:
-        key = (id(one.chunk), one.claimed.attempt)
+        key = (id(one.chunk), one.claimed.attempt, one.claimed.sent_before)
         if key in alike:
             alike[key].append(one)
         else:
@@ -127,31 +127,31 @@ def _is_held(transaction: Transaction, chunk: Chunk) -> bool:
     return held
 
 
-def _grant(transaction: Transaction, chunk: Chunk, order_id: int, attempt: int) -> bool:
+def _grant(transaction: Transaction, chunk: Chunk, order_id: int, attempt: int, sent_before: bool) -> bool:
     now = transaction.now
     granted = transaction.execute(
         """UPDATE outbox SET state = 'sending', token = ?, attempt = ?, permitted_at = ?, updated_at = ?
-        WHERE id = ? AND state = 'planned' AND attempt = ?""",
-        (chunk.token, attempt + 1, now, now, order_id, attempt),
+        WHERE id = ? AND state = 'planned' AND attempt = ? AND sent_before = ?""",
+        (chunk.token, attempt + 1, now, now, order_id, attempt, int(sent_before)),
     )
     return granted.rowcount == 1
 
 
 def _grant_alike(transaction: Transaction, asking: Sequence[Asking]) -> bool:
-    chunk, attempt = asking[0].chunk, asking[0].claimed.attempt
+    chunk, attempt, sent_before = asking[0].chunk, asking[0].claimed.attempt, asking[0].claimed.sent_before
     ids, now = [one.claimed.id for one in asking], transaction.now
     width = _rounded(len(ids))
     granted = transaction.execute(
         _marked(
             """UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
             WHERE id IN ({marks}) AND id BETWEEN ? AND ? AND state = 'planned' AND attempt = ?
-            AND EXISTS (SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND owner = ?
+            AND sent_before = ? AND EXISTS (SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND owner = ?
             AND state = 'open' AND lease_until > ?)""",
             width, 1,
         ),
         (
             chunk.token, now, now, *ids, *[_NO_ORDER] * (width - len(ids)), *chunk_bounds(chunk.run, chunk.number),
-            attempt, chunk.run, chunk.number, chunk.token, chunk.owner, now,
+            attempt, int(sent_before), chunk.run, chunk.number, chunk.token, chunk.owner, now,
         ),
     )  # fmt: skip
     if granted.rowcount != len(ids):
@@ -251,7 +251,8 @@ def _record_unusual(transaction: Transaction, outcome: Outcome) -> Finding:
         return Finding(request_id=row.request_id, before=row.state, state=row.state)
     if outcome.news is News.ACCEPTED and row.attempt != outcome.permit.attempt:
         return apply(transaction, row, evidence)
-    verdict = next_state(row.state, outcome.news, sent_before=bool(row.sent_before))
+    unsent = is_unsent(transaction, row)
+    verdict = next_state(row.state, outcome.news, sent_before=bool(row.sent_before), unsent=unsent)
     words = f"{outcome.news} (own answer) for an order that is {row.state}" if verdict.conflict else None
     flaw = words
     if row.state is State.SENDING and verdict.state is State.PLANNED:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import sqlite3
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -23,6 +23,7 @@ from payments_async.journal import (
     _loading,
     _looking,
     _making,
+    _matching,
     _opening,
     _pending,
     _receiving,
@@ -39,6 +40,7 @@ from payments_async.journal._faults import (
     NotAJournal,
 )
 from payments_async.journal._inbox import Arrival, Backlog, Delivery, Receipt, StoredEvent
+from payments_async.journal._liveness import Liveness
 from payments_async.journal._memory import Memory, StateFolder
 from payments_async.journal._records import (
     Adoption,
@@ -66,6 +68,7 @@ __all__ = ["SqliteJournal"]
 
 T = TypeVar("T")
 _INHERITED: list[object] = []  # what the process before a fork has opened is closed by that process alone
+_MOST_FINALS = 100  # events of one order that are looked through
 
 
 class SqliteJournal:
@@ -117,6 +120,9 @@ class SqliteJournal:
         self._uids: dict[str, str] = {}
         self._reader: sqlite3.Connection | None = None
         self._reading: ThreadPoolExecutor | None = None
+        self._liveness = Liveness(self._place)
+        self._has_leased = False  # events, to a receiver
+        self._before_close: list[Callable[[], Awaitable[None]]] = []
 
     @property
     def remembered_in(self) -> Path | None:
@@ -128,6 +134,7 @@ class SqliteJournal:
         if self._writer.is_forked:
             self._leave_to_the_parent()
         await self._writer.start()
+        self._liveness.begin()
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-reader")
         return self
 
@@ -140,18 +147,40 @@ class SqliteJournal:
         return self._path
 
     async def close(self) -> None:
-        """Finish what is queued and close the file."""
+        """Let those finish who work with it, then what is queued, and close the file."""
         if self._writer.is_forked:
             self._leave_to_the_parent()
             return
+        try:
+            while self._before_close:
+                await self._before_close.pop()()
+            if self._has_leased and self._liveness.holder:
+                self._has_leased = False
+                with suppress(JournalError):  # their time runs out
+                    await self._writer.submit("release", _pending.give_back(self._liveness.holder))
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
         reading, self._reading = self._reading, None
         await self._writer.close()
+        self._liveness.end()
         self._epoch.close()
         if reading is not None:
             if self._reader is not None:
                 reading.submit(self._reader.close)
                 self._reader = None
             await asyncio.get_running_loop().run_in_executor(None, reading.shutdown)
+
+    def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        """Have something finished before the journal closes, the last one first; what is returned takes that back."""
+        self._before_close.append(finish)
+
+        def take_back() -> None:
+            if finish in self._before_close:
+                self._before_close.remove(finish)
+
+        return take_back
 
     # The outbox: batches
 
@@ -200,7 +229,10 @@ class SqliteJournal:
     async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:
         """Lease the first free chunk with planned orders. Raises ``RunUnknown`` and ``HeldElsewhere``."""
         await self._check_adopted(batch_id)
-        return await self._writer.submit("claim_chunk", _leasing.claim_chunk(batch_id, owner, lease), droppable=True)
+        holder = self._liveness.holder
+        with self._liveness.dead() as dead:
+            work = _leasing.claim_chunk(batch_id, owner, holder, lease, dead)
+            return await self._writer.submit("claim_chunk", work, droppable=True)
 
     async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
         """Prolong a lease. Raises ``LeaseLost`` and ``HeldElsewhere``."""
@@ -214,7 +246,8 @@ class SqliteJournal:
 
     async def expire_chunks(self, batch_id: str | None = None) -> int:
         """Take over, for nobody, every chunk whose lease ran out; tells how many orders are unknown now."""
-        return await self._writer.submit("expire_chunks", _leasing.expire_chunks(batch_id))
+        with self._liveness.dead() as dead:
+            return await self._writer.submit("expire_chunks", _leasing.expire_chunks(batch_id, dead))
 
     async def chunks(self, batch_id: str) -> Chunks:
         """How the chunks of a batch stand."""
@@ -320,16 +353,24 @@ class SqliteJournal:
         self, arrivals: Sequence[Arrival], *, owner: str, handled: Sequence[int] = ()
     ) -> Sequence[Receipt | Exception]:
         """Do that for many, and close events that are handled, in one commit."""
-        receiving = _receiving.Receiving(arrivals, owner, handled)
+        self._has_leased = True
+        receiving = _receiving.Receiving(arrivals, owner, self._liveness.holder, handled)
         return await self._writer.submit("receive", receiving, together=_receiving.receive_all)
+
+    async def confirm(self, event_id: int) -> str | None:
+        """The service's record bears an event out; tells what it contradicts, if anything."""
+        return await self._writer.submit("confirm", _matching.confirm(event_id))
 
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
         """Lease due events, oldest first."""
-        return await self._writer.submit("claim", _pending.claim(owner, lease, limit), droppable=True)
+        self._has_leased = True
+        with self._liveness.dead() as dead:
+            work = _pending.claim(owner, self._liveness.holder, lease, limit, dead)
+            return await self._writer.submit("claim", work, droppable=True)
 
     async def release(self, owner: str) -> None:
         """Give back the leases of a receiver."""
-        await self._writer.submit("release", _pending.release(owner))
+        await self._writer.submit("release", _pending.release(owner, self._liveness.holder))
 
     async def note_done(self, event_id: int, handler: str) -> None:
         """One handler has finished with an event."""
@@ -347,17 +388,33 @@ class SqliteJournal:
         """Make one dead event, or all, pending again; tells how many."""
         return await self._writer.submit("revive", _pending.revive(event_id))
 
-    async def dead_letters(self) -> AsyncIterator[StoredEvent]:
+    def dead_letters(self) -> AsyncIterator[StoredEvent]:
         """Dead events, oldest first."""
+        return self._events(_pending.dead_after)
+
+    def dubious(self) -> AsyncIterator[StoredEvent]:
+        """Events that are no evidence, oldest first: not confirmed yet, only reported, or disputed."""
+        return self._events(_pending.dubious_after)
+
+    async def _events(
+        self, after: Callable[[sqlite3.Connection, int, int], list[StoredEvent]]
+    ) -> AsyncIterator[StoredEvent]:
         last = 0
-        while page := await self._read(partial(_pending.dead_after, after=last, limit=100)):
+        while page := await self._read(partial(_page_of, after, last)):
             for stored in page:
                 yield stored
             last = page[-1].event_id
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
         """The first final event of an order that nothing contradicts."""
-        return await self._read(lambda connection: _receiving.final_event(connection, request_id))
+        events = await self._read(lambda connection: _receiving.final_events(connection, request_id, None, 1))
+        return events[0] if events else None
+
+    async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
+        """All final events of an order, or of one transaction of it, that nothing contradicts."""
+        return await self._read(
+            lambda connection: _receiving.final_events(connection, request_id, transaction_id, _MOST_FINALS)
+        )
 
     async def backlog(self) -> Backlog:
         """How many events wait, and since when."""
@@ -476,6 +533,12 @@ class SqliteJournal:
             return read(self._reader)
         except sqlite3.Error as error:
             raise _opening.translated(error, self._path) from error
+
+
+def _page_of(
+    after: Callable[[sqlite3.Connection, int, int], list[StoredEvent]], last: int, connection: sqlite3.Connection
+) -> list[StoredEvent]:
+    return after(connection, last, 100)
 
 
 def _look_away(done: asyncio.Future[None]) -> None:

@@ -1,11 +1,11 @@
 """An inbox in memory that keeps the contract, for tests that need no disk."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import attrs
 
 from payments_async._events import TransactionEvent
-from payments_async.journal._inbox import Arrival, Backlog, Delivery, Receipt, StoredEvent
+from payments_async.journal._inbox import Arrival, Backlog, Delivery, Doubt, Receipt, StoredEvent
 
 
 @attrs.define
@@ -24,6 +24,7 @@ class MemoryInbox:
         self.rows: dict[int, _Row] = {}
         self.deliveries: dict[bytes, Delivery] = {}
         self.broken: Exception | None = None
+        self.finishing: list[Callable[[], Awaitable[None]]] = []
 
     def state(self, event_id: int) -> str:
         return self.rows[event_id].stored.state
@@ -36,6 +37,11 @@ class MemoryInbox:
         receipts = []
         for arrival in arrivals:
             receipt = await self.receive(arrival.delivery, arrival.event, owner=owner, lease=arrival.lease)
+            row = self.rows[receipt.event_id]
+            if receipt.is_new:
+                row.stored = attrs.evolve(row.stored, doubt=arrival.doubt)
+            if receipt.is_new and arrival.doubt == Doubt.REPORTED:
+                await self.finish(receipt.event_id, "reported")
             if receipt.is_new and receipt.conflict is None and arrival.unheard:
                 await self.finish(receipt.event_id, "handled")
             receipts.append(receipt)
@@ -61,6 +67,11 @@ class MemoryInbox:
         )  # fmt: skip
         self.rows[number] = _Row(stored, owner, self.clock() + lease, 0.0)
         return Receipt(event_id=number, is_new=True, conflict=conflict)
+
+    async def confirm(self, event_id: int) -> str | None:
+        row = self.rows[event_id]
+        row.stored = attrs.evolve(row.stored, doubt=None)
+        return row.stored.conflict
 
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
         now = self.clock()
@@ -105,12 +116,30 @@ class MemoryInbox:
             if row.stored.state == "dead":
                 yield row.stored
 
+    async def dubious(self) -> AsyncIterator[StoredEvent]:
+        for row in list(self.rows.values()):
+            if row.stored.doubt is not None or row.stored.state == "disputed":
+                yield row.stored
+
     async def final_event(self, request_id: str) -> TransactionEvent | None:
-        for row in self.rows.values():
-            event = row.stored.event
-            if event.request_id == request_id and event.status_code in (0, 2) and row.stored.state != "disputed":
-                return event
-        return None
+        return next(iter(await self.final_events(request_id)), None)
+
+    async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
+        believed = [
+            row.stored.event for row in self.rows.values()
+            if row.stored.doubt is None and row.stored.state != "disputed" and row.stored.event.status_code in (0, 2)
+        ]  # fmt: skip
+        if transaction_id is None:
+            return [event for event in believed if event.request_id == request_id]
+        return [
+            event
+            for event in believed
+            if event.transaction_id == transaction_id and event.request_id in (None, request_id)
+        ]
+
+    def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        self.finishing.append(finish)
+        return lambda: self.finishing.remove(finish) if finish in self.finishing else None
 
     async def backlog(self) -> Backlog:
         pending = [row.stored for row in self.rows.values() if row.stored.state == "pending"]

@@ -63,8 +63,9 @@ async def backlog(journal: Path) -> int:
         return (await inbox.backlog()).pending
 
 
-async def kill_one_that_shows_nothing(port: int, journal: Path, *more: str) -> int:
-    """Notify a command whose reader has fallen asleep, kill it; how many events it stored and did not finish."""
+@asynccontextmanager
+async def one_that_shows_nothing(port: int, journal: Path, *more: str) -> AsyncIterator[None]:
+    """A command whose reader has fallen asleep, and that has stored what it cannot show; killed at the end."""
     ours, theirs = os.pipe()
     fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, SMALLEST_PIPE)
     try:
@@ -73,22 +74,24 @@ async def kill_one_that_shows_nothing(port: int, journal: Path, *more: str) -> i
                 async with asyncio.timeout(SOON):
                     while not await backlog(journal):  # noqa: ASYNC110 - another process has no event to wait for
                         await asyncio.sleep(0.05)
+            yield
     finally:
         os.close(ours)
         os.close(theirs)
-    return await backlog(journal)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="the size of a pipe can be chosen on Linux only")
-@pytest.mark.parametrize("more", [(), ("--owner", "receiver-1")], ids=["the address", "a name"])
+@pytest.mark.parametrize("more", [(), ("--owner", "receiver-1")], ids=["no name", "a name"])
 async def test_what_a_killed_command_held_is_shown_at_once(tmp_path: Path, more: tuple[str, ...]) -> None:
-    """The next process at the address, or of the name, does not wait until the leases of the dead one end."""
+    """The next process does not wait until the leases of the dead one end, whatever its address or name."""
     port, journal = free_port(), tmp_path / "inbox.sqlite"
-    left = await kill_one_that_shows_nothing(port, journal, *more)
+    async with one_that_shows_nothing(port, journal, *more):
+        pass
+    left = await backlog(journal)
     assert left > 0
     assert 3 * SOON < Handling().lease
-    async with serving(port, journal, *more, out=asyncio.subprocess.PIPE) as process, asyncio.timeout(SOON):
+    async with serving(free_port(), journal, out=asyncio.subprocess.PIPE) as process, asyncio.timeout(SOON):
         assert process.stdout is not None
         shown: set[str] = set()
         while len(shown) < left:
@@ -100,12 +103,12 @@ async def test_what_a_killed_command_held_is_shown_at_once(tmp_path: Path, more:
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="the size of a pipe can be chosen on Linux only")
 async def test_another_command_on_the_journal_leaves_it_what_it_holds(tmp_path: Path) -> None:
-    """At another address it is another receiver: what the first one still holds is not taken from it."""
-    port, journal = free_port(), tmp_path / "inbox.sqlite"
-    left = await kill_one_that_shows_nothing(port, journal)
-    other = free_port()
-    async with serving(other, journal, out=asyncio.subprocess.PIPE) as process, asyncio.timeout(SOON):
-        assert process.stdout is not None
-        with sent(other, ["t-new"]):
-            assert "t-new" == json.loads(await process.stdout.readline())["transaction_id"]
-    assert left <= await backlog(journal)
+    """It is another receiver: what the first one still holds is not taken from it as long as it lives."""
+    port, other, journal = free_port(), free_port(), tmp_path / "inbox.sqlite"
+    async with one_that_shows_nothing(port, journal):
+        left = await backlog(journal)
+        async with serving(other, journal, out=asyncio.subprocess.PIPE) as process, asyncio.timeout(SOON):
+            assert process.stdout is not None
+            with sent(other, ["t-new"]):
+                assert "t-new" == json.loads(await process.stdout.readline())["transaction_id"]
+        assert left <= await backlog(journal)

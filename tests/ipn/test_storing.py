@@ -116,7 +116,7 @@ async def store(path: Path, count: int, *, turns: int) -> list[int]:
     """Let so many notifications arrive, one after so many turns of the loop, and tell what was stored together."""
     async with Counted(path) as journal:
         journal.sizes = []
-        storing, waiting = Storing(journal, owner="test", tasks=Tasks()), []
+        storing, waiting = Storing(journal, owner=lambda: "test", tasks=Tasks()), []
         storing.tell(lambda arrival, receipt: None)
         for number in range(count):
             waiting.append(storing.arrive(arrival(f"t-{number}")))

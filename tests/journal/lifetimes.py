@@ -25,8 +25,10 @@ from payments_async._orders import PayoutOrder
 from payments_async.journal import (
     CRASH_POINTS,
     Adoption,
+    Arrival,
     Chunk,
     ClaimedOrder,
+    Doubt,
     Evidence,
     Journal,
     News,
@@ -125,7 +127,12 @@ async def hear(journal: Journal, owner: str) -> None:
     sent = [entry async for entry in journal.entries(BATCH, "accepted")]
     for entry in sent:
         number = int(entry.request_id[-6:])
-        await journal.receive(delivery(entry.request_id.encode()), event(0, number), owner=owner, lease=90)
+        arrival = Arrival(
+            delivery=delivery(entry.request_id.encode()), event=event(0, number), lease=90, doubt=Doubt.UNCONFIRMED
+        )
+        (receipt,) = await journal.receive_all((arrival,), owner=owner)
+        assert not isinstance(receipt, Exception)
+        await journal.confirm(receipt.event_id)
     await journal.release(owner)
     for round_ in range(3):
         for stored in await journal.claim(owner, lease=90, limit=10):

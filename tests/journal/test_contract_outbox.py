@@ -508,18 +508,18 @@ async def test_an_operation_that_fails_fails_alone(journal: Journal) -> None:
     assert {"sending": 2, "planned": 1} == await counts(journal)
 
 
-async def test_words_that_no_database_keeps_fail_alone(journal: Journal) -> None:
-    """Half a character, or a number beyond 64 bits, costs its own caller an error and nobody else."""
+async def test_what_no_database_keeps_fails_alone(journal: Journal) -> None:
+    """A number beyond 64 bits costs its own caller an error and nobody else; half a character costs nobody one."""
     chunk = await claimed(journal)
     one, two, three = [await permitted(journal, chunk, place) for place in range(3)]
     answers = await asyncio.gather(
-        journal.record(Outcome(permit=one, news=News.UNKNOWN, message="\ud800")),
-        journal.record(Outcome(permit=two, news=News.UNKNOWN, code=1 << 70)),
+        journal.record(Outcome(permit=attrs.evolve(one, id=1 << 70), news=News.UNKNOWN)),
+        journal.record(Outcome(permit=two, news=News.UNKNOWN, code=1 << 70, message="\ud800")),
         journal.record(Outcome(permit=three, news=News.UNKNOWN)),
         return_exceptions=True,
     )
-    assert [True, True, False] == [isinstance(answer, Exception) for answer in answers]
-    assert {"sending": 2, "unknown": 1} == await counts(journal)
+    assert [True, False, False] == [isinstance(answer, Exception) for answer in answers]
+    assert {"sending": 1, "unknown": 2} == await counts(journal)
 
 
 # Evidence

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from bulk.worlds import payout, session
 from journal.factories import BATCH, Clock, claimed, loaded, order, permitted
@@ -79,7 +80,8 @@ async def test_a_journal_is_readable_by_its_owner_alone(path: Path) -> None:
     async with SqliteJournal(path) as journal:
         await loaded(journal)
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
-    assert dict.fromkeys(("journal.db", "journal.db-mark", "journal.db-shm", "journal.db-wal"), 0o600) == modes
+    (alive,) = (name for name in modes if name.startswith("journal.db-alive-"))
+    assert dict.fromkeys(("journal.db", alive, "journal.db-mark", "journal.db-shm", "journal.db-wal"), 0o600) == modes
 
 
 async def test_a_journal_in_memory_is_refused() -> None:
@@ -351,8 +353,10 @@ async def test_an_order_that_was_edited_in_the_file_is_not_sent(path: Path) -> N
         "UPDATE ipn_event SET body = x'00'",
     ],
 )  # fmt: skip
-async def test_a_notification_that_was_edited_in_the_file_is_not_handled(path: Path, edit: str) -> None:
-    """Its event is read from the delivery, which does not say what the row says."""
+async def test_a_notification_that_was_edited_in_the_file_is_not_handled(
+    path: Path, edit: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its event is read from the delivery, which does not say what the row says. It holds up no other."""
     came = notification()
     event = read_notification(came.body, came.query)
     delivery = Delivery(body=came.body, query=came.query, peer="192.0.2.1", received_at=0.0)
@@ -365,8 +369,12 @@ async def test_a_notification_that_was_edited_in_the_file_is_not_handled(path: P
     connection.commit()
     connection.close()
     async with SqliteJournal(path) as journal:
-        with pytest.raises(JournalCorrupt, match=event.transaction_id):
-            await journal.claim("billing", lease=0, limit=9)
+        await journal.receive(delivery, attrs.evolve(event, status_code=1, request_id=None), owner="billing", lease=0)
+        assert [2] == [stored.event_id for stored in await journal.claim("billing", lease=9, limit=9)]
+        (dead,) = [stored async for stored in journal.dead_letters()]
+        assert (1, event.transaction_id) == (dead.event_id, dead.event.transaction_id)
+        assert "a stored notification cannot be read" in caplog.text
+        assert await journal.final_event(event.request_id or "") is None
 
 
 async def test_a_copied_file_is_quarantined(path: Path, clock: Clock) -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import warnings
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +21,10 @@ from payments_async import (
     TransactionStatus,
 )
 from payments_async._errors import IncompleteListing
+from payments_async.ipn import Receiver as IpnReceiver
+from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, ManualClock, Sandbox
+from payments_async.testing import deliver, notification
 
 DAY = date(2026, 1, 5)  # the sandbox's clock stands there
 QUIRKS: list[dict[str, Any]] = [
@@ -158,6 +163,8 @@ async def test_find(opened: Open, opened_sandbox: OpenSandbox, path: str | None,
     assert {"before"} == payments.unsettled
 
 
+LOCAL = ["127.0.0.1"]
+
 # --- settled ----------------------------------------------------------------------------------------------------------
 
 
@@ -167,7 +174,14 @@ class Receiver:
     def __init__(self) -> None:
         self.told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    async def wait_for(self, request_id: str, timeout: float | None = None) -> Any:
+    async def wait_for(
+        self,
+        request_id: str,
+        timeout: float | None = None,
+        *,
+        transaction_id: str | None = None,
+        when: Callable[[Any], bool] | None = None,
+    ) -> Any:
         return await self.told
 
 
@@ -291,3 +305,41 @@ async def test_many_at_once_leave_the_warnings_alone(opened: Open, opened_sandbo
     before = list(warnings.filters)
     await asyncio.gather(*(payments.transactions.settled(acceptance) for acceptance in acceptances))
     assert before == list(warnings.filters)
+
+
+@pytest.mark.parametrize(("kept", "before"), [(True, True), (True, False), (False, True), (False, False)])
+async def test_settled_takes_the_notification_of_its_own_transaction(
+    accepted_order: tuple[PaymentsSession, Acceptance], tmp_path: Path, kept: bool, before: bool
+) -> None:
+    """Another transaction with the same request id is passed over, and so is what is not final."""
+    payments, acceptance = accepted_order
+    request_id, transaction_id = acceptance.request_id, acceptance.transaction_id
+    told = [
+        notification(request_id, status_code=2, transaction_id="another", amount=1500),
+        notification(request_id, status_code=1, transaction_id=transaction_id, amount=1500),
+        notification(request_id, status_code=0, transaction_id=transaction_id.upper(), amount=1500),
+    ]
+    async with SqliteJournal(tmp_path / "inbox.db") as inbox, IpnReceiver(inbox if kept else None, LOCAL) as receiver:
+        settled = payments.transactions.settled(acceptance, receiver=receiver, timeout=10)
+        waiting = None if before else asyncio.ensure_future(settled)
+        await turns()
+        for one in told:
+            assert 200 == (await deliver(receiver, one)).status
+        settlement = await (waiting or settled)
+    assert (TransactionStatus.SUCCESSFUL, transaction_id) == (settlement.status, settlement.evidence.transaction_id)
+
+
+@pytest.mark.parametrize("differs", [{"amount": 7}, {"amount": 1500, "currency_code": "KES"}])
+async def test_settled_compares_the_order_where_it_is_told_it(
+    accepted_order: tuple[PaymentsSession, Acceptance], sandbox: Sandbox, differs: dict[str, Any]
+) -> None:
+    """A failure of another sum is not this order's: the lists decide."""
+    payments, acceptance = accepted_order
+    receiver = IpnReceiver(None, LOCAL)
+    forged = notification(acceptance.request_id, status_code=2, transaction_id=acceptance.transaction_id, **differs)
+    assert 200 == (await deliver(receiver, forged)).status
+    await sandbox.settle()
+    order = payout(acceptance.request_id, currency="UGX")
+    settlement = await payments.transactions.settled(acceptance, receiver=receiver, order=order)
+    assert TransactionStatus.SUCCESSFUL == settlement.status
+    assert TransactionStatus.FAILED == (await payments.transactions.settled(acceptance, receiver=receiver)).status

@@ -1,0 +1,24 @@
+"""A process that takes leases on a journal and then waits to be killed: python holder.py JOURNAL."""
+
+import asyncio
+import sys
+
+from journal.factories import delivery, event, permitted
+
+from payments_async.journal import SqliteJournal
+
+
+async def main(path: str) -> None:
+    """Lease an event and the chunk of a batch that is loaded, permit one of its orders, say so, and hang."""
+    async with SqliteJournal(path) as journal:
+        await journal.receive(delivery(), event(1, 99), owner="held", lease=3600)
+        chunk = await journal.claim_chunk("payroll", "held", lease=3600)
+        assert chunk is not None
+        await permitted(journal, chunk)
+        sys.stdout.write("held\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
