@@ -11,6 +11,7 @@ from payments_async._errors import (
     PaymentsError,
     Rejected,
     ServiceFault,
+    SeveralTransactions,
     UnreadableReply,
 )
 from payments_async._limits import Limits
@@ -69,6 +70,7 @@ __all__ = [
     "RetryPolicy",
     "ServiceFault",
     "Settlement",
+    "SeveralTransactions",
     "Transaction",
     "TransactionStatus",
     "UnreadableReply",

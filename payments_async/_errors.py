@@ -11,6 +11,7 @@
       ServiceFault            a read failed on the other side: ask again later
         UnreadableReply       ... or came back in a shape nobody documented
     IncompleteListing         (a warning) a listing ended with rows missing
+    SeveralTransactions       (a warning) one order has several transactions
 
 A call that moves money raises the first three branches and nothing else (besides ``asyncio.CancelledError``, and
 ``ValueError`` or ``TypeError`` for a wrong order before anything is sent).
@@ -18,6 +19,7 @@ A call that moves money raises the first three branches and nothing else (beside
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "PaymentsError",
     "Rejected",
     "ServiceFault",
+    "SeveralTransactions",
     "UnreadableReply",
     "again",
 ]
@@ -139,6 +142,22 @@ class UnreadableReply(ServiceFault):
     """A read was answered in a shape nobody documented."""
 
     next_step = "ask again later; if it stays, compare the answer with the Dialect"
+
+
+class SeveralTransactions(UserWarning):
+    """The service shows more than one transaction of one order: it may have been paid more than once.
+
+    Attributes:
+        request_id: Of the order.
+        transaction_ids: All that the list showed.
+    """
+
+    def __init__(self, request_id: str, transaction_ids: Sequence[str]) -> None:
+        super().__init__(
+            f"{len(transaction_ids)} transactions carry the request id {request_id}: {', '.join(transaction_ids)}"
+        )
+        self.request_id = request_id
+        self.transaction_ids = tuple(transaction_ids)
 
 
 class IncompleteListing(UserWarning):

@@ -55,6 +55,12 @@ class TransactionStatus(enum.StrEnum):
         return unknown
 
     @property
+    def spellings(self) -> tuple[str, ...]:
+        """Every word for it that was ever met, the documented one first."""
+        met = [word for word, status in _STATUS_SPELLINGS.items() if status == self.value and word != self.value]
+        return self.value, *met
+
+    @property
     def is_final(self) -> bool:
         """Whether the money has moved or surely will not: successful, failed or reversed."""
         return self in _FINAL

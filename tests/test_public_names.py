@@ -37,6 +37,7 @@ PINNED = [
     "RetryPolicy",
     "ServiceFault",
     "Settlement",
+    "SeveralTransactions",
     "Transaction",
     "TransactionStatus",
     "UnreadableReply",

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable
+from contextlib import aclosing
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Protocol
 
-from payments_async._errors import AuthenticationFailed, Rejected, ServiceFault
+from payments_async._errors import AuthenticationFailed, IncompleteListing, Rejected, ServiceFault, SeveralTransactions
 from payments_async._listing import Listing
 from payments_async._models import Acceptance, Page, Settlement, Transaction, TransactionStatus
 from payments_async._orders import Order
 from payments_async._resources.executor import Executor
+from payments_async._resources.readings import Reader
+from payments_async._resources.statuses import read_statuses
 from payments_async._wire import endpoints
 
 __all__ = ["Transactions"]
 
 _POLL_INITIAL = 1.0  # seconds between two looks at the lists, growing
 _POLL_MAX = 30.0
+_FILTERS_KEPT = 60.0  # seconds for which it is remembered whether the service filters by status
 _NOTIFIED = {0: TransactionStatus.SUCCESSFUL, 2: TransactionStatus.FAILED}  # Spec: "0 success, 1 processing, 2 error"
 
 
@@ -40,6 +45,8 @@ class Transactions:
 
     def __init__(self, session: Executor) -> None:
         self._session = session
+        self._filters: bool | None = None  # whether the service was seen to filter by status
+        self._filters_until = 0.0
 
     async def get(self, transaction_id: str) -> Transaction:
         """One transaction by the service's id. It usually carries no status: the list filter tells it.
@@ -56,7 +63,7 @@ class Transactions:
         size: int = 50,
         since: date | None = None,
         until: date | None = None,
-        status: TransactionStatus | None = None,
+        status: str | None = None,
     ) -> Page[Transaction]:
         """One page of transactions.
 
@@ -65,7 +72,7 @@ class Transactions:
             size: Rows of a page; the largest the service takes is not documented.
             since: First day, in ``Dialect.timezone``.
             until: Last day.
-            status: Only this one.
+            status: Only this one: a ``TransactionStatus``, or another word that the service has for it.
         """
         dialect = self._session.dialect
         call = endpoints.list_transactions(
@@ -94,17 +101,45 @@ class Transactions:
         """The transaction of an order, or ``None`` where the lists do not show it, which proves nothing.
 
         The list has no filter for the request id, so all rows of the window are read; name a narrow one. Rows that
-        went missing are told by an ``IncompleteListing`` warning.
+        went missing are told by an ``IncompleteListing`` warning. Where there are several, it is the first that the
+        list shows, and a ``SeveralTransactions`` warning names all: it may have been paid twice.
         """
         found = await self._find_by_path(request_id)
         if found is None:
-            async for transaction in self.iterate(since=since, until=until):
-                if transaction.request_id == request_id:
-                    found = transaction
-                    break
+            several, missing = await self._find_in_list(request_id, since, until)
+            if several:
+                found = several[0]  # presence is evidence, whatever is missing
+            elif missing is not None:
+                warnings.warn(missing, stacklevel=2)
+            if len(several) > 1:
+                names = [transaction.transaction_id for transaction in several]
+                warnings.warn(SeveralTransactions(request_id, names), stacklevel=2)
         if found is not None:
             self._session.note_evidence(request_id, found)
         return found
+
+    async def find_all(
+        self, request_id: str, *, since: date | None = None, until: date | None = None
+    ) -> tuple[Transaction, ...]:
+        """All transactions of an order, as the list shows them: more than one is more than one payment.
+
+        All rows of the window are read; rows that went missing are told by an ``IncompleteListing`` warning.
+        """
+        by_path = await self._find_by_path(request_id)
+        found, missing = await self._find_in_list(request_id, since, until)
+        if by_path is not None and all(one.transaction_id != by_path.transaction_id for one in found):
+            found.insert(0, by_path)
+        if missing is not None:
+            warnings.warn(missing, stacklevel=2)
+        if found:
+            self._session.note_evidence(request_id)
+        return tuple(found)
+
+    async def _find_in_list(
+        self, request_id: str, since: date | None, until: date | None
+    ) -> tuple[list[Transaction], IncompleteListing | None]:
+        rows = self._listing(since, until, None, 50, warns=False)
+        return [row async for row in rows if row.request_id == request_id], rows.incomplete
 
     async def settled(
         self,
@@ -142,26 +177,41 @@ class Transactions:
 
         return Listing(fetch, lambda transaction: transaction.transaction_id, warns=warns)
 
-    async def status_by_lists(self, transaction_id: str, around: datetime) -> TransactionStatus | None:
-        """The status whose filtered list shows a transaction, when exactly one does.
+    def reader(self, *, patience: float = 0.0) -> Reader:
+        """A reader of whole lists.
 
-        A service that does not know the filter's name would silently return everything: an id that appears under
-        several statuses has none.
+        Args:
+            patience: Seconds for which a page that cannot be had is asked for again, beyond the session's retries.
+        """
+        return Reader(self.page, clock=self._session.clock, sleep=self._session.sleep, patience=patience)
+
+    async def status_by_lists(self, transaction_id: str, around: datetime) -> TransactionStatus | None:
+        """The final status whose filtered list shows a transaction, where the service is seen to filter.
 
         Args:
             transaction_id: Which one.
             around: About when it was accepted; the days before and after are looked at too.
         """
-        since, until = (around + timedelta(days=days) for days in (-1, 1))
-        shown = [status for status in TransactionStatus if await self._is_listed(transaction_id, since, until, status)]
-        return shown[0] if len(shown) == 1 else None
+        now = self._session.clock()
+        if self._filters is False and now < self._filters_until:
+            return None
+        zone = self._session.dialect.timezone
+        since, until = ((around + timedelta(days=days)).astimezone(zone).date() for days in (-1, 1))
+        reader = self.reader()
+        if not await self._is_listed(reader, transaction_id, since, until):
+            return None
+        is_known = bool(self._filters) and now < self._filters_until
+        statuses = await read_statuses(reader, since, until, {transaction_id}, is_known=is_known)
+        if not is_known or statuses.are_filters is not True:
+            self._filters, self._filters_until = statuses.are_filters, now + _FILTERS_KEPT
+        return statuses.found.get(transaction_id.lower())
 
-    async def _is_listed(self, transaction_id: str, since: date, until: date, status: TransactionStatus) -> bool:
+    async def _is_listed(self, reader: Reader, transaction_id: str, since: date, until: date) -> bool:
         # presence is looked for; absence proves nothing, so there is nobody to warn of missing rows
-        rows = self._listing(since, until, status, 50, warns=False)
-        async for transaction in rows:
-            if transaction.transaction_id == transaction_id:
-                return True
+        async with aclosing(reader.read(since, until).pages()) as pages:
+            async for rows in pages:
+                if any(row.transaction_id.lower() == transaction_id.lower() for row in rows):
+                    return True
         return False
 
     async def _first_to_tell(

@@ -21,7 +21,6 @@ from payments_async._models import (
     Product,
     ProductItem,
     Transaction,
-    TransactionStatus,
     Validation,
 )
 from payments_async._orders import CollectionOrder, PayoutOrder
@@ -136,7 +135,7 @@ def list_transactions(
     size: int,
     since: date | None,
     until: date | None,
-    status: TransactionStatus | None,
+    status: str | None,
     dialect: Dialect,
 ) -> Call[Page[Transaction]]:
     """One page of transactions (section 8).

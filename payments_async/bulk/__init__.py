@@ -3,8 +3,9 @@
 from payments_async.bulk._batch import Batch, read_batch
 from payments_async.bulk._concerns import Concern
 from payments_async.bulk._duplicates import Duplicate, Duplicates
-from payments_async.bulk._findings import Difference, Reconciliation
+from payments_async.bulk._findings import Difference, Double, Reconciliation
 from payments_async.bulk._fuse import Fuse
+from payments_async.bulk._looking_first import Looked
 from payments_async.bulk._money import read_money
 from payments_async.bulk._plan import Plan, Share, plan
 from payments_async.bulk._problems import Problem
@@ -20,9 +21,11 @@ __all__ = [
     "BatchChanged",
     "Concern",
     "Difference",
+    "Double",
     "Duplicate",
     "Duplicates",
     "Fuse",
+    "Looked",
     "Plan",
     "Problem",
     "Reconciliation",

@@ -14,7 +14,7 @@ from payments_async.journal._contract import Journal
 from payments_async.journal._records import Evidence
 from payments_async.journal._states import News, State
 
-__all__ = ["LOOKED_UP", "Difference", "Findings", "Reconciliation", "evidence_of"]
+__all__ = ["LOOKED_UP", "STATES", "Difference", "Double", "Findings", "Reconciliation", "evidence_of"]
 
 _MOST = 1000  # records nobody sent that are kept in the report; the others are counted
 
@@ -24,6 +24,12 @@ LOOKED_UP: Mapping[TransactionStatus, News] = {
     TransactionStatus.SUCCESSFUL: News.LOOKED_UP_SUCCESSFUL,
     TransactionStatus.FAILED: News.LOOKED_UP_FAILED,
     TransactionStatus.REVERSED: News.LOOKED_UP_REVERSED,
+}
+
+STATES: Mapping[TransactionStatus, State] = {
+    TransactionStatus.SUCCESSFUL: State.SUCCESSFUL,
+    TransactionStatus.FAILED: State.FAILED,
+    TransactionStatus.REVERSED: State.REVERSED,
 }
 
 
@@ -44,6 +50,18 @@ class Difference:
 
 
 @attrs.frozen(kw_only=True)
+class Double:
+    """An order of which the service shows more than one transaction: it may have been paid more than once.
+
+    Attributes:
+        transaction_ids: Those that were seen, the one we knew first.
+    """
+
+    request_id: str
+    transaction_ids: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
 class Reconciliation:
     """What became of open orders, and what needs a person.
 
@@ -56,6 +74,7 @@ class Reconciliation:
         strangers: Records in the list whose request id the journal does not hold, at most 1,000 of them.
         strangers_seen: How many there were, counted once for each time the days they are in were read.
         differences: Records whose amount or currency is not the order's.
+        doubles: Orders with more than one transaction.
         notes: What hindered: lists that could not be read to the end, filters the service ignores.
     """
 
@@ -67,6 +86,7 @@ class Reconciliation:
     strangers: tuple[Transaction, ...] = ()
     strangers_seen: int = 0
     differences: tuple[Difference, ...] = ()
+    doubles: tuple[Double, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -82,6 +102,7 @@ class Findings:
         self.strangers: dict[str, Transaction] = {}
         self.strangers_seen = 0
         self.differences: dict[str, Difference] = {}
+        self.doubles: dict[str, dict[str, None]] = {}  # transaction ids, in the order they were seen in
         self.notes: dict[str, None] = {}
 
     def note(self, words: str) -> None:
@@ -94,7 +115,7 @@ class Findings:
         if finding is None or finding.request_id != order.request_id:
             return False
         order.state = finding.state
-        if finding.conflict is None and evidence.transaction_id is not None:
+        if (finding.conflict is None or finding.state is not finding.before) and evidence.transaction_id is not None:
             order.transaction_id = evidence.transaction_id
         return finding.conflict is None
 
@@ -110,6 +131,10 @@ class Findings:
         order.state = finding.state
         if finding.state is State.PARKED and finding.before is not State.PARKED:
             self.parked.append(order.request_id)
+
+    def double(self, request_id: str, *transaction_ids: str) -> None:
+        """More than one transaction of one order."""
+        self.doubles.setdefault(request_id, {}).update(dict.fromkeys(transaction_ids))
 
     def stranger(self, record: Transaction) -> None:
         """A record nobody here has sent."""
@@ -138,6 +163,7 @@ class Findings:
             conflicts=tuple([entry.request_id async for entry in self._journal.conflicts(batch_id)]),
             stuck=tuple(self.stuck), strangers=tuple(self.strangers.values()), strangers_seen=self.strangers_seen,
             differences=tuple(self.differences.values()), notes=tuple(self.notes),
+            doubles=tuple(Double(request_id=id_, transaction_ids=tuple(seen)) for id_, seen in self.doubles.items()),
         )  # fmt: skip
 
     def compare(self, request_id: str, amount: Decimal, currency: str | None, record: Transaction) -> None:

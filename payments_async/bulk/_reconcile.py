@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 
 import attrs
@@ -12,10 +12,12 @@ import attrs
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._events import TransactionFailed, TransactionSucceeded
 from payments_async._models import Transaction
+from payments_async._resources.readings import Reader
+from payments_async._resources.statuses import read_statuses
 from payments_async._session import PaymentsSession
-from payments_async.bulk._findings import LOOKED_UP, Findings, Reconciliation, evidence_of
-from payments_async.bulk._sweeps import Reading, Shown, read_list, read_statuses
-from payments_async.bulk._window import CONFIRMED, Wanted, Window, collect, day_of, windows
+from payments_async.bulk._findings import LOOKED_UP, STATES, Findings, Reconciliation
+from payments_async.bulk._sweeps import Shown, Sweeper
+from payments_async.bulk._window import OPEN, Wanted, Window, collect, day_of
 from payments_async.journal._contract import Journal
 from payments_async.journal._records import Entry, Evidence
 from payments_async.journal._states import News, State
@@ -25,6 +27,9 @@ __all__ = ["look_up_open", "reconcile", "write_off"]
 _FEW = 20_000  # orders looked up before a run goes on; the others wait for reconcile
 _AT_ONCE = 50  # questions to the journal
 _READS = 10  # looks at single transactions
+_LATE = 86_400.0  # seconds after which a rejected order that was carried out all the same would be listed
+_OF_THE_LIST = "absence from the list of {days} proves nothing"
+_AGAIN = "reconcile again when the service answers"
 _STATUSLESS = 20  # records without a status, after which looking at more of them says nothing new
 _NOTIFIED = {TransactionSucceeded: News.NOTIFIED_SUCCESSFUL, TransactionFailed: News.NOTIFIED_FAILED}
 
@@ -39,6 +44,7 @@ async def reconcile(
     interval: float = 60.0,
     stuck_after: float = 86_400.0,
     reversals: bool = False,
+    patience: float = 300.0,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> Reconciliation:
@@ -49,6 +55,11 @@ async def reconcile(
     read to its end and shows an order of ours of those days. The more often the list shows orders under a status, the
     fewer are left to look up; statuses are believed only from filters that the service demonstrably knows.
 
+    The list is read from the first permit of any open order until today. So it shows whatever became of other orders of
+    these days as well: a second transaction, or one of an order that was rejected. Rejected orders are looked for until
+    a complete list that began a day later is on record. Where a journal was copied or restored, all days since the
+    batch was made are read, and what the list shows is never sent again, planned or not.
+
     Args:
         batch_id: ``None`` for all batches.
         grace: Seconds after its last permit within which an order may still arrive, and is not parked.
@@ -56,6 +67,7 @@ async def reconcile(
         interval: Seconds between two of them. They are made only where an order might be parked.
         stuck_after: Seconds after which an accepted order without an end is reported.
         reversals: Also look whether a successful order was reversed since, which no documented notification tells.
+        patience: Seconds for which a page of the list that cannot be had is asked for again.
         clock: Unix seconds.
         sleep: Waits for seconds.
 
@@ -66,13 +78,16 @@ async def reconcile(
     if sweeps < 2:
         raise ValueError("sweeps: must be 2 or more; one list that misses an order says too little")
     findings = Findings(journal)
-    search = _Search(payments, journal, findings, grace=grace, interval=interval, clock=clock)
+    reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience)
+    search = _Search(payments, journal, findings, reader, grace=grace, interval=interval, clock=clock)
+    await search.begin(batch_id)
     async for wanted in collect(journal, batch_id):
         await search.look(wanted, sweeps=sweeps, sleep=sleep)
         for order in wanted.values():
             findings.sum_up(order, clock() - stuck_after)
             if order.state is not State.UNKNOWN:
                 payments.note_evidence(order.request_id)
+    await search.look_for_the_rest()
     if reversals:
         async for wanted in collect(journal, batch_id, states=(State.SUCCESSFUL,)):
             await search.look_again(wanted)
@@ -84,9 +99,12 @@ async def reconcile(
 async def look_up_open(payments: PaymentsSession, journal: Journal, batch_id: str) -> None:
     """Look once whether what an earlier run left open has arrived. Parks nothing, waits for nothing.
 
-    How it ended is left to ``reconcile``, unless the records say it: that would be five lists more.
+    How it ended is left to ``reconcile``, unless the records say it: that would be a list for each status more.
     """
-    search = _Search(payments, journal, Findings(journal), grace=0.0, interval=0.0, clock=time.time, by_status=False)
+    reader = payments.transactions.reader()
+    findings = Findings(journal)
+    search = _Search(payments, journal, findings, reader, grace=0.0, interval=0.0, clock=time.time, by_status=False)
+    await search.begin(batch_id)
     async for wanted in collect(journal, batch_id, portion=_FEW):
         await search.look(wanted, sweeps=1, sleep=asyncio.sleep)
         return
@@ -110,39 +128,86 @@ async def write_off(journal: Journal, request_id: str, who: str, why: str, *, se
 
 @attrs.define
 class _Search:
-    """One search for open orders."""
+    """One search for open orders.
+
+    Attributes:
+        by_status: Also read the list of each status.
+    """
 
     payments: PaymentsSession
     journal: Journal
     findings: Findings
+    reader: Reader
     grace: float = attrs.field(kw_only=True)
     interval: float = attrs.field(kw_only=True)
     clock: Callable[[], float] = attrs.field(kw_only=True)
     by_status: bool = attrs.field(kw_only=True, default=True)
+    _sweeper: Sweeper = attrs.field(init=False)
+    _batches: list[str | None] = attrs.field(init=False, factory=list)  # for whom sweeps are put on record
+    _first: float | None = attrs.field(init=False, default=None)  # the first moment that matters, beside the open ones
+    _sent_before: float | None = attrs.field(init=False, default=None)  # the first permit of any open one
+    _has_swept: bool = attrs.field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._sweeper = Sweeper(self.payments, self.journal, self.findings, self.reader)
+
+    async def begin(self, batch_id: str | None) -> None:
+        """Find out from which moment on the list matters, for orders that are not open too."""
+        runs = [await self.journal.run(batch_id)] if batch_id is not None else await self.journal.runs()
+        quarantined = [run for run in runs if run.quarantined]
+        self._batches = [batch_id] if batch_id is not None else [None, *(run.batch_id for run in quarantined)]
+        complete = [
+            sweep.begun for sweep in await self.journal.sweeps(batch_id)
+            if sweep.is_complete and sweep.batch_id == batch_id
+        ]  # fmt: skip
+        after = max(complete, default=0.0) - _LATE
+        moments = [
+            await self.journal.sent_since(batch_id, (State.REJECTED,), after=after),
+            *(run.look_since for run in quarantined),
+        ]
+        self._first = min((moment for moment in moments if moment is not None), default=None)
+        # earlier attempts of open orders, too: what was written off may have been carried out
+        self._sent_before = await self.journal.sent_since(batch_id, OPEN)
 
     async def look(
         self, wanted: Mapping[str, Wanted], *, sweeps: int, sleep: Callable[[float], Awaitable[object]]
     ) -> None:
         """Look everywhere. With fewer than two sweeps nothing is parked."""
         await self._in_notifications(list(wanted.values()))
-        places = windows((order for order in wanted.values() if order.is_open), self.payments.dialect.timezone)
+        window = self._window([order for order in wanted.values() if order.is_open])
         for turn in range(sweeps):
             if turn:
                 await sleep(self.interval)
-            for window in places:
+            if window is not None:
                 await self._sweep(window)
             if not turn:
                 await self._by_id([order for order in wanted.values() if order.is_open and order.transaction_id])
-            places = [window for window in places if any(map(self._may_be_parked, window.wanted.values()))]
-            if not places:
+            if window is None or not any(map(self._may_be_parked, window.wanted.values())):
                 return
-        if sweeps > 1:
-            await self._park(places, sweeps)
+        if sweeps > 1 and window is not None:
+            await self._park(window, sweeps)
+
+    async def look_for_the_rest(self) -> None:
+        """Look for orders that are not open, where nobody has made a sweep meanwhile."""
+        window = None if self._has_swept else self._window(())
+        if window is not None:
+            await self._sweep(window)
 
     async def look_again(self, wanted: Mapping[str, Wanted]) -> None:
         """Look through the list whether orders that ended well are shown under another status by now."""
-        for window in windows(wanted.values(), self.payments.dialect.timezone):
+        if (window := self._window(wanted.values())) is not None:
             await self._sweep(window)
+
+    def _window(self, wanted: Collection[Wanted]) -> Window | None:
+        """The days of these orders, and of all others that matter; ``None`` when there are none."""
+        moments = [order.at for order in wanted]
+        if moments and self._sent_before is not None:
+            moments.append(self._sent_before)
+        if self._first is not None:
+            moments.append(self._first)
+        if not moments:
+            return None
+        return Window.to_now(min(moments), self.clock(), self.payments.dialect.timezone, wanted)
 
     async def _in_notifications(self, orders: list[Wanted]) -> None:
         for first in range(0, len(orders), _AT_ONCE):
@@ -159,72 +224,29 @@ class _Search:
                 await self.findings.apply(order, evidence)
 
     async def _sweep(self, window: Window) -> None:
-        began, reading, shown, known = self.clock(), Reading(), dict[str, Shown](), False
-        listed: set[str] = set()
-        async for rows in read_list(self.payments, window, reading):
-            ours = [row for row in rows if row.request_id in window.wanted]
-            for row in ours:
-                order = window.wanted[row.request_id or ""]
-                listed.add(order.request_id)
-                if await self._is_shown(order, row):
-                    shown[row.transaction_id] = Shown(order.request_id, row.amount, row.currency)
-                    known = True
-            known = await self._others(window, [row for row in rows if row.request_id not in window.wanted]) or known
-        await self._statuses(window, shown)
-        if reading.problem is None and known:
-            self._count_clean(window, listed, began)
-        elif any(order.state is State.UNKNOWN for order in window.wanted.values()):
-            why = reading.problem or "it shows no order known to be of these days"
-            self.findings.note(f"absence from the list of {window} proves nothing: {why}")
-
-    async def _is_shown(self, order: Wanted, row: Transaction) -> bool:
-        """Whether a row is about this order indeed, after taking from it what it says."""
-        final = row.status is not None and row.status.is_final
-        if order.state in CONFIRMED and not final and _is_same(row, order.transaction_id) and _agrees(row, order):
-            return True
-        return await self.findings.apply_record(order, row, "list")
-
-    async def _others(self, window: Window, rows: list[Transaction]) -> bool:
-        """Rows that nobody looks for. Tells whether one of them is known to be of these days."""
-        known = False
-        entries = await asyncio.gather(*(self._entry(row) for row in rows))
-        for row, entry in zip(rows, entries, strict=True):
-            if entry is None:
-                await self._unnamed(row)
-            elif await self._is_known(entry, row):
-                day = None if entry.permitted_at is None else day_of(entry.permitted_at, self.payments.dialect.timezone)
-                known = known or (day is not None and window.since <= day <= window.until)
-        return known
-
-    async def _entry(self, row: Transaction) -> Entry | None:
-        return None if row.request_id is None else await self.journal.entry(row.request_id)
-
-    async def _unnamed(self, row: Transaction) -> None:
-        finding = None
-        if row.request_id is None:
-            finding = await self.journal.apply_evidence(evidence_of(row, News.LOOKED_UP_PROCESSING, "list"))
-        if finding is None:
-            self.findings.stranger(row)
-
-    async def _is_known(self, entry: Entry, row: Transaction) -> bool:
-        if entry.state is State.SENDING:
-            return False  # its own answer is under way
-        news = News.LOOKED_UP_PROCESSING if row.status is None else LOOKED_UP.get(row.status)
-        same = entry.state in CONFIRMED and _is_same(row, entry.transaction_id) and _agrees_with_entry(row, entry)
-        if same and (row.status is None or not row.status.is_final or _STATES.get(row.status) is entry.state):
-            return True
-        self.findings.compare(entry.request_id, entry.amount, entry.order.currency, row)
-        await self.journal.apply_evidence(evidence_of(row, news or News.LOOKED_UP_PROCESSING, "list"))
-        return same
+        began, self._has_swept = self.clock(), True
+        reading, shown = await self._sweeper.sweep(window, self._batches)
+        if reading.problem is not None:
+            self.findings.note(f"{_OF_THE_LIST.format(days=window)}: {reading.problem}; {_AGAIN}")
+        if self.by_status:
+            await self._statuses(window, shown)
+        if reading.problem is None and reading.counted:
+            self._count_clean(window, began)
+        elif reading.problem is None:
+            self.findings.note(f"{_OF_THE_LIST.format(days=window)}: the service does not say how many rows there are")
 
     async def _statuses(self, window: Window, shown: dict[str, Shown]) -> None:
         orders = {id_: row for id_, row in shown.items() if window.wanted[row.request_id].may_change}
-        if not orders or not self.by_status:
+        if not orders:
             return
-        statuses = await read_statuses(self.payments, window, orders, self.findings.note)
-        for transaction_id, status in statuses.items():
+        statuses = await read_statuses(self.reader, window.since, window.until, orders)
+        for note in statuses.notes:
+            self.findings.note(note)
+        by_id = {transaction_id.lower(): transaction_id for transaction_id in orders}
+        for found, status in statuses.found.items():
+            transaction_id = by_id[found]
             row = orders[transaction_id]
-            if status.is_final and _STATES[status] is not window.wanted[row.request_id].state:
+            if STATES[status] is not window.wanted[row.request_id].state:
                 evidence = Evidence(
                     news=LOOKED_UP[status], source=f"list {status}", request_id=row.request_id,
                     transaction_id=transaction_id, amount=row.amount, currency=row.currency,
@@ -257,44 +279,21 @@ class _Search:
     def _may_be_parked(self, order: Wanted) -> bool:
         return order.state is State.UNKNOWN and order.at + self.grace <= self.clock()
 
-    def _count_clean(self, window: Window, listed: set[str], began: float) -> None:
+    def _count_clean(self, window: Window, began: float) -> None:
         if window.swept_at is not None and began - window.swept_at < self.interval:
             return
         window.swept_at = self.clock()
         for order in window.wanted.values():
-            if order.state is State.UNKNOWN and order.at + self.grace <= began:
-                order.clean = 0 if order.request_id in listed else order.clean + 1
+            if order.state is not State.UNKNOWN or order.at + self.grace > began:
+                continue
+            if not window.shows(day_of(order.at, self.payments.dialect.timezone)):
+                self.findings.note(f"{_OF_THE_LIST.format(days=window)}: it shows no order known to be of these days")
+                continue
+            order.clean = 0 if order.request_id in window.listed else order.clean + 1
 
-    async def _park(self, places: list[Window], sweeps: int) -> None:
-        for window in places:
-            last = datetime.fromtimestamp(window.swept_at or 0.0, UTC).isoformat(timespec="seconds")
-            detail = f"not in {sweeps} complete lists of {window}, the last one read at {last}"
-            for order in window.wanted.values():
-                if self._may_be_parked(order) and order.clean >= sweeps:
-                    await self.findings.park(order, detail)
-
-
-_STATES = {
-    status: {
-        News.LOOKED_UP_SUCCESSFUL: State.SUCCESSFUL,
-        News.LOOKED_UP_FAILED: State.FAILED,
-        News.LOOKED_UP_REVERSED: State.REVERSED,
-    }.get(news)
-    for status, news in LOOKED_UP.items()
-}
-
-
-def _is_same(row: Transaction, transaction_id: str | None) -> bool:
-    return transaction_id is not None and row.transaction_id.lower() == transaction_id.lower()
-
-
-def _agrees(row: Transaction, order: Wanted) -> bool:
-    return _is_sum(row, order.currency) and (row.amount is None or row.amount.copy_abs() == order.amount)
-
-
-def _agrees_with_entry(row: Transaction, entry: Entry) -> bool:
-    return _is_sum(row, entry.order.currency) and (row.amount is None or row.amount.copy_abs() == entry.amount)
-
-
-def _is_sum(row: Transaction, currency: str | None) -> bool:
-    return currency is None or row.currency is None or row.currency.strip().upper() == currency.upper()
+    async def _park(self, window: Window, sweeps: int) -> None:
+        last = datetime.fromtimestamp(window.swept_at or 0.0, UTC).isoformat(timespec="seconds")
+        detail = f"not in {sweeps} complete lists of {window}, the last one read at {last}"
+        for order in window.wanted.values():
+            if self._may_be_parked(order) and order.clean >= sweeps:
+                await self.findings.park(order, detail)

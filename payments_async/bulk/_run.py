@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
+import time
 from collections.abc import AsyncIterable, Callable, Iterable
 
 from payments_async._errors import AuthenticationFailed, PaymentsError
@@ -14,13 +15,15 @@ from payments_async._session import PaymentsSession
 from payments_async.bulk._ending import finished
 from payments_async.bulk._fuse import Fuse, Meter
 from payments_async.bulk._holdings import Holdings
+from payments_async.bulk._looking_first import Looked, LookFirst, check_look_first, is_look_due
+from payments_async.bulk._looking_first import look_first as look
 from payments_async.bulk._pace import Pace
 from payments_async.bulk._reconcile import look_up_open
 from payments_async.bulk._shift import RunProgress, Shift
 from payments_async.bulk._slot import Slot
 from payments_async.journal._contract import Journal
 from payments_async.journal._faults import JournalError, LoadBusy
-from payments_async.journal._records import Adoption, RunIdentity
+from payments_async.journal._records import Adoption, Run, RunIdentity
 from payments_async.journal._states import State
 
 __all__ = ["RunProgress", "run_batch"]
@@ -41,6 +44,9 @@ async def run_batch(
     stop: asyncio.Event | None = None,
     patience: float = 300.0,
     lease: float = 30.0,
+    look_first: LookFirst = "always",
+    look_back: float = 7 * 86_400.0,
+    now: Callable[[], float] = time.time,
     source_digest: str | None = None,
     policy: str | None = None,
     adoption: Adoption | None = None,
@@ -50,6 +56,11 @@ async def run_batch(
     The same call goes on after any death, and changes nothing once the batch is through. Several processes may run
     one batch on one journal; each returns when all of it is through, so chunks of a process that died are waited for
     until their lease runs out. Orders left unknown by an earlier run are looked up first, and never sent again.
+
+    Before the first order of a batch is sent, and again where the journal was copied or restored, the service's list is
+    read to its end: what it shows was sent already, by another journal or by this one before it was restored, and is
+    never sent again. An order that agrees is accepted and shown as a conflict; one that does not is parked. A list that
+    cannot be read to its end stops the run. That an order is not in the list proves nothing: it may show it late.
 
     Cancelling it breaks off what is under way, and writes down as unknown what may have left; set ``stop`` to finish
     that first.
@@ -64,6 +75,10 @@ async def run_batch(
         stop: Set it to begin nothing more, finish what is under way and return.
         patience: Seconds without any answer of the service after which the run stops.
         lease: Seconds after which another process may take over a chunk from one that fell silent.
+        look_first: ``"always"`` looks once for each batch; ``"in_doubt"`` only where no list was read to its end since
+            the journal was made or last restored, for callers that send one order after another; ``"never"``.
+        look_back: Seconds before the batch was made from which on the list is read.
+        now: Unix seconds.
         source_digest, policy: Kept in the journal with the batch.
         adoption: A named person's word that orders which another batch holds, and may have sent, go on in this one;
             nothing of it is sent then before it was looked for.
@@ -77,14 +92,26 @@ async def run_batch(
         RunUnknown: ``orders`` is ``None`` and the journal does not hold the batch, or not all of it.
         JournalUnavailable: The journal cannot be written. What was under way was finished.
     """
+    check_look_first(look_first)
     if concurrency < 1:
         raise ValueError("concurrency: must be 1 or more")
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two runs share a name
     await _prepare(payments, journal, batch_id, orders, owner, patience, source_digest, policy, progress, adoption)
     await journal.expire_chunks(batch_id)
-    refused, clock = await _look_up_first(payments, journal, batch_id), payments.clock
+    clock, run = payments.clock, await journal.run(batch_id)
+    looked = refused = None
+    try:
+        if stop is not None and stop.is_set():
+            pass  # nothing is asked, and nothing is sent
+        elif await is_look_due(journal, run, look_first, now()):
+            looked = await _look(payments, journal, run, look_back, patience, now, stop, progress)
+            refused = _why_not(looked)
+        else:
+            await _look_up_first(payments, journal, batch_id)
+    except AuthenticationFailed as error:
+        refused = f"the credentials were refused: {error.message}"
     shift = Shift(
-        payments, journal, batch_id, slots=concurrency, stop=stop, tell=progress,
+        payments, journal, batch_id, slots=concurrency, stop=stop, tell=progress, looked=looked,
         holdings=Holdings(journal, batch_id, owner=owner, lease=lease, clock=clock),
         meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)), pace=Pace(patience, clock=clock),
     )  # fmt: skip
@@ -125,18 +152,39 @@ async def _prepare(
             return
 
 
-async def _look_up_first(payments: PaymentsSession, journal: Journal, batch_id: str) -> str | None:
-    """Look up what an earlier run left open. Tells why nothing can be sent, or ``None``."""
+async def _look(
+    payments: PaymentsSession, journal: Journal, run: Run, back: float, patience: float, now: Callable[[], float],
+    stop: asyncio.Event | None, tell: Callable[[RunProgress], object] | None,
+) -> Looked:  # fmt: skip
+    so_far = await journal.progress(run.batch_id)
+
+    def told(looked: Looked) -> None:
+        if tell is not None:
+            tell(RunProgress(counts=so_far.counts, sums=so_far.sums, conflicts=so_far.conflicts, looked=looked))
+
+    return await look(payments, journal, run, back=back, patience=patience, now=now, stop=stop, tell=told)
+
+
+def _why_not(looked: Looked) -> str | None:
+    if looked.problem is None:
+        return None
+    return (
+        f"the service's list of {looked.since.isoformat()} to {looked.until.isoformat()} was not read to its end "
+        f"({looked.problem}), so orders in it that were sent before would be sent again; nothing was sent"
+    )
+
+
+async def _look_up_first(payments: PaymentsSession, journal: Journal, batch_id: str) -> None:
+    """Look up what an earlier run left open."""
     before = await journal.progress(batch_id)
     if not before.counts[State.UNKNOWN]:
-        return None
+        return
     try:
         await look_up_open(payments, journal, batch_id)
-    except AuthenticationFailed as error:
-        return f"the credentials were refused: {error.message}"
+    except AuthenticationFailed:
+        raise
     except PaymentsError:
         pass  # a service that cannot be read: what is unknown stays unknown
-    return None
 
 
 async def _work(shift: Shift, lease: float) -> None:

@@ -13,6 +13,7 @@ from payments_async._session import PaymentsSession
 from payments_async._wire import endpoints
 from payments_async.bulk._fuse import Meter
 from payments_async.bulk._holdings import Holdings, Job
+from payments_async.bulk._looking_first import Looked
 from payments_async.bulk._pace import Pace
 from payments_async.journal._contract import Journal
 from payments_async.journal._faults import JournalError
@@ -39,6 +40,7 @@ class RunProgress(Progress):
         waits_for: Whose lease this run waits for, since there is nothing else left to do: a process that works on the
             rest of the batch, or one that died. ``None`` while it is at work itself.
         lease_left: Seconds until that lease ends, if it is not renewed.
+        looked: What was looked for in the service's list before anything was sent; ``None`` where there was no need.
     """
 
     stopped: str | None = None
@@ -46,6 +48,7 @@ class RunProgress(Progress):
     seconds: float = 0.0
     waits_for: str | None = None
     lease_left: float = 0.0
+    looked: Looked | None = None
 
 
 Tell = Callable[[RunProgress], object]
@@ -58,6 +61,7 @@ class Shift:
         slots: Orders under way at once.
         stop: Set from outside to finish what is under way and end.
         tell: Hears how far it is.
+        looked: What was looked for before.
 
     Attributes:
         call_of: Describes the sending of an order.
@@ -70,6 +74,7 @@ class Shift:
     def __init__(
         self, payments: PaymentsSession, journal: Journal, batch_id: str, *, holdings: Holdings, meter: Meter,
         pace: Pace, slots: int, stop: asyncio.Event | None = None, tell: Tell | None = None,
+        looked: Looked | None = None,
     ) -> None:  # fmt: skip
         self.payments = payments
         self.call_of = endpoints.sends_written(payments.dialect)
@@ -89,6 +94,7 @@ class Shift:
         self._waits_for: tuple[str, float] | None = None  # whose lease, and when it ends
         self._stop = stop
         self._tell = tell
+        self._looked = looked
         self._begun = payments.clock()
         self._news = asyncio.Event()
 
@@ -193,6 +199,7 @@ class Shift:
         report = RunProgress(
             counts=progress.counts, sums=progress.sums, conflicts=progress.conflicts, stopped=self.stopped,
             sent=self.sent, seconds=now - self._begun, waits_for=owner, lease_left=max(until - now, 0.0),
+            looked=self._looked,
         )  # fmt: skip
         try:
             if self._tell is not None:

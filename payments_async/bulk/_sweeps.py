@@ -1,22 +1,24 @@
-"""A sweep: the list of a window, read once as it is and once for each status. Says what was shown; decides nothing."""
+"""A sweep: the list of a window read to its end, each row compared with the journal, and that put on record."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
 from decimal import Decimal
 from typing import NamedTuple
 
 import attrs
 
-from payments_async._errors import AuthenticationFailed, PaymentsError
-from payments_async._listing import Listing
-from payments_async._models import Page, Transaction, TransactionStatus
+from payments_async._models import Transaction
+from payments_async._resources.readings import Reader, Reading
 from payments_async._session import PaymentsSession
-from payments_async.bulk._window import Window
+from payments_async.bulk._findings import LOOKED_UP, STATES, Findings, evidence_of
+from payments_async.bulk._window import CONFIRMED, Wanted, Window, day_of
+from payments_async.journal._contract import Journal
+from payments_async.journal._states import News, State
 
-__all__ = ["Reading", "Shown", "read_list", "read_statuses"]
-
-_PAGE = 50  # rows; the largest page the service takes is not documented
+__all__ = ["Shown", "Sweeper"]
 
 
 class Shown(NamedTuple):
@@ -28,84 +30,112 @@ class Shown(NamedTuple):
 
 
 @attrs.define
-class Reading:
-    """One reading of the list.
+class Sweeper:
+    """Makes sweeps.
 
     Attributes:
-        problem: Why absence from it proves nothing, or ``None`` when all of it was read.
+        found: Orders that were planned as far as the journal knew, and that the list has shown.
     """
 
-    problem: str | None = "it was not read to the end"
+    payments: PaymentsSession
+    journal: Journal
+    findings: Findings
+    reader: Reader
+    found: int = 0
+    _first: dict[str, str] = attrs.field(factory=dict)  # transactions of orders that have none by the journal
 
+    async def sweep(
+        self, window: Window, batches: Sequence[str | None], *, tell: Callable[[Reading], object] | None = None
+    ) -> tuple[Reading, dict[str, Shown]]:
+        """Read a list, apply what each row says of any order of the journal, and note the sweep for these batches.
 
-async def read_list(
-    payments: PaymentsSession, window: Window, reading: Reading, status: TransactionStatus | None = None
-) -> AsyncIterator[list[Transaction]]:
-    """The rows of a window, a page's worth at a time. ``reading`` tells afterwards what they are worth."""
-    counted = False
+        Args:
+            tell: Hears after each page how far it is.
 
-    async def fetch(number: int) -> Page[Transaction]:
-        nonlocal counted
-        page = await payments.transactions.page(
-            number=number, size=_PAGE, since=window.since, until=window.until, status=status
+        Returns:
+            What the list is worth, and the wanted orders it showed, by transaction id.
+        """
+        begun = [
+            await self.journal.begin_sweep(batch_id, since=window.since, until=window.until) for batch_id in batches
+        ]
+        reading = self.reader.read(window.since, window.until, probes=True)
+        requests, shown = self.reader.requests, dict[str, Shown]()
+        window.listed.clear()
+        window.days.clear()
+        async with aclosing(reading.pages()) as pages:
+            async for rows in pages:
+                await self._take(window, rows, shown)
+                if tell is not None:
+                    tell(reading)
+        for sweep in begun:
+            ended = attrs.evolve(
+                sweep, rows=reading.rows, requests=self.reader.requests - requests, counted=reading.counted,
+                problem=reading.problem,
+            )  # fmt: skip
+            await self.journal.end_sweep(ended)
+        return reading, shown
+
+    async def _take(self, window: Window, rows: list[Transaction], shown: dict[str, Shown]) -> None:
+        named = _grouped(rows)
+        orders = {request_id: window.wanted[request_id] for request_id in named if request_id in window.wanted}
+        window.listed |= orders.keys()
+        others = await self.journal.entries_of([request_id for request_id in named if request_id not in orders])
+        orders |= {request_id: Wanted.of(entry) for request_id, entry in others.items()}
+        await asyncio.gather(
+            *(self._nameless(row) for row in rows if row.request_id not in orders),
+            *(self._all_of(order, named[request_id], window, shown) for request_id, order in orders.items()),
         )
-        counted = counted or page.total_count is not None
-        return page
 
-    listing: Listing[Transaction] = Listing(fetch, lambda row: row.transaction_id, warns=False)
-    block: list[Transaction] = []
-    try:
-        async for row in listing:
-            block.append(row)
-            if len(block) == _PAGE:
-                yield block
-                block = []
-    except AuthenticationFailed:
-        raise
-    except PaymentsError as error:
-        reading.problem = f"it could not be read: {error.message}"
-    else:
-        reading.problem = _gap(listing, counted=counted)
-    if block:
-        yield block
+    async def _all_of(
+        self, order: Wanted, rows: Iterable[Transaction], window: Window, shown: dict[str, Shown]
+    ) -> None:
+        """All rows of one order, one after the other: more than one is more than one payment."""
+        for row in rows:
+            known = order.transaction_id if order.state in CONFIRMED else None
+            first = known or self._first.setdefault(order.request_id, row.transaction_id)
+            if first.lower() != row.transaction_id.lower():
+                self.findings.double(order.request_id, first, row.transaction_id)
+            if await self._is_about(order, row):
+                window.days.add(day_of(order.at, self.payments.dialect.timezone))
+                if order.request_id in window.wanted:
+                    shown[row.transaction_id] = Shown(order.request_id, row.amount, row.currency)
+
+    async def _is_about(self, order: Wanted, row: Transaction) -> bool:
+        """Whether a row is about this order indeed, after taking from it what it says."""
+        if order.state is State.SENDING:
+            return False  # its own answer is under way
+        final = row.status is not None and row.status.is_final
+        same = order.state in CONFIRMED and _is_same(row, order) and _agrees(row, order)
+        if same and (row.status is None or not final or STATES.get(row.status) is order.state):
+            return True
+        before = order.state
+        agrees = await self.findings.apply_record(order, row, "list")
+        if before is State.PLANNED and order.state is not State.PLANNED:
+            self.found += 1
+        return agrees
+
+    async def _nameless(self, row: Transaction) -> None:
+        """A row whose request id the journal does not hold, or that has none."""
+        finding = None
+        if row.request_id is None:
+            news = News.LOOKED_UP_PROCESSING if row.status is None else LOOKED_UP.get(row.status)
+            finding = await self.journal.apply_evidence(evidence_of(row, news or News.LOOKED_UP_PROCESSING, "list"))
+        if finding is None:
+            self.findings.stranger(row)
 
 
-def _gap(listing: Listing[Transaction], *, counted: bool) -> str | None:
-    if listing.incomplete is not None:
-        return f"it showed {listing.incomplete.seen} of {listing.incomplete.expected} rows"
-    return None if counted else "the service does not say how many rows there are"
+def _grouped(rows: Iterable[Transaction]) -> dict[str, list[Transaction]]:
+    groups: dict[str, list[Transaction]] = {}
+    for row in rows:
+        if row.request_id is not None:
+            groups.setdefault(row.request_id, []).append(row)
+    return groups
 
 
-async def read_statuses(
-    payments: PaymentsSession, window: Window, shown: dict[str, Shown], note: Callable[[str], None]
-) -> dict[str, TransactionStatus]:
-    """The status of transactions that the unfiltered list has shown, by the one filtered list that shows them.
+def _is_same(row: Transaction, order: Wanted) -> bool:
+    return order.transaction_id is not None and row.transaction_id.lower() == order.transaction_id.lower()
 
-    A service that does not know the filter's name silently returns everything, and then every order would look
-    failed: an id that is shown under two statuses has none. The same where a filtered list was not read to its end,
-    since the id might have been in the part that is missing.
 
-    Args:
-        shown: By transaction id.
-        note: Takes words about what hinders.
-    """
-    under: dict[str, TransactionStatus] = {}
-    several: set[str] = set()
-    complete = True
-    for status in TransactionStatus:
-        reading = Reading()
-        async for rows in read_list(payments, window, reading, status):
-            for row in rows:
-                order = shown.get(row.transaction_id)
-                if order is None or order.request_id != row.request_id:
-                    continue
-                if under.setdefault(row.transaction_id, status) is not status:
-                    several.add(row.transaction_id)
-        if reading.problem is not None:
-            complete = False
-            note(f"the list of {status} transactions from {window}: {reading.problem}")
-    if several:
-        note(f"{len(several)} transactions from {window} are listed under several statuses, so they have none")
-    if not complete:
-        return {}
-    return {transaction_id: status for transaction_id, status in under.items() if transaction_id not in several}
+def _agrees(row: Transaction, order: Wanted) -> bool:
+    same_sum = order.currency is None or row.currency is None or row.currency.strip().upper() == order.currency.upper()
+    return same_sum and (row.amount is None or row.amount.copy_abs() == order.amount)

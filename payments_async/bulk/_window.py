@@ -12,7 +12,7 @@ from payments_async.journal._contract import Journal
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State
 
-__all__ = ["CONFIRMED", "OPEN", "Window", "Wanted", "collect", "day_of", "windows"]
+__all__ = ["CONFIRMED", "OPEN", "Wanted", "Window", "collect", "day_of"]
 
 OPEN = (State.UNKNOWN, State.PARKED, State.ACCEPTED)
 CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
@@ -22,7 +22,7 @@ _MARGIN = timedelta(days=1)  # the service names no time zone, and its clock is 
 
 @attrs.define(eq=False)
 class Wanted:
-    """An open order that is looked for.
+    """An order that is looked for, or that the list shows.
 
     Attributes:
         first, state: When it was looked for, and as far as we know it by now.
@@ -38,6 +38,19 @@ class Wanted:
     transaction_id: str | None
     at: float
     clean: int = 0
+
+    @classmethod
+    def of(cls, entry: Entry) -> Wanted:
+        """An order as the journal has it."""
+        return cls(
+            request_id=entry.request_id,
+            first=entry.state,
+            state=entry.state,
+            amount=entry.amount,
+            currency=entry.order.currency,
+            transaction_id=entry.transaction_id,
+            at=entry.updated_at if entry.permitted_at is None else entry.permitted_at,
+        )
 
     @property
     def is_open(self) -> bool:
@@ -55,15 +68,36 @@ class Window:
     """Days of the list, and what is looked for in them.
 
     Attributes:
-        since, until: First and last day, in the service's time zone, with a margin around the permits.
+        since, until: First and last day, in the service's time zone, with a margin around them.
         wanted: By request id.
         swept_at: Unix seconds at which the last clean sweep ended.
+        listed: Wanted orders that the last sweep has shown, whatever it says of them.
+        days: Those of orders that the last sweep has shown, and that are known to be of these days.
     """
 
     since: date
     until: date
     wanted: dict[str, Wanted] = attrs.field(factory=dict)
     swept_at: float | None = None
+    listed: set[str] = attrs.field(factory=set)
+    days: set[date] = attrs.field(factory=set)
+
+    @classmethod
+    def to_now(cls, first: float, now: float, zone: tzinfo, wanted: Iterable[Wanted] = ()) -> Window:
+        """All days from a moment until today: what was sent once may turn up on any day after, and twice.
+
+        Args:
+            first, now: Unix seconds.
+        """
+        return cls(
+            since=day_of(min(first, now), zone) - _MARGIN,
+            until=day_of(now, zone) + _MARGIN,
+            wanted={order.request_id: order for order in wanted},
+        )
+
+    def shows(self, day: date) -> bool:
+        """Whether the last sweep has shown an order of ours of about this day, so that absence says something."""
+        return any(abs(day - known) <= _MARGIN for known in self.days)
 
     def __str__(self) -> str:
         return f"{self.since.isoformat()} to {self.until.isoformat()}"
@@ -84,30 +118,6 @@ async def collect(
             if state in CONFIRMED and len(found) >= portion:
                 yield found
                 found = {}
-            found[entry.request_id] = _wanted(entry)
+            found[entry.request_id] = Wanted.of(entry)
     if found:
         yield found
-
-
-def windows(wanted: Iterable[Wanted], zone: tzinfo) -> list[Window]:
-    """The days of the list in which these orders would be; days that touch are one window."""
-    found: list[Window] = []
-    for order in sorted(wanted, key=lambda order: order.at):
-        day = day_of(order.at, zone)
-        if not found or day - _MARGIN > found[-1].until:
-            found.append(Window(day - _MARGIN, day + _MARGIN))
-        found[-1].until = day + _MARGIN
-        found[-1].wanted[order.request_id] = order
-    return found
-
-
-def _wanted(entry: Entry) -> Wanted:
-    return Wanted(
-        request_id=entry.request_id,
-        first=entry.state,
-        state=entry.state,
-        amount=entry.amount,
-        currency=entry.order.currency,
-        transaction_id=entry.transaction_id,
-        at=entry.updated_at if entry.permitted_at is None else entry.permitted_at,
-    )

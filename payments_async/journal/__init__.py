@@ -18,6 +18,7 @@ from payments_async.journal._faults import (
     LeaseLost,
     LoadBusy,
     NotAJournal,
+    NotLookedFor,
     NotParked,
     OrdersDiffer,
     OrderUnknown,
@@ -44,6 +45,7 @@ from payments_async.journal._records import (
     Run,
     RunIdentity,
     Standing,
+    Sweep,
 )
 from payments_async.journal._sqlite import SqliteJournal
 from payments_async.journal._states import EVIDENCE, FINAL, RULES, SAID, News, State, Verdict, next_state
@@ -86,6 +88,7 @@ __all__ = [
     "Loaded",
     "News",
     "NotAJournal",
+    "NotLookedFor",
     "NotParked",
     "OrderUnknown",
     "OrdersDiffer",
@@ -102,6 +105,7 @@ __all__ = [
     "State",
     "StateFolder",
     "StoredEvent",
+    "Sweep",
     "Verdict",
     "WrongAccount",
     "next_state",

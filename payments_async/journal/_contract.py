@@ -18,6 +18,7 @@ The rules any journal is measured by (tests/journal/test_contract_outbox.py and 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from datetime import date
 from typing import Protocol
 
 from payments_async._orders import Order
@@ -39,6 +40,7 @@ from payments_async.journal._records import (
     Run,
     RunIdentity,
     Standing,
+    Sweep,
 )
 from payments_async.journal._states import State
 
@@ -157,7 +159,45 @@ class Journal(Inbox, Protocol):
         """
 
     async def lift_quarantine(self, batch_id: str, *, who: str, why: str) -> int:
-        """A named person states that the orders of quarantined chunks were looked up: tells how many chunks."""
+        """A named person states that the orders of quarantined chunks were looked up: tells how many chunks.
+
+        Raises:
+            NotLookedFor: No complete sweep of all days since the batch was made is on record since the quarantine.
+        """
+
+    async def begin_sweep(self, batch_id: str | None, *, since: date, until: date) -> Sweep:
+        """Note that the service's list of these days is read from now on, and compared with the journal row by row.
+
+        It counts once it has ended, for the batch it was made for, until the journal is found to be a copy again.
+
+        Args:
+            batch_id: ``None`` where it is made for none in particular.
+            since, until: First and last day; ``since`` lies a day before the first moment that matters, for the
+                service names no time zone.
+
+        Raises:
+            RunUnknown: There is no such batch.
+        """
+
+    async def end_sweep(self, sweep: Sweep) -> None:
+        """Note how it ended: ``rows``, ``requests``, ``counted`` and ``problem`` of this sweep."""
+
+    async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
+        """The sweeps on record that were made for a batch, or all; oldest first."""
+
+    async def is_looked_for(self, batch_id: str | None = None) -> bool:
+        """Whether a list was read to its end since this journal was made and since it was last found to be a copy.
+
+        Args:
+            batch_id: Only a list of all days since this batch was made, read for it, counts.
+        """
+
+    async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:
+        """Unix seconds of the first permit of all orders in these states, earlier attempts included, or ``None``.
+
+        Args:
+            after: Orders whose last permit is older are left out.
+        """
 
     async def entry(self, request_id: str) -> Entry | None:
         """One order."""

@@ -15,6 +15,7 @@ from payments_async.journal._leasing import put_aside
 from payments_async.journal._memory import Memory
 from payments_async.journal._opening import now
 from payments_async.journal._rows import chunk_of, run_of
+from payments_async.journal._sweeping import doubt
 from payments_async.journal._transaction import Transaction
 
 __all__ = ["Epoch"]
@@ -186,4 +187,5 @@ def _quarantine(connection: sqlite3.Connection, clock: Callable[[], float]) -> N
         "UPDATE run SET quarantined_at = ?, look_since = coalesce(look_since, created_at) WHERE state = 'loading'",
         (transaction.now,),
     )
+    doubt(transaction)
     transaction.write_tallies()

@@ -23,6 +23,7 @@
         OrderUnknown          ... it holds no such order
         LeaseLost             ... the chunk is no longer yours
         NotParked             ... only a parked order can be written off
+        NotLookedFor          ... what was sent since it was copied or restored was not looked for yet
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ __all__ = [
     "LeaseLost",
     "LoadBusy",
     "NotAJournal",
+    "NotLookedFor",
     "NotParked",
     "OrderUnknown",
     "OrdersDiffer",
@@ -240,3 +242,12 @@ class NotParked(JournalRefused):
     """Only a parked order can be written off."""
 
     remedy = "reconcile first: an order is parked when two clean sweeps did not find it"
+
+
+class NotLookedFor(JournalRefused):
+    """The journal was copied or restored, and the service's list was not read to its end since: it may have forgotten.
+
+    What it calls planned may have been sent, so nothing of the batch goes on before that.
+    """
+
+    remedy = "reconcile the batch, until the service's list was read to its end; then lift the quarantine"

@@ -34,7 +34,10 @@ PAGE = 500  # entries in memory at once
 _EXACT = Context(prec=100)
 _MAY_BE_PAID = (State.PLANNED, State.SENDING, State.UNKNOWN, State.PARKED)
 _PAID = (State.ACCEPTED, State.SUCCESSFUL)
-_RUNS = "id, batch_id, base_address, key_fingerprint, user_id, state, source_digest, policy"
+_RUNS = (
+    "id, batch_id, base_address, key_fingerprint, user_id, state, source_digest, policy, quarantined_at, "
+    "min(created_at, coalesce(look_since, created_at))"
+)
 
 
 class Pages(Protocol[T_co]):
@@ -201,7 +204,7 @@ def _unconfirmed(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]) 
 
 
 def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
-    number, batch_id, address, fingerprint, user_id, state, source_digest, policy = values
+    number, batch_id, address, fingerprint, user_id, state, source_digest, policy, quarantined_at, since = values
     total, amount = 0, Decimal(0)
     for count, part in connection.execute("SELECT count, total FROM tally WHERE run = ?", (number,)):
         total, amount = total + count, _EXACT.add(amount, Decimal(part))
@@ -217,6 +220,8 @@ def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
         source_digest=source_digest,
         policy=policy,
         quarantined=quarantined,
+        quarantined_at=quarantined_at,
+        look_since=since,
     )
 
 

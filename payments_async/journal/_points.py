@@ -7,7 +7,7 @@ __all__ = ["CRASH_POINTS"]
 _OPERATIONS = (
     "open_run", "load", "adopt", "load_block", "load_drop", "load_complete",
     "claim_chunk", "renew_chunk", "release_chunk", "expire_chunks", "permit", "withdraw", "record",
-    "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine",
+    "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
     "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive",
 )  # fmt: skip
 _WITHIN = ("claim_chunk.token_raised", "load_complete.events_applied", "permit.after_recorded", "receive.stored")

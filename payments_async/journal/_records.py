@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from datetime import date
 from decimal import Decimal
 from typing import Self
 
@@ -30,6 +31,7 @@ __all__ = [
     "Run",
     "RunIdentity",
     "Standing",
+    "Sweep",
 ]
 
 
@@ -85,6 +87,8 @@ class Run:
         amount: Sum of their amounts.
         source_digest, policy: What it was made from, and how it was meant to be run, as it was given at first.
         quarantined: Chunks that wait for a person because the file was restored or copied since.
+        quarantined_at: Unix seconds at which the file was last found to be restored or copied, or ``None``.
+        look_since: Unix seconds of the earliest moment at which its orders may have been sent.
     """
 
     batch_id: str
@@ -95,6 +99,39 @@ class Run:
     source_digest: str | None = None
     policy: str | None = None
     quarantined: int = 0
+    quarantined_at: float | None = None
+    look_since: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class Sweep:
+    """One reading of the service's whole list, every row of which was compared with the journal.
+
+    Attributes:
+        id: The journal's own number for it.
+        batch_id: Which batch it was made for, or ``None``.
+        since, until: The days that were asked for, in the service's time zone.
+        begun, ended: Unix seconds by the database's clock; ``ended`` is ``None`` where it was never finished.
+        rows, requests: What it showed, and what that took.
+        counted: The service said how many rows there are, and showed as many.
+        problem: Why the list was not read to its end, or ``None``.
+    """
+
+    id: int
+    batch_id: str | None
+    since: date
+    until: date
+    begun: float
+    ended: float | None = None
+    rows: int = 0
+    requests: int = 0
+    counted: bool = False
+    problem: str | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it showed every row that the service counted."""
+        return self.ended is not None and self.problem is None and self.counted
 
 
 @attrs.frozen(kw_only=True)

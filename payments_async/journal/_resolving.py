@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from payments_async.journal._evidence import apply, find, is_unsent
-from payments_async.journal._faults import NotParked, OrderUnknown, RunUnknown
+from payments_async.journal._faults import NotLookedFor, NotParked, OrderUnknown, RunUnknown
 from payments_async.journal._leasing import reopen
 from payments_async.journal._records import Evidence, Finding
 from payments_async.journal._rows import Row, change, chunk_of, row_by_request, run_of
 from payments_async.journal._states import EVIDENCE, News, State, next_state
+from payments_async.journal._sweeping import is_looked_for
 from payments_async.journal._transaction import Transaction, Work
 
 __all__ = ["acknowledge", "apply_evidence", "lift_quarantine", "park", "resolve", "write_off"]
@@ -85,13 +86,18 @@ def acknowledge(request_id: str, who: str, why: str, seen: float | None) -> Work
 
 
 def lift_quarantine(batch_id: str, who: str, why: str) -> Work[int]:
-    """The orders of quarantined chunks were looked up, says a named person."""
+    """The orders of quarantined chunks were looked up, says a named person, and so does a sweep on record."""
     _named(who, why)
 
     def work(transaction: Transaction) -> int:
         found = transaction.execute("SELECT id FROM run WHERE batch_id = ?", (batch_id,)).fetchone()
         if found is None:
             raise RunUnknown(f"the journal holds no batch {batch_id}")
+        waiting = transaction.execute(
+            "SELECT 1 FROM chunk WHERE run = ? AND state = 'quarantined' LIMIT 1", found
+        ).fetchone()
+        if waiting is not None and not is_looked_for(transaction, batch_id, counted=True):
+            raise NotLookedFor(f"batch {batch_id} was not looked for in all days since it was made")
         lifted = transaction.execute(
             "UPDATE chunk SET state = 'open' WHERE run = ? AND state = 'quarantined'", found
         ).rowcount

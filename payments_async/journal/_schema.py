@@ -33,6 +33,7 @@ _FIRST = (
     # none on sending, which every order passes: those under way are found by the numbers of their chunk
     "CREATE INDEX outbox_open ON outbox(state) WHERE state IN ('unknown', 'parked')",
     "CREATE INDEX outbox_accepted ON outbox(state) WHERE state = 'accepted'",
+    "CREATE INDEX outbox_rejected ON outbox(state) WHERE state = 'rejected'",
     "CREATE INDEX outbox_conflict ON outbox(id) WHERE conflict IS NOT NULL",
     """CREATE INDEX outbox_transaction ON outbox(transaction_id)
         WHERE transaction_id <> x'00000000000000000000000000000000'""",
@@ -58,6 +59,11 @@ _FIRST = (
         before_at REAL NOT NULL, conflict TEXT, event_id INTEGER, decided INTEGER,
         times INTEGER NOT NULL DEFAULT 1, last_at REAL NOT NULL) STRICT""",
     "CREATE INDEX evidence_order ON evidence(order_id)",
+    # readings of the service's list, each for one batch or, without a run, for none in particular
+    """CREATE TABLE sweep (
+        id INTEGER PRIMARY KEY, run INTEGER, doubted_at REAL NOT NULL, since TEXT NOT NULL, until TEXT NOT NULL,
+        begun_at REAL NOT NULL, ended_at REAL, rows INTEGER NOT NULL DEFAULT 0, requests INTEGER NOT NULL DEFAULT 0,
+        counted INTEGER NOT NULL DEFAULT 0, problem TEXT) STRICT""",
     """CREATE TABLE resolution (
         id INTEGER PRIMARY KEY, order_id INTEGER, run INTEGER, kind TEXT NOT NULL, who TEXT NOT NULL,
         why TEXT NOT NULL, evidence TEXT, at REAL NOT NULL) STRICT""",

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -30,6 +31,7 @@ from payments_async.journal import (
     _resolving,
     _schema,
     _sending,
+    _sweeping,
 )
 from payments_async.journal._epoch import Epoch
 from payments_async.journal._faults import (
@@ -59,6 +61,7 @@ from payments_async.journal._records import (
     Run,
     RunIdentity,
     Standing,
+    Sweep,
 )
 from payments_async.journal._registering import Registering
 from payments_async.journal._states import State
@@ -291,8 +294,32 @@ class SqliteJournal:
         return await self._entry(request_id)
 
     async def lift_quarantine(self, batch_id: str, *, who: str, why: str) -> int:
-        """A named person states that the orders of quarantined chunks were looked up; tells how many chunks."""
+        """A named person states that quarantined orders were looked up; tells how many chunks. Raises NotLookedFor."""
         return await self._writer.submit("lift_quarantine", _resolving.lift_quarantine(batch_id, who, why))
+
+    # The outbox: sweeps
+
+    async def begin_sweep(self, batch_id: str | None, *, since: date, until: date) -> Sweep:
+        """Note that the service's list is read from now on. Raises ``RunUnknown``."""
+        return await self._writer.submit("begin_sweep", _sweeping.begin_sweep(batch_id, since, until))
+
+    async def end_sweep(self, sweep: Sweep) -> None:
+        """Note how it ended."""
+        await self._writer.submit("end_sweep", _sweeping.end_sweep(sweep))
+
+    async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
+        """The sweeps that were made for a batch, or all. Raises ``RunUnknown``."""
+        return await self._read(lambda connection: _sweeping.sweeps(connection, batch_id))
+
+    async def is_looked_for(self, batch_id: str | None = None) -> bool:
+        """Whether a list was read to its end since the journal may have forgotten anything. Raises ``RunUnknown``."""
+        if batch_id is None:
+            return await self._read(_sweeping.has_looked)
+        return await self._read(lambda connection: _sweeping.is_looked_for(connection, batch_id, counted=False))
+
+    async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:
+        """The first permit of all orders in these states, or ``None``. Raises ``RunUnknown``."""
+        return await self._read(lambda connection: _sweeping.sent_since(connection, batch_id, states, after))
 
     # The outbox: looking
 

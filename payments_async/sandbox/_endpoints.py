@@ -99,11 +99,16 @@ def list_transactions(service: Service, exchange: Exchange) -> Reply:
     quirks = service.settings.quirks
     number, size = _paging(service, exchange)
     since, until = _dates(service, exchange)
-    rows = service.ledger.select(status=_status(service, exchange), since=since, until=until)
-    start = max(0, (number - 1) * size + service.page_shift(number))
+    rows = _filtered(service, exchange, since, until)
+    page = 1 if quirks.repeats_first_page else number
+    start = max(0, (page - 1) * size + service.page_shift(number))
     chosen = rows[::-1][start : start + size] if quirks.newest_first else rows[start : start + size]
     members = [_records.listed(_record(service, service.ledger[row]), quirks) for row in chosen]
     data = _records.page(members, total=len(rows), number=number, size=size, lies=quirks.next_page_lies)
+    if quirks.total_error is None:
+        del data["totalCount"], data["totalPages"]
+    elif quirks.total_error:
+        data["totalCount"] = max(0, len(rows) + quirks.total_error)
     return json_reply(_records.read_envelope(data, quirks, status=True))
 
 
@@ -281,13 +286,30 @@ def _count(exchange: Exchange, name: str, default: int) -> int:
     return int(text)
 
 
-def _status(service: Service, exchange: Exchange) -> Status | None:
-    text = exchange.query.get("transactionStatus")
-    if text is None or service.settings.quirks.ignores_status_filter:
-        return None
-    if text not in set(Status):
-        raise Refusal(400, Code.WRONG_VALUE, f"transactionStatus must be one of {', '.join(Status)}")
-    return Status(text)
+# words for a status that integrations have met in place of the documented ones
+_OTHER_WORDS = {
+    "PENDING": Status.PROCESSING,
+    "FAILURE": Status.FAILED,
+    "SUCCESS": Status.SUCCESSFULL,
+    "REVERSED": Status.REVERSED,
+    "ENQUEUED": Status.ENQUEUED,
+}
+_WORDS = {"documented": {str(status): status for status in Status}, "other": _OTHER_WORDS}
+
+
+def _filtered(service: Service, exchange: Exchange, since: datetime | None, until: datetime | None) -> Sequence[int]:
+    quirks, ledger = service.settings.quirks, service.ledger
+    listed, text = service.listed(), exchange.query.get("transactionStatus")
+    words = _WORDS[quirks.filter_words]
+    if text is None or quirks.ignores_status_filter or (text not in words and quirks.unknown_filter_word == "ignored"):
+        rows = ledger.select(status=None, since=since, until=until)
+    elif text in words:
+        rows = ledger.select(status=words[text], since=since, until=until)
+    elif quirks.unknown_filter_word == "empty":
+        rows = ()
+    else:
+        raise Refusal(400, Code.WRONG_VALUE, f"transactionStatus must be one of {', '.join(words)}")
+    return rows if listed == len(ledger) else [row for row in rows if row < listed]
 
 
 def _dates(service: Service, exchange: Exchange) -> tuple[datetime | None, datetime | None]:

@@ -46,6 +46,12 @@ class Quirks:
         unstable_pages: Whether, when the list changed since its first page was read, every later page begins one row
             too early or one too late in turn, so that rows repeat and go missing.
         ignores_status_filter: Whether `transactionStatus` is ignored.
+        filter_words: Which words `transactionStatus` knows: those of the list of statuses, or others that were met.
+        unknown_filter_word: What a word does that it does not know: a refusal, all transactions, or none.
+        listed_after: How many further readings of a list pass before a new transaction is in any.
+        repeats_first_page: Whether every page of transactions is the first.
+        total_error: By how many rows `totalCount` of transactions is wrong; None leaves it out.
+        request_id_case: How the list writes a requestId.
         ignores_date_filter: Whether the dates are ignored.
         date_keys: The pairs of query keys that filter by date; others are ignored.
         later_date_inclusive: Whether a later date without a time means the whole of that day.
@@ -118,6 +124,14 @@ class Quirks:
     next_page_lies: bool = False
     unstable_pages: bool = False
     ignores_status_filter: bool = False
+    # Spec: "transactionStatus (string, one of ENQUEUED, PROCESSING, FAILED, SUCCESSFULL, REVERSED)"; others were met
+    filter_words: Literal["documented", "other"] = _one_of("documented", "other")
+    # Spec: silent
+    unknown_filter_word: Literal["refused", "ignored", "empty"] = _one_of("refused", "ignored", "empty")
+    listed_after: int = 0
+    repeats_first_page: bool = False
+    total_error: int | None = 0
+    request_id_case: Literal["as_given", "upper"] = _one_of("as_given", "upper")
     ignores_date_filter: bool = False
     # Spec: "The sample request instead uses `startDate` and `endDate` with a date shaped YYYY-MM-DD."
     date_keys: tuple[tuple[str, str], ...] = (("earlierDate", "laterDate"),)

@@ -77,6 +77,8 @@ def record(
 
 def listed(members: dict[str, object], quirks: Quirks) -> dict[str, object]:
     """Return a record as a list shows it."""
+    if quirks.request_id_case == "upper":
+        members = {**members, "requestId": str(members["requestId"]).upper()}
     if not quirks.list_swaps_product:
         return members
     return {**members, "product": members["beneficiary"], "beneficiary": members["product"]}

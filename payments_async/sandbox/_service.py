@@ -105,6 +105,8 @@ class Service:
         )
         self._first_page_version = 0
         self._shifts = Random(settings.seed)
+        self._readings = 0  # of a list of transactions
+        self._young: deque[tuple[int, int]] = deque()  # rows no list shows yet, and the readings when they came
 
     def note_asked(self) -> None:
         """A request has come."""
@@ -139,6 +141,8 @@ class Service:
                 case "accept":
                     pass
         self._reserve(order)
+        if self.settings.quirks.listed_after:
+            self._young.append((len(self.ledger), self._readings))
         execution = self.ledger.add(order, at=self.clock.now())
         ending = self.faults.ending(order.kind, order.request_id)
         noticing = self.faults.notice(order.kind, order.request_id)
@@ -154,6 +158,14 @@ class Service:
             self._first_page_version = self.ledger.version
         unstable = self.settings.quirks.unstable_pages and self.ledger.version != self._first_page_version
         return self._shifts.choice((-1, 1)) if unstable else 0
+
+    def listed(self) -> int:
+        """Return how many transactions a list shows that is read now, the oldest first."""
+        self._readings += 1
+        late = self.settings.quirks.listed_after
+        while self._young and self._young[0][1] + late < self._readings:
+            self._young.popleft()
+        return self._young[0][0] if self._young else len(self.ledger)
 
     def _reserve(self, order: Order) -> None:
         if order.kind == "collection":

@@ -213,7 +213,7 @@ async def test_a_service_that_is_down_ends_the_run_and_not_the_orders(tmp_path: 
     async with world(tmp_path) as here:
         await here.payments.log_in()
         await here.sandbox.__aexit__(None, None, None)
-        done = await run_batch(here.payments, here.journal, BATCH, payouts(500), patience=1.0)
+        done = await run_batch(here.payments, here.journal, BATCH, payouts(500), patience=1.0, look_first="never")
         assert done.stopped is not None
         assert "nothing was answered" in done.stopped
         assert (500, 0) == (done.counts["planned"], done.sent)

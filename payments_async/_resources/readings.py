@@ -1,0 +1,199 @@
+"""A list of transactions read to its end, however it shifts, lags and fails meanwhile. Knows nothing of orders."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from datetime import date
+from typing import Protocol
+
+import attrs
+
+from payments_async._errors import AuthenticationFailed, PaymentsError, Rejected
+from payments_async._models import Page, Transaction
+
+__all__ = ["Reader", "Reading"]
+
+_SIZES = (500, 100, 50, 20)  # rows of a page; the largest that the service takes is not documented
+_PASSES = 3  # times through the list while rows are missing
+_MOST_STALE = 2  # pages in a row with nothing new: the service ignores the page number, or shows the end again
+_WAIT_FIRST = 1.0  # seconds before a page is asked for again, doubled each time
+_WAIT_MOST = 30.0
+_TRIES = 2  # failures of a page after which smaller ones are asked for
+
+
+class Pages(Protocol):
+    """Asks for one page of transactions, with the retries that any read gets."""
+
+    async def __call__(
+        self, *, number: int, size: int, since: date | None, until: date | None, status: str | None
+    ) -> Page[Transaction]: ...
+
+
+@attrs.define
+class Reader:
+    """Reads lists, and remembers how large a page the service gives.
+
+    Attributes:
+        patience: Seconds for which a page that cannot be had is asked for again.
+        clock: Seconds that only grow.
+        requests: Pages asked for until now.
+        size: Rows of the next page.
+    """
+
+    page: Pages
+    clock: Callable[[], float]
+    sleep: Callable[[float], Awaitable[object]]
+    patience: float = 0.0
+    requests: int = attrs.field(init=False, default=0)
+    size: int = attrs.field(init=False, default=_SIZES[0])
+
+    def read(
+        self, since: date | None, until: date | None, status: str | None = None, *, probes: bool = False
+    ) -> Reading:
+        """The rows of these days, from the first to the last.
+
+        Args:
+            status: Only of this status, in whatever word the service has for it.
+            probes: Ask beyond the last page as well: a service may count fewer rows than it has.
+        """
+        return Reading(self, since, until, status, probes=probes)
+
+    def shrink(self) -> bool:
+        """Ask for smaller pages from now on; tells whether there are any."""
+        smaller = next((size for size in _SIZES if size < self.size), None)
+        if smaller is None:
+            return False
+        self.size = smaller
+        return True
+
+    def fits(self, page: Page[Transaction]) -> bool:
+        """Learn from a first page how many rows the service gives; tells whether the next one follows it."""
+        given = len(page.collection)
+        if not given or given >= self.size or page.total_count is None or page.total_count <= given:
+            return True
+        smaller = next((size for size in _SIZES if size < self.size), 0)
+        if given < smaller:  # it may have fallen back to a usual size, and give more of a smaller one
+            self.size = smaller
+            return False
+        self.size = given
+        return True
+
+
+class Reading:
+    """One list, for one ``async for`` over ``pages``. It tells afterwards what it is worth.
+
+    The list is read to where it shows nothing new, and again where rows are missing. It has been read to its end when a
+    page came by which all rows were seen that the service counted at that moment.
+
+    Attributes:
+        problem: Why absence from it proves nothing, or ``None`` when all of it was read.
+        counted: The service said how many rows there are, and all of them were seen.
+        refused: The service took the very question for wrong.
+        rows, expected: Different rows that were seen, and how many the service counted.
+    """
+
+    def __init__(
+        self, reader: Reader, since: date | None, until: date | None, status: str | None, *, probes: bool
+    ) -> None:
+        self._reader = reader
+        self._days = since, until
+        self._status = status
+        self._probes = probes
+        self._seen: set[str] = set()
+        self._is_short = False  # the last page had fewer rows than there is room for
+        self._reached = False  # all rows that the service counted at some moment were seen
+        self.expected: int | None = None
+        self.refused = False
+        self.problem: str | None = "it was not read to its end"
+
+    @property
+    def counted(self) -> bool:
+        """Whether the service said how many rows there are, and showed as many."""
+        return self._reached
+
+    @property
+    def rows(self) -> int:
+        """Different rows so far."""
+        return len(self._seen)
+
+    async def pages(self) -> AsyncGenerator[list[Transaction], None]:
+        """The rows that are new, a page's worth at a time.
+
+        Raises:
+            AuthenticationFailed: The service refused our credentials. Whatever else fails is told by ``problem``.
+        """
+        try:
+            for turn in range(_PASSES):
+                async with aclosing(self._once(probes=self._probes and not turn)) as pages:
+                    async for fresh in pages:
+                        yield fresh
+                if self._reached or self.expected is None:
+                    break
+        except AuthenticationFailed:
+            raise
+        except PaymentsError as error:
+            self.refused = isinstance(error, Rejected)
+            self.problem = f"it could not be read: {error.message}"
+        else:
+            missing = self.expected is not None and not self._reached
+            self.problem = f"it showed {self.rows:,} of {self.expected:,} rows" if missing else None
+
+    async def _once(self, *, probes: bool) -> AsyncGenerator[list[Transaction], None]:
+        number = stale = 0
+        known = self.rows  # in a list that was read before, pages without new rows are to be expected
+        while True:
+            page = await self._page(number + 1)
+            if page is None:
+                if self._reached and number:
+                    return  # there is no such page
+                number, stale, known = 0, 0, self.rows  # all pages are of another size now
+                continue
+            fresh = self._fresh(page)
+            if fresh:
+                yield fresh
+            self._is_short = len(page.collection) < self._reader.size
+            stale = stale + 1 if not fresh and (number + 1) * self._reader.size >= known else 0
+            if not page.collection or stale >= _MOST_STALE or (self._reached and not probes):
+                return
+            if number or self._reader.fits(page):
+                number += 1
+            else:
+                stale, known = 0, self.rows
+
+    def _fresh(self, page: Page[Transaction]) -> list[Transaction]:
+        fresh = []
+        for row in page.collection:
+            if row.transaction_id not in self._seen:
+                self._seen.add(row.transaction_id)
+                fresh.append(row)
+        if page.total_count is not None:
+            self.expected = max(self.expected or 0, page.total_count)
+            # by this very page: rows that come later are of orders sent later
+            self._reached = (self._reached and not fresh) or self.rows >= page.total_count
+        return fresh
+
+    async def _page(self, number: int) -> Page[Transaction] | None:
+        """A page; ``None`` where there is none of this number, or where pages are smaller from now on."""
+        reader, (since, until) = self._reader, self._days
+        begun, wait, failures = reader.clock(), _WAIT_FIRST, 0
+        while True:
+            reader.requests += 1
+            try:
+                return await reader.page(number=number, size=reader.size, since=since, until=until, status=self._status)
+            except AuthenticationFailed:
+                raise
+            except Rejected:
+                if (number > 1 and self._reached) or (self._status is None and reader.shrink()):
+                    return None
+                raise
+            except PaymentsError:
+                if number > 1 and self._reached and self._is_short:
+                    return None  # nobody promised a page beyond the last
+                failures += 1
+                if reader.clock() - begun >= reader.patience:
+                    raise
+                await reader.sleep(wait)
+                wait = min(_WAIT_MOST, 2 * wait)
+                if failures >= _TRIES and reader.shrink():
+                    return None

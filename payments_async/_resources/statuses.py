@@ -1,0 +1,164 @@
+"""What status the filtered lists show for transactions, believed only of a service that demonstrably filters.
+
+A service that does not know a word of a filter may silently show everything, or nothing; then every order would look
+failed. So a status that does not exist is asked for first and last: where rows come back, no filter is believed. All
+words that were ever met are asked for, each list to its end. What two statuses show discredits both. And what is
+believed has to stand in the list without a filter, before and after.
+"""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import aclosing
+from datetime import date
+
+import attrs
+
+from payments_async._models import TransactionStatus
+from payments_async._resources.readings import Reader, Reading
+
+__all__ = ["Opinions", "Statuses", "is_filtered", "read_statuses"]
+
+# The latest in the life of a transaction first: one that moves on while the lists are read is in none then, not in two.
+_FINAL = (TransactionStatus.REVERSED, TransactionStatus.SUCCESSFUL, TransactionStatus.FAILED)
+_OPEN = (TransactionStatus.PROCESSING, TransactionStatus.ENQUEUED)
+_LETTERS = 12
+
+
+@attrs.frozen(kw_only=True)
+class Statuses:
+    """What the filtered lists came to.
+
+    Attributes:
+        found: By transaction id, in small letters; only of those that were asked about.
+        notes: What hinders, in words.
+        are_filters: Whether the service was seen to filter; ``None`` when it could not be asked.
+    """
+
+    found: Mapping[str, TransactionStatus] = attrs.field(factory=dict)
+    notes: tuple[str, ...] = ()
+    are_filters: bool | None = None
+
+
+class Opinions:
+    """What each filter has shown. Decides what of it is believed."""
+
+    def __init__(self) -> None:
+        self._under: dict[str, TransactionStatus] = {}
+        self.discredited: set[TransactionStatus] = set()
+
+    def note(self, status: TransactionStatus, transaction_ids: Iterable[str]) -> None:
+        """These are listed under that status. One that is listed under another as well discredits both."""
+        for transaction_id in transaction_ids:
+            other = self._under.setdefault(transaction_id.lower(), status)
+            if other is not status:
+                self.discredited |= {other, status}
+
+    def has(self, status: TransactionStatus, transaction_ids: Iterable[str]) -> bool:
+        """Whether all of these are listed under that status."""
+        return all(self._under.get(transaction_id.lower()) is status for transaction_id in transaction_ids)
+
+    def doubts(self, days: str) -> list[str]:
+        """Which lists are not believed, in words."""
+        names = " and ".join(sorted(self.discredited))
+        return [f"transactions from {days} are listed as {names}, so neither list is believed"] if names else []
+
+    def believed(self, transaction_ids: Collection[str]) -> dict[str, TransactionStatus]:
+        """The status of each of these, where it has one."""
+        shown = {id_: self._under[id_] for id_ in map(str.lower, transaction_ids) if id_ in self._under}
+        return {id_: status for id_, status in shown.items() if status not in self.discredited}
+
+
+async def is_filtered(reader: Reader, since: date | None, until: date | None) -> bool | None:
+    """Whether a status that does not exist shows nothing, or is refused; ``None`` when it cannot be asked.
+
+    To be asked where the list without a filter shows something, or the answer means nothing.
+    """
+    word = "".join(secrets.choice(string.ascii_uppercase) for _ in range(_LETTERS))
+    reading = reader.read(since, until, word)
+    async with aclosing(reading.pages()) as pages:
+        async for _ in pages:
+            return False
+    if reading.refused:
+        return True
+    if reading.expected:
+        return False  # it counts rows that it does not show
+    return True if reading.problem is None else None
+
+
+async def read_statuses(
+    reader: Reader, since: date, until: date, transaction_ids: Collection[str], *, is_known: bool = False
+) -> Statuses:
+    """The final status of transactions that the list without a filter has just shown.
+
+    Args:
+        since, until: The days of that list.
+        is_known: The service was seen to filter a moment ago: it is asked again only before anything is believed.
+    """
+    wanted, days = {transaction_id.lower() for transaction_id in transaction_ids}, _days(since, until)
+    if not is_known and (are_filters := await is_filtered(reader, since, until)) is not True:
+        return Statuses(are_filters=are_filters, notes=(_DISBELIEVED[are_filters].format(days=days),))
+    opinions, notes = await _opinions(reader, since, until, wanted)
+    found = {id_: status for id_, status in opinions.believed(wanted).items() if status.is_final}
+    if notes or not found:  # an id might be in the part of a list that is missing, too
+        return Statuses(notes=(*notes, *opinions.doubts(days)), are_filters=True)
+    if (are_filters := await is_filtered(reader, since, until)) is not True:
+        return Statuses(are_filters=are_filters, notes=(_DISBELIEVED[are_filters].format(days=days),))
+    still = await _still_listed(reader.read(since, until), set(found))
+    notes = [*opinions.doubts(days)]
+    if len(still) < len(found):
+        notes.append(f"{len(found) - len(still)} transactions from {days} are listed only with a filter")
+    return Statuses(found={id_: found[id_] for id_ in still}, notes=tuple(notes), are_filters=True)
+
+
+async def _opinions(reader: Reader, since: date, until: date, wanted: Collection[str]) -> tuple[Opinions, list[str]]:
+    """What all filters show, and why some say nothing. Those of no end are asked only where others show an end."""
+    opinions, notes = Opinions(), list[str]()
+    for group in (_FINAL, _OPEN):
+        for status in group:
+            for word in status.spellings:
+                problem = await _read(reader.read(since, until, word), status, opinions)
+                if problem is not None:
+                    notes.append(f"the list of {word} transactions from {_days(since, until)}: {problem}")
+        if not opinions.believed(wanted):
+            break
+    return opinions, notes
+
+
+_DISBELIEVED = {
+    False: "the list from {days} shows transactions of a status that does not exist, so no status is believed of it",
+    None: "whether the list from {days} knows any status could not be asked, so none is believed of it",
+}
+
+
+def _days(since: date, until: date) -> str:
+    return f"{since.isoformat()} to {until.isoformat()}"
+
+
+async def _read(reading: Reading, status: TransactionStatus, opinions: Opinions) -> str | None:
+    """Note what a list shows; why it says nothing, if it was not read to its end."""
+    first = True
+    async with aclosing(reading.pages()) as pages:
+        async for rows in pages:
+            shown = [row.transaction_id for row in rows]
+            if first and opinions.has(status, shown):
+                return None  # another word for the same list
+            first = False
+            opinions.note(status, shown)
+    if reading.refused:
+        return None  # not one of its words
+    if reading.problem is None and not reading.counted:
+        return "the service does not say how many rows there are"
+    return reading.problem
+
+
+async def _still_listed(reading: Reading, transaction_ids: set[str]) -> set[str]:
+    found: set[str] = set()
+    async with aclosing(reading.pages()) as pages:
+        async for rows in pages:
+            found |= {row.transaction_id.lower() for row in rows} & transaction_ids
+            if found == transaction_ids:
+                break
+    return found

@@ -1,0 +1,137 @@
+"""Looking first: before the first order of a batch is sent, what the service has already is read. Sends nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import date
+from typing import Literal, get_args
+
+import attrs
+
+from payments_async._resources.readings import Reader, Reading
+from payments_async._session import PaymentsSession
+from payments_async.bulk._findings import Findings
+from payments_async.bulk._sweeps import Sweeper
+from payments_async.bulk._window import Window
+from payments_async.journal._contract import Journal
+from payments_async.journal._records import Run
+from payments_async.journal._states import State
+
+__all__ = ["LookFirst", "Looked", "check_look_first", "is_look_due", "look_first"]
+
+LookFirst = Literal["always", "in_doubt", "never"]
+_FRESH = 3600.0  # seconds for which a look stands as long as nothing was sent
+_TELL_EVERY = 1.0  # seconds
+_STEP = 1.0  # seconds of a wait after which it is looked whether the run was asked to stop
+
+
+@attrs.frozen(kw_only=True)
+class Looked:
+    """What a run did before it sent anything: it read the service's list, for the journal may have forgotten.
+
+    That an order is not in the list proves nothing: a list may show it minutes late.
+
+    Attributes:
+        since, until: The days that were asked for.
+        rows, requests, seconds: Transactions that were seen, and what that took.
+        found: Orders that were there already although the journal had them as planned. They are not sent.
+        counted: The service said how many transactions there are, and showed as many.
+        problem: Why the list was not read to its end, or ``None``.
+    """
+
+    since: date
+    until: date
+    rows: int = 0
+    requests: int = 0
+    seconds: float = 0.0
+    found: int = 0
+    counted: bool = False
+    problem: str | None = None
+
+    @property
+    def days(self) -> int:
+        """How many days the list was asked for."""
+        return (self.until - self.since).days + 1
+
+
+def check_look_first(value: str) -> None:
+    """Refuse anything that is not one of the ways to look first."""
+    if value not in get_args(LookFirst):
+        raise ValueError(f"look_first: must be one of {', '.join(get_args(LookFirst))}, not {value!r}")
+
+
+async def is_look_due(journal: Journal, run: Run, way: LookFirst, now: float) -> bool:
+    """Whether a run has to look before it sends: nothing that counts is on record, and there is something to send."""
+    if way == "never":
+        return False
+    chunks = await journal.chunks(run.batch_id)
+    if not chunks.open and not chunks.leased:
+        return False  # what is in quarantine waits for a person
+    if way == "in_doubt":
+        return not await journal.is_looked_for()
+    if not await journal.is_looked_for(run.batch_id):
+        return True
+    progress = await journal.progress(run.batch_id)
+    if progress.counts[State.PLANNED] < progress.total:
+        return False
+    # nothing was sent since the look: what another journal did meanwhile is in no list that was read
+    return max(sweep.ended or 0.0 for sweep in await journal.sweeps(run.batch_id)) + _FRESH < now
+
+
+async def look_first(
+    payments: PaymentsSession, journal: Journal, run: Run, *, back: float, patience: float, now: Callable[[], float],
+    stop: asyncio.Event | None = None, tell: Callable[[Looked], object] | None = None,
+) -> Looked:  # fmt: skip
+    """Read the list of all days in which orders of a batch may have been sent; what it shows is not sent again.
+
+    Args:
+        back: Seconds before the batch was made, for another journal may have sent it.
+        patience: Seconds for which a page that cannot be had is asked for again.
+        now: Unix seconds.
+        stop: Set it to break off.
+        tell: Hears about once a second how far it is.
+
+    Raises:
+        AuthenticationFailed: The service refused our credentials.
+    """
+    begun = told = payments.clock()
+    reader = Reader(payments.transactions.page, clock=payments.clock, sleep=_until(stop, payments), patience=patience)
+    window = Window.to_now(run.look_since - back, now(), payments.dialect.timezone)
+    sweeper = Sweeper(payments, journal, Findings(journal), reader)
+
+    def looked(reading: Reading) -> Looked:
+        return Looked(
+            since=window.since, until=window.until, rows=reading.rows, requests=reader.requests,
+            seconds=payments.clock() - begun, found=sweeper.found, counted=reading.counted, problem=reading.problem,
+        )  # fmt: skip
+
+    def told_of(reading: Reading) -> None:
+        nonlocal told
+        if stop is not None and stop.is_set():
+            raise _Stopped
+        if tell is not None and payments.clock() - told >= _TELL_EVERY:
+            told = payments.clock()
+            tell(looked(reading))
+
+    try:
+        reading, _ = await sweeper.sweep(window, [run.batch_id], tell=told_of)
+    except _Stopped:
+        return Looked(since=window.since, until=window.until, requests=reader.requests, problem="it was asked to stop")
+    return looked(reading)
+
+
+class _Stopped(Exception):
+    """Whoever runs the batch wants it to end."""
+
+
+def _until(stop: asyncio.Event | None, payments: PaymentsSession) -> Callable[[float], Awaitable[None]]:
+    async def sleep(seconds: float) -> None:
+        left = seconds
+        while left > 0:
+            if stop is not None and stop.is_set():
+                raise _Stopped
+            await payments.sleep(min(left, _STEP))
+            left -= _STEP
+
+    return sleep
