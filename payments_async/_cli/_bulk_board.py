@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from payments_async._cli._screen import Screen, clean, money
-from payments_async.bulk import RunProgress
+from payments_async.bulk import Looked, RunProgress
 from payments_async.journal import Progress, State
 
-__all__ = ["STYLES", "RunBoard", "line_of", "remaining", "waiting", "words_of"]
+__all__ = ["STYLES", "RunBoard", "line_of", "looking", "remaining", "waiting", "words_of"]
 
 STYLES = {
     State.SUCCESSFUL: "green",
@@ -50,6 +50,7 @@ class RunBoard:
         self._progress: RunProgress | None = None
         self._told = -1
         self._waited = -1  # how often it was told for what it waits
+        self._looked: Looked | None = None
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -67,6 +68,11 @@ class RunBoard:
     def __call__(self, progress: RunProgress) -> None:
         """Take news."""
         self._progress = progress
+        if progress.looked is not None and self._looked is not progress.looked and not progress.sent:
+            self._looked = progress.looked
+            if self._live is None and progress.looked.problem is not None:
+                self._screen.say(escape(clean(looking(progress.looked))))
+                return
         if progress.waits_for is not None:
             self._tell_wait(progress)
             return
@@ -96,6 +102,8 @@ class RunBoard:
         grid.add_row(bar, Text(f"{_done(progress):,}/{progress.total:,}", style="bold"))
         whole.add_row(grid)
         whole.add_row(line_of(self._words(progress)))
+        if progress.looked is not None and not progress.sent:
+            whole.add_row(Text(clean(looking(progress.looked)), style="dim"))
         if progress.waits_for is not None:
             whole.add_row(Text(clean(waiting(progress)), style="yellow"))
         return whole
@@ -127,6 +135,19 @@ def words_of(progress: Progress, currency: str | None) -> list[str]:
         f"unknown {counts[State.UNKNOWN] + counts[State.PARKED]:,}",
         money(total, currency),
     ]
+
+
+def looking(looked: Looked) -> str:
+    """What was looked for before anything was sent, what it cost, and what it found."""
+    words = (
+        f"looked first: {looked.rows:,} transactions of {looked.days:,} days, {looked.requests:,} requests, "
+        f"{looked.seconds:.1f} s"
+    )
+    if looked.found:
+        words += f"; {looked.found:,} of these orders were there already and are not sent"
+    if looked.problem is None and not looked.counted:
+        words += "; the service does not say how many there are, so some may be missing"
+    return words
 
 
 def waiting(progress: RunProgress) -> str:

@@ -51,6 +51,12 @@ async def bulk_reconcile(
     async with opened(journal) as held, settings.session() as payments:
         name = None if batch_id is None else await chosen_batch(held, batch_id)
         before = await held.progress(name)
+        quarantined = [run.batch_id for run in await held.runs() if run.quarantined and name in (None, run.batch_id)]
+        if quarantined:
+            screen.note(
+                f"{', '.join(map(clean, quarantined))}: in quarantine, since the journal was copied or restored; all "
+                "orders are looked for in all days since they were written down, also those that seem not to be sent"
+            )
         screen.note(
             f"looking for {before.counts[State.ACCEPTED]:,} accepted and {before.counts[State.UNKNOWN]:,} unknown "
             f"orders; an order that is not found is looked for {sweeps} times, {interval:g} s apart"
@@ -59,12 +65,22 @@ async def bulk_reconcile(
             payments, held, name, grace=grace, sweeps=sweeps, interval=interval, reversals=reversals
         )
         progress = await held.progress(name)
+        liftable = [one for one in quarantined if await held.is_looked_for(one, counted=True)]
     _show(screen, found)
     show_progress(screen, progress, None)
     assert journal is not None
     if progress.counts[State.PARKED] or progress.conflicts:
         tell_next(screen, progress, journal, name)
+    for one in liftable:
+        screen.say(f"\nBatch {escape(clean(one))} was looked for; what the list did not show may be sent again:")
+        screen.command(f"{command_line('bulk lift-quarantine', journal=journal, batch_id=one)} --who NAME --why REASON")
+        screen.say("A list may show an order minutes late: if one may have been sent just now, reconcile again first.")
     status = exit_after(progress)
+    if found.unread:
+        status = Exit.STOPPED
+        screen.trouble(
+            "; ".join(found.unread), f"go on with: {command_line('bulk reconcile', journal=journal, batch_id=name)}"
+        )
     document = {
         "settled": found.settled,
         "unknown": found.unknown,
@@ -74,6 +90,8 @@ async def bulk_reconcile(
         "strangers": [{"transaction_id": one.transaction_id, "request_id": one.request_id} for one in found.strangers],
         "strangers_seen": found.strangers_seen,
         "differences": found.differences,
+        "doubles": found.doubles,
+        "unread": found.unread,
         "notes": found.notes,
         "progress": progress_document(progress),
         "exit_status": status,
@@ -168,8 +186,9 @@ async def bulk_lift_quarantine(
 ) -> Exit:
     """State that the orders of a batch were looked up after its journal was copied or restored. It may go on then.
 
-    An older journal does not know what was sent since: an order that it calls planned may have been paid. Reconcile,
-    and compare what is planned with the service's own records first; what was paid after all is paid again.
+    An older journal does not know what was sent since: an order that it calls planned may have been paid. So reconcile
+    first: it looks for all of them, and without that nothing is lifted. Then compare what is still planned with the
+    service's own statement, for a list may show an order late; what was paid after all is paid again.
 
     Example: payments-async bulk lift-quarantine --who "A. Clerk" --why "statement of 3 May" --journal payroll.sqlite
     """
@@ -179,6 +198,13 @@ async def bulk_lift_quarantine(
         run, progress = await held.run(name), await held.progress(name)
         if not run.quarantined:
             raise BadInput(f"no chunk of batch {clean(name)} is in quarantine; nothing was changed")
+        if not await held.is_looked_for(name, counted=True):
+            assert journal is not None
+            raise BadInput(
+                f"batch {clean(name)} was not looked for since the journal was copied or restored: an order that it "
+                "calls planned may have been paid. Nothing was changed. Look for them first:\n"
+                f"  {command_line('bulk reconcile', journal=journal, batch_id=name)}"
+            )
         screen.fields([("batch", name), ("chunks in quarantine", f"{run.quarantined:,}")])
         show_progress(screen, progress, None)
         planned = progress.counts[State.PLANNED]
@@ -242,6 +268,8 @@ def _show(screen: Screen, found: Reconciliation) -> None:
         for one in found.differences
     ]
     _names(screen, "amounts that differ", differences)
+    doubles = [f"{one.request_id}: {', '.join(one.transaction_ids)}" for one in found.doubles]
+    _names(screen, "more than one transaction: it may have been paid twice; ask the service", doubles)
     strangers = [f"{one.transaction_id} ({one.request_id or 'no request id'})" for one in found.strangers]
     _names(screen, f"{found.strangers_seen:,} transactions that this journal never sent", strangers)
     for note in found.notes:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import attrs
 import typer
+from rich.markup import escape
 
 from payments_async import Limits, PaymentsSession
-from payments_async._cli._bulk_board import RunBoard
+from payments_async._cli._bulk_board import RunBoard, looking
 from payments_async._cli._bulk_file import (
     Acknowledge,
     BatchFile,
@@ -32,7 +33,7 @@ from payments_async._cli._bulk_state import progress_document, show_progress, te
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._question import confirmed
-from payments_async._cli._screen import Screen, money
+from payments_async._cli._screen import Screen, clean, money
 from payments_async._cli._settings import Settings
 from payments_async._cli._signals import draining
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
@@ -69,6 +70,9 @@ async def bulk_run(
     ] = None,
     max_total: Annotated[str | None, option(help="Send no more than this in all.", show_default=False)] = None,
     min_balance: Annotated[str | None, option(help="Leave this on the account.", show_default=False)] = None,
+    without_looking: Annotated[
+        bool, option("--without-looking", help="Do not look in the service's list for what was sent before.")
+    ] = False,
     yes: Annotated[bool, option("--yes", help="Send without asking.")] = False,
     new_journal: Annotated[
         bool, option("--new-journal", help="Make the journal if there is none. It knows no earlier payment.")
@@ -87,7 +91,8 @@ async def bulk_run(
     """Send a file, or go on with it. Every order is written down before and after; none is ever sent twice.
 
     Nothing is sent unless every row is good (or --skip-bad leaves bad ones out), the digest is the approved one
-    (--plan) and you say yes. Ctrl-C finishes what is under way; a second one breaks it off. The same command goes on.
+    (--plan) and you say yes. Before its first order the service's list is read: what it shows was sent already, and is
+    not sent again. Ctrl-C finishes what is under way; a second one breaks it off. The same command goes on.
 
     Example: payments-async bulk run payroll.csv --batch-id payroll-2026-11 --journal payroll.sqlite --max-unknown 10
     """
@@ -118,11 +123,11 @@ async def bulk_run(
         again = reading.command_line(
             file, journal, plan=made.digest, skip_bad=skip_bad, acknowledge=acknowledge, validate=validate,
             concurrency=concurrency, rate=rate, max_unknown=max_unknown, max_error_rate=max_error_rate,
-            max_total=max_total, min_balance=min_balance,
+            max_total=max_total, min_balance=min_balance, without_looking=without_looking,
         )  # fmt: skip
         run = _Run(
             screen=screen, payments=payments, journal=journal, batch_id=batch_id, plan=made, fuse=fuse,
-            adoption=adoption,
+            adoption=adoption, look_first="never" if without_looking else "always",
         )  # fmt: skip
         return await run.carry_out(concurrency, again)
 
@@ -138,6 +143,7 @@ class _Run:
     plan: Plan
     fuse: Fuse
     adoption: Adoption | None
+    look_first: Literal["always", "never"]
 
     async def carry_out(self, concurrency: int, again: str) -> Exit:
         """Send it, show it, and say how to go on."""
@@ -146,6 +152,7 @@ class _Run:
         try:
             async with opened(self.journal, new=True) as journal:
                 self._introduce(journal)
+                await self._check_doubt(journal)
                 progress = await self._run(journal, concurrency, again)
                 quarantined = (await journal.run(self.batch_id)).quarantined
         except BatchChanged as error:
@@ -165,12 +172,21 @@ class _Run:
                 "be written): a journal that was restored, or a second one for these orders, is not noticed as surely"
             )
 
+    async def _check_doubt(self, journal: SqliteJournal) -> None:
+        is_doubted = any(run.quarantined_at is not None for run in await journal.runs())
+        if self.look_first == "never" and is_doubted and not await journal.is_looked_for():
+            raise BadInput(
+                "--without-looking: the journal was copied or restored and may have forgotten what was sent; run it "
+                "without that, so that the service's list is read first. Nothing was sent"
+            )
+
     async def _run(self, journal: SqliteJournal, concurrency: int, again: str) -> RunProgress:
         with RunBoard(self.screen, self.plan.count, self.plan.currency) as board, draining(self.screen) as stop:
             try:
                 return await run_batch(
                     self.payments, journal, self.batch_id, self.plan.orders, concurrency=concurrency, progress=board,
                     fuse=self.fuse, stop=stop.drain, source_digest=self.plan.digest, adoption=self.adoption,
+                    look_first=self.look_first,
                 )  # fmt: skip
             except HeldElsewhere as error:
                 raise BadInput(
@@ -188,6 +204,8 @@ class _Run:
         screen, status = self.screen, exit_after(progress, progress.stopped)
         screen.say()
         show_progress(screen, progress, self.plan.currency)
+        if progress.looked is not None:
+            screen.say(escape(clean(looking(progress.looked))))
         if progress.sent and progress.seconds:
             screen.say(
                 f"{progress.sent:,} sent in {progress.seconds:,.1f} s, {progress.sent / progress.seconds:,.0f}/s"
@@ -195,11 +213,14 @@ class _Run:
         tell_next(screen, progress, self.journal, self.batch_id, quarantined=quarantined)
         if progress.stopped is not None:
             screen.trouble(f"stopped: {progress.stopped}", f"go on with: {again}")
+        if progress.looked is not None and progress.looked.problem is not None:
+            screen.trouble("only if nothing of this was ever sent, from any journal: add --without-looking")
         screen.document(
             {
                 "batch_id": self.batch_id,
                 "plan": plan_document(self.plan),
                 "progress": progress_document(progress),
+                "looked": progress.looked,
                 "stopped": progress.stopped,
                 "sent": progress.sent,
                 "seconds": progress.seconds,

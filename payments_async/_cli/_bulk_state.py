@@ -210,7 +210,7 @@ def tell_next(
     """
     counts = progress.counts
     open_ = counts[State.ACCEPTED] + counts[State.UNKNOWN]
-    if open_:
+    if open_ and not quarantined:
         line = command_line("bulk reconcile", journal=journal, batch_id=batch_id)
         screen.say(f"\nOrders without a final outcome yet: {open_:,}. To look them up:")
         screen.command(line)
@@ -234,11 +234,13 @@ def tell_next(
         )
         screen.command(line)
     if quarantined:
-        line = command_line("bulk lift-quarantine", journal=journal, batch_id=batch_id)
         screen.say(
             "\nChunks in quarantine, since the journal was copied or restored, or its orders were adopted: "
-            f"{quarantined:,}. Nothing of them is sent until their orders were looked up:"
+            f"{quarantined:,}. What it calls planned may have been sent. Look for all of it:"
         )
+        screen.command(command_line("bulk reconcile", journal=journal, batch_id=batch_id))
+        screen.say("Then, for what the service never had:")
+        line = command_line("bulk lift-quarantine", journal=journal, batch_id=batch_id)
         screen.command(f"{line} --who NAME --why REASON")
 
 

@@ -75,7 +75,8 @@ class Reconciliation:
         strangers_seen: How many there were, counted once for each time the days they are in were read.
         differences: Records whose amount or currency is not the order's.
         doubles: Orders with more than one transaction.
-        notes: What hindered: lists that could not be read to the end, filters the service ignores.
+        unread: What is not settled because a list could not be read to its end; reconcile again when it can be.
+        notes: What else hindered: filters the service ignores, lists that show too little to prove anything.
     """
 
     settled: Mapping[str, int]
@@ -87,6 +88,7 @@ class Reconciliation:
     strangers_seen: int = 0
     differences: tuple[Difference, ...] = ()
     doubles: tuple[Double, ...] = ()
+    unread: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -103,6 +105,7 @@ class Findings:
         self.strangers_seen = 0
         self.differences: dict[str, Difference] = {}
         self.doubles: dict[str, dict[str, None]] = {}  # transaction ids, in the order they were seen in
+        self.unread: dict[str, None] = {}
         self.notes: dict[str, None] = {}
 
     def note(self, words: str) -> None:
@@ -162,7 +165,7 @@ class Findings:
             settled=dict(self.settled), unknown=tuple(self.unknown), parked=tuple(self.parked),
             conflicts=tuple([entry.request_id async for entry in self._journal.conflicts(batch_id)]),
             stuck=tuple(self.stuck), strangers=tuple(self.strangers.values()), strangers_seen=self.strangers_seen,
-            differences=tuple(self.differences.values()), notes=tuple(self.notes),
+            differences=tuple(self.differences.values()), unread=tuple(self.unread), notes=tuple(self.notes),
             doubles=tuple(Double(request_id=id_, transaction_ids=tuple(seen)) for id_, seen in self.doubles.items()),
         )  # fmt: skip
 

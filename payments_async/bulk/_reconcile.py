@@ -29,7 +29,6 @@ _AT_ONCE = 50  # questions to the journal
 _READS = 10  # looks at single transactions
 _LATE = 86_400.0  # seconds after which a rejected order that was carried out all the same would be listed
 _OF_THE_LIST = "absence from the list of {days} proves nothing"
-_AGAIN = "reconcile again when the service answers"
 _STATUSLESS = 20  # records without a status, after which looking at more of them says nothing new
 _NOTIFIED = {TransactionSucceeded: News.NOTIFIED_SUCCESSFUL, TransactionFailed: News.NOTIFIED_FAILED}
 
@@ -227,7 +226,7 @@ class _Search:
         began, self._has_swept = self.clock(), True
         reading, shown = await self._sweeper.sweep(window, self._batches)
         if reading.problem is not None:
-            self.findings.note(f"{_OF_THE_LIST.format(days=window)}: {reading.problem}; {_AGAIN}")
+            self.findings.unread[f"{_OF_THE_LIST.format(days=window)}: {reading.problem}"] = None
         if self.by_status:
             await self._statuses(window, shown)
         if reading.problem is None and reading.counted:

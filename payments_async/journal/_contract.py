@@ -185,11 +185,12 @@ class Journal(Inbox, Protocol):
     async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
         """The sweeps on record that were made for a batch, or all; oldest first."""
 
-    async def is_looked_for(self, batch_id: str | None = None) -> bool:
+    async def is_looked_for(self, batch_id: str | None = None, *, counted: bool = False) -> bool:
         """Whether a list was read to its end since this journal was made and since it was last found to be a copy.
 
         Args:
             batch_id: Only a list of all days since this batch was made, read for it, counts.
+            counted: Only one that showed as many rows as the service says there are: what ``lift_quarantine`` asks for.
         """
 
     async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:

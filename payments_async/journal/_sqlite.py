@@ -311,11 +311,11 @@ class SqliteJournal:
         """The sweeps that were made for a batch, or all. Raises ``RunUnknown``."""
         return await self._read(lambda connection: _sweeping.sweeps(connection, batch_id))
 
-    async def is_looked_for(self, batch_id: str | None = None) -> bool:
+    async def is_looked_for(self, batch_id: str | None = None, *, counted: bool = False) -> bool:
         """Whether a list was read to its end since the journal may have forgotten anything. Raises ``RunUnknown``."""
         if batch_id is None:
-            return await self._read(_sweeping.has_looked)
-        return await self._read(lambda connection: _sweeping.is_looked_for(connection, batch_id, counted=False))
+            return await self._read(lambda connection: _sweeping.has_looked(connection, counted=counted))
+        return await self._read(lambda connection: _sweeping.is_looked_for(connection, batch_id, counted=counted))
 
     async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:
         """The first permit of all orders in these states, or ``None``. Raises ``RunUnknown``."""

@@ -65,11 +65,12 @@ def sweeps(connection: sqlite3.Connection, batch_id: str | None) -> Sequence[Swe
     return [_sweep(values) for values in connection.execute(f"{sql} WHERE s.run = ? ORDER BY s.id", (run,))]
 
 
-def has_looked(connection: sqlite3.Connection) -> bool:
+def has_looked(connection: sqlite3.Connection, *, counted: bool) -> bool:
     """Whether any list was read to its end since the journal was made, and since it was last doubted."""
     found = connection.execute(
-        f"""SELECT 1 FROM sweep WHERE ended_at IS NOT NULL AND problem IS NULL AND doubted_at >= {_DOUBTED}
-        LIMIT 1"""  # noqa: S608 - no value in it
+        f"""SELECT 1 FROM sweep WHERE ended_at IS NOT NULL AND problem IS NULL AND counted >= ?
+        AND doubted_at >= {_DOUBTED} LIMIT 1""",  # noqa: S608 - no value in it
+        (counted,),
     ).fetchone()
     return found is not None
 

@@ -153,6 +153,7 @@ class Life:
 
     async def work(self, payments: PaymentsSession, journal: SqliteJournal, receiver: Receiver) -> None:
         """From the quarantine to the last decision."""
+        await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
         await journal.lift_quarantine(BATCH, who="Ann", why="none of it was ever sent")
         await self.cancel_a_permit(journal)
         await run_batch(payments, journal, BATCH, self.orders(), concurrency=2, lease=LEASE)

@@ -309,6 +309,12 @@ async def test_a_copied_journal_goes_on_once_somebody_has_looked_its_orders_up(
     assert "1 chunks are in quarantine, since the journal was copied or restored" in stopped.said
     lift = ("bulk", "lift-quarantine", *copied, "--who", "A. Clerk", "--why", "statement of 3 May")
     assert "payments-async bulk lift-quarantine --journal k.sqlite --batch-id november --who NAME" in stopped.said
+    early = await run(*lift, "--yes")
+    assert (2, True) == (early.status, "was not looked for since the journal was copied or restored" in early.said)
+    assert "payments-async bulk reconcile --journal k.sqlite --batch-id november" in early.said
+    looked = await run("bulk", "reconcile", *copied)
+    assert "november: in quarantine, since the journal was copied or restored" in looked.said
+    assert "payments-async bulk lift-quarantine --journal k.sqlite --batch-id november --who NAME" in looked.said
     asked = await run(*lift)
     assert (2, True) == (asked.status, "--yes: needed" in asked.said)
     done = await run(*lift, "--yes")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import date
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
+
+import attrs
 
 from payments_async._events import TransactionEvent, TransactionFailed, TransactionProcessing, TransactionSucceeded
 from payments_async._orders import Beneficiary, MobileMoneyWallet, PayoutOrder
-from payments_async.journal import Chunk, Delivery, Entry, Happening, Journal, Outcome, Permit, RunIdentity
+from payments_async.journal import Chunk, Delivery, Entry, Happening, Journal, Outcome, Permit, RunIdentity, Sweep
 
 IDENTITY = RunIdentity(base_address="https://service.example/", key_fingerprint="0123456789abcdef", user_id="7")
 BATCH = "payroll"
@@ -94,6 +98,14 @@ async def permitted(journal: Journal, chunk: Chunk, place: int = 0, *, after: Ou
     permit = await journal.permit(chunk, chunk.orders[place], after=after)
     assert isinstance(permit, Permit), permit
     return permit
+
+
+async def swept(journal: Journal, *, batch: str | None = BATCH, since: date = date(1970, 1, 1), **ended: Any) -> Sweep:
+    """A list of all days that was read to its end; ``ended`` is how it ended else."""
+    begun = await journal.begin_sweep(batch, since=since, until=date(2100, 1, 1))
+    sweep = attrs.evolve(begun, **{"rows": 3, "requests": 1, "counted": True, "problem": None} | ended)
+    await journal.end_sweep(sweep)
+    return sweep
 
 
 def ids(entries: Iterable[object]) -> list[str]:

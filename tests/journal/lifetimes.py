@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from journal.factories import BATCH, IDENTITY, delivery, event, order, orders, transaction_id
+from journal.factories import BATCH, IDENTITY, delivery, event, order, orders, swept, transaction_id
 
 from payments_async._orders import PayoutOrder
 from payments_async.journal import (
@@ -160,6 +160,7 @@ async def resolve(journal: Journal, world: Path, owner: str) -> None:
         await journal.write_off(request_id, who="Ann", why="never arrived")
     await send(journal, world, owner)
     await journal.acknowledge(order(0).request_id, who="Ann", why="known")
+    await swept(journal)
     await journal.lift_quarantine(BATCH, who="Ann", why="looked up")
 
 

@@ -1,0 +1,145 @@
+"""Sweeps on record: which reading of the service's list counts, for whom, and until when."""
+
+import shutil
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from journal.conftest import Opens
+from journal.factories import BATCH, Clock, claimed, loaded, order, permitted, swept
+
+from payments_async.journal import Journal, News, NotLookedFor, Outcome, SqliteJournal, State
+
+READ = {
+    "to its end": ({}, (True, True)),
+    "without a count": ({"counted": False}, (True, False)),
+    "not to its end": ({"problem": "it showed 2 of 3 rows", "counted": False}, (False, False)),
+    "for another batch": ({"batch": "bonus"}, (False, False)),
+    "for none in particular": ({"batch": None}, (False, False)),
+    "from the day after": ({"since": date(1970, 1, 13)}, (False, False)),
+    "from that day": ({"since": date(1970, 1, 12)}, (True, True)),
+}
+
+
+@pytest.mark.parametrize("how", READ)
+async def test_a_list_that_was_read(journal: Journal, how: str) -> None:
+    """It counts for the batch it was made for, if it begins early enough and was read to its end."""
+    ended, expected = READ[how]
+    await loaded(journal, 2, batch="bonus")
+    await loaded(journal)
+    await swept(journal, **ended)
+    counts = await journal.is_looked_for(BATCH), await journal.is_looked_for(BATCH, counted=True)
+    assert expected == counts
+
+
+async def test_a_list_that_is_still_being_read(journal: Journal) -> None:
+    """Whoever reads it may be killed: it counts for nobody."""
+    await loaded(journal)
+    await journal.begin_sweep(BATCH, since=date(1970, 1, 1), until=date(1970, 1, 13))
+    assert (False, False) == (await journal.is_looked_for(BATCH), await journal.is_looked_for())
+    (sweep,) = await journal.sweeps(BATCH)
+    assert (None, "it was broken off", False) == (sweep.ended, sweep.problem, sweep.is_complete)
+
+
+async def test_any_list_that_was_read_dispels_the_doubt_about_a_new_journal(journal: Journal) -> None:
+    """Whatever batch it was made for: from then on the journal knows by itself what it sent."""
+    await loaded(journal)
+    assert not await journal.is_looked_for()
+    await swept(journal, batch=None, counted=False)
+    assert (True, False) == (await journal.is_looked_for(), await journal.is_looked_for(counted=True))
+
+
+async def test_the_record_of_a_sweep(journal: Journal, clock: Clock) -> None:
+    """It keeps the days, what was seen, what that took and when."""
+    await loaded(journal)
+    begun = await journal.begin_sweep(BATCH, since=date(1970, 1, 1), until=date(1970, 1, 13))
+    clock.pass_(7.0)
+    await swept(journal, rows=12, requests=2)
+    first, last = await journal.sweeps()
+    assert begun.id == first.id
+    assert (BATCH, 12, 2, 1_000_007.0, True) == (last.batch_id, last.rows, last.requests, last.begun, last.is_complete)
+    assert (date(1970, 1, 1), date(2100, 1, 1)) == (last.since, last.until)
+
+
+# Copies are quarantined when a SQLite file is opened.
+
+
+async def copied(path: Path, name: str) -> Path:
+    """A copy of a journal's file."""
+    return Path(shutil.copyfile(path, path.with_name(name)))
+
+
+async def test_what_was_looked_for_before_a_copy_was_made_does_not_count_in_it(tmp_path: Path) -> None:
+    """Each copy is looked for anew before its quarantine can be lifted, also the copy of one that was lifted."""
+    path = tmp_path / "journal.db"
+    async with SqliteJournal(path) as journal:
+        await loaded(journal)
+        await swept(journal)
+    for turn in range(3):
+        path = await copied(path, f"copy {turn}.db")
+        async with SqliteJournal(path) as journal:
+            assert (await journal.run(BATCH)).quarantined_at is not None
+            assert (False, False) == (await journal.is_looked_for(BATCH), await journal.is_looked_for())
+            with pytest.raises(NotLookedFor, match="reconcile the batch"):
+                await journal.lift_quarantine(BATCH, who="Ann", why="surely none of it was sent")
+            assert 1 == (await journal.run(BATCH)).quarantined
+            await swept(journal)
+            assert 1 == await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
+
+
+@pytest.mark.parametrize("ended", [{"counted": False}, {"problem": "a page is missing"}, {"since": date(2099, 1, 1)}])
+async def test_a_quarantine_is_not_lifted_by_half_a_list(tmp_path: Path, ended: dict[str, Any]) -> None:
+    """Whatever a person says of it."""
+    async with SqliteJournal(tmp_path / "journal.db") as journal:
+        await loaded(journal)
+    async with SqliteJournal(await copied(tmp_path / "journal.db", "copy.db")) as journal:
+        await swept(journal, **ended)
+        with pytest.raises(NotLookedFor):
+            await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
+
+
+async def test_a_list_that_was_begun_before_the_copy_was_noticed_does_not_count(tmp_path: Path) -> None:
+    """What it read first was compared with another file."""
+    path = tmp_path / "journal.db"
+    async with SqliteJournal(path) as journal:
+        await loaded(journal)
+        begun = await journal.begin_sweep(BATCH, since=date(1970, 1, 1), until=date(2100, 1, 1))
+    async with SqliteJournal(await copied(path, "copy.db")) as journal:
+        await journal.end_sweep(begun)
+        assert not await journal.is_looked_for(BATCH)
+
+
+async def test_a_copy_of_a_journal_whose_batches_are_all_done_is_in_doubt_too(tmp_path: Path) -> None:
+    """Nothing of it is in quarantine; but an order that it never heard of may have been sent since."""
+    path = tmp_path / "journal.db"
+    async with SqliteJournal(path) as journal:
+        chunk = await claimed(journal, 1)
+        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+        await journal.release_chunk(chunk)
+        await swept(journal)
+        assert await journal.is_looked_for()
+    async with SqliteJournal(await copied(path, "copy.db")) as journal:
+        assert 0 == (await journal.run(BATCH)).quarantined
+        assert not await journal.is_looked_for()
+
+
+async def test_the_first_of_several_permits(opens: Opens, clock: Clock) -> None:
+    """An order that was written off was sent when it was first sent, and may have arrived then."""
+    async with opens() as journal:
+        chunk = await claimed(journal)
+        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN))
+        clock.pass_(10.0)
+        await journal.record(Outcome(permit=await permitted(journal, chunk, 1), news=News.REJECTED))
+        await journal.release_chunk(chunk)
+        await journal.park(order(0).request_id, detail="two sweeps")
+        await journal.write_off(order(0).request_id, who="Ann", why="not on the statement")
+        clock.pass_(86_400.0)
+        again = await journal.claim_chunk(BATCH, "worker")
+        assert again is not None
+        await journal.record(Outcome(permit=await permitted(journal, again), news=News.UNKNOWN))
+        since = journal.sent_since
+        assert 1_000_000.0 == await since(BATCH, (State.UNKNOWN, State.REJECTED))
+        assert 1_000_010.0 == await since(None, (State.REJECTED,))
+        assert await since(None, (State.REJECTED,), after=1_000_010.0) is None
+        assert await since(BATCH, (State.PLANNED, State.ACCEPTED)) is None
