@@ -18,6 +18,7 @@ from payments_async import (
     OutcomeUnknown,
     PaymentsSession,
     ServiceFault,
+    SeveralTransactions,
     TransactionStatus,
 )
 from payments_async._errors import IncompleteListing
@@ -163,6 +164,35 @@ async def test_find(opened: Open, opened_sandbox: OpenSandbox, path: str | None,
     assert {"before"} == payments.unsettled
 
 
+async def test_all_transactions_of_an_order(opened: Open, opened_sandbox: OpenSandbox) -> None:
+    """One that was paid twice has two, and all are given; find gives the first and warns of the others."""
+    sandbox = await opened_sandbox()
+    payments = await opened(sandbox)
+    first = await payments.payouts.send(payout("twice"))
+    second = await (await opened(sandbox)).payouts.send(payout("twice"))
+    found = await payments.transactions.find_all("twice", since=DAY, until=DAY)
+    assert [first.transaction_id, second.transaction_id] == [one.transaction_id for one in found]
+    with pytest.warns(SeveralTransactions, match=f"{first.transaction_id}, {second.transaction_id}") as told:
+        one = await payments.transactions.find("twice", since=DAY, until=DAY)
+    assert one is not None
+    assert first.transaction_id == one.transaction_id
+    assert [__file__] == [warning.filename for warning in told]
+    assert () == await payments.transactions.find_all("never", since=DAY, until=DAY)
+
+
+async def test_all_transactions_where_rows_are_missing(opened: Open, wire: Wire) -> None:
+    """There may be more: what was found is given, with a warning."""
+
+    async def answer(_: Request) -> bytes | None:
+        rows = [{"transactionId": "t-1", "requestId": "r-1"}]
+        return reply({"code": 0, "data": {"collection": rows, "totalCount": 2}})
+
+    wire.answer = answer
+    payments = await opened(wire)
+    with pytest.warns(IncompleteListing):
+        assert 1 == len(await payments.transactions.find_all("r-1"))
+
+
 LOCAL = ["127.0.0.1"]
 
 # --- settled ----------------------------------------------------------------------------------------------------------
@@ -294,6 +324,53 @@ async def test_a_filter_that_is_ignored(opened: Open, opened_sandbox: OpenSandbo
     await sandbox.settle()
     around = acceptance.created_on or datetime.now(UTC)
     assert await payments.transactions.status_by_lists(acceptance.transaction_id, around) is None
+
+
+async def test_a_word_that_the_filter_does_not_know(opened: Open, opened_sandbox: OpenSandbox) -> None:
+    """A service that says FAILURE and shows everything for FAILED: an order under way has not failed."""
+    payments = await opened(await opened_sandbox({"filter_words": "other", "unknown_filter_word": "ignored"}))
+    (acceptance,) = await pay(payments, 1)
+    with pytest.raises(TimeoutError):
+        await payments.transactions.settled(acceptance, timeout=0.3)
+
+
+@pytest.mark.parametrize("late", range(1, 24))
+async def test_a_list_that_is_late(opened: Open, opened_sandbox: OpenSandbox, late: int) -> None:
+    """An order that turns up while one filtered list after the other is read has no status because of that."""
+    payments = await opened(await opened_sandbox({"ignores_status_filter": True, "listed_after": late}))
+    (acceptance,) = await pay(payments, 1)
+    around = acceptance.created_on or datetime.now(UTC)
+    for _ in range(8):
+        assert await payments.transactions.status_by_lists(acceptance.transaction_id, around) is None
+
+
+@pytest.mark.parametrize("quirks", [{"filter_words": "other"}, {"unknown_filter_word": "empty"}])
+async def test_the_words_of_the_service(opened: Open, opened_sandbox: OpenSandbox, quirks: dict[str, Any]) -> None:
+    """Every word that was ever met is asked for."""
+    sandbox = await opened_sandbox(quirks)
+    payments = await opened(sandbox)
+    sandbox.script(Fault.FAILS, on="payout")
+    failed, paid = await pay(payments, 2)
+    await sandbox.settle()
+    assert TransactionStatus.FAILED == (await payments.transactions.settled(failed)).status
+    assert TransactionStatus.SUCCESSFUL == (await payments.transactions.settled(paid)).status
+
+
+async def test_what_looking_at_an_order_under_way_costs(
+    opened: Open, opened_sandbox: OpenSandbox, times: Times
+) -> None:
+    """Whether the service filters is asked once a minute, and the lists of those under way only in case of an end."""
+    sandbox = await opened_sandbox()
+    payments = await opened(sandbox)
+    (acceptance,) = await pay(payments, 1)
+    around = acceptance.created_on or datetime.now(UTC)
+    costs = []
+    for _ in range(3):
+        before = len(sandbox.requests)
+        assert await payments.transactions.status_by_lists(acceptance.transaction_id, around) is None
+        costs.append(len(sandbox.requests) - before)
+    final = sum(len(status.spellings) for status in TransactionStatus if status.is_final)
+    assert [2 + final, 1 + final, 1 + final] == costs
 
 
 async def test_many_at_once_leave_the_warnings_alone(opened: Open, opened_sandbox: OpenSandbox) -> None:

@@ -1,0 +1,283 @@
+"""Looking first: a journal that may have forgotten reads the service's list, and what it shows is never sent again."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from bulk.worlds import BATCH, World, payout, payouts, session, world
+
+from payments_async.bulk import Fuse, Looked, RunProgress, reconcile, run_batch
+from payments_async.journal import NotLookedFor, SqliteJournal
+from payments_async.sandbox import Fault
+
+COUNT = 30
+DAY = 86_400.0
+# a list that shifts, lies and counts wrongly, and still shows everything
+LISTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "newest first": {"newest_first": True},
+    "next page lies": {"next_page_lies": True},
+    "small pages": {"max_page_size": 7},
+    "dates ignored": {"ignores_date_filter": True},
+    "other date keys": {"date_keys": (("startDate", "endDate"),)},
+    "status in records": {"record_has_status": True},
+    "sign": {"record_amount_sign": "collections_negative"},
+    "product and beneficiary swapped": {"list_swaps_product": True},
+    "fewer counted than shown": {"total_error": -20, "max_page_size": 7},
+    "not counted at all": {"total_error": None, "max_page_size": 7},
+}
+# a list that does not show everything
+HALVES: dict[str, dict[str, Any]] = {
+    "every page is the first": {"repeats_first_page": True, "max_page_size": 7},
+    "more counted than shown": {"total_error": 3},
+}
+
+
+@asynccontextmanager
+async def beside(here: World, folder: Path, name: str = "other.db") -> AsyncIterator[World]:
+    """The same service and session, with another journal."""
+    async with SqliteJournal(folder / name) as journal:
+        yield attrs.evolve(here, journal=journal)
+
+
+async def run(here: World, count: int = COUNT, **settings: Any) -> RunProgress:
+    """Run the batch."""
+    return await run_batch(here.payments, here.journal, BATCH, payouts(count), **settings)
+
+
+def read(here: World) -> int:
+    """How many pages of transactions were asked for."""
+    return len([one for one in here.sandbox.requests if one.path == "/api/transactions"])
+
+
+def paid_once(here: World, count: int = COUNT) -> None:
+    """Each order was carried out once."""
+    assert (count, []) == (len(here.sandbox.ledger), here.sandbox.duplicates())
+
+
+# --- a journal that was restored --------------------------------------------------------------------------------------
+
+
+async def test_a_backup_from_before_the_run_pays_nothing_again(tmp_path: Path) -> None:
+    """The run stops; the lift is refused until all is looked for; then nothing is left to send."""
+    path = tmp_path / "journal.db"
+    async with world(tmp_path) as here:
+        stop = asyncio.Event()
+        stop.set()
+        await run(here, stop=stop)
+        await here.journal.close()
+        backup = path.read_bytes()
+        async with SqliteJournal(path) as journal:
+            assert COUNT == (await run(attrs.evolve(here, journal=journal))).sent
+        for name in ("journal.db", "journal.db-wal"):
+            (tmp_path / name).unlink(missing_ok=True)
+        path.write_bytes(backup)
+        async with SqliteJournal(path) as journal:
+            restored = attrs.evolve(here, journal=journal)
+            stopped = await run(restored)
+            assert (0, COUNT) == (stopped.sent, stopped.counts["planned"])
+            assert "reconcile, then lift it" in str(stopped.stopped)
+            with pytest.raises(NotLookedFor):
+                await journal.lift_quarantine(BATCH, who="A. Clerk", why="reconcile said nothing")
+            report = await reconcile(here.payments, journal, BATCH, interval=0.0)
+            assert COUNT == len(report.conflicts)
+            await journal.lift_quarantine(BATCH, who="A. Clerk", why="all looked up")
+            done = await run(restored)
+            assert (0, 0) == (done.sent, done.counts["planned"])
+        paid_once(here)
+
+
+async def test_a_list_that_cannot_be_read_lifts_nothing(tmp_path: Path) -> None:
+    """Reconcile says so, and a quarantine that nobody has looked for stays."""
+    async with world(tmp_path) as here:
+        stop = asyncio.Event()
+        stop.set()
+        await run(here, stop=stop)
+        await here.journal.close()
+        shutil.copyfile(tmp_path / "journal.db", tmp_path / "copy.db")
+        async with beside(here, tmp_path, "copy.db") as copy:
+            here.sandbox.script(Fault.ERROR_BEFORE, times=None, on="transactions")
+            report = await reconcile(copy.payments, copy.journal, patience=0.0)
+            assert "absence from the list" in report.unread[0]
+            with pytest.raises(NotLookedFor):
+                await copy.journal.lift_quarantine(BATCH, who="A. Clerk", why="all looked up")
+
+
+# --- two journals for one batch ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", LISTS)
+async def test_what_another_journal_has_sent_is_not_sent_again(tmp_path: Path, how: str) -> None:
+    """A typo in the path makes a second journal: it finds everything in the list, says so, and sends the rest."""
+    async with world(tmp_path, LISTS[how]) as here:
+        await run(here, 20)
+        async with beside(here, tmp_path) as other:
+            done = await run(other)
+            assert done.looked is not None
+            assert (20, 20, None) == (done.looked.rows, done.looked.found, done.looked.problem)
+            assert (COUNT - 20, None, 20) == (done.sent, done.stopped, done.conflicts)
+        paid_once(here)
+
+
+@pytest.mark.parametrize("how", HALVES)
+async def test_a_list_that_does_not_show_everything_stops_the_run(tmp_path: Path, how: str) -> None:
+    """Nothing is sent; the reason says what is missing; what was found is written down all the same."""
+    async with world(tmp_path, HALVES[how]) as here:
+        await run(here, 20, look_first="never")
+        async with beside(here, tmp_path) as other:
+            done = await run(other)
+            assert done.looked is not None
+            assert done.looked.problem is not None
+            assert (0, done.looked.found) == (done.sent, done.conflicts)
+            assert f"{done.looked.problem}), so orders in it that were sent before" in str(done.stopped)
+        paid_once(here, 20)
+
+
+async def test_an_order_that_the_list_has_with_another_amount_is_not_sent(tmp_path: Path) -> None:
+    """It is parked for a person: somebody has paid something under its request id."""
+    async with world(tmp_path) as here:
+        async with session(here.sandbox) as somebody:
+            await somebody.payouts.send(payout(4, amount=Decimal(7)))
+        done = await run(here)
+        assert ("parked", COUNT - 1, 1) == (await here.state(4), done.sent, done.conflicts)
+        assert (1, 1) == (done.looked and done.looked.found, here.sandbox.executions(payout(4).request_id))
+
+
+# --- when, and at what cost -------------------------------------------------------------------------------------------
+
+
+async def test_what_looking_has_cost_is_told(tmp_path: Path) -> None:
+    """Eight days back and one ahead; pages as large as the service gives them; seconds by the session's clock."""
+    async with world(tmp_path) as here:
+        async with session(here.sandbox) as neighbour:
+            for number in range(1000, 1250):
+                await neighbour.payouts.send(payout(number))
+        before = read(here)
+        done = await run(here, 3)
+        assert done.looked is not None
+        looked = attrs.evolve(done.looked, seconds=0.0)
+        # a page of 500 is cut to 100; three pages, and one beyond the last
+        assert (250, 4, 0, True, None) == (looked.rows, looked.requests, looked.found, looked.counted, looked.problem)
+        assert looked.requests == read(here) - before
+        assert 10 == looked.days
+        assert done.looked.seconds >= 0
+
+
+async def test_a_healthy_batch_is_looked_for_once(tmp_path: Path) -> None:
+    """Going on with it asks the service for nothing; a new batch is looked for again."""
+    async with world(tmp_path) as here:
+        first = await run(here)
+        before = read(here)
+        again = await run(here, COUNT)
+        assert (True, None, before) == (first.looked is not None, again.looked, read(here))
+        other = await run_batch(here.payments, here.journal, "bonus", [payout(500)])
+        assert other.looked is not None
+
+
+async def test_orders_one_after_the_other_are_looked_for_only_in_doubt(tmp_path: Path) -> None:
+    """A new journal looks once; after that it knows by itself. One that was copied looks again."""
+    async with world(tmp_path) as here:
+        looks = []
+        for number in range(3):
+            done = await run_batch(
+                here.payments, here.journal, f"pay-{number}", [payout(number)], look_first="in_doubt"
+            )
+            looks.append(done.looked is not None)
+        assert [True, False, False] == looks
+        await here.journal.close()
+        shutil.copyfile(tmp_path / "journal.db", tmp_path / "copy.db")
+        async with session(here.sandbox) as forgotten:
+            await forgotten.payouts.send(payout(7))
+        async with beside(here, tmp_path, "copy.db") as copy:
+            done = await run_batch(here.payments, copy.journal, "pay-7", [payout(7)], look_first="in_doubt")
+            assert (0, 1) == (done.sent, done.looked and done.looked.found)
+        paid_once(here, 4)
+
+
+async def test_a_look_grows_old_while_nothing_is_sent(tmp_path: Path) -> None:
+    """A batch that was looked for and not begun is looked for again an hour later: somebody else may have sent it."""
+    async with world(tmp_path) as here:
+        blown = Fuse(max_total=Decimal(0))
+        first, second = await run(here, fuse=blown), await run(here, fuse=blown)
+        assert (0, True, 0, None) == (first.sent, first.looked is not None, second.sent, second.looked)
+        async with session(here.sandbox) as somebody:
+            await somebody.payouts.send(payout(4))
+        done = await run(here, now=lambda: time.time() + 3700.0)
+        assert (1, COUNT - 1) == (done.looked and done.looked.found, done.sent)
+        paid_once(here)
+
+
+async def test_a_run_that_may_not_look_asks_for_no_list(tmp_path: Path) -> None:
+    """The caller has said so, and answers for it."""
+    async with world(tmp_path) as here:
+        done = await run(here, look_first="never")
+        assert (None, 0, COUNT) == (done.looked, read(here), done.sent)
+        with pytest.raises(ValueError, match="always, in_doubt, never"):
+            await run(here, look_first="sometimes")
+
+
+# --- a list that cannot be read now -----------------------------------------------------------------------------------
+
+
+async def test_a_list_that_fails_stops_the_run_and_the_same_call_goes_on(tmp_path: Path) -> None:
+    """Nothing is sent before; once it can be read, everything is."""
+    async with world(tmp_path) as here:
+        here.sandbox.script(Fault.ERROR_BEFORE, times=3, on="transactions")
+        stopped = await run(here, patience=0.0)
+        assert (0, COUNT) == (stopped.sent, stopped.counts["planned"])
+        assert "was not read to its end (it could not be read" in str(stopped.stopped)
+        done = await run(here)
+        assert (COUNT, None) == (done.sent, done.stopped)
+        paid_once(here)
+
+
+async def test_a_page_that_fails_is_asked_for_again_by_itself(tmp_path: Path) -> None:
+    """Beyond the retries of any read, for as long as the run is patient."""
+    async with world(tmp_path) as here:
+        here.sandbox.script(Fault.ERROR_BEFORE, times=5, on="transactions")
+        done = await run(here, patience=60.0)
+        assert (COUNT, None) == (done.sent, done.stopped)
+
+
+async def test_a_run_that_is_to_stop_stops_looking(tmp_path: Path) -> None:
+    """Also while it waits for a list that cannot be had."""
+    async with world(tmp_path) as here:
+        here.sandbox.script(Fault.ERROR_BEFORE, times=None, on="transactions")
+        stop = asyncio.Event()
+        running = asyncio.ensure_future(run(here, stop=stop, patience=600.0))
+        async with asyncio.timeout(20):
+            while not read(here):  # noqa: ASYNC110 - the sandbox tells nobody
+                await asyncio.sleep(0.01)
+        stop.set()
+        done = await running
+        assert (0, "it was asked to stop") == (done.sent, done.looked and done.looked.problem)
+
+
+async def test_refused_credentials_end_the_look(tmp_path: Path) -> None:
+    """They stop the run, and fail no order."""
+    async with world(tmp_path) as here:
+        here.sandbox.script(Fault.TOKEN_REVOKED, times=None, on="transactions")
+        done = await run(here)
+        assert "the credentials were refused" in str(done.stopped)
+        assert (0, COUNT) == (done.sent, done.counts["planned"])
+
+
+async def test_how_far_a_look_is_can_be_watched(tmp_path: Path) -> None:
+    """A list of many pages takes its time: about once a second the caller hears of it."""
+    seen: list[Looked] = []
+    async with world(tmp_path, {"max_page_size": 5}) as here:
+        await run(here, look_first="never")
+        seconds = iter(range(10_000))
+        async with (
+            session(here.sandbox, clock=lambda: float(next(seconds))) as slow,
+            beside(attrs.evolve(here, payments=slow), tmp_path) as other,
+        ):
+            await run(other, progress=lambda progress: seen.append(progress.looked) if progress.looked else None)
+        assert [5, 10, 15] == [looked.rows for looked in seen][:3]
