@@ -273,7 +273,8 @@ def _show(screen: Screen, found: Reconciliation) -> None:
     strangers = [f"{one.transaction_id} ({one.request_id or 'no request id'})" for one in found.strangers]
     _names(screen, f"{found.strangers_seen:,} transactions that this journal never sent", strangers)
     for note in found.notes:
-        screen.note(note)
+        if note not in found.unread:  # that is said at the end
+            screen.note(note)
 
 
 def _names(screen: Screen, title: str, names: tuple[str, ...] | list[str]) -> None:

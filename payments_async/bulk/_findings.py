@@ -76,7 +76,7 @@ class Reconciliation:
         differences: Records whose amount or currency is not the order's.
         doubles: Orders with more than one transaction.
         unread: What is not settled because a list could not be read to its end; reconcile again when it can be.
-        notes: What else hindered: filters the service ignores, lists that show too little to prove anything.
+        notes: What hindered, that included: filters the service ignores, lists that show too little to prove anything.
     """
 
     settled: Mapping[str, int]
@@ -165,7 +165,7 @@ class Findings:
             settled=dict(self.settled), unknown=tuple(self.unknown), parked=tuple(self.parked),
             conflicts=tuple([entry.request_id async for entry in self._journal.conflicts(batch_id)]),
             stuck=tuple(self.stuck), strangers=tuple(self.strangers.values()), strangers_seen=self.strangers_seen,
-            differences=tuple(self.differences.values()), unread=tuple(self.unread), notes=tuple(self.notes),
+            differences=tuple(self.differences.values()), unread=tuple(self.unread), notes=(*self.unread, *self.notes),
             doubles=tuple(Double(request_id=id_, transaction_ids=tuple(seen)) for id_, seen in self.doubles.items()),
         )  # fmt: skip
 
