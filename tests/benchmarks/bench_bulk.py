@@ -176,9 +176,11 @@ async def journaled(base: str, count: int, concurrency: int, *, show: bool = Fal
             begun = time.perf_counter()
             stop = asyncio.Event()
             stop.set()
-            await run_batch(payments, journal, "bench", orders(count), stop=stop)
+            await run_batch(payments, journal, "bench", orders(count), stop=stop, look_first="never")
             loaded = time.perf_counter()
-            done = await run_batch(payments, journal, "bench", concurrency=concurrency, progress=tell if show else None)
+            done = await run_batch(
+                payments, journal, "bench", concurrency=concurrency, progress=tell if show else None, look_first="never"
+            )
             seconds = time.perf_counter() - loaded
             assert count == done.counts["accepted"], done
         if show:
