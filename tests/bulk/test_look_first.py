@@ -42,8 +42,8 @@ HALVES: dict[str, dict[str, Any]] = {
 
 @asynccontextmanager
 async def beside(here: World, folder: Path, name: str = "other.db") -> AsyncIterator[World]:
-    """The same service and session, with another journal."""
-    async with SqliteJournal(folder / name) as journal:
+    """The same service and session, with another journal, on a machine that knows nothing of the first."""
+    async with SqliteJournal(folder / name, state_folder=folder / "another machine") as journal:
         yield attrs.evolve(here, journal=journal)
 
 

@@ -14,6 +14,7 @@ from payments_async.sandbox import Fault, Sandbox
 
 BATCH = ("--batch-id", "november")
 SENT = ("--journal", "j.sqlite", *BATCH)
+NEW = (*SENT, "--new-journal")
 LIFT = ("bulk", "lift-quarantine", *SENT, "--who", "A. Clerk", "--why", "all looked up", "--yes")
 ORDERS = 30
 
@@ -30,7 +31,7 @@ def payroll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 async def test_a_backup_from_before_the_run_is_restored(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Each command says what to do next; whoever follows it pays nobody again."""
-    assert 5 == (await run("bulk", "run", payroll, *SENT, "--yes", "--max-total", "0")).status
+    assert 5 == (await run("bulk", "run", payroll, *NEW, "--yes", "--max-total", "0")).status
     shutil.copyfile("j.sqlite", "backup.sqlite")
     ran = await run("bulk", "run", payroll, *SENT, "--yes")
     assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
@@ -55,10 +56,11 @@ async def test_a_backup_from_before_the_run_is_restored(run: Run, sandbox: Sandb
 
 
 async def test_a_second_journal_for_the_same_batch(run: Run, sandbox: Sandbox, payroll: str) -> None:
-    """A typo in the path: the list is read first, what that cost is said, and nothing is sent again."""
-    first = await run("bulk", "run", payroll, *SENT, "--yes")
+    """On another machine: the list is read first, what that cost is said, and nothing is sent again."""
+    first = await run("bulk", "run", payroll, *NEW, "--yes")
     assert "looked first: 0 transactions of 10 days, 1 requests, " in first.said
-    ran = await run("bulk", "run", payroll, "--journal", "k.sqlite", *BATCH, "--yes")
+    other = ("--journal", "k.sqlite", "--new-journal", *BATCH)
+    ran = await run("bulk", "run", payroll, *other, "--yes", XDG_STATE_HOME="another machine")
     assert "looked first: 30 transactions of 10 days, 2 requests, " in ran.said
     assert "30 of these orders were there already and are not sent" in ran.said
     assert (4, ORDERS, []) == (ran.status, len(sandbox.ledger), sandbox.duplicates())
@@ -67,7 +69,7 @@ async def test_a_second_journal_for_the_same_batch(run: Run, sandbox: Sandbox, p
 async def test_a_list_that_cannot_be_read(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Nothing is sent; the same command goes on; who knows better may say so."""
     sandbox.script(Fault.REFUSED, times=None, on="transactions")
-    ran = await run("bulk", "run", payroll, *SENT, "--yes")
+    ran = await run("bulk", "run", payroll, *NEW, "--yes")
     assert (5, 0) == (ran.status, len(sandbox.ledger))
     assert "was not read to its end (it could not be read: " in ran.said
     assert "only if nothing of this was ever sent, from any journal: add --without-looking" in ran.said
@@ -77,7 +79,7 @@ async def test_a_list_that_cannot_be_read(run: Run, sandbox: Sandbox, payroll: s
 
 async def test_a_copied_journal_always_looks(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """--without-looking is refused where the journal may have forgotten, also for a batch that it does not know."""
-    await run("bulk", "run", payroll, *SENT, "--yes", "--max-total", "0")
+    await run("bulk", "run", payroll, *NEW, "--yes", "--max-total", "0")
     shutil.copyfile("j.sqlite", "k.sqlite")
     bonus = write_csv(Path("bonus.csv"), row(request_id="BONUS-1")).name
     for name, batch_id in ((payroll, "november"), (bonus, "december")):
@@ -90,7 +92,7 @@ async def test_a_copied_journal_always_looks(run: Run, sandbox: Sandbox, payroll
 
 async def test_a_second_payment_is_told(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Both transactions are named; the machine's output has them too."""
-    await run("bulk", "run", payroll, *SENT, "--yes")
+    await run("bulk", "run", payroll, *NEW, "--yes")
     async with session(sandbox) as somebody:
         second = await somebody.payouts.send(payout(1, request_id="RUN-7", amount=Decimal(7000)))
     ran = await run("bulk", "reconcile", *SENT, "--interval", "0")
@@ -103,7 +105,7 @@ async def test_a_second_payment_is_told(run: Run, sandbox: Sandbox, payroll: str
 
 async def test_a_reconcile_that_did_not_read_everything(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """It says so at its end, and how to go on; the status says that it stopped."""
-    await run("bulk", "run", payroll, *SENT, "--yes")
+    await run("bulk", "run", payroll, *NEW, "--yes")
     sandbox.script(Fault.REFUSED, times=None, on="transactions")
     ran = await run("bulk", "reconcile", *SENT, "--interval", "0")
     assert 5 == ran.status
