@@ -183,9 +183,6 @@ def _quarantine(connection: sqlite3.Connection, clock: Callable[[], float]) -> N
     in_doubt = transaction.execute("SELECT id FROM outbox WHERE state IN ('unknown', 'parked')")
     found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in in_doubt.fetchall()}
     put_aside(transaction, sorted(found), "whoever wrote the file before it was copied or restored")
-    transaction.execute(
-        "UPDATE run SET quarantined_at = ?, look_since = coalesce(look_since, created_at) WHERE state = 'loading'",
-        (transaction.now,),
-    )
-    doubt(transaction)
+    transaction.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")
+    doubt(transaction)  # those that are done, too: what was sent since may be of a batch that this file never had
     transaction.write_tallies()

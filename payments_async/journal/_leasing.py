@@ -14,6 +14,7 @@ from payments_async.journal._faults import LeaseLost, RunUnknown
 from payments_async.journal._records import Chunk, Chunks, ClaimedOrder, Evidence
 from payments_async.journal._rows import COLUMNS, change, chunk_bounds, loose
 from payments_async.journal._states import News, next_state
+from payments_async.journal._sweeping import doubt
 from payments_async.journal._transaction import Transaction, Work
 
 __all__ = [
@@ -153,9 +154,10 @@ def put_aside(transaction: Transaction, chunks: Sequence[tuple[int, int]], last:
             WHERE run = ? AND number = ?""",
             (run, number),
         )
+    runs = {run for run, _ in chunks}
+    doubt(transaction, runs)
     transaction.connection.executemany(
-        "UPDATE run SET quarantined_at = ?, look_since = coalesce(look_since, created_at) WHERE id = ?",
-        [(transaction.now, run) for run in {run for run, _ in chunks}],
+        "UPDATE run SET look_since = coalesce(look_since, created_at) WHERE id = ?", [(run,) for run in runs]
     )
 
 

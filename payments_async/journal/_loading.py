@@ -17,6 +17,7 @@ from payments_async.journal._records import Adoption, Loaded, RunIdentity
 from payments_async.journal._resolving import resolve
 from payments_async.journal._rows import MOST_ORDERS, bounds, chunk_of, row_by_id, run_of
 from payments_async.journal._states import State
+from payments_async.journal._sweeping import doubt
 from payments_async.journal._transaction import Transaction, Work
 
 __all__ = ["Load", "add", "adopt", "begin", "blocks", "complete", "drop_unseen", "open_run"]
@@ -138,9 +139,9 @@ def adopt(load: Load, adoption: Adoption, held: HeldElsewhere) -> Work[None]:
         _hold(transaction, load)
         found = transaction.execute("SELECT run, number FROM chunk WHERE run = ? AND state = 'open'", (load.run,))
         put_aside(transaction, found.fetchall(), "this journal, before its orders were adopted")
+        doubt(transaction, (load.run,))
         transaction.execute(
-            """UPDATE run SET quarantined_at = ?, look_since = min(coalesce(look_since, created_at), ?) WHERE id = ?""",
-            (transaction.now, held.since, load.run),
+            "UPDATE run SET look_since = min(coalesce(look_since, created_at), ?) WHERE id = ?", (held.since, load.run)
         )
         resolve(transaction, "adopted", adoption.who, adoption.why, run=load.run, evidence=held.message)
 

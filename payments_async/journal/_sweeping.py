@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -17,16 +17,27 @@ __all__ = ["begin_sweep", "doubt", "end_sweep", "has_looked", "is_looked_for", "
 
 _UNFINISHED = "it was broken off"
 _COLUMNS = "s.id, r.batch_id, s.since, s.until, s.begun_at, s.ended_at, s.rows, s.requests, s.counted, s.problem"
-_TICK = 0.001  # seconds between two moments of doubt, whatever the clock does meanwhile
+_TICK = 0.001  # seconds
 _DOUBTED = "(SELECT coalesce(max(quarantined_at), 0) FROM run)"
 
 
-def doubt(transaction: Transaction) -> None:
-    """What was sent since may be unknown to this file: no reading of the list of before counts any more."""
-    transaction.execute(
-        f"UPDATE run SET quarantined_at = max(?, {_DOUBTED} + {_TICK})",  # noqa: S608 - no value in it
+def doubt(transaction: Transaction, runs: Iterable[int] | None = None) -> None:
+    """What was sent since may be unknown to this file: no reading of the list of before counts any more.
+
+    Args:
+        runs: Those of which that is true; all by default.
+    """
+    # later than every doubt before, also where the clock was set back since: readings are told apart by that alone
+    (moment,) = transaction.execute(
+        f"SELECT iif({_DOUBTED} > ?1, {_DOUBTED} + {_TICK}, ?1)",
         (transaction.now,),
-    )
+    ).fetchone()
+    if runs is None:
+        transaction.execute("UPDATE run SET quarantined_at = ?", (moment,))
+    else:
+        transaction.connection.executemany(
+            "UPDATE run SET quarantined_at = ? WHERE id = ?", [(moment, run) for run in runs]
+        )
 
 
 def begin_sweep(batch_id: str | None, since: date, until: date) -> Work[Sweep]:

@@ -99,6 +99,19 @@ async def test_a_quarantine_is_not_lifted_by_half_a_list(tmp_path: Path, ended: 
             await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
 
 
+async def test_a_clock_that_was_set_back_between_two_copies(tmp_path: Path, clock: Clock) -> None:
+    """The second copy is in doubt as well, although its quarantine seems to be older than the list that was read."""
+    path = tmp_path / "journal.db"
+    async with SqliteJournal(path, clock=clock) as journal:
+        await loaded(journal)
+    async with SqliteJournal(await copied(path, "copy.db"), clock=clock) as journal:
+        await swept(journal)
+        assert await journal.is_looked_for(BATCH)
+    clock.pass_(-3600.0)
+    async with SqliteJournal(await copied(path.with_name("copy.db"), "copy 2.db"), clock=clock) as journal:
+        assert not await journal.is_looked_for(BATCH)
+
+
 async def test_a_list_that_was_begun_before_the_copy_was_noticed_does_not_count(tmp_path: Path) -> None:
     """What it read first was compared with another file."""
     path = tmp_path / "journal.db"
