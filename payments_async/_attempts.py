@@ -13,6 +13,7 @@ from payments_async._auth import Authenticator, Token
 from payments_async._dialect import Dialect
 from payments_async._errors import AuthenticationFailed, NotSent, PaymentsError, ServiceFault
 from payments_async._limits import Gate
+from payments_async._masking import Secrets
 from payments_async._retry import RetryPolicy
 from payments_async._transport import Outgoing, Transport, TransportFailure, make_headers
 from payments_async._wire.call import Call, Reply
@@ -35,10 +36,11 @@ class Line:
     gate: Gate
     auth: Authenticator
     dialect: Dialect
+    secrets: Secrets
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[object]]
-    _token: Token | None = None
-    _headers: CIMultiDict[str] = attrs.field(factory=lambda: make_headers(None))
+    _token: Token | None = attrs.field(default=None, repr=False)
+    _headers: CIMultiDict[str] = attrs.field(factory=lambda: make_headers(None), repr=False)
 
     def headers(self, call: Call[T], token: Token | None) -> CIMultiDict[str]:
         """The headers of one call; made once for each token."""
@@ -118,7 +120,7 @@ class Attempts(Generic[T]):
 
     def _read(self, reply: Reply, token: Token | None) -> T:
         try:
-            result = read_reply(self._call, reply, self._line.dialect)
+            result = read_reply(self._call, reply, self._line.dialect, self._line.secrets)
         except PaymentsError as error:
             status = told_status(error)
             if status == 401:

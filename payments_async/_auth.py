@@ -10,7 +10,7 @@ import attrs
 
 from payments_async._dialect import Dialect
 from payments_async._errors import PaymentsError, again
-from payments_async._masking import masked
+from payments_async._masking import Secret, Secrets, masked
 from payments_async._wire.readers import Login
 
 __all__ = ["Authenticator", "Credentials", "Token"]
@@ -20,7 +20,7 @@ _JITTER = 120.0  # at most so many seconds earlier, so that many processes do no
 _RENEWAL_PAUSE = 5.0  # seconds between failed renewals while the old token still serves
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, init=False)
 class Credentials:
     """What a client application logs in with (section "Authentication"). Never shown in full.
 
@@ -30,22 +30,33 @@ class Credentials:
         user_id: The delegated user, under whose permissions transactions are processed.
 
     Raises:
-        ValueError: When one is empty or has blanks around it (a common mistake when copying).
+        TypeError, ValueError: When one is no text, empty, or has blanks around it (a common mistake when copying).
     """
 
     app_key: str = attrs.field(repr=masked)
     app_password: str = attrs.field(repr=False)
     user_id: str = attrs.field(repr=masked)
 
-    def __attrs_post_init__(self) -> None:
-        for name in ("app_key", "app_password", "user_id"):
-            value: object = getattr(self, name)
-            if not isinstance(value, str):
-                raise TypeError(f"{name}: expected text, not {type(value).__name__}")
-            if not value.strip():
-                raise ValueError(f"{name}: must not be empty; the portal shows it under its applications menu")
-            if value != value.strip():
-                raise ValueError(f"{name}: must not begin or end with blanks; copy it again")
+    def __init__(self, *, app_key: str, app_password: str, user_id: str) -> None:
+        fault = _fault(app_key=app_key, app_password=app_password, user_id=user_id)
+        if fault is None:
+            self.__attrs_init__(app_key=Secret(app_key), app_password=Secret(app_password), user_id=Secret(user_id))
+            return
+        del self, app_key, app_password, user_id  # whoever reports the error shows the local variables of its frames
+        raise fault
+
+
+def _fault(**texts: object) -> Exception | None:
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            return TypeError(f"{name}: expected text, not {type(text).__name__}")
+        if not text.strip():
+            return ValueError(f"{name}: must not be empty; the portal shows it under its applications menu")
+        if text != text.strip():
+            return ValueError(f"{name}: must not begin or end with blanks; copy it again")
+        if not text.isprintable():
+            return ValueError(f"{name}: must not contain control characters; copy it again")
+    return None
 
 
 @attrs.frozen(kw_only=True)
@@ -59,11 +70,11 @@ class Token:
         refresh_token: As the service gave it, or ``None``.
     """
 
-    authorization: str = attrs.field(repr=False)
+    authorization: Secret = attrs.field(repr=False)
     generation: int
     renew_at: float
     expires_at: float
-    refresh_token: str | None = attrs.field(default=None, repr=False)
+    refresh_token: Secret | None = attrs.field(default=None, repr=False)
 
 
 class Authenticator:
@@ -73,6 +84,7 @@ class Authenticator:
         log_in: Makes the login call. Raises ``PaymentsError``.
         refresh: Makes the refresh call with a refresh token, or ``None`` where renewal is a login.
         clock: Monotonic seconds.
+        secrets: Told of every token, so that none is shown in words that come back.
         chance: Draws from [0, 1).
     """
 
@@ -81,8 +93,9 @@ class Authenticator:
         dialect: Dialect,
         *,
         log_in: Callable[[], Awaitable[Login]],
-        refresh: Callable[[str], Awaitable[Login]] | None,
+        refresh: Callable[[Secret], Awaitable[Login]] | None,
         clock: Callable[[], float],
+        secrets: Secrets | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._lifetime = dialect.token_lifetime
@@ -91,6 +104,7 @@ class Authenticator:
         self._log_in = log_in
         self._refresh = refresh
         self._clock = clock
+        self._secrets = secrets or Secrets()
         self._chance = chance
         self._lock = asyncio.Lock()
         self._logins = 0  # begun
@@ -166,10 +180,13 @@ class Authenticator:
         return await self._log_in()
 
     def _made(self, login: Login) -> Token:
+        self._secrets.add(login.token)
+        if login.refresh_token is not None:
+            self._secrets.add(login.refresh_token)
         now = self._clock()
         margin = min(_MARGIN + self._chance() * _JITTER, self._lifetime / 2)
         return Token(
-            authorization=f"{self._scheme} {login.token}",
+            authorization=Secret(f"{self._scheme} {login.token}"),
             generation=self._logins,
             renew_at=now + self._lifetime - margin,
             expires_at=now + self._lifetime,

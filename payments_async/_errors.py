@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from payments_async._masking import escape
+
 __all__ = [
     "AuthenticationFailed",
     "IncompleteListing",
@@ -43,7 +45,8 @@ class PaymentsError(Exception):
     """Anything that went wrong with one call to the service.
 
     Attributes:
-        message: What happened, in the service's words where it had any. Personal data is masked.
+        message: What happened, in the service's words where it had any. Personal data is masked, and control
+            characters are escaped.
         request_id: Of the order concerned, or ``None``.
         status: The HTTP status of the answer, or ``None`` when there was none.
         code: The envelope's error code, or ``None``.
@@ -66,6 +69,7 @@ class PaymentsError(Exception):
         transaction_id: str | None = None,
         retry_after: float | None = None,
     ) -> None:
+        message = escape(message)
         super().__init__(message)
         self.message = message
         self.request_id = request_id
@@ -83,7 +87,7 @@ class PaymentsError(Exception):
             "transaction": self.transaction_id,
             "correlation": self.correlation_id,
         }
-        shown = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+        shown = ", ".join(f"{name} {escape(str(value))}" for name, value in facts.items() if value is not None)
         text = f"{self.message} [{shown}]" if shown else self.message
         return f"{text} -> {self.next_step}" if self.next_step else text
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from payments_async._masking import masked, redacted
+from payments_async._masking import escape, masked, redacted
 
 __all__ = [
     "Acceptance",
@@ -50,7 +50,7 @@ class TransactionStatus(enum.StrEnum):
         if known is not None:
             return cls(known)
         unknown = str.__new__(cls, value)
-        unknown._name_ = value
+        unknown._name_ = escape(value)
         unknown._value_ = value
         return unknown
 
@@ -119,7 +119,7 @@ class TransactionProduct:
 class TransactionBeneficiary:
     """Beneficiary of a transaction record, flattened from the two documented spellings of its ``data``."""
 
-    id: str | None = None
+    id: str | None = attrs.field(default=None, repr=masked)
     name: str | None = attrs.field(default=None, repr=masked)
     customer_reference: str | None = attrs.field(default=None, repr=masked)
     phone: str | None = attrs.field(default=None, repr=masked)

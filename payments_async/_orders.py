@@ -8,7 +8,7 @@ from decimal import Decimal
 import attrs
 
 from payments_async._amounts import order_amount
-from payments_async._masking import masked
+from payments_async._masking import has_controls, masked
 
 __all__ = [
     "AirtimeLine",
@@ -25,7 +25,6 @@ __all__ = [
 
 _PHONE = re.compile(r"\+?[0-9(][0-9 ()./-]*", re.ASCII)
 _PLAIN_PHONE = re.compile(r"\+?[0-9]{7,15}", re.ASCII)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 _LONGEST_ID = 128  # the specification names no maximum; longer ones are surely a mistake
 _LONGEST_TEXT = 4096
@@ -127,7 +126,7 @@ class Beneficiary:
     name: str = attrs.field(repr=masked)
     phone_number: str | None = attrs.field(default=None, repr=masked)
     email_address: str | None = attrs.field(default=None, repr=masked)
-    id: str | None = None
+    id: str | None = attrs.field(default=None, repr=masked)
 
     def __attrs_post_init__(self) -> None:
         _text("beneficiary.name", self.name)
@@ -254,8 +253,8 @@ def _identifier(name: str, value: object) -> None:
         raise TypeError(f"{name}: expected text, not {type(value).__name__}")
     if not value.strip():
         raise ValueError(f"{name}: must not be empty")
-    if value != value.strip() or _CONTROL.search(value) or not _encodable(value):
-        raise ValueError(f"{name}: must not begin or end with blanks or contain control characters")
+    if value != value.strip() or has_controls(value):
+        raise ValueError(f"{name}: must not begin or end with blanks or contain control characters, seen or unseen")
     if len(value) > _LONGEST_ID:
         raise ValueError(f"{name}: longer than {_LONGEST_ID} characters")
 

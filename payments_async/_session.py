@@ -23,6 +23,7 @@ from payments_async._errors import OutcomeUnknown, PaymentsError
 from payments_async._fanout import fan_out
 from payments_async._limits import Gate, Limits
 from payments_async._login import LoginCalls
+from payments_async._masking import Secret, Secrets
 from payments_async._models import Acceptance, Transaction
 from payments_async._resources import Accounts, Cards, Collections, Payouts, Products, Transactions
 from payments_async._retry import RetryPolicy
@@ -104,13 +105,15 @@ class PaymentsSession:
         )
         self._check_prefix()
         self._credentials = credentials
-        logins = LoginCalls(self._transport, credentials, self._dialect)
+        secrets = Secrets(Secret(credentials.app_password), Secret(credentials.app_key))
+        logins = LoginCalls(self._transport, credentials, self._dialect, secrets)
         renew = None if self._dialect.refresh_path is None else logins.refresh
         self._line = Line(
             transport=self._transport,
             gate=Gate(limits, clock=clock, sleep=sleep),
-            auth=Authenticator(self._dialect, log_in=logins.log_in, refresh=renew, clock=clock),
+            auth=Authenticator(self._dialect, log_in=logins.log_in, refresh=renew, clock=clock, secrets=secrets),
             dialect=self._dialect,
+            secrets=secrets,
             clock=clock,
             sleep=sleep,
         )

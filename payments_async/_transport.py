@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import socket
 import ssl as tls
 import time
 import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
 
 import aiohttp
-from aiohttp.abc import AbstractStreamWriter
+from aiohttp.abc import AbstractResolver, AbstractStreamWriter, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
 from payments_async._deadlines import Deadlines
+from payments_async._masking import Secret
 from payments_async._version import __version__
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import retry_after
@@ -32,11 +35,12 @@ _NOT_KNOWN = object()
 # again before the body is asked; there it knows such methods by their capitals, and writes all methods in capitals.
 _METHODS = {"PUT": "put", "DELETE": "delete"}
 _MOST_LOGGED = 100
+Failure = TypeVar("Failure", bound=BaseException)
 
 _log = logging.getLogger("payments_async")
 
 
-def make_headers(authorization: str | None) -> CIMultiDict[str]:
+def make_headers(authorization: Secret | None) -> CIMultiDict[str]:
     """The headers of every request, with the token's authorization."""
     headers = CIMultiDict(
         {
@@ -66,7 +70,7 @@ class ForeignError(Exception):
         place = _place(error)
         super().__init__(f"{type(error).__qualname__} in {place}; its words are left out")
         self.place = place
-        self.__traceback__ = error.__traceback__
+        self.__traceback__ = _without_aiohttp(error.__traceback__)
         if error.__cause__ is not None:
             self.__cause__ = ForeignError(error.__cause__)
 
@@ -100,6 +104,34 @@ class Outgoing(aiohttp.BytesPayload):
         await writer.write(self._value if content_length is None else self._value[:content_length])
 
 
+class AnotherMachine(OSError):
+    """A name that should lead to this machine does not."""
+
+
+class ThisMachine(AbstractResolver):
+    """Resolves names for plain http: each address must be one of this machine, at the moment of connecting."""
+
+    def __init__(self, names: AbstractResolver | None = None) -> None:
+        self._names = names or aiohttp.DefaultResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """The addresses of a name.
+
+        Raises:
+            AnotherMachine: One of them is of another machine.
+        """
+        found = await self._names.resolve(host, port, family)
+        if not all(_is_loopback_address(row["host"]) for row in found):
+            raise AnotherMachine("plain http:// to a name that leads to another machine")
+        return found
+
+    async def close(self) -> None:
+        """Let the resolver go."""
+        await self._names.close()
+
+
 class Transport:
     """One HTTP client below one base address."""
 
@@ -115,11 +147,18 @@ class Transport:
         reply_bytes: int,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._base = str(check_base_url(base_url)).rstrip("/")
+        url = check_base_url(base_url)
+        self._base = str(url).rstrip("/")
+        self._is_plain = url.scheme == "http"
+        if self._is_plain and http is not None and not _is_loopback_address(url.host or ""):
+            raise ValueError(
+                "base_url: with a ClientSession of your own, plain http:// is allowed to an address such as 127.0.0.1 "
+                "only, since a name could lead to another machine"
+            )
         self._http = http
         self._theirs: tuple[Any, ...] = tuple(getattr(http, "_middlewares", None) or ())
         self._own: aiohttp.ClientSession | None = None
-        self._trust_env = trust_env
+        self._trust_env = trust_env and not self._is_plain  # a proxy would take it off this machine
         self._reply_bytes = reply_bytes
         self._wall_clock = wall_clock
         self._urls: dict[str, URL] = {}
@@ -134,7 +173,7 @@ class Transport:
         if ssl is not None:
             self._options["ssl"] = ssl
         if proxy is not None:
-            self._options["proxy"] = _check_proxy(proxy)
+            self._options["proxy"] = _check_proxy(proxy, is_plain=self._is_plain)
 
     @property
     def base_url(self) -> str:
@@ -145,7 +184,8 @@ class Transport:
         """Make the HTTP client, unless one was brought."""
         if self._http is None:
             self._own = self._http = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),  # the gate limits; a wait for a connection would eat timeouts
+                # the gate limits; a wait for a connection would eat timeouts
+                connector=aiohttp.TCPConnector(limit=0, resolver=ThisMachine() if self._is_plain else None),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=self._trust_env,
             )
@@ -173,32 +213,37 @@ class Transport:
         url = self._urls.get(call.path) if not call.query else None
         if url is None:
             url = self._url(call)
-        options = self._options
-        if self._theirs and outgoing is not None:
-            options = options | {"middlewares": (*self._theirs, partial(_watch, outgoing))}
         cause: Exception | None = None
         try:
-            method = _METHODS.get(call.method, call.method) if call.once else call.method
-            request = self._http.request(method, url, data=outgoing, headers=headers, **options)
+            request = self._request(self._http, call, url, outgoing, headers)
             if self._deadlines is None:
                 return await self._ask(request)
             with self._deadlines.stay():
                 return await self._ask(request)
-        except TransportFailure:
-            raise
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            why = "the HTTP client was closed under way"  # its waiters are cancelled then, though nobody cancelled us
         except Exception as error:  # noqa: BLE001 - a caller's middlewares and hooks raise whatever they like
             why, cause = self._explained(error)
+        except BaseException as error:  # noqa: BLE001 - whatever ends it, its frames stay out
+            task = asyncio.current_task()
+            if not isinstance(error, asyncio.CancelledError) or task is None or task.cancelling():
+                raise _bare(error)  # noqa: B904 - it is the same one
+            why = "the HTTP client was closed under way"  # its waiters are cancelled then, though nobody cancelled us
         raise TransportFailure(why) from cause  # here, so that no other error hangs on as its context
+
+    def _request(
+        self, http: aiohttp.ClientSession, call: Call[Any], url: URL, outgoing: Outgoing | None, headers: Any
+    ) -> Awaitable[aiohttp.ClientResponse]:
+        options = self._options
+        if self._theirs and outgoing is not None:
+            options = options | {"middlewares": (*self._theirs, partial(_watch, outgoing))}
+        method = _METHODS.get(call.method, call.method) if call.once else call.method
+        return http.request(method, url, data=outgoing, headers=headers, **options)
 
     def _explained(self, error: Exception) -> tuple[str, Exception | None]:
         """Why there is no answer, in our words, and the cause that may be shown."""
+        if isinstance(error, TransportFailure):
+            return str(error), None
         if isinstance(error, OSError):
-            return _words(error), error
+            return _words(error), _bare(error)
         if isinstance(error, aiohttp.ClientError):
             return _words(error), None  # it carries our headers, or words of the answer
         foreign = ForeignError(error)
@@ -259,7 +304,30 @@ async def _watch(outgoing: Outgoing, request: Any, handler: Callable[[Any], Any]
     return await handler(request)
 
 
-def _check_proxy(proxy: str | URL) -> URL:
+def _bare(error: Failure) -> Failure:
+    """The error without the tracebacks of its chain: the frames of an HTTP client hold what we send, byte for byte."""
+    chain: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while chain:
+        link = chain.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            link.__traceback__ = None
+            chain += [link.__cause__, link.__context__]
+    return error
+
+
+def _without_aiohttp(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of the HTTP client."""
+    if trace is None:
+        return None
+    rest = _without_aiohttp(trace.tb_next)
+    if _room(trace.tb_frame) == "aiohttp":
+        return rest
+    return TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
+
+
+def _check_proxy(proxy: str | URL, *, is_plain: bool) -> URL:
     try:
         url = URL(proxy)
         right = url.scheme in ("http", "https") and bool(url.host)
@@ -267,6 +335,8 @@ def _check_proxy(proxy: str | URL) -> URL:
         right = False
     if not right:
         raise ValueError("proxy: must begin with http:// and name a host, as in 'http://host:port'")
+    if is_plain and not _is_loopback(URL(proxy).host or ""):
+        raise ValueError("proxy: a base_url with plain http:// must not leave this machine; use https://")
     return URL(proxy)
 
 
@@ -295,24 +365,30 @@ def check_base_url(base_url: str | URL) -> URL:
 
 
 def _is_loopback(host: str) -> bool:
+    """Whether it is an address of this machine, or a name that must lead to one: ``ThisMachine`` sees to that."""
+    return _is_loopback_address(host) or host == "localhost" or host.endswith(".localhost")
+
+
+def _is_loopback_address(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+        return False
 
 
 def _place(error: BaseException) -> str:
     """Where it was raised: the innermost line that is neither aiohttp's nor ours, if there is one."""
     lines = [(frame, number) for frame, number in traceback.walk_tb(error.__traceback__)]
-    theirs = [line for line in lines if not _is_known(line[0].f_globals.get("__name__"))]
+    theirs = [line for line in lines if _room(line[0]) not in ("aiohttp", "payments_async", "asyncio")]
     if not lines:
         return "an unknown place"
     frame, number = (theirs or lines)[-1]
     return f"{frame.f_code.co_name} ({frame.f_code.co_filename}:{number})"
 
 
-def _is_known(module: object) -> bool:
-    return str(module).partition(".")[0] in ("aiohttp", "payments_async", "asyncio")
+def _room(frame: FrameType) -> str:
+    """The package whose code a frame runs."""
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _words(error: Exception) -> str:
@@ -321,6 +397,8 @@ def _words(error: Exception) -> str:
             return "the TLS connection failed; check the address, the certificate and the ssl setting"
         case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
             return "the proxy could not be used; check the proxy setting"
+        case aiohttp.ClientConnectorDNSError() if isinstance(error.os_error, AnotherMachine):
+            return "plain http:// is allowed to this machine only, and the name leads to another one; use https://"
         case aiohttp.ClientConnectorDNSError():
             return "the host's name could not be resolved; check the base address"
         case aiohttp.ConnectionTimeoutError():

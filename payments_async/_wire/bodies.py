@@ -58,6 +58,7 @@ def private_texts(order: Order) -> tuple[str, ...]:
         who.name,
         who.phone_number,
         who.email_address,
+        who.id,
         order.account_number,
         order.message,
         order.metadata,

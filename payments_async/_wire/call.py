@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
+
+import attrs
 
 __all__ = ["Call", "Refused", "Reply", "Unreadable"]
 
 T = TypeVar("T")
 
 
-class Reply(NamedTuple):
+# No tuples, which tools that report errors take apart, and not frozen, which would cost time with every payout.
+@attrs.define
+class Reply:
     """An HTTP answer: its status, its whole body, and the seconds its ``Retry-After`` asks to wait."""
 
     status: int
-    body: bytes
+    body: bytes = attrs.field(repr=False)  # it holds personal data, of a login the token
     retry_after: float | None = None
 
-    def __repr__(self) -> str:
-        return f"<Reply {self.status}>"  # the body holds personal data, of a login the token
 
-
-class Call(NamedTuple, Generic[T]):
+@attrs.define(repr=False)
+class Call(Generic[T]):
     """One exchange, described but not made.
 
     Attributes:
@@ -46,14 +48,14 @@ class Call(NamedTuple, Generic[T]):
     read: Callable[[Any], T]
     read_quickly: Callable[[bytes], T | None] | None = None
     query: str = ""
-    body: bytes | None = None
+    body: bytes | None = attrs.field(default=None, repr=False)  # it holds personal data, of a login the secrets
     repeatable: bool = False
     once: bool = False
     authorized: bool = True
     request_id: str | None = None
     sent_before: bool = False
     remembered: bool = False
-    private: Callable[[], tuple[str, ...]] = tuple
+    private: Callable[[], tuple[str, ...]] = attrs.field(default=tuple, repr=False)
 
     @property
     def label(self) -> str:

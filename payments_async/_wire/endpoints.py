@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
+import attrs
+
 from payments_async._amounts import order_amount
 from payments_async._dialect import Dialect
 from payments_async._models import (
@@ -72,20 +74,33 @@ _MONEY_PATHS = ("transactions/payouts", "transactions/collections")
 
 def log_in(app_key: str, app_password: str, user_id: str, dialect: Dialect) -> Call[Login]:
     """Obtain a token (section 1 and "Authentication")."""
-    body = {
-        "appKey": app_key,
-        "appPassword": app_password,
-        "userId": user_id,
-        "includeRefereshToken": dialect.include_refresh_token,  # Spec: "Spelled exactly so"
-    }
-    path = f"{dialect.api_prefix}/auth/login"
-    return Call(method="POST", path=path, body=encode(body), authorized=False, read=read_login)
+    return Call(
+        method="POST",
+        path=f"{dialect.api_prefix}/auth/login",
+        body=encode(
+            {
+                "appKey": str(app_key),
+                "appPassword": str(app_password),
+                "userId": str(user_id),
+                "includeRefereshToken": dialect.include_refresh_token,  # Spec: "Spelled exactly so"
+            }
+        ),
+        authorized=False,
+        read=read_login,
+        private=lambda: (app_key, app_password, user_id),
+    )
 
 
 def refresh(refresh_token: str, path: str, dialect: Dialect) -> Call[Login]:
     """Renew a token by the refresh token; the call is a guess (section "Authentication", 4)."""
-    body = encode({"refreshToken": refresh_token})
-    return Call(method="POST", path=f"{dialect.api_prefix}{path}", body=body, authorized=False, read=read_login)
+    return Call(
+        method="POST",
+        path=f"{dialect.api_prefix}{path}",
+        body=encode({"refreshToken": str(refresh_token)}),
+        authorized=False,
+        read=read_login,
+        private=lambda: (refresh_token,),
+    )
 
 
 def send_payout(order: PayoutOrder, dialect: Dialect, *, sent_before: bool = False) -> Call[Acceptance]:
@@ -125,8 +140,8 @@ def _written_anew(
 ) -> Call[Acceptance]:  # fmt: skip
     order = read_order(request_id, amount, written)
     if isinstance(order, PayoutOrder):
-        return send_payout(order, dialect, sent_before=sent_before)._replace(remembered=False)
-    return request_collection(order, dialect, sent_before=sent_before)._replace(remembered=False)
+        return attrs.evolve(send_payout(order, dialect, sent_before=sent_before), remembered=False)
+    return attrs.evolve(request_collection(order, dialect, sent_before=sent_before), remembered=False)
 
 
 def list_transactions(

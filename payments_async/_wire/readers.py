@@ -7,8 +7,10 @@ from datetime import tzinfo
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import attrs
 import msgspec
 
+from payments_async._masking import Secret
 from payments_async._models import Acceptance, Page, TransactionStatus, Validation
 from payments_async._wire.call import Refused, Unreadable
 from payments_async._wire.codec import fold, read_code, read_int, read_record, read_text, read_timestamp
@@ -39,14 +41,12 @@ class Envelope(NamedTuple):
     data: Any
 
 
-class Login(NamedTuple):
+@attrs.frozen
+class Login:
     """What a login gave (section "Authentication")."""
 
-    token: str
-    refresh_token: str | None
-
-    def __repr__(self) -> str:
-        return "<Login>"
+    token: Secret = attrs.field(repr=False)
+    refresh_token: Secret | None = attrs.field(default=None, repr=False)
 
 
 class _Documented(msgspec.Struct, forbid_unknown_fields=True):
@@ -169,7 +169,7 @@ def read_login(value: Any) -> Login:
             raise Refused(_message(folded), code=code)
         raise Unreadable("the login answer holds no token")
     refresh = inner.get("refreshtoken") or folded.get("refreshtoken")
-    return Login(token, refresh if isinstance(refresh, str) else None)
+    return Login(Secret(token), Secret(refresh) if isinstance(refresh, str) else None)
 
 
 def failure_facts(value: Any) -> tuple[str | None, int | None, str | None]:

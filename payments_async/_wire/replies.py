@@ -18,7 +18,7 @@ from payments_async._errors import (
     ServiceFault,
     UnreadableReply,
 )
-from payments_async._masking import redact
+from payments_async._masking import Secrets, redact
 from payments_async._wire.call import Call, Refused, Reply, Unreadable
 from payments_async._wire.codec import decode
 from payments_async._wire.readers import failure_facts, named_transaction, speaks_against_refusal
@@ -26,6 +26,7 @@ from payments_async._wire.readers import failure_facts, named_transaction, speak
 __all__ = ["lost_reply", "never_left", "read_reply", "retry_after", "told_status"]
 
 T = TypeVar("T")
+_NONE = Secrets()
 
 # Answers of a service that read the order and declined it. Every other status proves nothing.
 _REFUSALS = frozenset({400, 403, 404, 405, 406, *range(410, 418), 421, 422, 426, 431})
@@ -35,8 +36,11 @@ _NAMES_TRANSACTION = re.compile(rb"(?i)transaction[_-]?id")  # in what is no rea
 _MOST_WORDS_READ = 10_000
 
 
-def read_reply(call: Call[T], reply: Reply, dialect: Dialect) -> T:
+def read_reply(call: Call[T], reply: Reply, dialect: Dialect, secrets: Secrets = _NONE) -> T:
     """The result of a call, or the error that says what to do next.
+
+    Args:
+        secrets: Hidden in the words of an error, as the personal texts of the call are.
 
     Raises:
         NotSent, OutcomeUnknown, Rejected, AuthenticationFailed: For a call that must be carried out only once.
@@ -48,13 +52,13 @@ def read_reply(call: Call[T], reply: Reply, dialect: Dialect) -> T:
         try:
             return call.read(decode(reply.body))
         except Refused as error:
-            failure = _refusal(call, reply, dialect, error.message, code=error.code)
+            failure = _refusal(call, reply, dialect, secrets, error.message, code=error.code)
         except Unreadable as error:
             shapeless = OutcomeUnknown if call.once else UnreadableReply
             named = error.transaction_id
-            failure = _failure(shapeless, call, reply, error.message, code=error.code, transaction_id=named)
+            failure = _failure(shapeless, call, reply, secrets, error.message, code=error.code, transaction_id=named)
     else:
-        failure = _refusal(call, reply, dialect)
+        failure = _refusal(call, reply, dialect, secrets)
     raise failure  # here, so that the service's words as they came do not hang on as its context
 
 
@@ -104,14 +108,20 @@ def _is_told(code: int) -> bool:
 
 
 def _refusal(
-    call: Call[Any], reply: Reply, dialect: Dialect, message: str | None = None, *, code: int | None = None
+    call: Call[Any],
+    reply: Reply,
+    dialect: Dialect,
+    secrets: Secrets,
+    message: str | None = None,
+    *,
+    code: int | None = None,
 ) -> PaymentsError:
     """The error of an answer whose status or envelope says no; of an order, only where nothing speaks against it."""
     status = reply.status
     if status < 300:  # then it is the code that says no, in HTTP's words or in its own
         status = code if code is not None and _is_told(code) else 400
     if not call.once:
-        return _failure(_repeated(status), call, reply, message, code=code)
+        return _failure(_repeated(status), call, reply, secrets, message, code=code)
     kind, transaction_id = _once(status, dialect), None
     try:
         value = decode(reply.body)
@@ -122,7 +132,7 @@ def _refusal(
     if against is not None and kind is not OutcomeUnknown:
         said = _said(reply)[0] or _reason(reply.status)
         kind, message = OutcomeUnknown, f"a refusal that cannot be believed, for {against}: {said}"
-    return _failure(kind, call, reply, message, code=code, transaction_id=transaction_id)
+    return _failure(kind, call, reply, secrets, message, code=code, transaction_id=transaction_id)
 
 
 def _once(status: int, dialect: Dialect) -> type[PaymentsError]:
@@ -150,6 +160,7 @@ def _failure(
     kind: type[PaymentsError],
     call: Call[Any],
     reply: Reply,
+    secrets: Secrets,
     message: str | None = None,
     *,
     code: int | None = None,
@@ -160,8 +171,9 @@ def _failure(
     if kind is Rejected and call.once and call.sent_before:
         # A refusal of a repeated order may mean "already have it": it says nothing of the earlier attempt.
         kind, message = OutcomeUnknown, f"refused when sent again, which proves nothing: {message}"
+    words = redact(message[:_MOST_WORDS_READ], (*secrets.texts(), *call.private()))
     return kind(
-        f"{redact(call.label)}: {redact(message[:_MOST_WORDS_READ], call.private())[:_LONGEST_WORDS]}",
+        f"{redact(call.label)}: {words[:_LONGEST_WORDS]}",
         request_id=call.request_id,
         status=reply.status,
         code=said_code if code is None else code,

@@ -43,7 +43,7 @@ from payments_async import (
     RetryPolicy,
     ServiceFault,
 )
-from payments_async._transport import Outgoing, TransportFailure
+from payments_async._transport import AnotherMachine, Outgoing, ThisMachine, TransportFailure
 from payments_async.sandbox import Sandbox
 
 SHORT = aiohttp.ClientTimeout(total=1.0)  # long enough to log in and to send, on any machine
@@ -92,12 +92,17 @@ def answers(wire: Wire, answer: bytes | None) -> None:
 # --- nothing left -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_name_that_cannot_be_resolved(stack: AsyncExitStack, opened: Open, wire: Wire) -> None:
+async def test_a_name_that_cannot_be_resolved(stack: AsyncExitStack, opened: Open, certificates: Path) -> None:
     """Nothing left."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificates / "cert.pem", certificates / "key.pem")
+    wire = await stack.enter_async_context(Wire(tls=tls))
+    ours = ssl.create_default_context(cafile=str(certificates / "cert.pem"))
+    ours.check_hostname = False
     names = Names()
     connector = aiohttp.TCPConnector(resolver=names, use_dns_cache=False, force_close=True)
     http = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
-    payments = await opened(f"http://pay.localhost:{wire.port}", http=http)
+    payments = await opened(f"https://pay.test:{wire.port}", http=http, ssl=ours)
     await payments.log_in()
     names.lost = True
     await not_sent(payments, "name could not be resolved")
@@ -659,3 +664,37 @@ async def test_plain_http_to_this_machine(opened: Open, wire: Wire) -> None:
         payments = await opened(f"http://{host}:{wire.port}")
         await payments.payouts.send(payout(f"r-{host}"))
     PaymentsSession("http://[::1]:8080", SECRET)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.7", "192.0.2.1", "2001:db8::1"])
+async def test_plain_http_to_a_name_that_leads_elsewhere(address: str) -> None:
+    """A name is believed to be this machine only if it leads here when the connection is made."""
+    row = {"hostname": "pay.localhost", "host": address, "port": 80, "family": 2, "proto": 0, "flags": 0}
+
+    class Elsewhere(Names):
+        async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
+            return [*await super().resolve(host, port, family), ResolveResult(**row)]
+
+    with pytest.raises(AnotherMachine):
+        await ThisMachine(Elsewhere()).resolve("pay.localhost", 80)
+    assert ["127.0.0.1"] == [found["host"] for found in await ThisMachine(Names()).resolve("pay.localhost", 80)]
+
+
+async def test_plain_http_that_would_leave_this_machine(stack: AsyncExitStack) -> None:
+    """Neither a proxy elsewhere nor a client whose names we cannot see to takes it away."""
+    http = await stack.enter_async_context(aiohttp.ClientSession())
+    with pytest.raises(ValueError, match=r"^base_url: with a ClientSession of your own"):
+        PaymentsSession("http://pay.localhost:8080", SECRET, http=http)
+    with pytest.raises(ValueError, match=r"^proxy: a base_url with plain http"):
+        PaymentsSession("http://127.0.0.1:8080", SECRET, proxy="http://proxy.test:3128")
+    PaymentsSession("http://127.0.0.1:8080", SECRET, http=http, proxy="http://127.0.0.1:3128")
+
+
+async def test_plain_http_leads_nowhere_else(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session says why it did not connect."""
+
+    async def elsewhere(*_: Any, **__: Any) -> list[ResolveResult]:
+        raise AnotherMachine("elsewhere")
+
+    monkeypatch.setattr(ThisMachine, "resolve", elsewhere)
+    await not_sent(await opened("http://pay.localhost:9"), "the name leads to another one; use https://")
