@@ -74,9 +74,10 @@ class Access:
             Refusal: A member is missing (400), or the credentials are wrong (401).
         """
         given = tuple(required_text(body, name) for name in ("appKey", "appPassword", "userId"))
-        wants_refresh = body.get("includeRefereshToken")  # Spec: "Spelled exactly so; true requests a refresh token."
+        # Spec: "Spelled exactly so; true requests a refresh token." Nothing says that it is required.
+        wants_refresh = body.get("includeRefereshToken", False)
         if not isinstance(wants_refresh, bool):
-            raise Refusal(400, Code.MISSING, "includeRefereshToken is required and must be a boolean")
+            raise Refusal(400, Code.MISSING, "includeRefereshToken must be a boolean")
         if given != (APP_KEY, APP_PASSWORD, USER_ID):
             raise Refusal(401, Code.UNAUTHORISED, "The application key, its password or the user is wrong")
         self.logins += 1
