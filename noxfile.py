@@ -65,6 +65,21 @@ def minimums(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", *WITH_SLOW, *session.posargs)
 
 
+@nox.session(python=OLDEST)
+def security(session: nox.Session) -> None:
+    """Look for insecure code and known holes in what is needed; `-- PyPI.zip` audits offline, from osv.dev's export."""
+    session.install("-e", f".[{EXTRAS}]", "packaging", *_dev("ruff", "bandit", "pip-audit"))
+    session.run("python", "-m", "ruff", "check", "--select", "S", ".")
+    session.run("python", "-m", "bandit", "-q", "-c", "pyproject.toml", "-r", "payments_async")
+    if session.posargs:
+        session.run("python", ".ci/audit.py", *session.posargs)
+        return
+    frozen = Path(session.create_tmp()) / "installed.txt"
+    frozen.write_text(str(session.run("python", "-m", "pip", "freeze", "--exclude-editable", silent=True)))
+    # strict: what could not be audited, as when no service answers, is a failure and no silence
+    session.run("python", "-m", "pip_audit", "--strict", "--no-deps", "--disable-pip", "-r", str(frozen))
+
+
 def _dev(*tools: str) -> list[str]:
     """The requirements of these tools, with the versions of the `dev` extra."""
     wanted = PYPROJECT["project"]["optional-dependencies"]["dev"]
