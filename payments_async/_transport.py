@@ -170,6 +170,7 @@ class Transport:
             "raise_for_status": False,
             "timeout": _without_total(timeout),
         }
+        _check_verified(ssl, http)
         if ssl is not None:
             self._options["ssl"] = ssl
         if proxy is not None:
@@ -325,6 +326,17 @@ def _without_aiohttp(trace: TracebackType | None) -> TracebackType | None:
     if _room(trace.tb_frame) == "aiohttp":
         return rest
     return TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
+
+
+def _check_verified(ssl: tls.SSLContext | None, http: aiohttp.ClientSession | None) -> None:
+    remedy = "let it verify, with load_verify_locations() for a certificate that no public authority signed"
+    if ssl is not None and ssl.verify_mode is not tls.CERT_REQUIRED:
+        raise ValueError(f"ssl: the context does not verify the service's certificate; {remedy}")
+    theirs = getattr(None if http is None else http.connector, "_ssl", None)
+    if ssl is None and (
+        theirs is False or (isinstance(theirs, tls.SSLContext) and theirs.verify_mode == tls.CERT_NONE)
+    ):
+        raise ValueError(f"http: its connector does not verify the service's certificate; {remedy}")
 
 
 def _check_proxy(proxy: str | URL, *, is_plain: bool) -> URL:

@@ -156,6 +156,17 @@ def test_tls_that_is_not_verified() -> None:
     PaymentsSession("https://payments.test", SECRET, ssl=ssl.create_default_context())
 
 
+async def test_a_context_that_does_not_verify() -> None:
+    """It is refused as well, ours or that of a client that was brought."""
+    with pytest.raises(ValueError, match=r"^ssl: the context does not verify"):
+        PaymentsSession("https://payments.test", SECRET, ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    for wrong in (False, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)):
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=wrong)) as http:
+            with pytest.raises(ValueError, match=r"^http: its connector does not verify"):
+                PaymentsSession("https://payments.test", SECRET, http=http)
+            PaymentsSession("https://payments.test", SECRET, http=http, ssl=ssl.create_default_context())
+
+
 @pytest.mark.parametrize(
     ("zone", "offset"),
     [("Africa/Kampala", 3), (ZoneInfo("Africa/Kampala"), 3), (UTC, 0), ("UTC", 0), (timezone(timedelta(hours=1)), 1)],
