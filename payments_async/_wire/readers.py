@@ -212,7 +212,8 @@ def speaks_against_refusal(value: Any, request_id: str | None) -> str | None:
     words = _word(folded.get("status")), _word(data.get("status"))
     if _flag(folded.get("success")) is True or any(word in _YES or TransactionStatus(word) in _TAKEN for word in words):
         return "it says that the order was taken"
-    for echo in (data.get("requestid"), folded.get("requestid"), data.get("clientreferenceid")):
+    # at the top it may be what a balancer calls its own exchange
+    for echo in (data.get("requestid"), data.get("clientreferenceid")):
         if request_id is not None and _text(echo) not in ("", request_id):
             return "it is about another request"
     return None

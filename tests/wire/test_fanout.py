@@ -326,3 +326,22 @@ async def test_no_task_is_left() -> None:
     await anext(results)
     await results.aclose()
     assert before == asyncio.all_tasks()
+
+
+class Interrupted(BaseException):
+    """What is no Exception, as KeyboardInterrupt is none."""
+
+
+async def test_a_call_that_is_interrupted() -> None:
+    """Its item has no result, so the loop does not end as if all were well."""
+
+    async def interrupted(item: int) -> int:
+        if item == 3:
+            raise Interrupted
+        return item
+
+    seen = []
+    with pytest.raises(Interrupted):  # noqa: PT012 - what came before it counts too
+        async for item, _ in fan_out(interrupted, [1, 2, 3], 1):
+            seen.append(item)
+    assert [1, 2] == seen

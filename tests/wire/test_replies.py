@@ -240,7 +240,6 @@ CONTRADICTIONS: tuple[dict[str, Any], ...] = (
     {"data": {"status": "pending", "requestId": "r-1"}},
     {"success": True},
     {"data": {"requestId": "r-2"}},
-    {"requestId": "r-2"},
     {"data": {"requestId": 2}},
 )
 
@@ -251,6 +250,24 @@ def test_a_refusal_that_contradicts_itself(said: dict[str, Any]) -> None:
     for status in (200, *REFUSING):
         error = failure(MONEY["payout"], json.dumps({"code": 17, "message": "no"} | said).encode(), status)
         assert (OutcomeUnknown, status) == (type(error), error.status)
+
+
+PLAIN_REFUSALS: tuple[dict[str, Any], ...] = (
+    {"requestId": "9f3c-of-a-balancer"},
+    {"status": 400, "title": "Bad Request", "traceId": "00-4bf9"},
+    {"status": "error"},
+    {"success": False},
+    {"data": {"requestId": "r-1", "status": "FAILED"}},
+    {"data": []},
+)
+
+
+@pytest.mark.parametrize("said", PLAIN_REFUSALS)
+def test_a_refusal_that_says_more(said: dict[str, Any]) -> None:
+    """What does not speak against it leaves it a refusal."""
+    body = json.dumps({"code": 17, "message": "no"} | said).encode()
+    kinds = {status: type(failure(MONEY["payout"], body, status)) for status in (200, *REFUSING)}
+    assert {status: MONEY_TABLE[status] for status in (200, *REFUSING)} == kinds
 
 
 @pytest.mark.parametrize("said", [{"status": "error"}, {"success": False}, {"success": "false"}, {"status": "Failed"}])
