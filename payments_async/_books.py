@@ -45,10 +45,6 @@ class Books:
         """Orders that are under way, of unknown outcome, or whose outcome was not handed over."""
         return frozenset(self._open) | self.undelivered.keys()
 
-    def knows(self, request_id: str) -> bool:
-        """Whether ``earlier`` has something to say of it."""
-        return request_id in self._open or request_id in self._accepted
-
     async def earlier(self, call: Call[Any]) -> Any:
         """The acceptance of an order that was sent before; who asks while it is under way waits for it.
 
@@ -83,11 +79,20 @@ class Books:
         raise self.tell(request_id, error)
 
     def begin(self, call: Call[Any]) -> bool:
-        """It is under way from now on. Tells whether its outcome was unknown before."""
-        if call.request_id is None:
+        """It is under way from now on, unless it is known: then this tells so, and ``earlier`` tells more."""
+        request_id = call.request_id
+        if request_id is None:
+            return True  # a card, or an endpoint nobody knows: it is made as often as it is asked for
+        if request_id in self._open or request_id in self._accepted:
             return False
-        was_open = call.request_id in self._open
-        self._open[call.request_id] = call
+        self._open[request_id] = call
+        return True
+
+    def begin_again(self, call: Call[Any]) -> bool:
+        """It is under way from now on, whatever is known. Tells whether its outcome was unknown before."""
+        request_id = call.request_id or ""
+        was_open = request_id in self._open
+        self._open[request_id] = call
         return was_open
 
     def end(self, call: Call[Any], outcome: Any, *, unsettled: bool) -> None:

@@ -281,12 +281,13 @@ class PaymentsSession:
 
     async def _execute_once(self, call: Call[T], retry: RetryPolicy) -> T:
         books, request_id = self._books, call.request_id
-        if request_id is not None and books.knows(request_id):
+        unsettled = open_before = False
+        if not books.begin(call):
             earlier: T | None = await books.earlier(call)
             if earlier is not None:
                 _log.info("accepted before, not sent again", extra={"request_id": request_id})
                 return earlier
-        unsettled = open_before = books.begin(call)
+            unsettled = open_before = books.begin_again(call)
         attempts = Attempts(self._line, call, retry)
         outcome: T | PaymentsError | None = None
         try:

@@ -209,14 +209,19 @@ class Transport:
         Raises:
             TransportFailure: Without a usable answer; says why, naming no person and no secret.
         """
-        if self._http is None or self._http.closed:
+        http = self._http
+        if http is None:
             raise TransportFailure("the HTTP client is closed")
         url = self._urls.get(call.path) if not call.query else None
         if url is None:
             url = self._url(call)
         cause: Exception | None = None
         try:
-            request = self._request(self._http, call, url, outgoing, headers)
+            method = _METHODS.get(call.method, call.method) if call.once else call.method
+            if self._theirs and outgoing is not None:
+                request = self._watched(http, method, url, outgoing, headers)
+            else:  # the options never are a local variable: a proxy's address may hold its password
+                request = http.request(method, url, data=outgoing, headers=headers, **self._options)
             if self._deadlines is None:
                 return await self._ask(request)
             with self._deadlines.stay():
@@ -230,14 +235,11 @@ class Transport:
             why = "the HTTP client was closed under way"  # its waiters are cancelled then, though nobody cancelled us
         raise TransportFailure(why) from cause  # here, so that no other error hangs on as its context
 
-    def _request(
-        self, http: aiohttp.ClientSession, call: Call[Any], url: URL, outgoing: Outgoing | None, headers: Any
-    ) -> Awaitable[aiohttp.ClientResponse]:
-        options = self._options
-        if self._theirs and outgoing is not None:
-            options = options | {"middlewares": (*self._theirs, partial(_watch, outgoing))}
-        method = _METHODS.get(call.method, call.method) if call.once else call.method
-        return http.request(method, url, data=outgoing, headers=headers, **options)
+    def _watched(
+        self, http: aiohttp.ClientSession, method: str, url: URL, outgoing: Outgoing, headers: CIMultiDict[str]
+    ) -> Any:
+        ours = {"middlewares": (*self._theirs, partial(_watch, outgoing))}
+        return http.request(method, url, data=outgoing, headers=headers, **(self._options | ours))
 
     def _explained(self, error: Exception) -> tuple[str, Exception | None]:
         """Why there is no answer, in our words, and the cause that may be shown."""
@@ -247,6 +249,8 @@ class Transport:
             return _words(error), _bare(error)
         if isinstance(error, aiohttp.ClientError):
             return _words(error), None  # it carries our headers, or words of the answer
+        if self.is_closed:
+            return "the HTTP client is closed", None
         foreign = ForeignError(error)
         if foreign.place not in self._logged and len(self._logged) < _MOST_LOGGED:
             self._logged.add(foreign.place)
