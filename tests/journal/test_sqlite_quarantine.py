@@ -1,16 +1,56 @@
-"""A journal in quarantine: what a person decides of one order lets nothing else out."""
+"""A journal in quarantine, by each sign alone; and what a person decides of one order lets nothing else out."""
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
-from journal.factories import BATCH, claimed, order, permitted
+import pytest
+from journal.factories import BATCH, claimed, loaded, order, permitted
 
-from payments_async.journal import SqliteJournal
+from payments_async.journal import News, Outcome, SqliteJournal
 
 
-async def test_writing_an_order_off_does_not_lift_its_quarantine(tmp_path: Path) -> None:
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of a journal that does not exist yet."""
+    return tmp_path / "journal.db"
+
+
+async def is_quarantined(path: Path) -> bool:
+    """Whether nothing is sent from a file, which nothing remembers outside of its folder."""
+    async with SqliteJournal(path, state_folder=None) as journal:
+        return bool((await journal.run(BATCH)).quarantined) and await journal.claim_chunk(BATCH, "worker") is None
+
+
+async def test_the_mark_alone_tells_that_a_file_forgot(path: Path) -> None:
+    """A backup is written over the file: it is the same file, and nothing but the mark counted on."""
+    async with SqliteJournal(path, state_folder=None) as journal:
+        await loaded(journal)
+    backup = path.read_bytes()  # noqa: ASYNC240 - nothing else runs
+    async with SqliteJournal(path, state_folder=None) as journal:
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+    path.write_bytes(backup)  # noqa: ASYNC240
+    assert await is_quarantined(path)
+
+
+async def test_the_inode_alone_tells_a_copy(path: Path) -> None:
+    """On a file system that does not say when a file came to be; the mark was copied too."""
+    async with SqliteJournal(path, state_folder=None) as journal:
+        await loaded(journal)
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE meta SET value = '' WHERE key = 'birth'")
+    copy = path.with_name("copy.db")
+    for end in ("", "-mark"):
+        shutil.copyfile(f"{path}{end}", f"{copy}{end}")
+    assert await is_quarantined(copy)
+
+
+async def test_writing_an_order_off_does_not_lift_its_quarantine(path: Path) -> None:
     """Its neighbours may have been sent since the copy was made: only who lifts the quarantine says of all."""
-    path, copy = tmp_path / "journal.db", tmp_path / "copy.db"
+    copy = path.with_name("copy.db")
     async with SqliteJournal(path) as journal:
         chunk = await claimed(journal)
         await permitted(journal, chunk)

@@ -2,9 +2,9 @@
 
 import pytest
 from session.conftest import Open
-from session.wires import payout
+from session.wires import Request, Wire, payout
 
-from payments_async import Dialect, NotSent, OutcomeUnknown
+from payments_async import Acceptance, Dialect, NotSent, OutcomeUnknown
 from payments_async.sandbox import Fault, Sandbox
 
 
@@ -36,3 +36,20 @@ async def test_what_was_open_before_stays_open_when_a_repetition_fails_here(open
     with pytest.raises(NotSent):
         await payments.payouts.send(payout(), sent_before=True)
     assert {"r-1"} == set(payments.unsettled)
+
+
+async def test_what_was_found_while_the_answer_was_awaited_stays_found(opened: Open, wire: Wire) -> None:
+    """The connection breaks after its notification has come: the outcome is known, whatever the answer was."""
+    payments = await opened(wire)
+    accepted = Acceptance(request_id="r-1", transaction_id="t-1")
+
+    async def lose(request: Request) -> bytes | None:
+        payments.note_evidence("r-1", accepted)
+        return None
+
+    wire.answer = lose
+    with pytest.raises(OutcomeUnknown):
+        await payments.payouts.send(payout())
+    assert frozenset() == payments.unsettled
+    assert accepted == await payments.payouts.send(payout())
+    assert 1 == len(wire.orders)
