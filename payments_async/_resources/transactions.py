@@ -132,7 +132,7 @@ class Transactions:
         if missing is not None:
             warnings.warn(missing, stacklevel=2)
         if found:
-            self._session.note_evidence(request_id)
+            self._session.note_evidence(request_id, found[0])
         return tuple(found)
 
     async def _find_in_list(
