@@ -160,6 +160,8 @@ async def resolve(journal: Journal, world: Path, owner: str) -> None:
         await journal.write_off(request_id, who="Ann", why="never arrived")
     await send(journal, world, owner)
     await journal.acknowledge(order(0).request_id, who="Ann", why="known")
+    await journal.prune_inbox(older_than=1e9)
+    await journal.touch()
     await journal.lift_quarantine(BATCH, who="Ann", why="looked up")
 
 
