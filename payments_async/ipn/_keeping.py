@@ -113,7 +113,9 @@ class Keeping:
         return count
 
     async def health(self) -> Answer:
-        """How much is waiting: 503 when the inbox cannot be read."""
+        """How much is waiting: 503 when the inbox cannot be read, or did not store a delivery and still cannot."""
+        if not await self._kept.stores():
+            return Answer(503, b'{"status":"notifications cannot be stored"}')
         try:
             backlog = await self._inbox.backlog()
         except Exception as error:  # noqa: BLE001 - whatever the reason, that is what health is asked for

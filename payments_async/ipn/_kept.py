@@ -47,7 +47,19 @@ class Kept:
         self._confirm = confirm
         self._believed = believed
         self._clock = clock
+        self._is_failing = False
         storing.tell(self._stored)
+
+    async def stores(self) -> bool:
+        """Whether a delivery that comes now would be stored, as far as one can know."""
+        if self._is_failing:
+            try:
+                await self._inbox.touch()
+            except Exception as error:  # noqa: BLE001 - whatever the reason, that is what is asked for
+                _log.error("the inbox cannot be written", extra={"error": words(error)})
+                return False
+            self._is_failing = False
+        return True
 
     def take(
         self, event: TransactionEvent, body: bytes, query: str, sender: Sender, is_usual: bool
@@ -77,6 +89,7 @@ class Kept:
         if isinstance(receipt, Exception):  # whatever the reason, it is not answered 200
             facts = {"transaction_id": event.transaction_id, "error": words(receipt)}
             _log.error("a notification could not be stored", extra=facts)
+            self._is_failing = True
             return answers.NOT_STORED
         if receipt.is_new and arrival.doubt != Doubt.REPORTED:
             if receipt.conflict is None and arrival.doubt is None:

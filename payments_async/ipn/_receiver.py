@@ -241,7 +241,10 @@ class Receiver:
         return self._senders.decide(peer, headers).why
 
     async def health(self) -> Answer:
-        """How much is waiting, as a JSON answer: 503 when the inbox cannot be read."""
+        """How much is waiting, as a JSON answer: 503 when the inbox cannot be read.
+
+        Also after a delivery could not be stored, until something can be written again: that is tried here.
+        """
         return answers.HEALTHY if self._keeping is None else await self._keeping.health()
 
     def screen(self, method: str, token: str | None, peer: str, headers: MultiMapping[str]) -> Answer | Sender:

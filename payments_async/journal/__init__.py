@@ -28,6 +28,7 @@ from payments_async.journal._faults import (
 from payments_async.journal._inbox import Arrival, Backlog, Delivery, Doubt, Inbox, Receipt, StoredEvent
 from payments_async.journal._memory import StateFolder
 from payments_async.journal._points import CRASH_POINTS
+from payments_async.journal._pruning import Pruned
 from payments_async.journal._records import (
     Adoption,
     Chunk,
@@ -95,6 +96,7 @@ __all__ = [
     "Outcome",
     "Permit",
     "Progress",
+    "Pruned",
     "Receipt",
     "Refusal",
     "Run",

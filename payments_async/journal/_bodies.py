@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
@@ -20,15 +21,19 @@ from payments_async.journal._faults import JournalCorrupt
 __all__ = [
     "body_digest",
     "order_of",
+    "pack_body",
     "pack_event",
     "pack_transaction_id",
     "proved",
     "read_event",
+    "unpack_body",
     "unpack_transaction_id",
 ]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_LARGE = 1024  # bytes from which on a body is kept compressed
+_COMPRESSED = b"\0z"  # what stands before it then; no JSON begins so
 _DECIMAL = "$decimal"  # how an exact number among the unknown members of an event is marked
 
 
@@ -81,17 +86,40 @@ def unpack_transaction_id(stored: bytes | str | None) -> str | None:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def pack_event(event: TransactionEvent) -> str:
-    """What an event says beyond its transaction and status code, as JSON."""
+def pack_body(body: bytes) -> bytearray:
+    """A notification's body as it is stored: a large one compressed. The same gives the same."""
+    if len(body) < _LARGE and not body.startswith(_COMPRESSED):
+        return bytearray(body)  # None and bytes go through the adapters of sqlite3, which are dear
+    packed = zlib.compress(body, 6)
+    return bytearray(_COMPRESSED + packed if len(packed) < len(body) or body.startswith(_COMPRESSED) else body)
+
+
+def unpack_body(stored: bytes) -> bytes:
+    """A body as it came.
+
+    Raises:
+        JournalCorrupt: It is not what was stored.
+    """
+    if not stored.startswith(_COMPRESSED):
+        return stored
+    try:
+        return zlib.decompress(stored[len(_COMPRESSED) :])
+    except zlib.error as error:
+        raise JournalCorrupt("the body of a notification cannot be read") from error
+
+
+def pack_event(event: TransactionEvent) -> str | bytearray:
+    """What an event says beyond its transaction and status code, as JSON; compressed where it says much."""
     members = event.__dict__.copy()  # half the time of going through its attributes
     del members["transaction_id"], members["status_code"], members["event_id"]
     members.pop("conflict", None)  # is told by the inbox, not by the service
     if extra := members.pop("extra"):
         members["extra"] = _marked(extra)
-    return _encode(members).decode()
+    packed = _encode(members)
+    return packed.decode() if len(packed) < _LARGE else pack_body(packed)
 
 
-def read_event(transaction_id: str, status_code: int, packed: str, body: bytes, query: str) -> TransactionEvent:
+def read_event(transaction_id: str, status_code: int, packed: str | bytes, body: bytes, query: str) -> TransactionEvent:
     """The event in a row: what ``pack_event`` wrote, or what the delivery says where nothing was written.
 
     Raises:
@@ -105,8 +133,8 @@ def read_event(transaction_id: str, status_code: int, packed: str, body: bytes, 
         raise JournalCorrupt(f"the notification of transaction {transaction_id} cannot be read") from error
 
 
-def _unpacked(transaction_id: str, status_code: int, packed: str) -> TransactionEvent:
-    members = _decode(packed)
+def _unpacked(transaction_id: str, status_code: int, packed: str | bytes) -> TransactionEvent:
+    members = _decode(packed if isinstance(packed, str) else unpack_body(packed))
     if (text := members.get("created_on")) is not None:
         members["created_on"] = datetime.fromisoformat(text)
     if (text := members.get("amount")) is not None:
@@ -121,7 +149,7 @@ def _unpacked(transaction_id: str, status_code: int, packed: str) -> Transaction
 def _read_again(transaction_id: str, status_code: int, body: bytes, query: str) -> TransactionEvent:
     cause: UnreadableNotification | None = None
     try:
-        event = read_notification(body, query)
+        event = read_notification(unpack_body(body), query)
         if (event.transaction_id, event.status_code) == (transaction_id, status_code):
             return event
     except UnreadableNotification as error:

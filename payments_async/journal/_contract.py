@@ -23,6 +23,7 @@ from typing import Protocol
 
 from payments_async._orders import Order
 from payments_async.journal._inbox import Inbox
+from payments_async.journal._pruning import Pruned
 from payments_async.journal._records import (
     Adoption,
     Chunk,
@@ -248,6 +249,15 @@ class Journal(Inbox, Protocol):
 
         Raises:
             RunUnknown: There is no such batch.
+        """
+
+    async def prune_inbox(self, *, older_than: float) -> Pruned:
+        """Forget notifications that came, the last time, more than so many seconds ago.
+
+        Kept whatever their age are those that wait or are dead letters, those about an order without a final outcome
+        or with a contradiction nobody has acknowledged, and the newest one. One that is forgotten and sent again is
+        new, and an order that is loaded after it was forgotten is not known to have been told of. What it settled
+        stays settled, and the order's history still tells by what. The file's room is used again; it does not shrink.
         """
 
     async def unmatched_events(self) -> int:

@@ -200,5 +200,8 @@ class Inbox(Protocol):
     def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:
         """Have something finished before the inbox closes; what is returned takes that back."""
 
+    async def touch(self) -> None:
+        """Write something that means nothing. It raises what a delivery that cannot be stored would."""
+
     async def backlog(self) -> Backlog:
         """How much is waiting."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from payments_async._amounts import magnitude_text
 from payments_async._events import TransactionEvent
-from payments_async.journal._bodies import pack_event, read_event
+from payments_async.journal._bodies import pack_body, pack_event, read_event, unpack_body
 from payments_async.journal._evidence import apply_event, find
 from payments_async.journal._inbox import Arrival, Doubt, Receipt
 from payments_async.journal._pending import hold
@@ -112,7 +112,7 @@ def _known(transaction: Transaction, arrival: Arrival) -> _Known:
         *transaction.execute(
             """SELECT id, conflict, state, doubt, request_id, order_id, body = ? AND query = ? FROM ipn_event
             WHERE transaction_id = ? AND status_code = ? AND amount = ?""",
-            (bytearray(delivery.body), delivery.query, *fact_of(arrival.event)),
+            (pack_body(delivery.body), delivery.query, *fact_of(arrival.event)),
         ).fetchone()
     )
 
@@ -124,7 +124,7 @@ def _count(transaction: Transaction, arrival: Arrival, known: _Known) -> None:
             "UPDATE ipn_event SET times = times + 1, last_at = ? WHERE id = ?", (delivery.received_at, known.id)
         )
     else:
-        words = (delivery.digest, bytearray(delivery.body), delivery.query, delivery.peer, delivery.received_at)
+        words = (delivery.digest, pack_body(delivery.body), delivery.query, delivery.peer, delivery.received_at)
         transaction.execute(_AGAIN, (known.id, *words))
 
 
@@ -134,13 +134,13 @@ def _replace(transaction: Transaction, arrival: Arrival, known: _Known, *, anew:
     body, query, peer, at = transaction.execute(
         "SELECT body, query, peer, received_at FROM ipn_event WHERE id = ?", (known.id,)
     ).fetchone()
-    first = delivery._replace(body=bytes(body), query=query)
+    first = delivery._replace(body=unpack_body(body), query=query)
     transaction.execute(_AGAIN, (known.id, first.digest, bytearray(body), query, peer, at))
     transaction.execute(
         """UPDATE ipn_event SET request_id = ?, event = ?, body = ?, query = ?, peer = ?, received_at = ?, doubt = ?,
         conflict = NULL, state = iif(?, 'handled', state), error = iif(?, NULL, error) WHERE id = ?""",
         (
-            event.request_id, "" if arrival.usual else pack_event(event), bytearray(delivery.body), delivery.query,
+            event.request_id, "" if arrival.usual else pack_event(event), pack_body(delivery.body), delivery.query,
             delivery.peer, delivery.received_at, arrival.doubt, anew, anew, known.id,
         ),
     )  # fmt: skip

@@ -8,7 +8,7 @@ _OPERATIONS = (
     "open_run", "load", "adopt", "load_block", "load_drop", "load_complete",
     "claim_chunk", "renew_chunk", "release_chunk", "expire_chunks", "permit", "withdraw", "record",
     "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
-    "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive",
+    "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "touch",
 )  # fmt: skip
 _WITHIN = ("claim_chunk.token_raised", "load_complete.events_applied", "permit.after_recorded", "receive.stored")
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from payments_async._amounts import magnitude_text
 from payments_async._events import TransactionEvent
-from payments_async.journal._bodies import pack_event, read_event
+from payments_async.journal._bodies import pack_body, pack_event, read_event
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Arrival, Doubt, Receipt
 from payments_async.journal._matching import fact_of, repeat, settle
@@ -132,7 +132,7 @@ def _store_all(transaction: Transaction, arrivals: Sequence[Arrival], owner: str
             is_doubted |= arrival.doubt is not None
             values += (
                 event.transaction_id, event.status_code, magnitude_text(event.amount), event.request_id,
-                "" if arrival.usual else pack_event(event), bytearray(delivery.body), delivery.query, delivery.peer,
+                "" if arrival.usual else pack_event(event), pack_body(delivery.body), delivery.query, delivery.peer,
                 delivery.received_at,
             )  # fmt: skip
         stored += transaction.execute(_EVENTS[len(block)], values).rowcount

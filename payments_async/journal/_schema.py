@@ -72,7 +72,7 @@ _FIRST = (
     # taking a notification costs; so would the event's own text where the body says the same, and there it is empty
     """CREATE TABLE ipn_event (
         id INTEGER PRIMARY KEY, transaction_id TEXT NOT NULL, status_code INTEGER NOT NULL, amount TEXT NOT NULL,
-        request_id TEXT, event TEXT NOT NULL, body BLOB NOT NULL, query TEXT NOT NULL, peer TEXT NOT NULL,
+        request_id TEXT, event ANY NOT NULL, body BLOB NOT NULL, query TEXT NOT NULL, peer TEXT NOT NULL,
         received_at REAL NOT NULL, state TEXT NOT NULL DEFAULT 'handled', tries INTEGER NOT NULL DEFAULT 0, done TEXT,
         error TEXT, conflict TEXT, order_id INTEGER, times INTEGER NOT NULL DEFAULT 1, last_at REAL,
         doubt TEXT) STRICT""",

@@ -27,6 +27,7 @@ from payments_async.journal import (
     _matching,
     _opening,
     _pending,
+    _pruning,
     _receiving,
     _resolving,
     _schema,
@@ -44,6 +45,7 @@ from payments_async.journal._faults import (
 from payments_async.journal._inbox import Arrival, Backlog, Delivery, Receipt, StoredEvent
 from payments_async.journal._liveness import Liveness
 from payments_async.journal._memory import Memory, StateFolder
+from payments_async.journal._pruning import Pruned
 from payments_async.journal._records import (
     Adoption,
     Chunk,
@@ -442,6 +444,22 @@ class SqliteJournal:
         return await self._read(
             lambda connection: _receiving.final_events(connection, request_id, transaction_id, _MOST_FINALS)
         )
+
+    async def prune_inbox(self, *, older_than: float) -> Pruned:
+        """Forget notifications that came more than so many seconds ago, and that nothing open needs."""
+        if not older_than > 0:
+            raise ValueError("older_than: must be above 0")
+        before, last, pruned = self._now() - older_than, 0, Pruned()
+        while True:
+            some, end = await self._writer.submit("prune", _pruning.prune(last, before))
+            if end is None:
+                return pruned
+            last = end
+            pruned = Pruned(events=pruned.events + some.events, deliveries=pruned.deliveries + some.deliveries)
+
+    async def touch(self) -> None:
+        """Write something that means nothing, to see whether anything can be written."""
+        await self._writer.submit("touch", _pruning.touch())
 
     async def backlog(self) -> Backlog:
         """How many events wait, and since when."""

@@ -141,6 +141,10 @@ class MemoryInbox:
         self.finishing.append(finish)
         return lambda: self.finishing.remove(finish) if finish in self.finishing else None
 
+    async def touch(self) -> None:
+        if self.broken is not None:
+            raise self.broken
+
     async def backlog(self) -> Backlog:
         pending = [row.stored for row in self.rows.values() if row.stored.state == "pending"]
         dead = sum(row.stored.state == "dead" for row in self.rows.values())

@@ -161,6 +161,8 @@ async def resolve(journal: Journal, world: Path, owner: str) -> None:
     await send(journal, world, owner)
     await journal.acknowledge(order(0).request_id, who="Ann", why="known")
     await swept(journal)
+    await journal.prune_inbox(older_than=1e9)
+    await journal.touch()
     await journal.lift_quarantine(BATCH, who="Ann", why="looked up")
 
 
