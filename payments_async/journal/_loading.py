@@ -20,7 +20,7 @@ from payments_async.journal._states import State
 from payments_async.journal._sweeping import doubt
 from payments_async.journal._transaction import Transaction, Work
 
-__all__ = ["Load", "add", "adopt", "begin", "blocks", "complete", "drop_unseen", "open_run"]
+__all__ = ["Load", "add", "adopt", "begin", "blocks", "complete", "drop_unseen", "give_up", "open_run"]
 
 T = TypeVar("T")
 _BLOCK = 1000  # orders in one commit while loading
@@ -128,6 +128,18 @@ def begin(batch_id: str, owner: str) -> Work[Load]:
         (last,) = transaction.execute("SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?", bounds(run)).fetchone()
         total = _total(transaction, run)
         return Load(run, token, bounds(run)[0] if last is None else last + 1, ready=ready, total=total)
+
+    return work
+
+
+def give_up(load: Load) -> Work[None]:
+    """Somebody else may load the batch at once: this load was refused, and adds nothing more."""
+
+    def work(transaction: Transaction) -> None:
+        transaction.execute(
+            "UPDATE run SET load_until = 0 WHERE id = ? AND load_token = ? AND state = 'loading'",
+            (load.run, load.token),
+        )
 
     return work
 

@@ -41,6 +41,7 @@ from payments_async.journal._faults import (
     JournalError,
     JournalUnavailable,
     NotAJournal,
+    OrdersDiffer,
 )
 from payments_async.journal._inbox import Arrival, Backlog, Delivery, Receipt, StoredEvent
 from payments_async.journal._liveness import Liveness
@@ -215,9 +216,22 @@ class SqliteJournal:
         adoption: Adoption | None = None,
     ) -> Loaded:
         """Write down all orders of a batch. Raises whatever ``Journal.load`` does."""
-        submit = self._writer.submit
-        load = await submit("load", _loading.begin(batch_id, owner))
-        registering = await self._registering(batch_id, load, adoption)
+        load = await self._writer.submit("load", _loading.begin(batch_id, owner))
+        try:
+            return await self._load(batch_id, load, orders, adoption)
+        except (HeldElsewhere, OrdersDiffer):
+            with suppress(JournalError):  # else who loads it next waits until the lease of this load is over
+                await self._writer.submit("load", _loading.give_up(load))
+            raise
+
+    async def _load(
+        self,
+        batch_id: str,
+        load: _loading.Load,
+        orders: Iterable[Order] | AsyncIterable[Order],
+        adoption: Adoption | None,
+    ) -> Loaded:
+        submit, registering = self._writer.submit, await self._registering(batch_id, load, adoption)
         async for block in _loading.blocks(orders):
             if registering is not None:
                 await registering.hold(list(dict.fromkeys(order.request_id for order in block)))

@@ -45,6 +45,14 @@ async def test_who_was_taken_for_dead_adds_nothing_to_a_load_under_way(journal: 
     ]
 
 
+async def test_a_load_that_was_refused_keeps_nobody_waiting(journal: Journal) -> None:
+    """Whoever comes with the right orders need not wait until it might be dead."""
+    await journal.open_run(BATCH, IDENTITY)
+    with pytest.raises(OrdersDiffer):
+        await journal.load(BATCH, [order(0), order(0, "7")], owner="one")
+    assert 3 == (await journal.load(BATCH, orders(3), owner="two")).added
+
+
 async def test_an_order_that_something_told_of_is_not_dropped_by_the_next_load(journal: Journal, clock: Clock) -> None:
     """It was written down by a load that broke off, and carried out from elsewhere: who leaves it out is told."""
     await journal.open_run(BATCH, IDENTITY)
