@@ -56,7 +56,7 @@ class Desk:
 
     def __init__(self, place: Path, crash_at: Any = None) -> None:
         self.clock = Clock()
-        self.journal = SqliteJournal(place / "journal.db", clock=self.clock, crash_at=crash_at, state_folder=place)
+        self.journal = SqliteJournal(place / "journal.db", clock=self.clock, crash_at=crash_at, state_folder=None)
         self.chunk: Chunk | None = None
         self.open: list[Permit] = []
         self.results: list[Permit | Refusal] = []
