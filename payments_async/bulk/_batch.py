@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -20,8 +19,7 @@ from payments_async.bulk._phones import PhoneReader
 from payments_async.bulk._problems import Problem
 from payments_async.bulk._repeats import Repeat
 from payments_async.bulk._rows import Rules, read_row
-from payments_async.bulk._sheet_look import SheetLook, look_at_sheet
-from payments_async.bulk._source import CheckedFile, Fingerprint, fingerprint, text_encoding
+from payments_async.bulk._source import fingerprint, text_encoding
 from payments_async.bulk._survey import Findings, survey
 
 __all__ = ["Batch", "Orders", "read_batch"]
@@ -67,7 +65,8 @@ class Batch:
     Attributes:
         path: The file.
         orders: The good rows, in the order of the file; see ``Orders``. Its length is their number.
-        problems: Everything that is wrong, by row and column. Empty means that every row is among the orders.
+        problems: Everything that is wrong, by row and column. Empty means that every row is among the orders. After
+            100,000 of them the rest is not read, and no row is among the orders.
         concerns: What a person must have looked at, though it may be right: hidden rows that would be paid, a hidden
             column that is read. ``plan`` takes them as problems until they are acknowledged.
         notes: What a person should know, though nothing is wrong: a guessed encoding, columns nobody reads.
@@ -168,15 +167,9 @@ def _find_layout(
         encoding=encoding or guess,
         delimiter=delimiter or find_delimiter(content.head, encoding or guess),
         sheet=sheet,
-        look=_look(path, content, sheet) if format_ == "xlsx" else None,
         note=None if encoding or format_ == "xlsx" else guessed,
         fingerprint=content,
     )
-
-
-def _look(path: Path, content: Fingerprint, sheet: str | None) -> SheetLook:
-    with io.BufferedReader(CheckedFile(path, content)) as file:
-        return look_at_sheet(file.read(), sheet)
 
 
 def _batch_of(path: Path, layout: Layout, findings: Findings) -> Batch:
