@@ -11,9 +11,20 @@ import typer
 
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._own_journal import own_journals
+from payments_async._cli._screen import Screen
 from payments_async.journal import JournalError, JournalUnavailable, Progress, SqliteJournal, State
 
-__all__ = ["UNFORTUNATE", "AnyBatch", "JournalFile", "chosen_batch", "exit_after", "existing", "is_there", "opened"]
+__all__ = [
+    "UNFORTUNATE",
+    "AnyBatch",
+    "JournalFile",
+    "chosen_batch",
+    "exit_after",
+    "existing",
+    "introduce",
+    "is_there",
+    "opened",
+]
 
 JournalFile = Annotated[
     Path | None,
@@ -83,6 +94,17 @@ def exit_after(progress: Progress, stopped: str | None = None) -> Exit:
     if progress.conflicts or any(counts[state] for state in _DOUBTFUL):
         return Exit.UNKNOWN
     return Exit.FAILED if any(counts[state] for state in UNFORTUNATE) else Exit.FINE
+
+
+def introduce(screen: Screen, path: Path, journal: SqliteJournal) -> None:
+    """Say what a journal that is about to be used does not know, or cannot notice."""
+    if journal.is_new:
+        screen.note(f"new journal {path}: it knows no earlier payment")
+    if journal.remembered_in is None:
+        screen.note(
+            "this machine keeps no memory of the journal outside of its own folder (the user's state folder cannot "
+            "be written): a journal that was restored, or a second one for these orders, is not noticed as surely"
+        )
 
 
 def is_there(path: Path) -> bool:

@@ -27,7 +27,7 @@ from payments_async._cli._bulk_file import (
     SkipBad,
     Validate,
 )
-from payments_async._cli._bulk_journal import JournalFile, existing, exit_after, is_there, opened
+from payments_async._cli._bulk_journal import JournalFile, existing, exit_after, introduce, is_there, opened
 from payments_async._cli._bulk_plan import counted, make_plan, plan_document, show_plan
 from payments_async._cli._bulk_state import progress_document, show_progress, tell_next
 from payments_async._cli._command import command
@@ -151,7 +151,7 @@ class _Run:
         screen.say()
         try:
             async with opened(self.journal, new=True) as journal:
-                self._introduce(journal)
+                introduce(self.screen, self.journal, journal)
                 await self._check_doubt(journal)
                 progress = await self._run(journal, concurrency, again)
                 quarantined = (await journal.run(self.batch_id)).quarantined
@@ -162,15 +162,6 @@ class _Run:
             screen.document({"batch_id": self.batch_id, "stopped": str(error), "exit_status": Exit.STOPPED})
             return Exit.STOPPED
         return self._told(progress, again, quarantined)
-
-    def _introduce(self, journal: SqliteJournal) -> None:
-        if journal.is_new:
-            self.screen.note(f"new journal {self.journal}: it knows no earlier payment")
-        if journal.remembered_in is None:
-            self.screen.note(
-                "this machine keeps no memory of the journal outside of its own folder (the user's state folder cannot "
-                "be written): a journal that was restored, or a second one for these orders, is not noticed as surely"
-            )
 
     async def _check_doubt(self, journal: SqliteJournal) -> None:
         is_doubted = any(run.quarantined_at is not None for run in await journal.runs())

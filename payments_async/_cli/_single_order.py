@@ -20,9 +20,9 @@ from payments_async import (
     Transaction,
     TransactionStatus,
 )
-from payments_async._cli._bulk_journal import opened
+from payments_async._cli._bulk_journal import introduce, opened
 from payments_async._cli._exits import BadInput, Exit
-from payments_async._cli._own_journal import made_knowingly, own_journal
+from payments_async._cli._own_journal import may_be_made, own_journal
 from payments_async._cli._program import command_line
 from payments_async._cli._question import confirmed
 from payments_async._cli._screen import Screen, clean, money
@@ -114,6 +114,7 @@ class Errand:
                     journal = await stack.enter_async_context(opened(path, new=True))
                 except JournalUnavailable as error:
                     raise BadInput(f"--journal: {clean(str(error))}; nothing was sent") from error
+                introduce(self.screen, path, journal)
             return await _Course(errand=self, payments=payments, journal=journal, path=path).run(entry)
 
     async def _known(self, journal: SqliteJournal, identity: RunIdentity) -> Entry | None:
@@ -171,7 +172,7 @@ class Errand:
             ]
         )
         named = self.journal is not None
-        if is_new and not made_knowingly(screen, path, named=named, is_wanted=self.new_journal):
+        if is_new and not may_be_made(screen, path, named=named, is_wanted=self.new_journal):
             return False
         return self.yes or confirmed(screen, "Send it?", otherwise="nothing was sent")
 

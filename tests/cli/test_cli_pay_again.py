@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -221,7 +222,25 @@ async def test_a_terminal_is_asked_before_a_named_journal_is_made(
     """--yes answers another question."""
     ran = await run_on_terminal(*PAY, "--journal", str(tmp_path / "mistyped.sqlite"), typed="n\n")
     assert (5, 0, False) == (ran.status, len(sandbox.ledger), is_there(str(tmp_path / "mistyped.sqlite")))
-    assert "Make a new journal? [y/N]" in ran.out
+    assert "a new one knows no earlier payment. Make it? [y/N]" in ran.out
+
+
+async def test_a_journal_that_is_gone_is_not_made_anew(run: Run, sandbox: Sandbox, data_folder: Path) -> None:
+    """The machine remembers it: nothing is paid again because a file was deleted."""
+    await run(*PAY)
+    shutil.rmtree(data_folder)
+    ran = await run(*PAY)
+    assert (2, 1) == (ran.status, sandbox.executions("voucher-17"))
+
+
+async def test_an_order_of_the_accounts_own_journal_is_refused_from_another(
+    run: Run, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    """Two journals for one order would pay it twice."""
+    await run(*PAY)
+    ran = await run(*PAY, "--journal", str(tmp_path / "other.sqlite"), "--new-journal")
+    assert (2, 1) == (ran.status, sandbox.executions("voucher-17"))
+    assert "voucher-17" in ran.said
 
 
 async def test_each_account_has_a_journal_of_its_own(run: Run, sandbox: Sandbox, data_folder: Path) -> None:
