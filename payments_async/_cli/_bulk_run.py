@@ -104,9 +104,9 @@ async def bulk_run(
         batch_id=batch_id, derive_request_ids=derive_request_ids, kind=kind, currency=currency, encoding=encoding,
         delimiter=delimiter, sheet=sheet,
     )  # fmt: skip
-    batch = await reading.read(screen, file)
-    limits = Limits(concurrency=max(100, concurrency), rate=rate)
-    async with settings.session(limits) as payments:
+    session = settings.session(Limits(concurrency=max(100, concurrency), rate=rate))
+    batch = await reading.read(screen, file)  # which may be long: what the settings lack was told before
+    async with session as payments:
         async with existing(journal) as held:
             made = await make_plan(
                 payments, batch, batch_id, held, validate=validate, skip_bad=skip_bad, acknowledge=acknowledge,

@@ -146,14 +146,17 @@ class Unpaid:
 
 
 async def unpaid_of(journal: SqliteJournal, batch_id: str, progress: Progress) -> list[Unpaid]:
-    """The first orders of a batch that were refused, failed or came back."""
+    """The first orders of a batch that were refused, the first that failed and the first that came back."""
     found: list[Unpaid] = []
     for state in UNFORTUNATE:
-        if progress.counts[state] and len(found) < _SHOWN:
-            async for entry in journal.entries(batch_id, state):
-                found.append(Unpaid(entry, await _why(journal, entry)))
-                if len(found) == _SHOWN:
-                    break
+        left = min(progress.counts[state], _SHOWN)
+        if not left:
+            continue
+        async for entry in journal.entries(batch_id, state):
+            found.append(Unpaid(entry, await _why(journal, entry)))
+            left -= 1
+            if not left:
+                break
     return found
 
 
@@ -175,7 +178,7 @@ def show_unpaid(screen: Screen, unpaid: Sequence[Unpaid], progress: Progress) ->
     ]
     screen.table(["Request id", "Outcome", "Amount", "Beneficiary", "Why"], rows, right=["Amount"])
     if count > len(unpaid):
-        screen.say("`payments-async bulk report` shows them all")
+        screen.say(f"and {count - len(unpaid):,} more; the files of `payments-async bulk report` have them all")
 
 
 async def _why(journal: SqliteJournal, entry: Entry) -> str:

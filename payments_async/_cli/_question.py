@@ -31,6 +31,7 @@ def confirmed(screen: Screen, question: str, *, otherwise: str = "nothing was do
         return False
     except KeyboardInterrupt:
         screen.say()  # what comes next begins on a line of its own
+        screen.trouble(otherwise)
         raise
     finally:
         signal.signal(signal.SIGINT, previous)

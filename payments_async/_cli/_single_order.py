@@ -150,7 +150,7 @@ class Errand:
         """Find out what is wrong with the credentials or the way there, before anything can have left."""
         try:
             await payments.log_in()
-        except PaymentsError:
+        except (PaymentsError, asyncio.CancelledError):
             self.screen.trouble("not sent: it is safe to send it again, with the same command")
             raise
 

@@ -100,8 +100,9 @@ async def read_batch(
     """Check a file of payouts (CSV, JSON lines or XLSX) in a thread of its own, and report every bad row at once.
 
     Memory stays the same for CSV and JSON lines of any length, but for the problems themselves. Request ids cost 48
-    bytes each: in memory up to 16 MiB, then in a temporary file (480 MB for 10,000,000 rows). An XLSX sheet is held
-    in memory as a whole while it is read.
+    bytes each: in memory up to 16 MiB, then in a temporary file (480 MB for 10,000,000 rows). An XLSX sheet is read by a
+    process of its own, which holds all of it: up to 10,000,000 cells (some 600,000 rows of fifteen columns), with limits
+    of memory and time where the operating system has them.
 
     Names, messages and metadata go into the orders exactly as they are, without surrounding blanks. A name, an id or
     a code that begins like a spreadsheet formula is refused; a message may begin as it likes.
@@ -124,7 +125,8 @@ async def read_batch(
     Raises:
         OSError: When the file cannot be read.
         ImportError: When an extra is not installed: ``cli`` for telephone numbers, ``xlsx`` for workbooks.
-        ValueError: For a wrong argument, a path that is no regular file, or a workbook that cannot be opened.
+        ValueError: For a wrong argument, a path that is no regular file, or a workbook that cannot be read: damaged,
+            protected, too large, or a trap.
         BatchChanged: When the file is written to while it is checked.
     """
     rules = Rules(
