@@ -27,7 +27,16 @@ from payments_async._cli._bulk_file import (
     SkipBad,
     Validate,
 )
-from payments_async._cli._bulk_journal import JournalFile, existing, exit_after, introduce, is_there, opened
+from payments_async._cli._bulk_journal import (
+    JournalFile,
+    WithoutLooking,
+    check_doubt,
+    existing,
+    exit_after,
+    introduce,
+    is_there,
+    opened,
+)
 from payments_async._cli._bulk_plan import counted, make_plan, plan_document, show_plan
 from payments_async._cli._bulk_state import progress_document, show_progress, tell_next
 from payments_async._cli._command import command
@@ -70,9 +79,7 @@ async def bulk_run(
     ] = None,
     max_total: Annotated[str | None, option(help="Send no more than this in all.", show_default=False)] = None,
     min_balance: Annotated[str | None, option(help="Leave this on the account.", show_default=False)] = None,
-    without_looking: Annotated[
-        bool, option("--without-looking", help="Do not look in the service's list for what was sent before.")
-    ] = False,
+    without_looking: WithoutLooking = False,
     yes: Annotated[bool, option("--yes", help="Send without asking.")] = False,
     new_journal: Annotated[
         bool, option("--new-journal", help="Make the journal if there is none. It knows no earlier payment.")
@@ -152,7 +159,8 @@ class _Run:
         try:
             async with opened(self.journal, new=True) as journal:
                 introduce(self.screen, self.journal, journal)
-                await self._check_doubt(journal)
+                if self.look_first == "never":
+                    await check_doubt(journal)
                 progress = await self._run(journal, concurrency, again)
                 quarantined = (await journal.run(self.batch_id)).quarantined
         except BatchChanged as error:
@@ -162,14 +170,6 @@ class _Run:
             screen.document({"batch_id": self.batch_id, "stopped": str(error), "exit_status": Exit.STOPPED})
             return Exit.STOPPED
         return self._told(progress, again, quarantined)
-
-    async def _check_doubt(self, journal: SqliteJournal) -> None:
-        is_doubted = any(run.quarantined_at is not None for run in await journal.runs())
-        if self.look_first == "never" and is_doubted and not await journal.is_looked_for():
-            raise BadInput(
-                "--without-looking: the journal was copied or restored and may have forgotten what was sent; run it "
-                "without that, so that the service's list is read first. Nothing was sent"
-            )
 
     async def _run(self, journal: SqliteJournal, concurrency: int, again: str) -> RunProgress:
         with RunBoard(self.screen, self.plan.count, self.plan.currency) as board, draining(self.screen) as stop:

@@ -100,9 +100,9 @@ async def read_batch(
     """Check a file of payouts (CSV, JSON lines or XLSX) in a thread of its own, and report every bad row at once.
 
     Memory stays the same for CSV and JSON lines of any length, but for the problems themselves. Request ids cost 48
-    bytes each: in memory up to 16 MiB, then in a temporary file (480 MB for 10,000,000 rows). An XLSX sheet is read by a
-    process of its own, which holds all of it: up to 10,000,000 cells (some 600,000 rows of fifteen columns), with limits
-    of memory and time where the operating system has them.
+    bytes each: in memory up to 16 MiB, then in a temporary file (480 MB for 10,000,000 rows). An XLSX sheet is read by
+    a process of its own, which holds all of it: up to 10,000,000 cells (some 600,000 rows of fifteen columns), with
+    limits of memory and time where the operating system has them.
 
     Names, messages and metadata go into the orders exactly as they are, without surrounding blanks. A name, an id or
     a code that begins like a spreadsheet formula is refused; a message may begin as it likes.
