@@ -56,7 +56,7 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
     if strangers:
         screen.say(f"\nNotifications about orders that this journal never sent: {strangers:,}")
     assert journal is not None
-    tell_next(screen, progress, journal, name, quarantined=run.quarantined)
+    tell_next(screen, progress, journal, name, quarantined=run.quarantined, unpaid_are_shown=True)
     status = exit_after(progress)
     screen.document(
         {
@@ -204,14 +204,25 @@ def show_progress(screen: Screen, progress: Progress, currency: str | None) -> N
 
 
 def tell_next(
-    screen: Screen, progress: Progress, journal: Path, batch_id: str | None, *, quarantined: int = 0
-) -> None:  # fmt: skip
+    screen: Screen,
+    progress: Progress,
+    journal: Path,
+    batch_id: str | None,
+    *,
+    quarantined: int = 0,
+    unpaid_are_shown: bool = False,
+) -> None:
     """Write what is to be done next about a batch that stands so.
 
     Args:
         quarantined: Its chunks that wait for a person.
+        unpaid_are_shown: Those that were not paid have been named already.
     """
     counts = progress.counts
+    unpaid = sum(counts[state] for state in UNFORTUNATE)
+    if unpaid and not unpaid_are_shown:
+        screen.say(f"\nOrders that were not paid: {unpaid:,}. Which, and why:")
+        screen.command(command_line("bulk status", journal=journal, batch_id=batch_id))
     open_ = counts[State.ACCEPTED] + counts[State.UNKNOWN]
     if open_ and not quarantined:
         line = command_line("bulk reconcile", journal=journal, batch_id=batch_id)

@@ -21,7 +21,7 @@ __all__ = ["Sheet", "open_sheet"]
 _READER = Path(__file__).with_name("_workbook_reader.py")
 _EXACT = 10**15  # a spreadsheet keeps 15 digits
 _PIECE = 2**20
-_PATIENCE = 180.0  # seconds until the next rows; the reader's own limit of computing time is lower
+_PATIENCE = 360.0  # seconds until the next rows; the reader's own limit of computing time is lower
 _GAVE_UP = "the workbook takes too much memory or time to be read; export the sheet as CSV"
 
 
