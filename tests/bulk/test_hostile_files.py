@@ -2,18 +2,16 @@
 
 import asyncio
 import os
-import random
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
-from bulk.files import edit_workbook, row, write_workbook
+from bulk.files import edit_workbook
+from bulk.traps import GOOD, HEADER, SHEET, bomb, definitions, endless, far_cell, sound_workbook, spoiled_workbooks
 
 from payments_async.bulk import Batch, read_batch
 
-SHEET = "xl/worksheets/sheet1.xml"
-PEOPLE = [row(request_id=f"R-{n}", phone_number=f"+25677200000{n}") for n in (1, 2, 3)]
 _MEMORY = """
 import asyncio, resource, sys
 from payments_async.bulk import read_batch
@@ -30,7 +28,7 @@ print(max(used) // 1024)
 @pytest.fixture
 def workbook(tmp_path: Path) -> Path:
     """A workbook of three payouts."""
-    return write_workbook(tmp_path / "b.xlsx", [list(PEOPLE[0]), *(list(one.values()) for one in PEOPLE)])
+    return sound_workbook(tmp_path / "b.xlsx")
 
 
 async def read_apart(path: Path) -> tuple[str, int]:
@@ -44,27 +42,10 @@ async def read_apart(path: Path) -> tuple[str, int]:
     return "\n".join(said), int(memory)
 
 
-def replaced(path: Path, part: str, size: int, fill: bytes, *, before: bytes = b"", after: bytes = b"") -> Path:
-    """A workbook with a part that is small on disk and of this many mebibytes unpacked."""
-    with zipfile.ZipFile(path) as book:
-        parts = {name: book.read(name) for name in book.namelist() if name != part}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as book:
-        for name, content in parts.items():
-            book.writestr(name, content)
-        with book.open(part, "w", force_zip64=True) as file:
-            file.write(before)
-            for _ in range(size):
-                file.write(fill * (2**20 // len(fill)))
-            file.write(after)
-    return path
-
-
 @pytest.mark.parametrize("cell", ["XFD1048576", "CZ1048576", "A1048576"])
 async def test_a_cell_far_away_is_told(workbook: Path, cell: str) -> None:
     """A sheet that reaches too far is not read: its place is named, with what to do."""
-    number = cell.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-    far = f'<row r="{number}"><c r="{cell}"><v>1</v></c></row></sheetData>'
-    said, memory = await read_apart(edit_workbook(workbook, SHEET, "</sheetData>", far))
+    said, memory = await read_apart(far_cell(workbook, cell))
     assert "the sheet reaches to row 1,048,576" in said
     assert "delete what stands far away from the payments" in said
     assert memory < 200
@@ -89,15 +70,14 @@ async def test_empty_cells_far_away_do_no_harm(workbook: Path) -> None:
 )
 async def test_a_bomb_is_told(workbook: Path, part: str, fill: bytes) -> None:
     """A few hundred kilobytes that unpack to hundreds of megabytes are not unpacked."""
-    said, memory = await read_apart(replaced(workbook, part, 300, fill))
+    said, memory = await read_apart(bomb(workbook, part, 300, fill))
     assert (True, True) == ("too large to be read as one; export the sheet as CSV" in said, memory < 200)
 
 
 async def test_definitions_are_refused(workbook: Path) -> None:
     """No spreadsheet writes a DOCTYPE; whoever does may let it grow without end."""
-    edit_workbook(workbook, SHEET, "<worksheet", '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><worksheet')
     with pytest.raises(ValueError, match="DOCTYPE"):
-        await read_batch(workbook)
+        await read_batch(definitions(workbook))
 
 
 @pytest.mark.parametrize(
@@ -151,51 +131,15 @@ async def test_nothing_in_the_current_folder_reads_a_workbook(workbook: Path, mo
 @pytest.mark.slow
 async def test_no_damage_to_a_workbook_is_an_error_of_ours(workbook: Path) -> None:
     """Bytes changed, cut off and repeated, in the archive and within its parts: read, or bad input with a remedy."""
-    chance, path, whole = random.Random(16), str(workbook), content_of(workbook)
-    with zipfile.ZipFile(path) as book:
-        parts = {name: book.read(name) for name in book.namelist()}
     told = 0
-    for number in range(300):
-        if number % 3:
-            name = chance.choice(sorted(parts))
-            with zipfile.ZipFile(path, "w") as book:
-                for part, content in parts.items():
-                    book.writestr(part, damaged(chance, content) if part == name else content)
-        else:
-            write(workbook, damaged(chance, whole))
+    for path in spoiled_workbooks(workbook, 300, seed=16):
         try:
-            batch = await read_batch(workbook)
+            batch = await read_batch(path)
         except ValueError as error:
             told += bool(str(error))
         else:
             assert isinstance(batch, Batch)
     assert told > 50
-
-
-def content_of(path: Path) -> bytes:
-    """What is in a file."""
-    return path.read_bytes()
-
-
-def write(path: Path, content: bytes) -> None:
-    """Put it into a file."""
-    path.write_bytes(content)
-
-
-def damaged(chance: random.Random, content: bytes) -> bytes:
-    """Some bytes of it changed, cut off, taken out or repeated."""
-    spoiled, place = bytearray(content), chance.randrange(len(content))
-    match chance.randrange(4):
-        case 0:
-            for _ in range(chance.randrange(1, 8)):
-                spoiled[chance.randrange(len(spoiled))] = chance.randrange(256)
-        case 1:
-            del spoiled[place:]
-        case 2:
-            del spoiled[place : place + chance.randrange(1, 40)]
-        case _:
-            spoiled[place:place] = spoiled[place : place + 40]
-    return bytes(spoiled)
 
 
 @pytest.mark.parametrize("name", ["pipe", "folder", "/dev/zero"])
@@ -205,10 +149,6 @@ async def test_what_is_no_file_is_told_at_once(tmp_path: Path, name: str) -> Non
     (tmp_path / "folder").mkdir()
     with pytest.raises(ValueError, match="not a regular file"):
         await asyncio.wait_for(read_batch(tmp_path / name), 30)
-
-
-HEADER = b"request_id,kind,amount,name,phone,product_item_id,message\n"
-GOOD = b"R-1,mobile_money,1500,Amber Brightwater,+256772000001,MTN_MTN,"
 
 
 @pytest.mark.parametrize(
@@ -224,12 +164,7 @@ GOOD = b"R-1,mobile_money,1500,Amber Brightwater,+256772000001,MTN_MTN,"
 )
 async def test_a_line_without_end_is_told(tmp_path: Path, start: bytes, fill: bytes, words: str) -> None:
     """In little memory, however long it is."""
-    path = tmp_path / "batch"
-    with path.open("wb") as file:
-        file.write(start)
-        for _ in range(60):
-            file.write(fill * (2**20 // len(fill)))
-    batch = await read_batch(path)
+    batch = await read_batch(endless(tmp_path / "batch", start, fill, 60))
     assert (0, True) == (len(batch.orders), words in batch.problems[0].remedy)
 
 
