@@ -74,12 +74,12 @@ def main() -> None:
 
 def _limit() -> None:
     """Take no more than this, where the operating system can see to it."""
-    with suppress(ImportError, ValueError, OSError):
+    with suppress(ImportError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for what, most in (("AS", _MEMORY), ("CPU", _SECONDS), ("CORE", 0)):
+            with suppress(ValueError, OSError):  # not every system has every limit
+                resource.setrlimit(getattr(resource, f"RLIMIT_{what}"), (most, most))
 
 
 def _told() -> Iterator[object]:

@@ -8,9 +8,20 @@ from pathlib import Path
 
 import pytest
 from bulk.files import edit_workbook
-from bulk.traps import GOOD, HEADER, SHEET, bomb, definitions, endless, far_cell, sound_workbook, spoiled_workbooks
+from bulk.traps import (
+    GOOD,
+    HEADER,
+    SHEET,
+    bomb,
+    definitions,
+    endless,
+    far_cell,
+    many_cells,
+    sound_workbook,
+    spoiled_workbooks,
+)
 
-from payments_async.bulk import Batch, read_batch
+from payments_async.bulk import Batch, _workbooks, read_batch
 
 _MEMORY = """
 import asyncio, resource, sys
@@ -115,9 +126,25 @@ async def test_a_reader_that_is_ended_is_told(workbook: Path, monkeypatch: pytes
         'print(\'{"name": "a", "others": [], "is_hidden": false, "rows": [], "columns": []}\', flush=True)\n'
         'print(\'[["request_id","kind","amount","name"]]\', flush=True)\nos.kill(os.getpid(), 9)\n'
     )
-    monkeypatch.setattr("payments_async.bulk._workbooks._READER", reader)
+    monkeypatch.setattr(_workbooks, "_READER", reader)
     with pytest.raises(ValueError, match="takes too much memory or time"):
         await read_batch(workbook)
+
+
+@pytest.mark.parametrize(
+    ("limit", "less"), [("_MEMORY = 3 * 2**30", "_MEMORY = 100 * 2**20"), ("_SECONDS = 240", "_SECONDS = 1")]
+)
+async def test_a_workbook_that_takes_too_much_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, less: str
+) -> None:
+    """The operating system ends the reading at a limit of memory or time, here a low one, and of nothing else."""
+    source = _workbooks._READER.read_text()
+    assert limit in source
+    reader = tmp_path / "reader.py"
+    reader.write_text(source.replace(limit, less))
+    monkeypatch.setattr(_workbooks, "_READER", reader)
+    with pytest.raises(ValueError, match="export the sheet as CSV"):
+        await read_batch(many_cells(tmp_path / "b.xlsx", 100_000, 40))
 
 
 async def test_nothing_in_the_current_folder_reads_a_workbook(workbook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
