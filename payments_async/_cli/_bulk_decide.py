@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from payments_async._cli._bulk_journal import AnyBatch, JournalFile, chosen_batch, exit_after, opened
+from payments_async._cli._bulk_journal import UNFORTUNATE, AnyBatch, JournalFile, chosen_batch, exit_after, opened
 from payments_async._cli._bulk_state import progress_document, show_progress, tell_next
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
@@ -69,7 +69,7 @@ async def bulk_reconcile(
     _show(screen, found)
     show_progress(screen, progress, None)
     assert journal is not None
-    if progress.counts[State.PARKED] or progress.conflicts:
+    if progress.conflicts or any(progress.counts[state] for state in (State.PARKED, *UNFORTUNATE)):
         tell_next(screen, progress, journal, name)
     for one in liftable:
         screen.say(f"\nBatch {escape(clean(one))} was looked for; what the list did not show may be sent again:")

@@ -56,7 +56,7 @@ class Reading:
         except FileNotFoundError as error:
             raise BadInput(f"there is no file {path}; check the name") from error
         except (OSError, ValueError, ImportError, BatchChanged) as error:
-            raise BadInput(f"{path.name} cannot be read: {clean(str(error))}") from error
+            raise BadInput(f"{path.name or path} cannot be read: {clean(str(error))}") from error
         for note in batch.notes:
             screen.note(f"{path.name}: {note}")
         return batch

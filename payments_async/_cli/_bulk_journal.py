@@ -11,9 +11,13 @@ import typer
 
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._own_journal import own_journals
+from payments_async._cli._screen import Screen
 from payments_async.journal import JournalError, JournalUnavailable, Progress, SqliteJournal, State
 
-__all__ = ["UNFORTUNATE", "AnyBatch", "JournalFile", "chosen_batch", "exit_after", "existing", "is_there", "opened"]
+__all__ = [
+    "UNFORTUNATE", "AnyBatch", "JournalFile", "WithoutLooking", "check_doubt", "chosen_batch", "existing", "exit_after",
+    "introduce", "is_there", "opened",
+]  # fmt: skip
 
 JournalFile = Annotated[
     Path | None,
@@ -21,6 +25,9 @@ JournalFile = Annotated[
 ]
 AnyBatch = Annotated[
     str | None, typer.Option("--batch-id", help="Which batch; not needed where there is one.", show_default=False)
+]
+WithoutLooking = Annotated[
+    bool, typer.Option("--without-looking", help="Do not look in the service's list for what was sent before.")
 ]
 UNFORTUNATE = (State.REJECTED, State.FAILED, State.REVERSED)
 _DOUBTFUL = (State.UNKNOWN, State.PARKED)
@@ -83,6 +90,31 @@ def exit_after(progress: Progress, stopped: str | None = None) -> Exit:
     if progress.conflicts or any(counts[state] for state in _DOUBTFUL):
         return Exit.UNKNOWN
     return Exit.FAILED if any(counts[state] for state in UNFORTUNATE) else Exit.FINE
+
+
+def introduce(screen: Screen, path: Path, journal: SqliteJournal) -> None:
+    """Say what a journal that is about to be used does not know, or cannot notice."""
+    if journal.is_new:
+        screen.note(f"new journal {path}: it knows no earlier payment")
+    if journal.remembered_in is None:
+        screen.note(
+            "this machine keeps no memory of the journal outside of its own folder (the user's state folder cannot "
+            "be written): a journal that was restored, or a second one for these orders, is not noticed as surely"
+        )
+
+
+async def check_doubt(journal: SqliteJournal) -> None:
+    """Refuse to send without looking from a journal that may have forgotten.
+
+    Raises:
+        BadInput: It was copied or restored, and nothing was looked for since.
+    """
+    is_doubted = any(run.quarantined_at is not None for run in await journal.runs())
+    if is_doubted and not await journal.is_looked_for():
+        raise BadInput(
+            "--without-looking: the journal was copied or restored and may have forgotten what was sent; run it "
+            "without that, so that the service's list is read first. Nothing was sent"
+        )
 
 
 def is_there(path: Path) -> bool:

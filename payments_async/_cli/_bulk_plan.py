@@ -66,8 +66,9 @@ async def bulk_plan(
         batch_id=batch_id, derive_request_ids=derive_request_ids, kind=kind, currency=currency, encoding=encoding,
         delimiter=delimiter, sheet=sheet,
     )  # fmt: skip
+    session = settings.session()  # what is missing there is told before a long file is read
     batch = await reading.read(screen, file)
-    async with existing(journal) as held, settings.session() as payments:
+    async with existing(journal) as held, session as payments:
         made = await make_plan(
             payments, batch, batch_id, held, validate=validate, skip_bad=skip_bad, acknowledge=acknowledge
         )

@@ -27,7 +27,16 @@ from payments_async._cli._bulk_file import (
     SkipBad,
     Validate,
 )
-from payments_async._cli._bulk_journal import JournalFile, existing, exit_after, is_there, opened
+from payments_async._cli._bulk_journal import (
+    JournalFile,
+    WithoutLooking,
+    check_doubt,
+    existing,
+    exit_after,
+    introduce,
+    is_there,
+    opened,
+)
 from payments_async._cli._bulk_plan import counted, make_plan, plan_document, show_plan
 from payments_async._cli._bulk_state import progress_document, show_progress, tell_next
 from payments_async._cli._command import command
@@ -70,9 +79,7 @@ async def bulk_run(
     ] = None,
     max_total: Annotated[str | None, option(help="Send no more than this in all.", show_default=False)] = None,
     min_balance: Annotated[str | None, option(help="Leave this on the account.", show_default=False)] = None,
-    without_looking: Annotated[
-        bool, option("--without-looking", help="Do not look in the service's list for what was sent before.")
-    ] = False,
+    without_looking: WithoutLooking = False,
     yes: Annotated[bool, option("--yes", help="Send without asking.")] = False,
     new_journal: Annotated[
         bool, option("--new-journal", help="Make the journal if there is none. It knows no earlier payment.")
@@ -104,9 +111,9 @@ async def bulk_run(
         batch_id=batch_id, derive_request_ids=derive_request_ids, kind=kind, currency=currency, encoding=encoding,
         delimiter=delimiter, sheet=sheet,
     )  # fmt: skip
-    batch = await reading.read(screen, file)
-    limits = Limits(concurrency=max(100, concurrency), rate=rate)
-    async with settings.session(limits) as payments:
+    session = settings.session(Limits(concurrency=max(100, concurrency), rate=rate))
+    batch = await reading.read(screen, file)  # which may be long: what the settings lack was told before
+    async with session as payments:
         async with existing(journal) as held:
             made = await make_plan(
                 payments, batch, batch_id, held, validate=validate, skip_bad=skip_bad, acknowledge=acknowledge,
@@ -151,8 +158,9 @@ class _Run:
         screen.say()
         try:
             async with opened(self.journal, new=True) as journal:
-                self._introduce(journal)
-                await self._check_doubt(journal)
+                introduce(self.screen, self.journal, journal)
+                if self.look_first == "never":
+                    await check_doubt(journal)
                 progress = await self._run(journal, concurrency, again)
                 quarantined = (await journal.run(self.batch_id)).quarantined
         except BatchChanged as error:
@@ -162,23 +170,6 @@ class _Run:
             screen.document({"batch_id": self.batch_id, "stopped": str(error), "exit_status": Exit.STOPPED})
             return Exit.STOPPED
         return self._told(progress, again, quarantined)
-
-    def _introduce(self, journal: SqliteJournal) -> None:
-        if journal.is_new:
-            self.screen.note(f"new journal {self.journal}: it knows no earlier payment")
-        if journal.remembered_in is None:
-            self.screen.note(
-                "this machine keeps no memory of the journal outside of its own folder (the user's state folder cannot "
-                "be written): a journal that was restored, or a second one for these orders, is not noticed as surely"
-            )
-
-    async def _check_doubt(self, journal: SqliteJournal) -> None:
-        is_doubted = any(run.quarantined_at is not None for run in await journal.runs())
-        if self.look_first == "never" and is_doubted and not await journal.is_looked_for():
-            raise BadInput(
-                "--without-looking: the journal was copied or restored and may have forgotten what was sent; run it "
-                "without that, so that the service's list is read first. Nothing was sent"
-            )
 
     async def _run(self, journal: SqliteJournal, concurrency: int, again: str) -> RunProgress:
         with RunBoard(self.screen, self.plan.count, self.plan.currency) as board, draining(self.screen) as stop:

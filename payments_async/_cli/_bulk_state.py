@@ -56,7 +56,7 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
     if strangers:
         screen.say(f"\nNotifications about orders that this journal never sent: {strangers:,}")
     assert journal is not None
-    tell_next(screen, progress, journal, name, quarantined=run.quarantined)
+    tell_next(screen, progress, journal, name, quarantined=run.quarantined, unpaid_are_shown=True)
     status = exit_after(progress)
     screen.document(
         {
@@ -146,14 +146,17 @@ class Unpaid:
 
 
 async def unpaid_of(journal: SqliteJournal, batch_id: str, progress: Progress) -> list[Unpaid]:
-    """The first orders of a batch that were refused, failed or came back."""
+    """The first orders of a batch that were refused, the first that failed and the first that came back."""
     found: list[Unpaid] = []
     for state in UNFORTUNATE:
-        if progress.counts[state] and len(found) < _SHOWN:
-            async for entry in journal.entries(batch_id, state):
-                found.append(Unpaid(entry, await _why(journal, entry)))
-                if len(found) == _SHOWN:
-                    break
+        left = min(progress.counts[state], _SHOWN)
+        if not left:
+            continue
+        async for entry in journal.entries(batch_id, state):
+            found.append(Unpaid(entry, await _why(journal, entry)))
+            left -= 1
+            if not left:
+                break
     return found
 
 
@@ -175,7 +178,7 @@ def show_unpaid(screen: Screen, unpaid: Sequence[Unpaid], progress: Progress) ->
     ]
     screen.table(["Request id", "Outcome", "Amount", "Beneficiary", "Why"], rows, right=["Amount"])
     if count > len(unpaid):
-        screen.say("`payments-async bulk report` shows them all")
+        screen.say(f"and {count - len(unpaid):,} more; the files of `payments-async bulk report` have them all")
 
 
 async def _why(journal: SqliteJournal, entry: Entry) -> str:
@@ -201,14 +204,25 @@ def show_progress(screen: Screen, progress: Progress, currency: str | None) -> N
 
 
 def tell_next(
-    screen: Screen, progress: Progress, journal: Path, batch_id: str | None, *, quarantined: int = 0
-) -> None:  # fmt: skip
+    screen: Screen,
+    progress: Progress,
+    journal: Path,
+    batch_id: str | None,
+    *,
+    quarantined: int = 0,
+    unpaid_are_shown: bool = False,
+) -> None:
     """Write what is to be done next about a batch that stands so.
 
     Args:
         quarantined: Its chunks that wait for a person.
+        unpaid_are_shown: Those that were not paid have been named already.
     """
     counts = progress.counts
+    unpaid = sum(counts[state] for state in UNFORTUNATE)
+    if unpaid and not unpaid_are_shown:
+        screen.say(f"\nOrders that were not paid: {unpaid:,}. Which, and why:")
+        screen.command(command_line("bulk status", journal=journal, batch_id=batch_id))
     open_ = counts[State.ACCEPTED] + counts[State.UNKNOWN]
     if open_ and not quarantined:
         line = command_line("bulk reconcile", journal=journal, batch_id=batch_id)

@@ -169,8 +169,7 @@ async def _list(screen: Screen, rows: AsyncIterator[Transaction], limit: int) ->
 
 
 async def _find(screen: Screen, payments: PaymentsSession, request_id: str, since: date, until: date | None) -> Exit:
-    rows = payments.transactions.iterate(since=since, until=until)
-    found = [one async for one in rows if one.request_id == request_id]
+    found = await payments.transactions.find_all(request_id, since=since, until=until)
     for one in found:
         _show(screen, one)
     screen.document(screen.people(found))

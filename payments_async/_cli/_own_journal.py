@@ -12,11 +12,11 @@ import platformdirs
 import typer
 
 from payments_async._cli._exits import BadInput
-from payments_async._cli._question import can_ask, confirmed
-from payments_async._cli._screen import Screen, clean
+from payments_async._cli._question import confirmed
+from payments_async._cli._screen import Screen
 from payments_async.journal import RunIdentity
 
-__all__ = ["NewJournal", "OtherJournal", "made_knowingly", "own_journal", "own_journals"]
+__all__ = ["NewJournal", "OtherJournal", "may_be_made", "own_journal", "own_journals"]
 
 OtherJournal = Annotated[
     Path | None,
@@ -45,8 +45,8 @@ def own_journals() -> list[Path]:
     return sorted(_folder().glob("*.sqlite"))
 
 
-def made_knowingly(screen: Screen, path: Path, *, named: bool, is_wanted: bool) -> bool:
-    """Say that a journal is made, and that it knows nothing; ask, where somebody named a file that is not there.
+def may_be_made(screen: Screen, path: Path, *, named: bool, is_wanted: bool) -> bool:
+    """Whether a journal may be made: the account's own by itself, a file that somebody named when they say so.
 
     Args:
         named: Somebody named the file, and may have mistyped it.
@@ -55,22 +55,13 @@ def made_knowingly(screen: Screen, path: Path, *, named: bool, is_wanted: bool) 
     Raises:
         BadInput: Nobody can be asked, or the folder of the account's own journal cannot be made.
     """
-    if named and not is_wanted:
-        screen.note(f"there is no journal {path} yet; a new one knows no earlier payment")
-        if not can_ask(screen):
-            raise BadInput(
-                f"--journal: there is no file {clean(str(path))}; check the name. A new journal knows no earlier "
-                "payment; to make it all the same, add --new-journal"
-            )
-        return confirmed(screen, "Make a new journal?")
-    if not named:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise BadInput(
-                f"--journal: {path.parent} cannot be made ({error.strerror}); name a file that lasts"
-            ) from error
-    screen.note(f"new journal {path}: it knows no earlier payment")
+    if named:
+        question = f"There is no journal {path} yet, and a new one knows no earlier payment. Make it?"
+        return is_wanted or confirmed(screen, question, otherwise="nothing was sent", option="--new-journal")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise BadInput(f"--journal: {path.parent} cannot be made ({error.strerror}); name a file that lasts") from error
     return True
 
 

@@ -20,6 +20,7 @@ from payments_async import (
     PayoutOrder,
     UtilityAccount,
 )
+from payments_async._cli._bulk_journal import WithoutLooking
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._own_journal import NewJournal, OtherJournal
@@ -99,6 +100,7 @@ async def pay(
     currency: Currency = None,
     journal: OtherJournal = None,
     new_journal: NewJournal = False,
+    without_looking: WithoutLooking = False,
     wait: Wait = 0.0,
     yes: Yes = False,
 ) -> Exit:
@@ -126,7 +128,8 @@ async def pay(
         )
     to = f"{option.removeprefix('--').replace('-', ' ')} {screen.person(ways[option])}"
     errand = Errand(
-        screen=screen, order=order, where=to, journal=journal, new_journal=new_journal, wait=wait, yes=yes
+        screen=screen, order=order, where=to, journal=journal, new_journal=new_journal,
+        without_looking=without_looking, wait=wait, yes=yes,
     )  # fmt: skip
     return await errand.carry_out(settings)
 
@@ -148,6 +151,7 @@ async def collect(
     currency: Currency = None,
     journal: OtherJournal = None,
     new_journal: NewJournal = False,
+    without_looking: WithoutLooking = False,
     wait: Wait = 0.0,
     yes: Yes = False,
 ) -> Exit:
@@ -172,7 +176,7 @@ async def collect(
         )
     errand = Errand(
         screen=screen, order=order, where=f"wallet {screen.person(payer)}", journal=journal, new_journal=new_journal,
-        wait=wait, yes=yes,
+        without_looking=without_looking, wait=wait, yes=yes,
     )  # fmt: skip
     return await errand.carry_out(settings)
 

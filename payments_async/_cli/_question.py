@@ -8,12 +8,7 @@ import sys
 from payments_async._cli._exits import BadInput
 from payments_async._cli._screen import Screen
 
-__all__ = ["can_ask", "confirmed"]
-
-
-def can_ask(screen: Screen) -> bool:
-    """Whether there is a terminal, with somebody who sees the question."""
-    return not screen.as_json and sys.stdin.isatty() and sys.stdout.isatty()
+__all__ = ["confirmed"]
 
 
 def confirmed(screen: Screen, question: str, *, otherwise: str = "nothing was done", option: str = "--yes") -> bool:
@@ -26,7 +21,7 @@ def confirmed(screen: Screen, question: str, *, otherwise: str = "nothing was do
     Raises:
         BadInput: There is no terminal to ask at.
     """
-    if not can_ask(screen):
+    if screen.as_json or not sys.stdin.isatty() or not sys.stdout.isatty():
         raise BadInput(f"{option}: needed where there is no terminal to ask at; {otherwise}")
     # asyncio's own handler would let the question stand until a second Ctrl-C
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -36,6 +31,7 @@ def confirmed(screen: Screen, question: str, *, otherwise: str = "nothing was do
         return False
     except KeyboardInterrupt:
         screen.say()  # what comes next begins on a line of its own
+        screen.trouble(otherwise)
         raise
     finally:
         signal.signal(signal.SIGINT, previous)

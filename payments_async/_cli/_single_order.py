@@ -20,9 +20,10 @@ from payments_async import (
     Transaction,
     TransactionStatus,
 )
-from payments_async._cli._bulk_journal import opened
+from payments_async._cli._bulk_board import looking
+from payments_async._cli._bulk_journal import check_doubt, introduce, opened
 from payments_async._cli._exits import BadInput, Exit
-from payments_async._cli._own_journal import made_knowingly, own_journal
+from payments_async._cli._own_journal import may_be_made, own_journal
 from payments_async._cli._program import command_line
 from payments_async._cli._question import confirmed
 from payments_async._cli._screen import Screen, clean, money
@@ -75,6 +76,7 @@ class Errand:
         where: Where the money goes or comes from, as it may be shown.
         journal: The file somebody named, or ``None`` for the account's own.
         new_journal: It may be made.
+        without_looking: The service's list is not read first, even where the journal may have forgotten.
         wait: Seconds to wait for the end.
         yes: Nobody is to be asked.
     """
@@ -84,6 +86,7 @@ class Errand:
     where: str
     journal: Path | None
     new_journal: bool
+    without_looking: bool
     wait: float
     yes: bool
 
@@ -114,6 +117,9 @@ class Errand:
                     journal = await stack.enter_async_context(opened(path, new=True))
                 except JournalUnavailable as error:
                     raise BadInput(f"--journal: {clean(str(error))}; nothing was sent") from error
+                introduce(self.screen, path, journal)
+            if self.without_looking:
+                await check_doubt(journal)
             return await _Course(errand=self, payments=payments, journal=journal, path=path).run(entry)
 
     async def _known(self, journal: SqliteJournal, identity: RunIdentity) -> Entry | None:
@@ -149,7 +155,7 @@ class Errand:
         """Find out what is wrong with the credentials or the way there, before anything can have left."""
         try:
             await payments.log_in()
-        except PaymentsError:
+        except (PaymentsError, asyncio.CancelledError):
             self.screen.trouble("not sent: it is safe to send it again, with the same command")
             raise
 
@@ -171,7 +177,7 @@ class Errand:
             ]
         )
         named = self.journal is not None
-        if is_new and not made_knowingly(screen, path, named=named, is_wanted=self.new_journal):
+        if is_new and not may_be_made(screen, path, named=named, is_wanted=self.new_journal):
             return False
         return self.yes or confirmed(screen, "Send it?", otherwise="nothing was sent")
 
@@ -223,6 +229,7 @@ class _Course:
         try:
             progress = await run_batch(
                 self.payments, self.journal, self.errand.batch_id, [self.errand.order], concurrency=1, stop=stop.drain,
+                look_first="never" if self.errand.without_looking else "in_doubt",
                 patience=_PATIENCE, lease=_LEASE, progress=_Waiting(self.errand.screen),
             )  # fmt: skip
         except asyncio.CancelledError:
@@ -230,6 +237,8 @@ class _Course:
                 raise
             stop.take_back()
             return "it was broken off"
+        if progress.looked is not None:
+            self.errand.screen.note(looking(progress.looked))
         return progress.stopped
 
     async def _waited(self, entry: Entry, stop: Stop) -> Entry:
@@ -263,7 +272,9 @@ class _Course:
         acceptance = Acceptance(
             request_id=entry.request_id, transaction_id=entry.transaction_id, created_on=_at(entry.permitted_at)
         )
-        settlement = await self.payments.transactions.settled(acceptance, timeout=self.errand.wait)
+        settlement = await self.payments.transactions.settled(
+            acceptance, order=self.errand.order, timeout=self.errand.wait
+        )
         record = settlement.evidence if isinstance(settlement.evidence, Transaction) else None
         await self.journal.apply_evidence(
             Evidence(
@@ -281,7 +292,7 @@ class _Course:
         is_news = entry.attempt > (0 if before is None else before.attempt)  # it left now, and not before
         screen.say()
         if not is_news and entry.state is not State.PLANNED:
-            screen.say("[bold yellow]Nothing was sent[/]: an earlier command did that.")
+            screen.say("[bold yellow]Nothing was sent[/]: that was done before.")
         screen.fields(
             [
                 ("outcome", entry.state),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -20,8 +19,7 @@ from payments_async.bulk._phones import PhoneReader
 from payments_async.bulk._problems import Problem
 from payments_async.bulk._repeats import Repeat
 from payments_async.bulk._rows import Rules, read_row
-from payments_async.bulk._sheet_look import SheetLook, look_at_sheet
-from payments_async.bulk._source import CheckedFile, Fingerprint, fingerprint, text_encoding
+from payments_async.bulk._source import fingerprint, text_encoding
 from payments_async.bulk._survey import Findings, survey
 
 __all__ = ["Batch", "Orders", "read_batch"]
@@ -67,7 +65,8 @@ class Batch:
     Attributes:
         path: The file.
         orders: The good rows, in the order of the file; see ``Orders``. Its length is their number.
-        problems: Everything that is wrong, by row and column. Empty means that every row is among the orders.
+        problems: Everything that is wrong, by row and column. Empty means that every row is among the orders. After
+            100,000 of them the rest is not read, and no row is among the orders.
         concerns: What a person must have looked at, though it may be right: hidden rows that would be paid, a hidden
             column that is read. ``plan`` takes them as problems until they are acknowledged.
         notes: What a person should know, though nothing is wrong: a guessed encoding, columns nobody reads.
@@ -101,8 +100,9 @@ async def read_batch(
     """Check a file of payouts (CSV, JSON lines or XLSX) in a thread of its own, and report every bad row at once.
 
     Memory stays the same for CSV and JSON lines of any length, but for the problems themselves. Request ids cost 48
-    bytes each: in memory up to 16 MiB, then in a temporary file (480 MB for 10,000,000 rows). An XLSX sheet is held
-    in memory as a whole while it is read.
+    bytes each: in memory up to 16 MiB, then in a temporary file (480 MB for 10,000,000 rows). An XLSX sheet is read by
+    a process of its own, which holds all of it: up to 10,000,000 cells (some 600,000 rows of fifteen columns), with
+    limits of memory and time where the operating system has them.
 
     Names, messages and metadata go into the orders exactly as they are, without surrounding blanks. A name, an id or
     a code that begins like a spreadsheet formula is refused; a message may begin as it likes.
@@ -125,7 +125,8 @@ async def read_batch(
     Raises:
         OSError: When the file cannot be read.
         ImportError: When an extra is not installed: ``cli`` for telephone numbers, ``xlsx`` for workbooks.
-        ValueError: For a wrong argument, a path that is no regular file, or a workbook that cannot be opened.
+        ValueError: For a wrong argument, a path that is no regular file, or a workbook that cannot be read: damaged,
+            protected, too large, or a trap.
         BatchChanged: When the file is written to while it is checked.
     """
     rules = Rules(
@@ -168,15 +169,9 @@ def _find_layout(
         encoding=encoding or guess,
         delimiter=delimiter or find_delimiter(content.head, encoding or guess),
         sheet=sheet,
-        look=_look(path, content, sheet) if format_ == "xlsx" else None,
         note=None if encoding or format_ == "xlsx" else guessed,
         fingerprint=content,
     )
-
-
-def _look(path: Path, content: Fingerprint, sheet: str | None) -> SheetLook:
-    with io.BufferedReader(CheckedFile(path, content)) as file:
-        return look_at_sheet(file.read(), sheet)
 
 
 def _batch_of(path: Path, layout: Layout, findings: Findings) -> Batch:

@@ -17,14 +17,14 @@ import msgspec
 
 from payments_async.bulk._cells import NumberCell
 from payments_async.bulk._columns import Columns, column_named, match_columns
-from payments_async.bulk._sheet_look import SheetLook
 from payments_async.bulk._source import CheckedFile, Fingerprint, check_unchanged
-from payments_async.bulk._workbooks import sheet_rows
+from payments_async.bulk._workbooks import Sheet, open_sheet
 
 __all__ = ["Layout", "Row", "Table", "find_delimiter", "format_of", "open_table"]
 
 Format = Literal["csv", "jsonl", "xlsx"]
 _LONGEST_LINE = 2**20
+_LONGEST_INT = 4000  # digits
 _USUAL = ",;\t|"  # the first of two that fit equally well is taken
 _SEPARATOR_LINE = re.compile(r"sep=(.)\s*", re.I | re.S)
 # A comma in an amount without quotation marks ends a cell: 1,500 becomes 1 and 500, and 1500,50 loses its 50.
@@ -84,7 +84,6 @@ class Layout:
         encoding: Of a text file.
         delimiter: Of a CSV file.
         sheet: Name of the sheet in a workbook; ``None`` for the first one.
-        look: What is hidden in that sheet.
         note: What a person should know of how it was found out.
         fingerprint: The content it was found out from.
     """
@@ -93,7 +92,6 @@ class Layout:
     encoding: str
     delimiter: str
     sheet: str | None
-    look: SheetLook | None
     note: str | None
     fingerprint: Fingerprint
 
@@ -106,18 +104,21 @@ class Table:
         columns: From the header; ``None`` when the format has none (each row names its own) or the file is empty.
         rows: Can be walked through once.
         unknown: Names that rows used without a header to say so; known once the rows were walked through.
-        other_sheets: Sheets of the workbook that are not read.
+        sheet: The sheet of a workbook that is read.
     """
 
     columns: Columns | None
     rows: Iterator[Row]
     unknown: dict[str, None] = attrs.field(factory=dict)
-    other_sheets: Sequence[str] = ()
+    sheet: Sheet | None = None
 
 
 @contextmanager
-def open_table(path: Path, layout: Layout) -> Iterator[Table]:
+def open_table(path: Path, layout: Layout, *, looks: bool = False) -> Iterator[Table]:
     """Open the file as it was when its layout was found out.
+
+    Args:
+        looks: See to it that a workbook is no trap, and find out what is hidden in it. Once is enough.
 
     Raises:
         BatchChanged: Here or while rows are read, when the file is another one now.
@@ -128,8 +129,8 @@ def open_table(path: Path, layout: Layout) -> Iterator[Table]:
     with io.BufferedReader(CheckedFile(path, layout.fingerprint)) as file:
         match layout.format:
             case "xlsx":
-                records, others = sheet_rows(file.read(), layout.sheet)
-                yield _spreadsheet(records, others)
+                with open_sheet(file, layout.sheet, looks=looks) as sheet:
+                    yield _spreadsheet(sheet)
             case "csv":
                 yield _csv(io.TextIOWrapper(file, layout.encoding, newline=""), layout.delimiter)
             case "jsonl":
@@ -277,12 +278,12 @@ def _is_witness(amount: str, beside: str) -> bool:
     return bool(_MIDDLE_GROUP.fullmatch(beside) and _WHOLE_AMOUNT.fullmatch(amount))
 
 
-def _spreadsheet(records: Iterator[tuple[int, list[str]]], others: Sequence[str]) -> Table:
-    for number, record in records:
+def _spreadsheet(sheet: Sheet) -> Table:
+    for number, record in sheet.rows:
         if any(record):
             columns = match_columns(number, record)
-            return Table(columns, _named(((n, n, cells, None) for n, cells in records), columns, ""), {}, others)
-    return Table(None, iter(()), {}, others)
+            return Table(columns, _named(((n, n, cells, None) for n, cells in sheet.rows), columns, ""), {}, sheet)
+    return Table(None, iter(()), {}, sheet)
 
 
 def _json_lines(text: io.TextIOWrapper) -> Table:
@@ -300,6 +301,9 @@ def _objects(text: io.TextIOWrapper, unknown: dict[str, None]) -> Iterator[Row]:
             yield Row(number, number, {}, ("", _unreadable(error)))
             return
         if not line:
+            return
+        if len(line) == _LONGEST_LINE:
+            yield Row(number, number, {}, ("", _unreadable(_EndlessLine())))
             return
         if line.strip():
             yield _object(number, line, unknown)
@@ -327,7 +331,10 @@ def _object(number: int, line: str, unknown: dict[str, None]) -> Row:
         seen.add(name)
         if isinstance(value, list) and name != "metadata":
             return Row(number, number, cells, (name, "an object or a list; write a text or a number"))
-        cell = _nested(line, key) if isinstance(value, list) else _json_text(value)
+        try:
+            cell = _nested(line, key) if isinstance(value, list) else _json_text(value)
+        except RecursionError:
+            return Row(number, number, cells, (name, "objects within objects without end; write a text"))
         if cell:
             cells[name] = cell
     return Row(number, number, cells)
@@ -351,4 +358,9 @@ def _json_text(value: object) -> str:
 
 def _nested(line: str, key: str) -> str:
     """An object or a list within a row, as compact JSON with its numbers unchanged."""
-    return _exact_json.encode(json.loads(line, parse_float=Decimal)[key]).decode()
+    return _exact_json.encode(json.loads(line, parse_float=Decimal, parse_int=_whole)[key]).decode()
+
+
+def _whole(digits: str) -> int | Decimal:
+    """A whole number; Python makes no ``int`` of very many digits."""
+    return int(digits) if len(digits) < _LONGEST_INT else Decimal(digits)

@@ -40,17 +40,19 @@ def reference_of(order: Order) -> str:
 
 
 def bank_named(order: Order) -> Fault | None:
-    """What is to be said of a bank transfer that names the bank in words, where its code belongs."""
+    """What is to be said of a bank transfer that names the bank, where its code belongs.
+
+    Somebody has to look at words; a long word in capitals may well be a code, and is only shown.
+    """
     if isinstance(order, CollectionOrder) or not isinstance(order.destination, BankAccount):
         return None
     code = order.destination.bank_code
     if not any(map(str.isalpha, code)):
         return None
-    words = code.split()
-    is_word = code.isalpha() and (not code.isupper() or (len(code) > _LONGEST_WORD and len(code) not in _SWIFT))
-    if len(words) < 2 and not is_word:
-        return None
-    return Fault("bank_code", code, _BANK_NAMED, blocks=False, concerns=True)
+    is_name = any(map(str.isspace, code)) or (code.isalpha() and not code.isupper())
+    if is_name or (code.isalpha() and len(code) > _LONGEST_WORD and len(code) not in _SWIFT):
+        return Fault("bank_code", code, _BANK_NAMED, blocks=False, concerns=is_name)
+    return None
 
 
 def payee_key(order: Order) -> str:

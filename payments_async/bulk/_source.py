@@ -62,10 +62,10 @@ def fingerprint(path: Path, *, between: Callable[[], None] = lambda: None) -> Fi
     Raises:
         ValueError: When the path is no regular file, such as a pipe, which cannot be read twice.
     """
+    _check_regular(path.stat())  # before it is opened: a pipe that nobody writes to would be waited for
     with path.open("rb") as file:
         about = os.fstat(file.fileno())
-        if not stat.S_ISREG(about.st_mode):
-            raise ValueError("path: not a regular file, and a batch is read more than once; save it to disk first")
+        _check_regular(about)
         whole, utf8, marks, head, tail, size = hashlib.sha256(), _Utf8(), bytearray(), b"", b"", 0
         while block := file.read(BLOCK):
             between()
@@ -84,6 +84,11 @@ def fingerprint(path: Path, *, between: Callable[[], None] = lambda: None) -> Fi
         is_utf8=utf8.ends_well(),
         ends_a_line=tail.rstrip(b"\0")[-1:] in (b"\n", b"\r"),
     )
+
+
+def _check_regular(about: os.stat_result) -> None:
+    if not stat.S_ISREG(about.st_mode):
+        raise ValueError("path: not a regular file, and a batch is read more than once; save it to disk first")
 
 
 def check_unchanged(path: Path, known: Fingerprint) -> None:

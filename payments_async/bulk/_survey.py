@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import attrs
@@ -14,7 +15,7 @@ from payments_async.bulk._formats import Layout, Row, Table, open_table
 from payments_async.bulk._problems import Problem, harmless, problem
 from payments_async.bulk._repeats import Repeat, Repeats
 from payments_async.bulk._rows import Reading, Rules, always_needed, read_row
-from payments_async.bulk._sheet_look import SheetLook
+from payments_async.bulk._workbooks import Sheet
 
 __all__ = ["Findings", "survey"]
 
@@ -30,6 +31,8 @@ _TORN = (
     "followed by {}, which may be the rest of it; put an amount with a comma in quotation marks, and write {}.00 where "
     "that is the whole amount"
 )
+_MOST_PROBLEMS = 100_000  # more would fill the memory, and nobody mends so many one by one
+_TOO_MANY = f"more than {_MOST_PROBLEMS:,} problems: the rest was not read, and no row is taken; is it the right file?"
 _HIDDEN_ROWS = (
     "rows are hidden in the spreadsheet, by a filter or by hand, and would be paid: {} of them, the first is row {}; "
     "show them and look at them, or delete them"
@@ -66,15 +69,19 @@ def survey(path: Path, layout: Layout, rules: Rules, *, go_on: Callable[[], None
     Args:
         go_on: Called now and then; it may raise to stop the walk.
     """
-    with open_table(path, layout) as table, Repeats() as repeats:
-        walk = _Walk(table.columns, rules, frozenset() if layout.look is None else layout.look.rows)
+    with open_table(path, layout, looks=True) as table, Repeats() as repeats:
+        walk = _Walk(table.columns, rules, frozenset() if table.sheet is None else table.sheet.hidden_rows)
         sound = walk.check_header(table.columns)
         if sound is not None:
             for row in table.rows:
                 if not walk.rows % 1024:
                     go_on()
                 walk.check_row(row, repeats)
-        found = tuple(sorted(repeats.found(), key=lambda repeat: repeat.row))
+                if len(walk.problems) > _MOST_PROBLEMS:
+                    return _given_up(walk)
+        found = tuple(sorted(islice(repeats.found(), _MOST_PROBLEMS + 1), key=lambda repeat: repeat.row))
+    if len(found) > _MOST_PROBLEMS:
+        return _given_up(walk)
     if walk.last and walk.last.short and not layout.fingerprint.ends_a_line and layout.format == "csv":
         walk.refuse(walk.last.number, walk.last.line, "", "", _CUT_OFF)
     ids = _request_ids(path, layout, {repeat.row for repeat in found}) if found else {}
@@ -89,10 +96,19 @@ def survey(path: Path, layout: Layout, rules: Rules, *, go_on: Callable[[], None
         good=walk.good - len(walk.refused) if sound else 0,
         rows=walk.rows,
         problems=tuple(sorted(walk.problems, key=_place)),
-        concerns=() if sound is None or layout.look is None else tuple(_concerns(table, layout.look, walk)),
+        concerns=() if sound is None or table.sheet is None else tuple(_concerns(table, table.sheet, walk)),
         notes=() if sound is None else tuple(_notes(table, layout, walk)),
         repeats=found,
     )
+
+
+def _given_up(walk: _Walk) -> Findings:
+    """A file that is wrong from end to end: none of its rows is an order."""
+    walk.problems.append(Problem(row=walk.last.number + 1 if walk.last else 1, column="", value="", remedy=_TOO_MANY))
+    return Findings(
+        rules=walk.rules, refused=frozenset(), good=0, rows=walk.rows,
+        problems=tuple(sorted(walk.problems, key=_place)), concerns=(), notes=(), repeats=(),
+    )  # fmt: skip
 
 
 class _Walk:
@@ -229,8 +245,8 @@ def _notes(table: Table, layout: Layout, walk: _Walk) -> Iterator[str]:
         yield f"columns that are not known and not read: {_listed(unknown)}"
     for column, (count, first) in walk.ignored.items():
         yield f"{column} is filled in {count} rows whose kind has no use for it (first in row {first}); it is not sent"
-    if table.other_sheets:
-        yield f"only one sheet is read; the workbook also has {_listed(table.other_sheets)}"
+    if table.sheet is not None and table.sheet.others:
+        yield f"only one sheet is read; the workbook also has {_listed(table.sheet.others)}"
     if walk.rules.derive_request_ids and not walk.rules.batch_id:
         yield (
             "request ids are derived without a batch id: rows that are alike in the file of another month "
@@ -238,13 +254,13 @@ def _notes(table: Table, layout: Layout, walk: _Walk) -> Iterator[str]:
         )
 
 
-def _concerns(table: Table, look: SheetLook, walk: _Walk) -> Iterator[Concern]:
-    if look.is_hidden and walk.good:
-        yield Concern(field="sheet", value=harmless(look.name), remedy=_HIDDEN_SHEET)
+def _concerns(table: Table, sheet: Sheet, walk: _Walk) -> Iterator[Concern]:
+    if sheet.is_hidden and walk.good:
+        yield Concern(field="sheet", value=harmless(sheet.name), remedy=_HIDDEN_SHEET)
     if walk.hidden:
         yield Concern(field="rows", value="", remedy=_HIDDEN_ROWS.format(len(walk.hidden), walk.hidden[0]))
     names = table.columns.names if table.columns else ()
-    for position in sorted(look.columns):
+    for position in sorted(sheet.hidden_columns):
         if position < len(names) and (name := names[position]) is not None:
             yield Concern(field=name, value="", remedy=_HIDDEN_COLUMN)
 

@@ -1,53 +1,135 @@
-"""Rows of a workbook (XLSX) by way of python-calamine. The whole sheet is in memory: its format allows nothing else."""
+"""Rows of a workbook (XLSX), from a process of its own that reads it: one that is a trap ends that process alone."""
 
 from __future__ import annotations
 
-import io
+import json
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator, Sequence
-from datetime import date, time, timedelta
-from types import ModuleType
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+
+import attrs
 
 from payments_async.bulk._cells import DateCell, NumberCell
 
-__all__ = ["sheet_rows"]
+__all__ = ["Sheet", "open_sheet"]
 
+_READER = Path(__file__).with_name("_workbook_reader.py")
 _EXACT = 10**15  # a spreadsheet keeps 15 digits
+_PIECE = 2**20
+_PATIENCE = 360.0  # seconds until the next rows; the reader's own limit of computing time is lower
+_GAVE_UP = "the workbook takes too much memory or time to be read; export the sheet as CSV"
 
 
-def sheet_rows(data: bytes, sheet: str | None) -> tuple[Iterator[tuple[int, list[str]]], Sequence[str]]:
-    """The rows of a sheet with their numbers, and the names of the other sheets.
+@attrs.frozen(kw_only=True)
+class Sheet:
+    """A sheet that is open.
+
+    Attributes:
+        name: Of the sheet.
+        others: Names of the other sheets.
+        is_hidden: Nobody sees the sheet who opens the workbook.
+        hidden_rows: Numbers of rows with something in them that nobody sees, by hand or by a filter; empty when nobody
+            looked.
+        hidden_columns: Positions of columns that nobody sees, from 0; likewise.
+        rows: Each with its number. Can be walked through once.
+    """
+
+    name: str
+    others: Sequence[str]
+    is_hidden: bool
+    hidden_rows: frozenset[int]
+    hidden_columns: frozenset[int]
+    rows: Iterator[tuple[int, list[str]]] = attrs.field(repr=False)
+
+
+@contextmanager
+def open_sheet(workbook: IO[bytes], name: str | None, *, looks: bool = True) -> Iterator[Sheet]:
+    """Read a sheet; the first one by default. The whole of it is in the memory of the process that reads it.
+
+    Args:
+        looks: Also measure it, and find out what is hidden, which takes as long again. Leave it out only for a
+            workbook that was looked at.
 
     Raises:
-        ImportError: When python-calamine is not installed.
-        ValueError: When the workbook cannot be opened or has no such sheet.
+        ImportError: python-calamine is not installed.
+        ValueError: Here or while rows are read: the workbook cannot be read, or has no such sheet.
     """
-    calamine = _calamine()
-    try:
-        book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
-    except (calamine.CalamineError, OSError) as error:
-        raise ValueError("the workbook cannot be opened; is it damaged, or protected by a password?") from error
-    names = book.sheet_names
-    if not names:
-        raise ValueError("the workbook has no sheet")
-    if sheet is None:
-        sheet = names[0]
-    if sheet not in names:
-        raise ValueError(f"sheet: the workbook has no sheet {sheet!r}; it has {', '.join(map(repr, names))}")
-    cells = book.get_sheet_by_name(sheet)
-    rows = cells.iter_rows() if cells.height else ()  # before 0.9, calamine panics at the rows of an empty sheet
-    others = [name for name in names if name != sheet]
-    return ((number, [_cell_text(cell) for cell in row]) for number, row in enumerate(rows, start=1)), others
+    if find_spec("python_calamine") is None:
+        raise ImportError("XLSX files need python-calamine: pip install 'payments-async[xlsx]'")
+    # -P: what lies in the current folder is not imported in place of a library
+    with subprocess.Popen(  # noqa: S603 - nothing of the command comes from outside
+        [sys.executable, "-P", str(_READER)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            lines = _Lines(process)
+            lines.hand_over(json.dumps([name, looks]), workbook)
+            about = lines.next()
+            if not isinstance(about, dict):
+                raise ValueError(_GAVE_UP)
+            yield Sheet(
+                name=about["name"],
+                others=tuple(about["others"]),
+                is_hidden=about["is_hidden"],
+                hidden_rows=frozenset(about["rows"]),
+                hidden_columns=frozenset(about["columns"]),
+                rows=lines.rows(),
+            )
+        finally:
+            process.kill()
 
 
-def _calamine() -> ModuleType:
-    try:
-        import python_calamine
-    except ImportError as error:
-        raise ImportError("XLSX files need python-calamine: pip install 'payments-async[xlsx]'") from error
-    return python_calamine
+class _Lines:
+    """What the reader writes."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._into, self._out = process.stdin, process.stdout
+
+    def hand_over(self, wish: str, workbook: IO[bytes]) -> None:
+        """Give it what it is asked for, and the workbook. It reads all of it before it writes."""
+        with suppress(BrokenPipeError):  # it has ended already, and says why
+            self._into.write(f"{wish}\n".encode())
+            while piece := workbook.read(_PIECE):
+                self._into.write(piece)
+            self._into.close()
+
+    def next(self) -> Any:
+        """What it says next; ``None`` after the last.
+
+        Raises:
+            ValueError: It could not go on.
+        """
+        watch = threading.Timer(_PATIENCE, self._process.kill)
+        watch.start()
+        try:
+            line = self._out.readline()
+        finally:
+            watch.cancel()
+        if not line.endswith(b"\n"):
+            raise ValueError(_GAVE_UP)  # it was ended by the operating system
+        told = json.loads(line)
+        if isinstance(told, dict) and "error" in told:
+            raise ValueError(told["error"])
+        return None if told == {"end": True} else told
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """All rows with their numbers."""
+        number = 0
+        while (block := self.next()) is not None:
+            for row in block:
+                number += 1
+                yield number, list(map(_cell_text, row))
 
 
-def _cell_text(cell: object) -> str:
+def _cell_text(cell: str | float | bool | list[str]) -> str:
     match cell:
         case str():
             return cell
@@ -55,9 +137,5 @@ def _cell_text(cell: object) -> str:
             return str(cell).upper()
         case int() | float():
             return NumberCell(int(cell) if cell == cell // 1 and abs(cell) < _EXACT else cell)
-        case date() | time():
-            return DateCell(cell.isoformat())
-        case timedelta():
-            return DateCell(cell)
-        case _:
-            return str(cell)
+        case list():
+            return DateCell(cell[0])

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from decimal import Decimal
 from pathlib import Path
@@ -55,10 +57,10 @@ def is_there(path: str) -> bool:
 async def stopped_with_a_permit(journal: Path, sandbox: Sandbox, order: PayoutOrder | CollectionOrder) -> None:
     """What a command leaves that was killed after its permit was written down."""
     name = f"{'pay' if isinstance(order, PayoutOrder) else 'collect'}-{order.request_id}"
-    async with SqliteJournal(journal) as held:
+    async with SqliteJournal(journal, clock=lambda: time.time() - 60) as held:  # so its lease is over by now
         await held.open_run(name, identity(sandbox))
         await held.load(name, [order], owner="elsewhere:4711:dead")
-        chunk = await held.claim_chunk(name, "elsewhere:4711:dead", lease=0.01)
+        chunk = await held.claim_chunk(name, "elsewhere:4711:dead", lease=30)
         assert chunk is not None
         assert isinstance(await held.permit(chunk, chunk.orders[0]), Permit)
 
@@ -86,7 +88,7 @@ async def test_the_same_payout_again_is_told_and_not_sent(run: Run, sandbox: San
     for _ in range(2):
         again = await run(*PAY)
         assert (0, 1) == (again.status, sandbox.executions("voucher-17"))
-        assert "Nothing was sent: an earlier command did that." in again.said
+        assert "Nothing was sent: that was done before." in again.said
         assert transaction in again.said
         assert "new journal" not in again.said
     assert (0o700, 0o600) == (mode(data_folder), mode(only(data_folder)))
@@ -221,7 +223,46 @@ async def test_a_terminal_is_asked_before_a_named_journal_is_made(
     """--yes answers another question."""
     ran = await run_on_terminal(*PAY, "--journal", str(tmp_path / "mistyped.sqlite"), typed="n\n")
     assert (5, 0, False) == (ran.status, len(sandbox.ledger), is_there(str(tmp_path / "mistyped.sqlite")))
-    assert "Make a new journal? [y/N]" in ran.out
+    assert "a new one knows no earlier payment. Make it? [y/N]" in ran.out
+
+
+async def test_a_new_journal_looks_for_what_was_sent_before(run: Run, sandbox: Sandbox) -> None:
+    """What the service's list shows is not sent, and a person has to look; later commands need not look again."""
+    await send(sandbox, ORDER)
+    ran = await run(*PAY)
+    assert (4, 1) == (ran.status, sandbox.executions("voucher-17"))
+    assert "looked first: 1 transactions of" in ran.said
+    assert "Nothing was sent: that was done before." in ran.said
+    assert "evidence contradicts" in ran.said
+    other = await run("pay", "--request-id", "voucher-18", *WHAT, "--yes")
+    assert (0, False) == (other.status, "looked first" in other.said)
+
+
+async def test_a_new_journal_that_cannot_look_sends_nothing(run: Run, sandbox: Sandbox) -> None:
+    """Unless somebody says that it need not look."""
+    sandbox.script(Fault.REFUSED, on="transactions", times=None)
+    ran = await run(*PAY)
+    assert (3, 0) == (ran.status, len(sandbox.ledger))
+    assert "not sent: " in ran.said
+    assert (0, 1) == ((await run(*PAY, "--without-looking")).status, sandbox.executions("voucher-17"))
+
+
+async def test_a_journal_that_is_gone_is_not_made_anew(run: Run, sandbox: Sandbox, data_folder: Path) -> None:
+    """The machine remembers it: nothing is paid again because a file was deleted."""
+    await run(*PAY)
+    shutil.rmtree(data_folder)
+    ran = await run(*PAY)
+    assert (2, 1) == (ran.status, sandbox.executions("voucher-17"))
+
+
+async def test_an_order_of_the_accounts_own_journal_is_refused_from_another(
+    run: Run, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    """Two journals for one order would pay it twice."""
+    await run(*PAY)
+    ran = await run(*PAY, "--journal", str(tmp_path / "other.sqlite"), "--new-journal")
+    assert (2, 1) == (ran.status, sandbox.executions("voucher-17"))
+    assert "voucher-17" in ran.said
 
 
 async def test_each_account_has_a_journal_of_its_own(run: Run, sandbox: Sandbox, data_folder: Path) -> None:

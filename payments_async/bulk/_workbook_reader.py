@@ -1,0 +1,319 @@
+"""Reads one sheet of a workbook, in a process of its own with little memory and time: a workbook may be a trap.
+
+Run as a script. On standard input a line of JSON, the name of the sheet or null and whether to look at it, and then the
+workbook; on standard output one JSON array or object on each line. It imports nothing of this package, so that it
+starts at once.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import posixpath
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import date, time, timedelta
+from typing import Any
+from xml.parsers import expat
+
+__all__ = ["main"]
+
+# Generous for a payroll: 600,000 rows of fifteen columns are let through.
+_LARGEST_FILE = 256 * 2**20
+_LARGEST_UNPACKED = 2**30
+_HIGHEST_RATIO = 250  # a spreadsheet's own are below 50
+_SMALL = 64 * 2**20  # bytes unpacked below which the ratio does not matter
+_MOST_PARTS = 10_000
+_MOST_CELLS = 10_000_000  # from the first row and column to the last one with something in it: the reader keeps all
+_MEMORY = 3 * 2**30
+_SECONDS = 240  # of computing
+
+_PIECE = 2**16
+_BLOCK = 2**18  # characters on one line of output, and a row more
+_LONGEST_ROW = 2**20  # characters, as in a text file
+_LONGEST_CELL = 2**15  # the format allows no more
+_OLD = b"\xd0\xcf\x11\xe0"
+_YES = frozenset({"1", "true"})
+_HEIGHTLESS = frozenset({"0", "0.0"})
+_CSV = "export the sheet as CSV"
+
+_DAMAGED = "the workbook is damaged, or no workbook; open it in a spreadsheet and save it as XLSX again"
+_PROTECTED = (
+    "an old workbook (.xls), or one protected by a password; open it in a spreadsheet and save it as XLSX, without a "
+    "password"
+)
+_DOCTYPE = "the workbook defines entities (DOCTYPE), as no spreadsheet does; ask where it came from"
+_TOO_LARGE = f"the workbook is too large to be read as one; {_CSV}"
+
+
+class Unreadable(Exception):
+    """The workbook is bad input; the text is the remedy."""
+
+
+def main() -> None:
+    """Write what there is to say of a workbook, and then its rows."""
+    _limit()
+    with os.fdopen(1, "wb") as out:
+        try:
+            for told in _told():
+                out.write(json.dumps(told).encode() + b"\n")
+            last: dict[str, object] = {"end": True}
+        except Unreadable as error:
+            last = {"error": str(error)}
+        except MemoryError:
+            last = {"error": _TOO_LARGE}
+        except BaseException:  # noqa: BLE001 - the reader panics with one that is no Exception
+            last = {"error": _DAMAGED}
+        with suppress(BrokenPipeError):
+            out.write(json.dumps(last).encode() + b"\n")
+            out.flush()
+
+
+def _limit() -> None:
+    """Take no more than this, where the operating system can see to it."""
+    with suppress(ImportError):
+        import resource
+
+        for what, most in (("AS", _MEMORY), ("CPU", _SECONDS), ("CORE", 0)):
+            with suppress(ValueError, OSError):  # not every system has every limit
+                resource.setrlimit(getattr(resource, f"RLIMIT_{what}"), (most, most))
+
+
+def _told() -> Iterator[object]:
+    with os.fdopen(0, "rb") as file:
+        sheet, looks = json.loads(file.readline())
+        data = file.read(_LARGEST_FILE + 1)
+    if len(data) > _LARGEST_FILE:
+        raise Unreadable(_TOO_LARGE)
+    with _opened(data) as book:
+        place = _place_of_book(book)
+        sheets = _sheets(book, place)
+        names = [name for name, _, _ in sheets]
+        if not sheets:
+            raise Unreadable("the workbook has no sheet")
+        if sheet is not None and sheet not in names:
+            raise Unreadable(f"sheet: the workbook has no sheet {sheet!r}; it has {', '.join(map(repr, names))}")
+        name, state, relation = sheets[0 if sheet is None else names.index(sheet)]
+        seen = _Seen()
+        if looks:
+            _parse(book, _relations(book, place).get(relation, ""), seen.begin)
+    yield {
+        "name": name,
+        "others": [other for other in names if other != name],
+        "is_hidden": state in ("hidden", "veryHidden"),
+        "rows": sorted(seen.rows),
+        "columns": sorted(seen.columns),
+    }
+    yield from _blocks(_rows(data, name))
+
+
+def _blocks(rows: Iterator[list[object]]) -> Iterator[list[list[object]]]:
+    """Rows, some at a time."""
+    block: list[list[object]] = []
+    length = 0
+    for row in rows:
+        width = sum(len(cell) if isinstance(cell, str) else 8 for cell in row)
+        if width > _LONGEST_ROW:
+            raise Unreadable(f"a row holds more than {_LONGEST_ROW:,} characters; is it the right sheet?")
+        block.append(row)
+        length += width
+        if length >= _BLOCK:
+            yield block
+            block, length = [], 0
+    yield block
+
+
+def _rows(data: bytes, name: str) -> Iterator[list[object]]:
+    import python_calamine
+
+    cells = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(data)).get_sheet_by_name(name)
+    for row in cells.iter_rows() if cells.height else ():  # before 0.9, it panics at the rows of an empty sheet
+        yield [_plain(cell) for cell in row]
+
+
+def _plain(cell: object) -> object:
+    """A cell as JSON has it: a text, a number, a truth; a date or a time in a list of one."""
+    match cell:
+        case str():
+            return cell[:_LONGEST_CELL]
+        case bool() | int() | float():
+            return cell
+        case date() | time():
+            return [cell.isoformat()]
+        case timedelta():
+            return [str(cell)]
+        case _:
+            return str(cell)[:_LONGEST_CELL]
+
+
+class _Seen:
+    """What was seen of a sheet so far. Its dimension is measured: what it says of itself is too often wrong.
+
+    Attributes:
+        rows: Numbers of hidden rows with something in them.
+        columns: Positions of hidden columns, from 0.
+    """
+
+    def __init__(self) -> None:
+        self.rows: set[int] = set()
+        self.columns: set[int] = set()
+        self._row = self._column = 0
+        self._place: str | None = None
+        self._letters: set[str | int] = set()  # of the columns with something in them
+        self._left, self._right, self._top, self._bottom = 2**31, 0, 0, 0
+        self._cells = 0
+        self._is_hidden = False
+        self._by_default = False
+
+    def begin(self, tag: str, values: Mapping[str, str]) -> None:
+        """Take the beginning of an element. The usual ones come first: there are millions of them."""
+        if tag == "c":
+            self._column += 1
+            self._place = values.get("r")
+        elif tag in ("v", "is"):
+            self._take_value()
+        elif tag == "row":
+            self._row = _number(values.get("r")) or self._row + 1
+            self._column = 0
+            self._is_hidden = _is_hidden(values, "ht", by_default=self._by_default)
+        elif tag == "col" and _is_hidden(values, "width"):
+            first = max(_number(values.get("min")), 1)
+            self.columns.update(range(first - 1, min(max(_number(values.get("max")), first), first + _PIECE)))
+        elif tag == "sheetFormatPr":
+            self._by_default = values.get("zeroHeight") in _YES
+
+    def _take_value(self) -> None:
+        place = self._place
+        letters: str | int
+        if place is None:
+            row, letters = self._row, self._column  # a column without a name
+        else:
+            letters = place.rstrip("0123456789")
+            row = _number(place[len(letters) :]) or self._row
+            self._row = row
+        self._cells += 1
+        if row != self._bottom or letters not in self._letters:
+            self._grow(row, letters)
+        if self._is_hidden:
+            self.rows.add(row)
+
+    def _grow(self, row: int, letters: str | int) -> None:
+        self._letters.add(letters)
+        column = _column(letters)
+        self._left, self._right = min(self._left, column), max(self._right, column)
+        self._top, self._bottom = min(self._top or row, row), max(self._bottom, row)
+        area = (self._right - self._left + 1) * (self._bottom - self._top + 1)
+        if area > _MOST_CELLS or self._cells > _MOST_CELLS:
+            raise Unreadable(
+                f"the sheet reaches to row {self._bottom:,} and column {self._right:,}, which is too large to be read; "
+                f"delete what stands far away from the payments, or {_CSV}"
+            )
+
+
+def _column(letters: str | int) -> int:
+    """The number of a column such as ``CZ``, from 1; one that has no name has its number already."""
+    if isinstance(letters, int):
+        return letters
+    column = 0
+    for letter in letters[:4].upper():
+        column = column * 26 + ord(letter) - 64
+    return max(column, 1)
+
+
+def _is_hidden(values: Mapping[str, str], size: str, *, by_default: bool = False) -> bool:
+    told = values.get("hidden")
+    return (by_default if told is None else told in _YES) or values.get(size) in _HEIGHTLESS
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 8 else 0
+
+
+@contextmanager
+def _opened(data: bytes) -> Iterator[zipfile.ZipFile]:
+    """The archive of a workbook, if it may be unpacked; whatever is wrong with it is bad input."""
+    if data.startswith(_OLD):
+        raise Unreadable(_PROTECTED)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as book:
+            parts = book.infolist()
+            unpacked = sum(part.file_size for part in parts)
+            is_bomb = unpacked > _SMALL and unpacked > _HIGHEST_RATIO * len(data)
+            if len(parts) > _MOST_PARTS or unpacked > _LARGEST_UNPACKED or is_bomb:
+                raise Unreadable(_TOO_LARGE)
+            yield book
+    except (zipfile.BadZipFile, zlib.error, expat.ExpatError, KeyError, EOFError, NotImplementedError) as error:
+        raise Unreadable(_DAMAGED) from error
+    except RuntimeError as error:  # what zipfile raises for a part with a password
+        raise Unreadable(_PROTECTED) from error
+
+
+def _place_of_book(book: zipfile.ZipFile) -> str:
+    for kind, target in _targets(book, "_rels/.rels", "").values():
+        if kind.endswith("officeDocument"):
+            return target
+    raise Unreadable(_DAMAGED)
+
+
+def _sheets(book: zipfile.ZipFile, place: str) -> list[tuple[str, str, str]]:
+    """Name, visibility and relation of each sheet."""
+    found: list[tuple[str, str, str]] = []
+
+    def begin(tag: str, values: Mapping[str, str]) -> None:
+        if tag == "sheet":
+            relation = next((text for name, text in values.items() if name.rpartition(":")[2] == "id"), "")
+            found.append((values.get("name", ""), values.get("state", "visible"), relation))
+
+    _parse(book, place, begin)
+    return found
+
+
+def _relations(book: zipfile.ZipFile, place: str) -> dict[str, str]:
+    folder, name = posixpath.split(place)
+    told = _targets(book, posixpath.join(folder, "_rels", f"{name}.rels"), folder)
+    return {relation: target for relation, (_, target) in told.items()}
+
+
+def _targets(book: zipfile.ZipFile, place: str, folder: str) -> dict[str, tuple[str, str]]:
+    """Kind and place of each part that another one names."""
+    found: dict[str, tuple[str, str]] = {}
+
+    def begin(tag: str, values: Mapping[str, str]) -> None:
+        if tag == "Relationship":
+            target = values.get("Target", "")
+            inside = target[1:] if target.startswith("/") else posixpath.normpath(posixpath.join(folder, target))
+            found[values.get("Id", "")] = values.get("Type", ""), inside
+
+    _parse(book, place, begin)
+    return found
+
+
+def _parse(book: zipfile.ZipFile, place: str, begin: Callable[[str, Mapping[str, str]], None]) -> None:
+    """Read a part a piece at a time. Definitions of its own are refused: they can grow without end."""
+
+    def started(tag: str, values: dict[str, str]) -> None:
+        begin(tag.rpartition(":")[2] if ":" in tag else tag, values)
+
+    def refuse(*_: Any) -> None:
+        raise Unreadable(_DOCTYPE)
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = started
+    parser.StartDoctypeDeclHandler = refuse
+    with book.open(_member(book, place)) as part:
+        while piece := part.read(_PIECE):
+            parser.Parse(piece, False)
+        parser.Parse(b"", True)
+
+
+def _member(book: zipfile.ZipFile, place: str) -> str:
+    """The part of that name, whose case some programs get wrong."""
+    names = book.namelist()
+    return place if place in names else next((name for name in names if name.casefold() == place.casefold()), place)
+
+
+if __name__ == "__main__":
+    main()
