@@ -59,6 +59,22 @@ class Reader:
         """
         return Reading(self, since, until, status, probes=probes)
 
+    async def edges(self) -> list[Transaction]:
+        """The first and the last page of all days; nothing where they cannot be had."""
+        reading = Reading(self, None, None, None, probes=False)
+        try:
+            while (first := await reading.page(1)) is None:
+                pass  # pages are smaller now
+            if not first.collection:
+                return []
+            last = -(-(first.total_count or 0) // len(first.collection))
+            end = await reading.page(last) if last > 1 else None
+        except AuthenticationFailed:
+            raise
+        except PaymentsError:
+            return []
+        return [*first.collection, *(() if end is None else end.collection)]
+
     def shrink(self) -> bool:
         """Ask for smaller pages from now on; tells whether there are any."""
         smaller = next((size for size in _SIZES if size < self.size), None)
@@ -143,7 +159,7 @@ class Reading:
         number = stale = 0
         known = self.rows  # in a list that was read before, pages without new rows are to be expected
         while True:
-            page = await self._page(number + 1)
+            page = await self.page(number + 1)
             if page is None:
                 if self._reached and number:
                     return  # there is no such page
@@ -173,7 +189,7 @@ class Reading:
             self._reached = (self._reached and not fresh) or self.rows >= page.total_count
         return fresh
 
-    async def _page(self, number: int) -> Page[Transaction] | None:
+    async def page(self, number: int) -> Page[Transaction] | None:
         """A page; ``None`` where there is none of this number, or where pages are smaller from now on."""
         reader, (since, until) = self._reader, self._days
         begun, wait, failures = reader.clock(), _WAIT_FIRST, 0

@@ -32,6 +32,8 @@ LISTS: dict[str, dict[str, Any]] = {
     "product and beneficiary swapped": {"list_swaps_product": True},
     "fewer counted than shown": {"total_error": -20, "max_page_size": 7},
     "not counted at all": {"total_error": None, "max_page_size": 7},
+    "nothing of any days": {"dates_show_nothing": True, "max_page_size": 7},
+    "request ids in capitals": {"request_id_case": "upper"},
 }
 # a list that does not show everything
 HALVES: dict[str, dict[str, Any]] = {
@@ -163,8 +165,8 @@ async def test_what_looking_has_cost_is_told(tmp_path: Path) -> None:
         done = await run(here, 3)
         assert done.looked is not None
         looked = attrs.evolve(done.looked, seconds=0.0)
-        # a page of 500 is cut to 100; three pages, and one beyond the last
-        assert (250, 4, 0, True, None) == (looked.rows, looked.requests, looked.found, looked.counted, looked.problem)
+        # a page of 500 is cut to 100: three pages, one beyond the last, and, since none is ours, two of all days
+        assert (250, 6, 0, True, None) == (looked.rows, looked.requests, looked.found, looked.counted, looked.problem)
         assert looked.requests == read(here) - before
         assert 10 == looked.days
         assert done.looked.seconds >= 0

@@ -197,3 +197,19 @@ async def test_a_reader_that_leaves_early(times: Times) -> None:
     await anext(pages)
     await pages.aclose()
     assert "it was not read to its end" == reading.problem
+
+
+async def test_the_first_and_the_last_page(times: Times) -> None:
+    """Whatever the size of a page; of a short list it is one, and of one that cannot be had none."""
+    edges = []
+    for shelf in (
+        Shelf(250),
+        Shelf(30),
+        Shelf(0),
+        Shelf(99, cap=50, fallback=None),
+        Shelf(9, faults=[ServiceFault("")]),
+    ):
+        reader = Reader(shelf.page, clock=times.clock, sleep=times.sleep)
+        edges.append([one.transaction_id for one in await reader.edges()])
+    assert [150, 30, 0, 99, 0] == [len(found) for found in edges]
+    assert ("t-0", "t-249") == (edges[0][0], edges[0][-1])
