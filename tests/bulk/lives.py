@@ -98,7 +98,7 @@ class Life:
             if not (self.folder / "journal.db").exists():
                 await self.load(payments)
             async with self.journal("journal.db") as journal:
-                receiver = self.receiver(journal)
+                receiver = self.receiver(journal, payments)
                 async with serving(receiver, "127.0.0.1", 0) as (host, port):
                     say(self.number, f"http://{host}:{port}/ipn")
                     await self.work(payments, journal, receiver)
@@ -131,9 +131,9 @@ class Life:
             await run_batch(payments, journal, BATCH, broken(), lease=LEASE)
         half_a_minute_passes(self.folder)
 
-    def receiver(self, journal: SqliteJournal) -> Receiver:
+    def receiver(self, journal: SqliteJournal, payments: PaymentsSession) -> Receiver:
         """Two handlers: one that never fails, one that fails once for one order, and for another until it is mended."""
-        receiver = Receiver(inbox=journal, senders=["127.0.0.1"], handling=_HANDLING)
+        receiver = Receiver(inbox=journal, senders=["127.0.0.1"], handling=_HANDLING, confirm=payments)
         seen: set[str | None] = set()
 
         @receiver.on(TransactionEvent, name="calm")
