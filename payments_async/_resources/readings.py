@@ -39,6 +39,7 @@ class Reader:
         clock: Seconds that only grow.
         requests: Pages asked for until now.
         size: Rows of the next page.
+        is_tried: A page of this size, or of a larger one, was given.
     """
 
     page: Pages
@@ -47,6 +48,7 @@ class Reader:
     patience: float = 0.0
     requests: int = attrs.field(init=False, default=0)
     size: int = attrs.field(init=False, default=_SIZES[0])
+    is_tried: bool = attrs.field(init=False, default=False)
 
     def read(
         self, since: date | None, until: date | None, status: str | None = None, *, probes: bool = False
@@ -191,12 +193,11 @@ class Reading:
 
     async def page(self, number: int) -> Page[Transaction] | None:
         """A page; ``None`` where there is none of this number, or where pages are smaller from now on."""
-        reader, (since, until) = self._reader, self._days
+        reader = self._reader
         begun, wait, failures = reader.clock(), _WAIT_FIRST, 0
         while True:
-            reader.requests += 1
             try:
-                return await reader.page(number=number, size=reader.size, since=since, until=until, status=self._status)
+                return await self._asked(number)
             except AuthenticationFailed:
                 raise
             except Rejected:
@@ -206,6 +207,8 @@ class Reading:
             except PaymentsError:
                 if number > 1 and self._reached and self._is_short:
                     return None  # nobody promised a page beyond the last
+                if not reader.is_tried and reader.size == _SIZES[0] and reader.shrink():
+                    return None  # so large a page may be more than the service can do
                 failures += 1
                 if reader.clock() - begun >= reader.patience:
                     raise
@@ -213,3 +216,10 @@ class Reading:
                 wait = min(_WAIT_MOST, 2 * wait)
                 if failures >= _TRIES and reader.shrink():
                     return None
+
+    async def _asked(self, number: int) -> Page[Transaction]:
+        reader, (since, until) = self._reader, self._days
+        reader.requests += 1
+        page = await reader.page(number=number, size=reader.size, since=since, until=until, status=self._status)
+        reader.is_tried = True
+        return page

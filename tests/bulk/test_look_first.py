@@ -231,7 +231,7 @@ async def test_a_run_that_may_not_look_asks_for_no_list(tmp_path: Path) -> None:
 async def test_a_list_that_fails_stops_the_run_and_the_same_call_goes_on(tmp_path: Path) -> None:
     """Nothing is sent before; once it can be read, everything is."""
     async with world(tmp_path) as here:
-        here.sandbox.script(Fault.ERROR_BEFORE, times=3, on="transactions")
+        here.sandbox.script(Fault.ERROR_BEFORE, times=6, on="transactions")  # two pages, three tries each
         stopped = await run(here, patience=0.0)
         assert (0, COUNT) == (stopped.sent, stopped.counts["planned"])
         assert "was not read to its end (it could not be read" in str(stopped.stopped)
@@ -259,7 +259,9 @@ async def test_a_run_that_is_to_stop_stops_looking(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
         stop.set()
         done = await running
-        assert (0, "it was asked to stop") == (done.sent, done.looked and done.looked.problem)
+        assert (0, "it was asked to stop", "it was asked to stop") == (
+            done.sent, done.stopped, done.looked and done.looked.problem,
+        )  # fmt: skip
 
 
 async def test_refused_credentials_end_the_look(tmp_path: Path) -> None:
