@@ -161,6 +161,8 @@ class Life:
         await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
         await self.decide(journal)
         await run_batch(payments, journal, BATCH, lease=LEASE)
+        await journal.prune_inbox(older_than=1e9)
+        await journal.touch()
         await self.adopt(payments, journal)
 
     async def adopt(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
