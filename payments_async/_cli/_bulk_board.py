@@ -139,13 +139,16 @@ def words_of(progress: Progress, currency: str | None) -> list[str]:
 
 def looking(looked: Looked) -> str:
     """What was looked for before anything was sent, what it cost, and what it found."""
-    words = (
-        f"looked first: {looked.rows:,} transactions of {looked.days:,} days, {looked.requests:,} requests, "
-        f"{looked.seconds:.1f} s"
-    )
+    requests = "1 request" if looked.requests == 1 else f"{looked.requests:,} requests"
+    words = f"looked first: {looked.rows:,} transactions of {looked.days:,} days, {requests}, {looked.seconds:.1f} s"
     if looked.found:
-        words += f"; {looked.found:,} of these orders were there already and are not sent"
-    if looked.problem is None and not looked.counted:
+        words += (
+            f"; {looked.found:,} of these orders were there already and are not sent (a list may show others late: is "
+            "anybody else sending this batch?)"
+        )
+    if looked.problem is not None:
+        words += "; not to the end of the list"
+    elif not looked.counted:
         words += "; the service does not say how many there are, so some may be missing"
     return words
 

@@ -204,7 +204,7 @@ class _Run:
         tell_next(screen, progress, self.journal, self.batch_id, quarantined=quarantined)
         if progress.stopped is not None:
             screen.trouble(f"stopped: {progress.stopped}", f"go on with: {again}")
-        if progress.looked is not None and progress.looked.problem is not None:
+        if progress.looked is not None and progress.looked.problem not in (None, progress.stopped):
             screen.trouble("only if nothing of this was ever sent, from any journal: add --without-looking")
         screen.document(
             {

@@ -39,6 +39,7 @@ class Reader:
         clock: Seconds that only grow.
         requests: Pages asked for until now.
         size: Rows of the next page.
+        is_tried: A page of this size, or of a larger one, was given.
     """
 
     page: Pages
@@ -47,6 +48,7 @@ class Reader:
     patience: float = 0.0
     requests: int = attrs.field(init=False, default=0)
     size: int = attrs.field(init=False, default=_SIZES[0])
+    is_tried: bool = attrs.field(init=False, default=False)
 
     def read(
         self, since: date | None, until: date | None, status: str | None = None, *, probes: bool = False
@@ -58,6 +60,22 @@ class Reader:
             probes: Ask beyond the last page as well: a service may count fewer rows than it has.
         """
         return Reading(self, since, until, status, probes=probes)
+
+    async def edges(self) -> list[Transaction]:
+        """The first and the last page of all days; nothing where they cannot be had."""
+        reading = Reading(self, None, None, None, probes=False)
+        try:
+            while (first := await reading.page(1)) is None:
+                pass  # pages are smaller now
+            if not first.collection:
+                return []
+            last = -(-(first.total_count or 0) // len(first.collection))
+            end = await reading.page(last) if last > 1 else None
+        except AuthenticationFailed:
+            raise
+        except PaymentsError:
+            return []
+        return [*first.collection, *(() if end is None else end.collection)]
 
     def shrink(self) -> bool:
         """Ask for smaller pages from now on; tells whether there are any."""
@@ -143,7 +161,7 @@ class Reading:
         number = stale = 0
         known = self.rows  # in a list that was read before, pages without new rows are to be expected
         while True:
-            page = await self._page(number + 1)
+            page = await self.page(number + 1)
             if page is None:
                 if self._reached and number:
                     return  # there is no such page
@@ -173,14 +191,13 @@ class Reading:
             self._reached = (self._reached and not fresh) or self.rows >= page.total_count
         return fresh
 
-    async def _page(self, number: int) -> Page[Transaction] | None:
+    async def page(self, number: int) -> Page[Transaction] | None:
         """A page; ``None`` where there is none of this number, or where pages are smaller from now on."""
-        reader, (since, until) = self._reader, self._days
+        reader = self._reader
         begun, wait, failures = reader.clock(), _WAIT_FIRST, 0
         while True:
-            reader.requests += 1
             try:
-                return await reader.page(number=number, size=reader.size, since=since, until=until, status=self._status)
+                return await self._asked(number)
             except AuthenticationFailed:
                 raise
             except Rejected:
@@ -190,6 +207,8 @@ class Reading:
             except PaymentsError:
                 if number > 1 and self._reached and self._is_short:
                     return None  # nobody promised a page beyond the last
+                if not reader.is_tried and reader.size == _SIZES[0] and reader.shrink():
+                    return None  # so large a page may be more than the service can do
                 failures += 1
                 if reader.clock() - begun >= reader.patience:
                     raise
@@ -197,3 +216,10 @@ class Reading:
                 wait = min(_WAIT_MOST, 2 * wait)
                 if failures >= _TRIES and reader.shrink():
                     return None
+
+    async def _asked(self, number: int) -> Page[Transaction]:
+        reader, (since, until) = self._reader, self._days
+        reader.requests += 1
+        page = await reader.page(number=number, size=reader.size, since=since, until=until, status=self._status)
+        reader.is_tried = True
+        return page

@@ -139,7 +139,8 @@ class Transactions:
         self, request_id: str, since: date | None, until: date | None
     ) -> tuple[list[Transaction], IncompleteListing | None]:
         rows = self._listing(since, until, None, 50, warns=False)
-        return [row async for row in rows if row.request_id == request_id], rows.incomplete
+        sent = request_id.strip().lower()  # a service may show it in other letters than it was sent in
+        return [row async for row in rows if (row.request_id or "").strip().lower() == sent], rows.incomplete
 
     async def settled(
         self,

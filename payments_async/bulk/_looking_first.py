@@ -18,8 +18,9 @@ from payments_async.journal._contract import Journal
 from payments_async.journal._records import Run
 from payments_async.journal._states import State
 
-__all__ = ["LookFirst", "Looked", "check_look_first", "is_look_due", "look_first"]
+__all__ = ["ASKED_TO_STOP", "LookFirst", "Looked", "check_look_first", "is_look_due", "look_first"]
 
+ASKED_TO_STOP = "it was asked to stop"
 LookFirst = Literal["always", "in_doubt", "never"]
 _FRESH = 3600.0  # seconds for which a look stands as long as nothing was sent
 _TELL_EVERY = 1.0  # seconds
@@ -117,7 +118,7 @@ async def look_first(
     try:
         reading, _ = await sweeper.sweep(window, [run.batch_id], tell=told_of)
     except _Stopped:
-        return Looked(since=window.since, until=window.until, requests=reader.requests, problem="it was asked to stop")
+        return Looked(since=window.since, until=window.until, requests=reader.requests, problem=ASKED_TO_STOP)
     return looked(reading)
 
 

@@ -15,7 +15,7 @@ from payments_async._session import PaymentsSession
 from payments_async.bulk._ending import finished
 from payments_async.bulk._fuse import Fuse, Meter
 from payments_async.bulk._holdings import Holdings
-from payments_async.bulk._looking_first import Looked, LookFirst, check_look_first, is_look_due
+from payments_async.bulk._looking_first import ASKED_TO_STOP, Looked, LookFirst, check_look_first, is_look_due
 from payments_async.bulk._looking_first import look_first as look
 from payments_async.bulk._pace import Pace
 from payments_async.bulk._reconcile import look_up_open
@@ -166,8 +166,8 @@ async def _look(
 
 
 def _why_not(looked: Looked) -> str | None:
-    if looked.problem is None:
-        return None
+    if looked.problem in (None, ASKED_TO_STOP):
+        return looked.problem
     return (
         f"the service's list of {looked.since.isoformat()} to {looked.until.isoformat()} was not read to its end "
         f"({looked.problem}), so orders in it that were sent before would be sent again; nothing was sent"

@@ -21,6 +21,9 @@ from payments_async.journal._states import News, State
 __all__ = ["Shown", "Sweeper"]
 
 
+_DATE_KEYS = "the service may not know days as they are written; compare Dialect.date_keys"
+
+
 class Shown(NamedTuple):
     """A wanted order as the unfiltered list shows it."""
 
@@ -43,6 +46,7 @@ class Sweeper:
     reader: Reader
     found: int = 0
     _first: dict[str, str] = attrs.field(factory=dict)  # transactions of orders that have none by the journal
+    _ours: int = 0  # orders of the journal that the last list has shown
 
     async def sweep(
         self, window: Window, batches: Sequence[str | None], *, tell: Callable[[Reading], object] | None = None
@@ -62,11 +66,12 @@ class Sweeper:
         requests, shown = self.reader.requests, dict[str, Shown]()
         window.listed.clear()
         window.days.clear()
-        async with aclosing(reading.pages()) as pages:
-            async for rows in pages:
-                await self._take(window, rows, shown)
-                if tell is not None:
-                    tell(reading)
+        self._ours = 0
+        await self._read(window, reading, shown, tell)
+        if reading.problem is None and not self._ours and await self._is_beyond(window, shown):
+            self.findings.note(f"the list of {window} shows no order of ours, the list of all days does: {_DATE_KEYS}")
+            reading = self.reader.read(None, None, probes=True)
+            await self._read(window, reading, shown, tell)
         for sweep in begun:
             ended = attrs.evolve(
                 sweep, rows=reading.rows, requests=self.reader.requests - requests, counted=reading.counted,
@@ -75,16 +80,52 @@ class Sweeper:
             await self.journal.end_sweep(ended)
         return reading, shown
 
+    async def _read(
+        self, window: Window, reading: Reading, shown: dict[str, Shown], tell: Callable[[Reading], object] | None
+    ) -> None:
+        async with aclosing(reading.pages()) as pages:
+            async for rows in pages:
+                await self._take(window, rows, shown)
+                if tell is not None:
+                    tell(reading)
+
+    async def _is_beyond(self, window: Window, shown: dict[str, Shown]) -> bool:
+        """Whether the list of all days shows orders that belong into this window, or that were never sent from here.
+
+        A service may understand days in another way than they are written, and show nothing of any. So where a list
+        shows no order of ours, the first and the last transactions of all days are looked at.
+        """
+        known = self.found
+        window.days.clear()
+        await self._take(window, await self.reader.edges(), shown)
+        return self.found > known or any(window.since < day < window.until for day in window.days)
+
     async def _take(self, window: Window, rows: list[Transaction], shown: dict[str, Shown]) -> None:
         named = _grouped(rows)
         orders = {request_id: window.wanted[request_id] for request_id in named if request_id in window.wanted}
         window.listed |= orders.keys()
         others = await self.journal.entries_of([request_id for request_id in named if request_id not in orders])
         orders |= {request_id: Wanted.of(entry) for request_id, entry in others.items()}
+        orders |= await self._written_otherwise(window, [one for one in named if one not in orders])
+        self._ours += len(orders)
         await asyncio.gather(
             *(self._nameless(row) for row in rows if row.request_id not in orders),
             *(self._all_of(order, named[request_id], window, shown) for request_id, order in orders.items()),
         )
+
+    async def _written_otherwise(self, window: Window, request_ids: Sequence[str]) -> dict[str, Wanted]:
+        """Orders whose request id the list has in small or capital letters, or with spaces around it."""
+        ways = {way: one for one in request_ids for way in _ways(one)}
+        if not ways:
+            return {}
+        found = {way: window.wanted[way] for way in ways if way in window.wanted}
+        others = await self.journal.entries_of([way for way in ways if way not in found])
+        found |= {way: Wanted.of(entry) for way, entry in others.items()}
+        for way in found:
+            self.findings.note(f"the list has request ids in other letters than they were sent in, such as {ways[way]}")
+            break
+        window.listed |= found.keys() & window.wanted.keys()
+        return {ways[way]: order for way, order in found.items()}
 
     async def _all_of(
         self, order: Wanted, rows: Iterable[Transaction], window: Window, shown: dict[str, Shown]
@@ -109,7 +150,8 @@ class Sweeper:
         if same and (row.status is None or not final or STATES.get(row.status) is order.state):
             return True
         before = order.state
-        agrees = await self.findings.apply_record(order, row, "list")
+        named = attrs.evolve(row, request_id=order.request_id)  # in the letters in which it was sent
+        agrees = await self.findings.apply_record(order, named, "list")
         if before is State.PLANNED and order.state is not State.PLANNED:
             self.found += 1
         return agrees
@@ -122,6 +164,11 @@ class Sweeper:
             finding = await self.journal.apply_evidence(evidence_of(row, news or News.LOOKED_UP_PROCESSING, "list"))
         if finding is None:
             self.findings.stranger(row)
+
+
+def _ways(request_id: str) -> set[str]:
+    plain = request_id.strip()
+    return {plain, plain.lower(), plain.upper()} - {request_id}
 
 
 def _grouped(rows: Iterable[Transaction]) -> dict[str, list[Transaction]]:

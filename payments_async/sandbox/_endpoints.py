@@ -301,6 +301,8 @@ def _filtered(service: Service, exchange: Exchange, since: datetime | None, unti
     quirks, ledger = service.settings.quirks, service.ledger
     listed, text = service.listed(), exchange.query.get("transactionStatus")
     words = _WORDS[quirks.filter_words]
+    if quirks.dates_show_nothing and not (since is until is None):
+        return ()
     if text is None or quirks.ignores_status_filter or (text not in words and quirks.unknown_filter_word == "ignored"):
         rows = ledger.select(status=None, since=since, until=until)
     elif text in words:

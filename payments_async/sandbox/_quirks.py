@@ -53,6 +53,7 @@ class Quirks:
         total_error: By how many rows `totalCount` of transactions is wrong; None leaves it out.
         request_id_case: How the list writes a requestId.
         ignores_date_filter: Whether the dates are ignored.
+        dates_show_nothing: Whether no transaction is shown of any dates.
         date_keys: The pairs of query keys that filter by date; others are ignored.
         later_date_inclusive: Whether a later date without a time means the whole of that day.
         default_page_size: Rows of a page when nobody asks.
@@ -133,6 +134,7 @@ class Quirks:
     total_error: int | None = 0
     request_id_case: Literal["as_given", "upper"] = _one_of("as_given", "upper")
     ignores_date_filter: bool = False
+    dates_show_nothing: bool = False
     # Spec: "The sample request instead uses `startDate` and `endDate` with a date shaped YYYY-MM-DD."
     date_keys: tuple[tuple[str, str], ...] = (("earlierDate", "laterDate"),)
     later_date_inclusive: bool = True

@@ -98,7 +98,7 @@ class Life:
             if not (self.folder / "journal.db").exists():
                 await self.load(payments)
             async with self.journal("journal.db") as journal:
-                receiver = self.receiver(journal)
+                receiver = self.receiver(journal, payments)
                 async with serving(receiver, "127.0.0.1", 0) as (host, port):
                     say(self.number, f"http://{host}:{port}/ipn")
                     await self.work(payments, journal, receiver)
@@ -131,9 +131,9 @@ class Life:
             await run_batch(payments, journal, BATCH, broken(), lease=LEASE)
         half_a_minute_passes(self.folder)
 
-    def receiver(self, journal: SqliteJournal) -> Receiver:
+    def receiver(self, journal: SqliteJournal, payments: PaymentsSession) -> Receiver:
         """Two handlers: one that never fails, one that fails once for one order, and for another until it is mended."""
-        receiver = Receiver(inbox=journal, senders=["127.0.0.1"], handling=_HANDLING)
+        receiver = Receiver(inbox=journal, senders=["127.0.0.1"], handling=_HANDLING, confirm=payments)
         seen: set[str | None] = set()
 
         @receiver.on(TransactionEvent, name="calm")
@@ -161,6 +161,8 @@ class Life:
         await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
         await self.decide(journal)
         await run_batch(payments, journal, BATCH, lease=LEASE)
+        await journal.prune_inbox(older_than=1e9)
+        await journal.touch()
         await self.adopt(payments, journal)
 
     async def adopt(self, payments: PaymentsSession, journal: SqliteJournal) -> None:

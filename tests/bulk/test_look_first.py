@@ -32,6 +32,8 @@ LISTS: dict[str, dict[str, Any]] = {
     "product and beneficiary swapped": {"list_swaps_product": True},
     "fewer counted than shown": {"total_error": -20, "max_page_size": 7},
     "not counted at all": {"total_error": None, "max_page_size": 7},
+    "nothing of any days": {"dates_show_nothing": True, "max_page_size": 7},
+    "request ids in capitals": {"request_id_case": "upper"},
 }
 # a list that does not show everything
 HALVES: dict[str, dict[str, Any]] = {
@@ -163,8 +165,8 @@ async def test_what_looking_has_cost_is_told(tmp_path: Path) -> None:
         done = await run(here, 3)
         assert done.looked is not None
         looked = attrs.evolve(done.looked, seconds=0.0)
-        # a page of 500 is cut to 100; three pages, and one beyond the last
-        assert (250, 4, 0, True, None) == (looked.rows, looked.requests, looked.found, looked.counted, looked.problem)
+        # a page of 500 is cut to 100: three pages, one beyond the last, and, since none is ours, two of all days
+        assert (250, 6, 0, True, None) == (looked.rows, looked.requests, looked.found, looked.counted, looked.problem)
         assert looked.requests == read(here) - before
         assert 10 == looked.days
         assert done.looked.seconds >= 0
@@ -229,7 +231,7 @@ async def test_a_run_that_may_not_look_asks_for_no_list(tmp_path: Path) -> None:
 async def test_a_list_that_fails_stops_the_run_and_the_same_call_goes_on(tmp_path: Path) -> None:
     """Nothing is sent before; once it can be read, everything is."""
     async with world(tmp_path) as here:
-        here.sandbox.script(Fault.ERROR_BEFORE, times=3, on="transactions")
+        here.sandbox.script(Fault.ERROR_BEFORE, times=6, on="transactions")  # two pages, three tries each
         stopped = await run(here, patience=0.0)
         assert (0, COUNT) == (stopped.sent, stopped.counts["planned"])
         assert "was not read to its end (it could not be read" in str(stopped.stopped)
@@ -257,7 +259,9 @@ async def test_a_run_that_is_to_stop_stops_looking(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
         stop.set()
         done = await running
-        assert (0, "it was asked to stop") == (done.sent, done.looked and done.looked.problem)
+        assert (0, "it was asked to stop", "it was asked to stop") == (
+            done.sent, done.stopped, done.looked and done.looked.problem,
+        )  # fmt: skip
 
 
 async def test_refused_credentials_end_the_look(tmp_path: Path) -> None:

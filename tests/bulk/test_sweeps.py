@@ -191,6 +191,42 @@ async def test_absence_says_nothing_of_days_that_the_list_does_not_show(tmp_path
         assert any("no order known to be of these days" in note for note in report.notes)
 
 
+# --- lists that show it otherwise -------------------------------------------------------------------------------------
+
+
+async def test_request_ids_in_capitals(tmp_path: Path) -> None:
+    """The list has them so: what arrived is settled and not parked, and the report says why."""
+    async with world(tmp_path, {"request_id_case": "upper"}, processing_delay=0.01) as here:
+        here.sandbox.script(Fault.LOST_AFTER, on="money", request_id=payout(1).request_id)
+        here.sandbox.script(Fault.LOST_BEFORE, on="money", request_id=payout(2).request_id)
+        await run_batch(here.payments, here.journal, BATCH, payouts(5))
+        await here.sandbox.settle()
+        report = await look(here, grace=0.0)
+        assert {"successful": 4, "parked": 1} == await here.states()
+        assert () == (*report.strangers, *report.conflicts)
+        assert any("in other letters than they were sent in" in note for note in report.notes)
+
+
+async def test_days_that_the_service_does_not_understand(tmp_path: Path) -> None:
+    """The list of any days is empty and complete: it proves nothing, and the list of all days is read."""
+    async with world(tmp_path, {"dates_show_nothing": True}) as here:
+        here.sandbox.script(Fault.LOST_AFTER, on="money", request_id=payout(1).request_id)
+        await run_batch(here.payments, here.journal, BATCH, payouts(5))
+        report = await look(here, grace=0.0)
+        assert {"accepted": 5} == await here.states()
+        assert any("compare Dialect.date_keys" in note for note in report.notes)
+
+
+async def test_orders_of_earlier_days_are_no_reason_to_read_everything(tmp_path: Path) -> None:
+    """The list of these days shows none of ours, that of all days some of last month: as it should be."""
+    async with calendar(tmp_path) as (here, days):
+        await days.run(here, 250)
+        days.clock.advance(40 * DAY)
+        done = await run_batch(here.payments, here.journal, "bonus", [payout(500)], now=days.now)
+        assert done.looked is not None
+        assert (0, 3) == (done.looked.rows, done.looked.requests)
+
+
 # --- lists that fail --------------------------------------------------------------------------------------------------
 
 

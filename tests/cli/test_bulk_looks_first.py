@@ -58,7 +58,7 @@ async def test_a_backup_from_before_the_run_is_restored(run: Run, sandbox: Sandb
 async def test_a_second_journal_for_the_same_batch(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """On another machine: the list is read first, what that cost is said, and nothing is sent again."""
     first = await run("bulk", "run", payroll, *NEW, "--yes")
-    assert "looked first: 0 transactions of 10 days, 1 requests, " in first.said
+    assert "looked first: 0 transactions of 10 days, 2 requests, " in first.said
     other = ("--journal", "k.sqlite", "--new-journal", *BATCH)
     ran = await run("bulk", "run", payroll, *other, "--yes", XDG_STATE_HOME="another machine")
     assert "looked first: 30 transactions of 10 days, 2 requests, " in ran.said

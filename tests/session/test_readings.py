@@ -160,7 +160,18 @@ async def test_a_page_that_fails_for_minutes(times: Times) -> None:
     reading, seen = await read(shelf, times, patience=300.0)
     assert (1203, None) == (len(seen), reading.problem)
     assert [1.0, 2.0] == times.slept[:2]
-    assert 50 == shelf.pages[-1][1]
+    assert 20 == shelf.pages[-1][1]
+
+
+async def test_pages_that_are_more_than_the_service_can_do(times: Times) -> None:
+    """The largest is given up at once, without any patience."""
+
+    def fail(number: int, size: int) -> None:
+        if size > 100:
+            raise ServiceFault("it took too long")
+
+    reading, seen = await read(Shelf(1203, cap=500, before=fail), times)
+    assert (1203, None, []) == (len(seen), reading.problem, times.slept)
 
 
 async def test_a_page_that_fails_in_the_middle(times: Times) -> None:
@@ -197,3 +208,19 @@ async def test_a_reader_that_leaves_early(times: Times) -> None:
     await anext(pages)
     await pages.aclose()
     assert "it was not read to its end" == reading.problem
+
+
+async def test_the_first_and_the_last_page(times: Times) -> None:
+    """Whatever the size of a page; of a short list it is one, and of one that cannot be had none."""
+    edges = []
+    for shelf in (
+        Shelf(250),
+        Shelf(30),
+        Shelf(0),
+        Shelf(99, cap=50, fallback=None),
+        Shelf(9, faults=[ServiceFault("")] * 2),
+    ):
+        reader = Reader(shelf.page, clock=times.clock, sleep=times.sleep)
+        edges.append([one.transaction_id for one in await reader.edges()])
+    assert [150, 30, 0, 99, 0] == [len(found) for found in edges]
+    assert ("t-0", "t-249") == (edges[0][0], edges[0][-1])
