@@ -36,6 +36,7 @@ _NOT_KNOWN = object()
 _METHODS = {"PUT": "put", "DELETE": "delete"}
 _MOST_LOGGED = 100
 Failure = TypeVar("Failure", bound=BaseException)
+_EARLY = "an answer had come before the request left; it belongs to another one, and the connection was given up"
 
 _log = logging.getLogger("payments_async")
 
@@ -99,6 +100,8 @@ class Outgoing(aiohttp.BytesPayload):
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         """Write the body, once; noting first that it leaves, unless the connection is gone already."""
         transport: Any = getattr(writer, "transport", _NOT_KNOWN)  # None once the connection is lost
+        if not self.left and transport is not None and transport is not _NOT_KNOWN:
+            _check_unanswered(transport.get_protocol())
         if self.left or transport is _NOT_KNOWN or (transport is not None and not transport.is_closing()):
             self.leave()
         await writer.write(self._value if content_length is None else self._value[:content_length])
@@ -130,6 +133,15 @@ class ThisMachine(AbstractResolver):
     async def close(self) -> None:
         """Let the resolver go."""
         await self._names.close()
+
+
+class _Request(aiohttp.ClientRequest):
+    """A request that goes out only on a connection without an answer to read."""
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        """Send it."""
+        _check_unanswered(conn.protocol)
+        return await super().send(conn)
 
 
 class Transport:
@@ -188,6 +200,7 @@ class Transport:
                 # the gate limits; a wait for a connection would eat timeouts
                 connector=aiohttp.TCPConnector(limit=0, resolver=ThisMachine() if self._is_plain else None),
                 cookie_jar=aiohttp.DummyCookieJar(),
+                request_class=_Request,
                 trust_env=self._trust_env,
             )
 
@@ -223,9 +236,9 @@ class Transport:
             else:  # the options never are a local variable: a proxy's address may hold its password
                 request = http.request(method, url, data=outgoing, headers=headers, **self._options)
             if self._deadlines is None:
-                return await self._ask(request)
+                return await self._ask(request, outgoing)
             with self._deadlines.stay():
-                return await self._ask(request)
+                return await self._ask(request, outgoing)
         except Exception as error:  # noqa: BLE001 - a caller's middlewares and hooks raise whatever they like
             why, cause = self._explained(error)
         except BaseException as error:  # noqa: BLE001 - whatever ends it, its frames stay out
@@ -257,8 +270,11 @@ class Transport:
             _log.error("a middleware, a hook or the HTTP client failed", extra={"error": str(foreign)})
         return f"a middleware, a hook or the HTTP client failed ({type(error).__name__}); mend it first", foreign
 
-    async def _ask(self, request: Awaitable[aiohttp.ClientResponse]) -> Reply:
+    async def _ask(self, request: Awaitable[aiohttp.ClientResponse], outgoing: Outgoing | None) -> Reply:
         answer = await request
+        if outgoing is not None and not outgoing.left and _is_early(answer):
+            answer.close()
+            raise TransportFailure(_EARLY)
         try:
             body = await self._read(answer)
         except BaseException:
@@ -290,6 +306,17 @@ class Transport:
             answer.close()
             raise TransportFailure(f"the answer is larger than Limits.reply_bytes ({self._reply_bytes} bytes)")
         return b"".join(pieces)
+
+
+def _check_unanswered(protocol: object) -> None:
+    """Refuse a kept-alive connection on which more came than was asked for: it would be read as the next answer."""
+    if getattr(protocol, "_buffer", None) or getattr(protocol, "_tail", None):  # aiohttp looks at them on release only
+        raise TransportFailure(_EARLY)
+
+
+def _is_early(answer: aiohttp.ClientResponse) -> bool:
+    """Whether an answer to what has not left came over a connection, and nobody was asked whether to send it."""
+    return answer.version is not None and "Expect" not in answer.request_info.headers
 
 
 def _without_total(timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from functools import partial
@@ -76,7 +77,8 @@ def read_plain_acceptance(body: bytes, *, request_id: str, timezone: tzinfo) -> 
     except (msgspec.DecodeError, ValueError, TypeError, ArithmeticError, RecursionError):
         return None
     status = _PLAIN_STATUSES.get(data.status)
-    if status is None or data.requestId != request_id or not data.transactionId.strip(_NOTHING):
+    named = data.transactionId
+    if status is None or data.requestId != request_id or not named.strip(_NOTHING) or named != named.strip():
         return None
     return Acceptance(
         request_id=request_id,
@@ -197,21 +199,33 @@ def named_transaction(value: Any) -> str | None:
     return None
 
 
-def speaks_against_refusal(value: Any, request_id: str | None) -> str | None:
+def speaks_against_refusal(value: Any, request_id: str | None, *, is_read: bool = True) -> str | None:
     """Why an answer is no refusal of this request although its status or its code says so, or ``None``.
 
     Args:
         request_id: What the answer should be about, where there is one.
+        is_read: Whether the order was read to be refused, rather than turned away unread.
     """
     if named_transaction(value) is not None:
         return "it names a transaction"
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        return "it is packed into a text"
     if not isinstance(value, dict):
         return None
     folded = _folded(value)
     data = _folded(folded["data"]) if isinstance(folded.get("data"), dict) else {}
     words = _word(folded.get("status")), _word(data.get("status"))
-    if _flag(folded.get("success")) is True or any(word in _YES or TransactionStatus(word) in _TAKEN for word in words):
+    if (
+        _flag(folded.get("success")) is True
+        or _says_yes(_code_or_none(folded))
+        or any(word in _YES or TransactionStatus(word) in _TAKEN for word in words)
+    ):
         return "it says that the order was taken"
+    said = f"{_text(folded.get('message'))} {_text(data.get('message'))}"
+    if request_id is not None and _HAS_IT.search(said):
+        return "it says that the service has the order already"
+    if request_id is not None and is_read and _GOES_ON.search(said):
+        return "it says that the order may still be carried out"
     # at the top it may be what a balancer calls its own exchange
     for echo in (data.get("requestid"), data.get("clientreferenceid")):
         if request_id is not None and _text(echo) not in ("", request_id):
@@ -282,7 +296,16 @@ def _folded(value: Any) -> dict[str, Any]:
 _NOTHING = "0-{} \t"
 _MOST_LOOKED_AT = 10_000  # members of an answer that are searched for a transaction
 _TAKEN = frozenset({TransactionStatus.ENQUEUED, TransactionStatus.PROCESSING, TransactionStatus.SUCCESSFUL})
-_YES = frozenset({"OK", "ACCEPTED"})
+_YES = frozenset({"OK", "ACCEPTED", "RECEIVED", "CREATED", "SUBMITTED", "COMPLETE", "COMPLETED", "DONE"})
+# Words of a refusal that is none: whoever believed it would pay again under another request id.
+_HAS_IT = re.compile(
+    r"\bduplicate|\bunique\b|\balready\b.{0,20}\b(?:exist|us|process|receiv|submit|sent|paid|complet|post|register|tak|accept)",
+    re.IGNORECASE | re.DOTALL,
+)
+_GOES_ON = re.compile(
+    r"\btime[sd]?[ -]?out|\bbeing processed|\bin progress|\bpending\b|\bqueued\b|\b(?:was|been) received\b",
+    re.IGNORECASE,
+)
 _NO = frozenset({"ERROR", "FAIL", "FAILED", "FAILURE", "REJECTED"})
 _PLAIN_STATUSES = {str(status): status for status in TransactionStatus}
 _ACCEPTANCE = {
@@ -328,7 +351,7 @@ def _transaction_id(item: Any) -> str | None:
         text = read_text(item)
     except (ValueError, ArithmeticError):
         return None
-    return text if text.strip(_NOTHING) else None
+    return text.strip() if text.strip(_NOTHING) else None
 
 
 def _text(item: Any) -> str:
@@ -342,6 +365,11 @@ def _text(item: Any) -> str:
 def _word(item: Any) -> str:
     """A text as words are compared: without blanks around it, in capitals."""
     return _text(item).strip().upper()
+
+
+def _says_yes(code: int | None) -> bool:
+    """Whether a code is the documented success, or one of HTTP's."""
+    return code is not None and (code == 0 or 200 <= code < 300)
 
 
 def _message(value: Mapping[str, Any]) -> str:

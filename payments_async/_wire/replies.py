@@ -126,13 +126,21 @@ def _refusal(
     try:
         value = decode(reply.body)
     except Unreadable:
-        against = "it seems to name a transaction" if _NAMES_TRANSACTION.search(reply.body) else None
+        against = _broken_speaks_against(reply.body)
     else:
-        against, transaction_id = speaks_against_refusal(value, call.request_id), named_transaction(value)
+        transaction_id = named_transaction(value)
+        against = speaks_against_refusal(value, call.request_id, is_read=kind is Rejected)
     if against is not None and kind is not OutcomeUnknown:
         said = _said(reply)[0] or _reason(reply.status)
         kind, message = OutcomeUnknown, f"a refusal that cannot be believed, for {against}: {said}"
     return _failure(kind, call, reply, secrets, message, code=code, transaction_id=transaction_id)
+
+
+def _broken_speaks_against(body: bytes) -> str | None:
+    """Why what is no JSON proves no refusal: it may have been an acceptance before it was cut off, or packed."""
+    if _NAMES_TRANSACTION.search(body):
+        return "it seems to name a transaction"
+    return "it is cut off or garbled" if body.lstrip()[:1] in (b"{", b"[") or b"\0" in body else None
 
 
 def _once(status: int, dialect: Dialect) -> type[PaymentsError]:

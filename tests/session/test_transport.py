@@ -276,6 +276,9 @@ async def test_a_body_leaves_once() -> None:
         def is_closing(self) -> bool:
             return False
 
+        def get_protocol(self) -> BaseProtocol:
+            return protocol
+
     loop = asyncio.get_running_loop()
     protocol = BaseProtocol(loop)
     protocol.transport = paper = Paper()
@@ -309,6 +312,32 @@ async def test_a_timeout_before_the_first_byte(opened: Open, stack: AsyncExitSta
         await turns()
     assert PAYOUTS.encode() in heads[1]
     assert b"requestId" not in b"".join(heads + rest)
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+@pytest.mark.parametrize("brought", [False, True])
+async def test_an_answer_that_nobody_asked_for(
+    opened: Open, wire: Wire, stack: AsyncExitStack, brought: bool, status: int
+) -> None:
+    """What comes on an idle connection is never read as the answer to the next order, which would look refused."""
+    http = await stack.enter_async_context(aiohttp.ClientSession()) if brought else None
+    payments = await opened(wire, http=http)
+    await payments.payouts.send(payout("r-0"))
+    wire.orders[0].writer.write(reply({}, status))
+    await turns()
+    await not_sent(payments, "an answer had come before the request left")
+    assert (await payments.payouts.send(payout())).request_id == "r-1"
+    assert ["r-0", "r-1"] == [request.request_id for request in wire.orders]
+
+
+async def test_an_answer_that_nobody_asked_for_before_a_read(opened: Open, wire: Wire) -> None:
+    """It is not read as a record either: the read is made again, on another connection."""
+    payments = await opened(wire)
+    await payments.payouts.send(payout("r-0"))
+    wire.orders[0].writer.write(reply({"code": 0, "data": {"transactionId": "t-9", "requestId": "r-9"}}))
+    await turns()
+    answers(wire, reply({"code": 0, "data": {"transactionId": "t-1", "requestId": "r-1"}}))
+    assert (await payments.transactions.get("t-1")).request_id == "r-1"
 
 
 # --- a byte may have left ---------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Which answer means what: the sorting table, every status of it, and what an error may say."""
 
+import gzip
 import json
 import pickle
 from datetime import UTC, datetime
@@ -103,7 +104,7 @@ def test_a_status_and_a_refusal(kind: str, status: int) -> None:
     assert "Insufficient balance" in error.message
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>no</html>", b"{", b"[]", b"null", b'"no"', b"\xff\xfe", b'{"a":"\xff"}'])
+@pytest.mark.parametrize("body", [b"", b"<html>no</html>", b"[]", b"null", b'"no"', b"\xff\xfe", b"Too many, my dear"])
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_status_beside_no_envelope(kind: str, body: bytes) -> None:
     """Whatever the body: a refusal stays one, and a 2xx nobody can read proves nothing."""
@@ -233,7 +234,55 @@ def test_half_a_refusal_that_seems_to_name_a_transaction(status: int, body: byte
     assert OutcomeUnknown is type(failure(MONEY["payout"], body, status))
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{", b'{"code":0,"data":{"requestId":"r-1","tran', b'[{"a":"\xff"}]', b'{"code":429}{"code":0}',
+        '{"data":{"transactionId":"t-1"}}'.encode("utf-16"), gzip.compress(acceptance()), json.dumps("{}").encode(),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("status", REFUSING)
+def test_half_a_refusal_or_a_garbled_one(status: int, body: bytes) -> None:
+    """What may have been an acceptance before it was cut off or packed turns nothing away unread."""
+    assert OutcomeUnknown is type(failure(MONEY["payout"], body, status))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Duplicate request id", "The requestId must be unique", "A transaction with this id already exists",
+        "This request was already processed", "DUPLICATED", "already been submitted",
+    ],
+)  # fmt: skip
+def test_a_refusal_of_what_the_service_has(words: str) -> None:
+    """It tells of an earlier order under this id, which may have been ours: believed, it would be paid anew."""
+    for status in (200, *REFUSING):
+        error = failure(MONEY["payout"], json.dumps({"code": 17, "message": words}).encode(), status)
+        assert (OutcomeUnknown, 17) == (type(error), error.code)
+        assert words in error.message
+
+
+@pytest.mark.parametrize(
+    "words", ["Timeout at the provider", "The call timed out", "Your debit is being processed", "Status: PENDING"]
+)
+def test_a_refusal_of_what_goes_on(words: str) -> None:
+    """It is no refusal; but who is turned away unread may be told that too much is pending."""
+    for data in ({"message": words}, None):
+        body = json.dumps({"code": 17, "message": words if data is None else "no", "data": data}).encode()
+        assert [OutcomeUnknown] * 3 == [type(failure(MONEY["payout"], body, status)) for status in (200, 400, 403)]
+        assert NotSent is type(failure(MONEY["payout"], body, 429))
+
+
+@pytest.mark.parametrize("code", [200, 201, "202"])
+def test_a_code_of_success(code: object) -> None:
+    """One of HTTP's words for yes, without a transaction: neither accepted nor refused."""
+    assert OutcomeUnknown is type(failure(MONEY["payout"], json.dumps({"code": code, "message": "ok"}).encode()))
+
+
 CONTRADICTIONS: tuple[dict[str, Any], ...] = (
+    {"code": 0},
+    {"code": "200"},
+    {"status": "received"},
     {"status": "PROCESSING"},
     {"status": "success"},
     {"data": {"status": "ENQUEUED"}},
