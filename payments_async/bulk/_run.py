@@ -12,6 +12,7 @@ from collections.abc import AsyncIterable, Callable, Iterable
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._orders import Order
 from payments_async._session import PaymentsSession
+from payments_async.bulk._account import account_of
 from payments_async.bulk._ending import finished
 from payments_async.bulk._fuse import Fuse, Meter
 from payments_async.bulk._holdings import Holdings
@@ -23,7 +24,7 @@ from payments_async.bulk._shift import RunProgress, Shift
 from payments_async.bulk._slot import Slot
 from payments_async.journal._contract import Journal
 from payments_async.journal._faults import JournalError, LoadBusy
-from payments_async.journal._records import Adoption, Run, RunIdentity
+from payments_async.journal._records import Adoption, Run
 from payments_async.journal._states import State
 
 __all__ = ["RunProgress", "run_batch"]
@@ -126,8 +127,7 @@ async def _prepare(
     owner: str, patience: float, source_digest: str | None, policy: str | None,
     tell: Callable[[RunProgress], object] | None, adoption: Adoption | None,
 ) -> None:  # fmt: skip
-    who = payments.credentials
-    identity = RunIdentity.of(payments.base_url, app_key=who.app_key, user_id=who.user_id)
+    identity = account_of(payments)
     if orders is None:
         await journal.run(batch_id)  # before it is opened: a batch of a mistyped name must not come to be
     await journal.open_run(batch_id, identity, source_digest=source_digest, policy=policy)
