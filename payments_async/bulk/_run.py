@@ -58,10 +58,10 @@ async def run_batch(
     one batch on one journal; each returns when all of it is through, so chunks of a process that died are waited for
     until their lease runs out. Orders left unknown by an earlier run are looked up first, and never sent again.
 
-    Before the first order of a batch is sent, and again where the journal was copied or restored, the service's list is
-    read to its end: what it shows was sent already, by another journal or by this one before it was restored, and is
-    never sent again. An order that agrees is accepted and shown as a conflict; one that does not is parked. A list that
-    cannot be read to its end stops the run. That an order is not in the list proves nothing: it may show it late.
+    Before its first order is sent, each run reads the service's list to its end, from before the batch was made: what
+    it shows was sent already, by another journal or by this one before it was restored, and is never sent again. An
+    order that agrees is accepted and shown as a conflict; one that does not is parked. A list that cannot be read to
+    its end stops the run. That an order is not in the list proves nothing: it may show it late.
 
     Cancelling it breaks off what is under way, and writes down as unknown what may have left; set ``stop`` to finish
     that first.
@@ -76,8 +76,9 @@ async def run_batch(
         stop: Set it to begin nothing more, finish what is under way and return.
         patience: Seconds without any answer of the service after which the run stops.
         lease: Seconds after which another process may take over a chunk from one that fell silent.
-        look_first: ``"always"`` looks once for each batch; ``"in_doubt"`` only where no list was read to its end since
-            the journal was made or last restored, for callers that send one order after another; ``"never"``.
+        look_first: ``"always"`` looks whenever there is something to send; ``"in_doubt"`` only where no list was read
+            to its end since the journal was made or last restored, for callers that send one order after another;
+            ``"never"``.
         look_back: Seconds before the batch was made from which on the list is read.
         now: Unix seconds.
         source_digest, policy: Kept in the journal with the batch.
@@ -102,12 +103,11 @@ async def run_batch(
     clock, run = payments.clock, await journal.run(batch_id)
     looked = refused = None
     try:
-        if stop is not None and stop.is_set():
-            pass  # nothing is asked, and nothing is sent
-        elif await is_look_due(journal, run, look_first, now()):
+        is_stopped = stop is not None and stop.is_set()  # then nothing is asked, and nothing is sent
+        if not is_stopped and await is_look_due(journal, run, look_first):
             looked = await _look(payments, journal, run, look_back, patience, now, stop, progress)
             refused = _why_not(looked)
-        else:
+        if not is_stopped and refused is None:
             await _look_up_first(payments, journal, batch_id)
     except AuthenticationFailed as error:
         refused = f"the credentials were refused: {error.message}"
