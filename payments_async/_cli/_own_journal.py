@@ -35,7 +35,7 @@ _NO_NAME = re.compile(r"[^a-z0-9.-]+")
 
 def own_journal(identity: RunIdentity) -> Path:
     """The file of one account. A simulated service has another one than the real service, whatever it is called."""
-    whose = "\0".join((identity.base_address, identity.key_fingerprint, identity.user_id))
+    whose = "\0".join((identity.base_address, identity.user_id))
     host = _NO_NAME.sub("-", urlsplit(identity.base_address).netloc.lower())
     return _folder() / f"{host}-{hashlib.sha256(whose.encode()).hexdigest()[:12]}.sqlite"
 

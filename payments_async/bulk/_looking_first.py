@@ -22,7 +22,6 @@ __all__ = ["ASKED_TO_STOP", "LookFirst", "Looked", "check_look_first", "is_look_
 
 ASKED_TO_STOP = "it was asked to stop"
 LookFirst = Literal["always", "in_doubt", "never"]
-_FRESH = 3600.0  # seconds for which a look stands as long as nothing was sent
 _TELL_EVERY = 1.0  # seconds
 _STEP = 1.0  # seconds of a wait after which it is looked whether the run was asked to stop
 
@@ -62,8 +61,12 @@ def check_look_first(value: str) -> None:
         raise ValueError(f"look_first: must be one of {', '.join(get_args(LookFirst))}, not {value!r}")
 
 
-async def is_look_due(journal: Journal, run: Run, way: LookFirst, now: float) -> bool:
-    """Whether a run has to look before it sends: nothing that counts is on record, and there is something to send."""
+async def is_look_due(journal: Journal, run: Run, way: LookFirst) -> bool:
+    """Whether a run has to look before it sends: there is something to send, and no look of before is relied on.
+
+    One of an earlier run says nothing of what was sent since, neither by another journal, nor by this one before its
+    whole machine went back to a snapshot of the midst of the batch, state folder and all.
+    """
     if way == "never":
         return False
     chunks = await journal.chunks(run.batch_id)
@@ -73,11 +76,7 @@ async def is_look_due(journal: Journal, run: Run, way: LookFirst, now: float) ->
         return not await journal.is_looked_for()
     if not await journal.is_looked_for(run.batch_id):
         return True
-    progress = await journal.progress(run.batch_id)
-    if progress.counts[State.PLANNED] < progress.total:
-        return False
-    # nothing was sent since the look: what another journal did meanwhile is in no list that was read
-    return max(sweep.ended or 0.0 for sweep in await journal.sweeps(run.batch_id)) + _FRESH < now
+    return (await journal.progress(run.batch_id)).counts[State.PLANNED] > 0
 
 
 async def look_first(

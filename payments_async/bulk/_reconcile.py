@@ -15,6 +15,7 @@ from payments_async._models import Transaction
 from payments_async._resources.readings import Reader
 from payments_async._resources.statuses import read_statuses
 from payments_async._session import PaymentsSession
+from payments_async.bulk._account import check_account
 from payments_async.bulk._findings import LOOKED_UP, STATES, Findings, Reconciliation
 from payments_async.bulk._sweeps import Shown, Sweeper
 from payments_async.bulk._window import OPEN, Wanted, Window, collect, day_of
@@ -73,9 +74,11 @@ async def reconcile(
     Raises:
         AuthenticationFailed: The service refused our credentials. What was settled until then stays so.
         JournalUnavailable: The journal cannot be read or written.
+        WrongAccount: The session is one of another account, whose list would prove nothing here.
     """
     if sweeps < 2:
         raise ValueError("sweeps: must be 2 or more; one list that misses an order says too little")
+    await check_account(payments, journal)
     findings = Findings(journal)
     reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience)
     search = _Search(payments, journal, findings, reader, grace=grace, interval=interval, clock=clock)

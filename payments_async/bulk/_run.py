@@ -12,6 +12,7 @@ from collections.abc import AsyncIterable, Callable, Iterable
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._orders import Order
 from payments_async._session import PaymentsSession
+from payments_async.bulk._account import account_of
 from payments_async.bulk._ending import finished
 from payments_async.bulk._fuse import Fuse, Meter
 from payments_async.bulk._holdings import Holdings
@@ -23,7 +24,7 @@ from payments_async.bulk._shift import RunProgress, Shift
 from payments_async.bulk._slot import Slot
 from payments_async.journal._contract import Journal
 from payments_async.journal._faults import JournalError, LoadBusy
-from payments_async.journal._records import Adoption, Run, RunIdentity
+from payments_async.journal._records import Adoption, Run
 from payments_async.journal._states import State
 
 __all__ = ["RunProgress", "run_batch"]
@@ -57,10 +58,10 @@ async def run_batch(
     one batch on one journal; each returns when all of it is through, so chunks of a process that died are waited for
     until their lease runs out. Orders left unknown by an earlier run are looked up first, and never sent again.
 
-    Before the first order of a batch is sent, and again where the journal was copied or restored, the service's list is
-    read to its end: what it shows was sent already, by another journal or by this one before it was restored, and is
-    never sent again. An order that agrees is accepted and shown as a conflict; one that does not is parked. A list that
-    cannot be read to its end stops the run. That an order is not in the list proves nothing: it may show it late.
+    Before its first order is sent, each run reads the service's list to its end, from before the batch was made: what
+    it shows was sent already, by another journal or by this one before it was restored, and is never sent again. An
+    order that agrees is accepted and shown as a conflict; one that does not is parked. A list that cannot be read to
+    its end stops the run. That an order is not in the list proves nothing: it may show it late.
 
     Cancelling it breaks off what is under way, and writes down as unknown what may have left; set ``stop`` to finish
     that first.
@@ -75,8 +76,9 @@ async def run_batch(
         stop: Set it to begin nothing more, finish what is under way and return.
         patience: Seconds without any answer of the service after which the run stops.
         lease: Seconds after which another process may take over a chunk from one that fell silent.
-        look_first: ``"always"`` looks once for each batch; ``"in_doubt"`` only where no list was read to its end since
-            the journal was made or last restored, for callers that send one order after another; ``"never"``.
+        look_first: ``"always"`` looks whenever there is something to send; ``"in_doubt"`` only where no list was read
+            to its end since the journal was made or last restored, for callers that send one order after another;
+            ``"never"``.
         look_back: Seconds before the batch was made from which on the list is read.
         now: Unix seconds.
         source_digest, policy: Kept in the journal with the batch.
@@ -101,12 +103,11 @@ async def run_batch(
     clock, run = payments.clock, await journal.run(batch_id)
     looked = refused = None
     try:
-        if stop is not None and stop.is_set():
-            pass  # nothing is asked, and nothing is sent
-        elif await is_look_due(journal, run, look_first, now()):
+        is_stopped = stop is not None and stop.is_set()  # then nothing is asked, and nothing is sent
+        if not is_stopped and await is_look_due(journal, run, look_first):
             looked = await _look(payments, journal, run, look_back, patience, now, stop, progress)
             refused = _why_not(looked)
-        else:
+        if not is_stopped and refused is None:
             await _look_up_first(payments, journal, batch_id)
     except AuthenticationFailed as error:
         refused = f"the credentials were refused: {error.message}"
@@ -126,8 +127,7 @@ async def _prepare(
     owner: str, patience: float, source_digest: str | None, policy: str | None,
     tell: Callable[[RunProgress], object] | None, adoption: Adoption | None,
 ) -> None:  # fmt: skip
-    who = payments.credentials
-    identity = RunIdentity.of(payments.base_url, app_key=who.app_key, user_id=who.user_id)
+    identity = account_of(payments)
     if orders is None:
         await journal.run(batch_id)  # before it is opened: a batch of a mistyped name must not come to be
     await journal.open_run(batch_id, identity, source_digest=source_digest, policy=policy)

@@ -89,9 +89,8 @@ def open_run(
     def work(transaction: Transaction) -> None:
         ours = (identity.base_address, identity.key_fingerprint, identity.user_id)
         others = transaction.execute(
-            """SELECT base_address, user_id FROM run
-            WHERE base_address <> ? OR key_fingerprint <> ? OR user_id <> ? LIMIT 1""",
-            ours,
+            "SELECT base_address, user_id FROM run WHERE base_address <> ? OR user_id <> ? LIMIT 1",
+            (identity.base_address, identity.user_id),
         ).fetchone()
         if others is not None:
             raise WrongAccount(f"the journal belongs to user {others[1]} at {others[0]}")

@@ -43,14 +43,17 @@ def _without_slash(address: str) -> str:
 class RunIdentity:
     """Whose money a journal is about. A journal of another account, or of the sandbox, is refused.
 
+    The address and the user make the account. Its application key may be replaced by another one, and it is the same
+    account still: what was sent with the old key must not be forgotten with it.
+
     Attributes:
         base_address: Of the service, as the session was given it.
-        key_fingerprint: Of the application key, which is not stored itself.
+        key_fingerprint: Of the application key that began it, which is not stored itself.
         user_id: Of the credentials.
     """
 
     base_address: str = attrs.field(converter=_without_slash)
-    key_fingerprint: str
+    key_fingerprint: str = attrs.field(eq=False)
     user_id: str
 
     @classmethod

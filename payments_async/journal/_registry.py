@@ -313,7 +313,7 @@ def held_elsewhere(held: Mapping[str, Holder], journal_id: str) -> HeldElsewhere
 
 
 def _digest(identity: RunIdentity) -> bytes:
-    words = "\0".join((identity.base_address, identity.key_fingerprint, identity.user_id))
+    words = "\0".join((identity.base_address, identity.user_id))
     return hashlib.sha256(words.encode()).digest()[:16]
 
 

@@ -10,8 +10,8 @@ import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
 
 from payments_async.bulk import Reconciliation, reconcile, run_batch, write_off
-from payments_async.journal import Evidence, News, NotParked
-from payments_async.sandbox import Fault
+from payments_async.journal import Evidence, News, NotParked, WrongAccount
+from payments_async.sandbox import Fault, Sandbox
 
 QUIRKS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -293,3 +293,24 @@ async def test_a_service_that_ignores_filters_reverses_nothing(tmp_path: Path, q
         await here.sandbox.settle()
         await look(here, reversals=True)
         assert {"successful": 20} == await here.states()
+
+
+# --- whose list it is -------------------------------------------------------------------------------------------------
+
+
+async def test_another_account_is_not_asked_about_orders_of_this_one(tmp_path: Path) -> None:
+    """A rehearsal of the same orders there settles nothing here, and its list is no sweep that a lift may rest on."""
+    async with world(tmp_path) as here, Sandbox() as rehearsed:
+        here.sandbox.script(Fault.LOST_BEFORE, on="money", times=None)
+        await run_batch(here.payments, here.journal, BATCH, payouts(3), patience=0.0)
+        before, sweeps = await here.states(), await here.journal.sweeps()
+        async with session(rehearsed) as elsewhere:
+            for order in payouts(3):
+                await elsewhere.payouts.send(order)
+            with pytest.raises(WrongAccount, match="the session is one of user"):
+                await reconcile(elsewhere, here.journal, BATCH, interval=0.0)
+            with pytest.raises(WrongAccount):
+                await reconcile(elsewhere, here.journal, interval=0.0)
+        assert before == await here.states()
+        assert {"unknown"} & before.keys()
+        assert sweeps == await here.journal.sweeps()

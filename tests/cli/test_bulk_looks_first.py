@@ -113,3 +113,10 @@ async def test_a_reconcile_that_did_not_read_everything(run: Run, sandbox: Sandb
     assert "go on with: payments-async bulk reconcile --journal j.sqlite --batch-id november" in " ".join(
         ran.err.split()
     )
+
+
+async def test_a_session_of_another_account_reconciles_nothing(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """Somebody's settings are those of a rehearsal still: they hear whose journal it is, and nothing is looked for."""
+    assert 0 == (await run("bulk", "run", payroll, *NEW, "--yes")).status
+    refused = await run("bulk", "reconcile", *SENT, PAYMENTS_USER_ID="somebody else")
+    assert (2, True) == (refused.status, f"belongs to user {sandbox.user_id} at {sandbox.base_url}" in refused.said)

@@ -16,6 +16,7 @@ from bulk.files import row, write_csv
 from cli.commands import Run, send, surroundings
 
 from payments_async import Beneficiary, CollectionOrder, MobileMoneyWallet, PayoutOrder
+from payments_async._cli._own_journal import own_journal
 from payments_async.journal import Permit, RunIdentity, SqliteJournal
 from payments_async.sandbox import Fault, Sandbox
 
@@ -77,6 +78,12 @@ async def asked_to_pay(sandbox: Sandbox) -> None:
     async with asyncio.timeout(30):
         while not [one for one in sandbox.requests if "/payouts/" in one.path]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+async def test_a_key_that_was_replaced_leaves_the_account_its_journal(sandbox: Sandbox) -> None:
+    """What was paid with the old key is known to whoever asks with the new one."""
+    with_another = RunIdentity.of(sandbox.base_url, app_key="another key", user_id=sandbox.user_id)
+    assert own_journal(identity(sandbox)) == own_journal(with_another)
 
 
 async def test_the_same_payout_again_is_told_and_not_sent(run: Run, sandbox: Sandbox, data_folder: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import attrs
 import pytest
 from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, order, orders, permitted
 
@@ -500,11 +501,23 @@ async def test_a_second_journal_for_the_same_orders(path: Path) -> None:
 async def test_the_same_orders_for_another_account_are_others(path: Path) -> None:
     """Request ids are an account's own."""
     await made(path)
-    for change in ({"base_address": "https://other.example"}, {"key_fingerprint": "f" * 16}, {"user_id": "8"}):
+    for change in ({"base_address": "https://other.example"}, {"user_id": "8"}):
         known = {"base_address": IDENTITY.base_address, "key_fingerprint": "0123456789abcdef", "user_id": "7"}
         async with SqliteJournal(path.with_name(f"{next(iter(change))}.db")) as second:
             await second.open_run(BATCH, type(IDENTITY)(**(known | change)))
             assert 3 == (await second.load(BATCH, orders(3), owner="loader")).added
+
+
+async def test_a_key_that_was_replaced_makes_no_other_account(path: Path) -> None:
+    """The journal goes on with the new one, and a second journal hears of what was sent with the old one."""
+    await made(path)
+    replaced = attrs.evolve(IDENTITY, key_fingerprint="f" * 16)
+    async with SqliteJournal(path.with_name("other.db")) as second:
+        await second.open_run("other", replaced)
+        with pytest.raises(HeldElsewhere, match=r"payroll-000000 and 2 more"):
+            await second.load("other", orders(3), owner="loader")
+    async with SqliteJournal(path) as journal:
+        assert (await journal.open_run(BATCH, replaced)).ready
 
 
 async def test_a_journal_restored_from_before_its_batch_was_loaded(path: Path, clock: Clock) -> None:
