@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import socket
 import uuid
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -24,10 +27,13 @@ from payments_async._cli._http import exchange
 from payments_async._cli._notice import Spelling, notification
 from payments_async._cli._screen import Screen, clean, money, plain
 from payments_async._cli._signals import until_stopped
-from payments_async.ipn import DOCUMENTED_SENDERS, Receiver, TransactionEvent, serving
+from payments_async.ipn import DOCUMENTED_SENDERS, THIS_MACHINE, Receiver, Refusal, TransactionEvent, serving
 from payments_async.journal import StoredEvent
 
 __all__ = ["add_ipn"]
+
+_QUIET = 5.0  # seconds between two words about whom is refused
+_SHOWN = 10
 
 PathToken = Annotated[
     str | None,
@@ -39,6 +45,12 @@ SenderNames = Annotated[
 ]
 ProxyNames = Annotated[
     list[str] | None, typer.Option(show_default=False, help="Address or network of a proxy of yours; repeat it.")
+]
+VisitorNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        show_default=False, help="Address or network that may ask for the health; repeat it. By default this machine."
+    ),
 ]
 OwnerName = Annotated[
     str | None,
@@ -56,6 +68,7 @@ def add_ipn(app: typer.Typer) -> None:
     command(group, "send")(send)
     command(group, "list")(list_dead)
     command(group, "replay")(replay)
+    command(group, "prune")(prune)
     app.add_typer(group, name="ipn")
 
 
@@ -67,6 +80,7 @@ async def serve(
     path_token: PathToken = None,
     sender: SenderNames = None,
     trusted_proxy: ProxyNames = None,
+    visitor: VisitorNames = None,
     shadow: Annotated[
         bool, typer.Option("--shadow", help="Refuse nobody; what unknown senders say is only shown.")
     ] = False,
@@ -97,7 +111,8 @@ async def serve(
         except ValueError as error:
             raise BadInput(str(error)) from error
         receiver.on(TransactionEvent, name="payments-async ipn serve")(heard)
-        return await _listen(screen, receiver, heard, host, port, path, "/..." if path_token else "")
+        visitors = THIS_MACHINE if visitor is None else tuple(visitor)
+        return await _listen(screen, receiver, heard, visitors, host, port, path, "/..." if path_token else "")
 
 
 def _name(host: str, port: int) -> str | None:
@@ -120,18 +135,61 @@ def _name(host: str, port: int) -> str | None:
 
 
 async def _listen(
-    screen: Screen, receiver: Receiver, heard: _Heard, host: str, port: int, path: str, token: str
-) -> Exit:
+    screen: Screen, receiver: Receiver, heard: _Heard, visitors: Sequence[str], host: str, port: int, path: str,
+    token: str,
+) -> Exit:  # fmt: skip
+    refused = _Refused(screen, receiver)
     try:
-        async with serving(receiver, host, port, path=path) as (at, on):
+        async with serving(receiver, host, port, path=path, visitors=visitors) as (at, on):
             screen.note(f"listening at http://{at}:{on}/{path.strip('/')}{token}; Ctrl-C stops")
-            await until_stopped()
+            telling = asyncio.ensure_future(refused.tell_now_and_then())
+            try:
+                await until_stopped()
+            finally:
+                telling.cancel()
+                await asyncio.gather(telling, return_exceptions=True)
     except OSError as error:
         raise BadInput(f"--port: {host}:{port} cannot be listened on ({error.strerror}); name another one") from error
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    refused.tell_all()
     screen.note(f"{heard.count:,} notifications heard")
     if heard.reported:
         screen.note(f"{heard.reported:,} reported of unknown senders: nothing believes them")
     return Exit.FINE
+
+
+class _Refused:
+    """Says whom the receiver refuses, and how often."""
+
+    def __init__(self, screen: Screen, receiver: Receiver) -> None:
+        self._screen = screen
+        self._receiver = receiver
+        self._told: dict[tuple[str, str], int] = {}
+
+    async def tell_now_and_then(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+        """Say what is new, every few seconds."""
+        while True:
+            await sleep(_QUIET)
+            news = [
+                refusal for refusal in self._receiver.refusals()
+                if self._told.get((refusal.address, refusal.why)) != refusal.times
+            ]  # fmt: skip
+            self._tell(news)
+
+    def tell_all(self) -> None:
+        """Say it of everybody, at the end."""
+        refusals = self._receiver.refusals()
+        if refusals:
+            self._screen.note(f"{sum(refusal.times for refusal in refusals):,} refused")
+        self._tell(refusals)
+
+    def _tell(self, refusals: Sequence[Refusal]) -> None:
+        for address, why, times in refusals[:_SHOWN]:
+            self._told[address, why] = times
+            self._screen.note(f"refused {times:,} times: {clean(address)}: {clean(why.removeprefix('refused: '))}")
+        if len(refusals) > _SHOWN:
+            self._screen.note(f"and {len(refusals) - _SHOWN:,} others")
 
 
 class _Heard:
@@ -197,6 +255,29 @@ def _told(stored: StoredEvent) -> dict[str, object]:
         "event_id": stored.event_id, "standing": _standing(stored), "tries": stored.tries, "error": stored.error,
         "request_id": stored.event.request_id, "transaction_id": stored.event.transaction_id, "peer": stored.peer,
     }  # fmt: skip
+
+
+async def prune(
+    screen: Screen,
+    older_than: Annotated[str, typer.Option(help="As in 90d or 48h: counted from when it came the last time.")],
+    journal: JournalFile = None,
+) -> Exit:
+    """Forget old notifications that nothing needs any more, so that the journal does not grow for ever.
+
+    Kept whatever their age: what waits or is a dead letter, and what is about an order without a final outcome or with
+    a contradiction. One that is forgotten and sent again is new. The file does not shrink; its room is used again.
+
+    Example: payments-async ipn prune --older-than 90d --journal payroll.sqlite
+    """
+    found = re.fullmatch(r"([0-9]{1,6})([dh])", older_than.strip())
+    seconds = int(found[1]) * (86_400 if found[2] == "d" else 3600) if found else 0
+    if not seconds:
+        raise BadInput("--older-than: write it as in 90d or 48h")
+    async with opened(journal) as inbox:
+        pruned = await inbox.prune_inbox(older_than=float(seconds))
+    screen.say(f"{pruned.events:,} notifications forgotten")
+    screen.document({"events": pruned.events, "deliveries": pruned.deliveries})
+    return Exit.FINE
 
 
 async def replay(

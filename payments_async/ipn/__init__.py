@@ -12,8 +12,9 @@ from payments_async.ipn._answers import Answer
 from payments_async.ipn._confirm import Confirming
 from payments_async.ipn._handling import Handling
 from payments_async.ipn._receiver import Receiver
+from payments_async.ipn._refusals import Refusal
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, SENDERS_2026, SENDERS_OLDER, UNIX_SOCKET, Decision, Senders
-from payments_async.ipn._serve import serve, serving
+from payments_async.ipn._serve import THIS_MACHINE, serve, serving
 from payments_async.ipn._verifiers import ClientCertificateVerifier, Delivery, HmacVerifier, Verifier
 
 __all__ = [
@@ -26,9 +27,11 @@ __all__ = [
     "Handling",
     "HmacVerifier",
     "Receiver",
+    "Refusal",
     "SENDERS_2026",
     "SENDERS_OLDER",
     "Senders",
+    "THIS_MACHINE",
     "TransactionConflict",
     "TransactionEvent",
     "TransactionFailed",

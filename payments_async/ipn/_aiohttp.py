@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["health", "notify", "peer_of", "sub_app"]
 
+_MOST_UNREAD = 64 * 1024  # bytes of answers that wait for a caller to read them; above it asyncio pauses writing
 _JSON = CIMultiDict({"Content-Type": "application/json"})
 _BAD_METHOD = CIMultiDict({"Content-Type": "application/json", "Allow": "POST"})
 
@@ -62,6 +63,10 @@ def peer_of(request: web.BaseRequest) -> str:
 
 async def notify(receiver: Receiver, request: web.BaseRequest, token: str | None = None) -> web.StreamResponse:
     """Answer a request for the IPN path."""
+    transport = request.transport
+    is_deaf = transport is not None and transport.get_write_buffer_size() > _MOST_UNREAD
+    if is_deaf and not await _is_read(request, receiver.body_time):
+        return web.Response(status=answers.TOO_SLOW.status)  # to nobody
     peer = peer_of(request)
     headers = request.headers
     sender = receiver.screen(request.method, token, peer, headers)
@@ -140,6 +145,24 @@ class Taken(web.Response):
         return cls._date[1]
 
 
+async def _is_read(request: web.BaseRequest, seconds: float) -> bool:
+    """Whether the caller reads the answers to what he sent before; until then he is not read from either."""
+    protocol, transport = request.protocol, request.transport
+    if transport is None:
+        return False
+    transport.pause_reading()
+    try:
+        async with asyncio.timeout(seconds):
+            await request.writer.drain()
+    except TimeoutError:
+        transport.abort()  # closing it would wait for him to read
+        return False
+    # aiohttp may hold it for reasons of its own; before 3.14 there was only one
+    if not (protocol._reading_paused or getattr(protocol, "_buffer_paused", False)):
+        transport.resume_reading()
+    return True
+
+
 def _is_watched(request: web.BaseRequest) -> bool:
     """Whether an application around us listens to ``on_response_prepare``."""
     if isinstance(request, web.Request):
@@ -172,10 +195,14 @@ async def _body(request: web.BaseRequest, longest: int, seconds: float) -> bytes
 async def _written(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
     headers = _BAD_METHOD if answer.status == 405 else _JSON
     response = web.Response(status=answer.status, body=answer.body, headers=headers.copy())
+    if answer.closes:
+        response.force_close()
     if answer.hang_up:
         await response.prepare(request)
         await response.write_eof()
         request.protocol.force_close()  # or aiohttp would go on listening for the rest
+        if request.transport is not None and request.transport.get_write_buffer_size():
+            request.transport.abort()
     return response
 
 

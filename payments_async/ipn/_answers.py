@@ -32,20 +32,23 @@ class Answer(NamedTuple):
     """One answer: HTTP status and JSON body.
 
     Attributes:
+        closes: Whether the connection ends with it: kept open, those of strangers would be all that there are.
         hang_up: Whether to close the connection at once: its sender is not to be listened to any longer.
     """
 
     status: int
     body: bytes
+    closes: bool = False
     hang_up: bool = False
 
 
-def refusal(status: int, why: str, *, hang_up: bool = False) -> Answer:
+def refusal(status: int, why: str, *, closes: bool = False, hang_up: bool = False) -> Answer:
     """An answer other than 200; ``why`` names no value of the request."""
-    return Answer(status, b'{"ResponseCode":"%d","ResponseMessage":%b}' % (status, quoted(why).encode()), hang_up)
+    body = b'{"ResponseCode":"%d","ResponseMessage":%b}' % (status, quoted(why).encode())
+    return Answer(status, body, closes or hang_up, hang_up)
 
 
-FORBIDDEN = refusal(403, "forbidden")
+FORBIDDEN = refusal(403, "forbidden", closes=True)
 UNREADABLE = refusal(400, "the body cannot be read")
 NOT_FOUND = refusal(404, "not found")
 BAD_METHOD = refusal(405, "only POST is answered here")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsgiApp", "headers_of", "peer_of"]
 
+_log = logging.getLogger("payments_async.ipn")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -30,12 +32,14 @@ class AsgiApp:
 
     A mounted application hears of no start and no end: open the receiver (``async with receiver:``) in the lifespan of
     yours. Let the server not rewrite the client's address from headers (``uvicorn --no-proxy-headers``): the receiver
-    does that itself, for the proxies it trusts.
+    does that itself, for the proxies it trusts, and refuses who comes with an address that a server put there.
     """
 
-    def __init__(self, receiver: Receiver, path: str) -> None:
+    def __init__(self, receiver: Receiver, path: str, *, rewritten: bool = False) -> None:
         self._receiver = receiver
         self._path = path
+        self._believes_rewritten = rewritten
+        self._has_said_so = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""
@@ -46,7 +50,7 @@ class AsgiApp:
             headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer.body))]
             if answer.status == 405:
                 headers.append((b"allow", b"POST"))
-            if answer.hang_up:
+            if answer.closes:
                 headers.append((b"connection", b"close"))
             await send({"type": "http.response.start", "status": answer.status, "headers": headers})
             await send({"type": "http.response.body", "body": answer.body})
@@ -75,6 +79,10 @@ class AsgiApp:
         if segments:
             return answers.NOT_FOUND
         peer, headers = peer_of(scope), headers_of(scope)
+        if not self._believes_rewritten and receiver.is_rewritten(peer, headers):
+            self._say_so()
+            receiver.refuse(peer, "the server put this address there, out of headers that anybody may have written")
+            return answers.FORBIDDEN
         sender = receiver.screen(method, token, peer, headers)
         if isinstance(sender, Answer):
             if not sender.hang_up:
@@ -85,6 +93,14 @@ class AsgiApp:
             return body
         query = scope["query_string"].decode(errors="surrogateescape")
         return await receiver.take(sender, peer, headers, query, body, lambda: _certificate(scope))
+
+    def _say_so(self) -> None:
+        if not self._has_said_so:
+            self._has_said_so = True
+            _log.error(
+                "the server in front rewrites addresses from headers, so requests with them are refused",
+                extra={"remedy": "uvicorn --no-proxy-headers and trusted_proxies=..., or asgi(rewritten=True)"},
+            )
 
 
 def peer_of(scope: Mapping[str, Any]) -> str:

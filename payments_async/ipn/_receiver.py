@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random as chance
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -28,6 +28,7 @@ from payments_async.ipn._confirm import Confirming
 from payments_async.ipn._handling import Handling
 from payments_async.ipn._keeping import Keeping
 from payments_async.ipn._path_token import checked, knows
+from payments_async.ipn._refusals import Refusal, Refusals
 from payments_async.ipn._router import Handler, Predicate, Router
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, Sender, Senders
 from payments_async.ipn._tasks import Tasks
@@ -108,6 +109,7 @@ class Receiver:
         self._senders = Senders(senders, trusted_proxies, proxy_headers=proxy_headers)
         self._verifiers = tuple(verifiers)
         self._shadow = shadow
+        self._refusals = Refusals(clock)
         self._reported = reported
         self._handling = handling
         self._timezone = dialect.timezone
@@ -148,7 +150,7 @@ class Receiver:
 
         return sub_app(self)
 
-    def asgi(self, path: str = "") -> AsgiApp:
+    def asgi(self, path: str = "", *, rewritten: bool = False) -> AsgiApp:
         """An ASGI application for Starlette and FastAPI.
 
         Starlette's mount at ``/ipn`` answers ``/ipn/`` alone and redirects ``/ipn``, so give it a route too::
@@ -158,10 +160,14 @@ class Receiver:
 
         Args:
             path: Where a route hands requests over, or where it stands by itself; empty where it is mounted.
+            rewritten: Believe a server that puts an address out of the headers in the place of the socket's peer. Then
+                who may write those headers is its affair: ``uvicorn --forwarded-allow-ips='*'`` lets anybody pass for
+                a sender. Without this a request with such an address is refused; let the server leave the address
+                (``uvicorn --no-proxy-headers``) and name ``trusted_proxies``.
         """
         from payments_async.ipn._asgi import AsgiApp
 
-        return AsgiApp(self, path)
+        return AsgiApp(self, path, rewritten=rewritten)
 
     def start(self) -> None:
         """Begin to handle what the inbox holds. The first notification does it too."""
@@ -255,16 +261,41 @@ class Receiver:
         """
         decision = self._senders.decide(peer, headers)
         if not decision.accepted:
-            _log.warning("a sender is not known", extra={"sender": decision.address, "why": decision.why})
+            self._refusals.note(decision.address, decision.why, "a sender is not known")
             if not self._shadow:
                 return answers.FORBIDDEN
         if not self.knows_token(token):
-            return answers.NOT_FOUND
+            return self._refused(decision.address, answers.NOT_FOUND, "the path token is wrong")
         if method != "POST":
-            return answers.BAD_METHOD
+            return self._refused(decision.address, answers.BAD_METHOD, "it is no POST")
         if headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-            return answers.ENCODED  # a few bytes could be seconds of work
+            # a few bytes could be seconds of work
+            return self._refused(decision.address, answers.ENCODED, "its body has a content coding")
         return Sender(decision.address, decision.accepted)
+
+    def admits(self, peer: str) -> bool:
+        """Whether to take a connection from this address: a sender's or a trusted proxy's; in shadow anybody's."""
+        return self._shadow or self._senders.may_bring(peer)
+
+    def trusts(self, peer: str) -> bool:
+        """Whether the peer is one of the trusted proxies."""
+        return self._senders.trusts(peer)
+
+    def refuse(self, address: str, why: str) -> None:
+        """Count a refusal that was made elsewhere, such as of a connection."""
+        self._refusals.note(address, why, "a connection is refused")
+
+    def refusals(self) -> Sequence[Refusal]:
+        """Whom this receiver refused, why and how often, the most frequent first."""
+        return self._refusals.all()
+
+    def is_rewritten(self, peer: str, headers: MultiMapping[str]) -> bool:
+        """Whether a server has put an address out of the headers in the place of the socket's peer."""
+        return self._senders.are_named(peer, headers)
+
+    def _refused(self, address: str, answer: Answer, why: str) -> Answer:
+        self._refusals.note(address, why)
+        return answer
 
     def knows_token(self, token: str | None) -> bool:
         """Compare in constant time."""
@@ -295,7 +326,7 @@ class Receiver:
             )  # fmt: skip
             if not await is_genuine(delivery, self._verifiers, self._handling.timeout):
                 if not self._shadow:
-                    return answers.FORBIDDEN
+                    return self._refused(sender.address, answers.FORBIDDEN, "a verifier says no")
                 sender = sender._replace(is_known=False)
         begun = self.begin(sender, query, body)
         if isinstance(begun, Answer):
@@ -319,14 +350,14 @@ class Receiver:
             taken, and ``None`` in place of a future where that is known already.
         """
         if len(body) > self.max_body:
-            return answers.TOO_LARGE
+            return self._refused(sender.address, answers.TOO_LARGE, "its body is too large")
         event = read_usual(body, query, self._timezone)
         is_usual = event is not None
         if event is None:
             try:
                 event = read_unusual(body, query, self._timezone)
             except UnreadableNotification as error:
-                _log.warning("a notification is unreadable", extra={"sender": sender.address, "why": str(error)})
+                self._refusals.note(sender.address, str(error), "a notification is unreadable")
                 return answers.refusal(400, str(error))
         if not sender.is_known:
             self._reported(event, sender.address)

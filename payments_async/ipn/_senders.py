@@ -99,6 +99,22 @@ class Senders:
             self._peers[peer] = decision
         return self._behind(peer, headers) if decision is None else decision
 
+    def may_bring(self, peer: str) -> bool:
+        """Whether a connection from this address can bring a notification at all: from a sender, or a trusted proxy."""
+        address = address_of(peer)
+        return self.trusts(peer) or _within(address, self._allowed)
+
+    def are_named(self, peer: str, headers: MultiMapping[str]) -> bool:
+        """Whether the headers of proxies name the peer itself: then it is not the socket's, a server put it there."""
+        address = address_of(peer)
+        if address is None:
+            return False
+        for header in self._headers:
+            for text in hops(header, headers.getall(header, ())) or ():
+                if address_of(text) == address:
+                    return True
+        return False
+
     def trusts(self, peer: str) -> bool:
         """Whether the peer is one of the trusted proxies."""
         if peer == UNIX_SOCKET:

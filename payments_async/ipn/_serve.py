@@ -13,11 +13,15 @@ from typing import Any
 from aiohttp import web
 
 from payments_async.ipn._aiohttp import health, notify
+from payments_async.ipn._door import Door, Gate
 from payments_async.ipn._receiver import Receiver
+from payments_async.ipn._senders import Senders
 from payments_async.ipn._tasks import Tasks
 
-__all__ = ["serve", "serving"]
+__all__ = ["THIS_MACHINE", "serve", "serving"]
 
+_log = logging.getLogger("payments_async.ipn")
+THIS_MACHINE = ("127.0.0.0/8", "::1")
 _BACKLOG = 512  # connections waiting to be accepted
 _SHUTDOWN = 10.0  # seconds that a shutdown waits for answers under way
 _LINGERING = 2.0  # seconds that the rest of a refused body is read for, so that its sender reads the refusal
@@ -34,9 +38,15 @@ async def serving(
     header_time: float = 10.0,
     keepalive: float = 75.0,
     connections: int = 1000,
+    connections_each: int | None = None,
+    visitors: Iterable[str] = THIS_MACHINE,
     access_log: logging.Logger | None = None,
 ) -> AsyncIterator[tuple[str, int]]:
     """Serve while the block runs; gives the address it listens on, then drains.
+
+    Of a receiver that is served alone, connections are taken from its senders, its trusted proxies and the visitors;
+    anybody else is hung up on before anything of him is read. What it hung up on is in ``receiver.refusals()``. An
+    application has other callers too: there a stranger's connection ends with the 403 that answers him.
 
     Args:
         served: A receiver, or an aiohttp application that one is mounted in: aiohttp's own servers set no limit to the
@@ -47,6 +57,9 @@ async def serving(
         header_time: Seconds from a request's first byte, or a connection's beginning, to the end of its headers.
         keepalive: Seconds that a connection may be idle between two requests.
         connections: Most connections at once; a further one is closed.
+        connections_each: Most of them from one address that is no trusted proxy. By default a quarter of all; for an
+            application, whose proxies nobody has named, no limit.
+        visitors: Further addresses and networks whose connections are taken, such as of who asks for the health.
         access_log: Where aiohttp logs every request: with its query, and so with account, amount and path token.
 
     Raises:
@@ -56,13 +69,20 @@ async def serving(
     for name, value in (("header_time", header_time), ("connections", connections)):
         if not value > 0:
             raise ValueError(f"{name}: must be above 0")
+    if connections_each is not None and not connections_each > 0:
+        raise ValueError("connections_each: must be above 0")
     receiver = served if isinstance(served, Receiver) else None
     runner, tasks = _runner(served, path), Tasks()
+    door = _door(receiver, visitors, connections, connections_each)
+
+    def connection(left: Callable[[], None]) -> _Connection:
+        return _Connection(
+            _server(runner), left=left, keepalive=keepalive, access_log=access_log, decodes=receiver is None
+        )
+
     listening = await asyncio.get_running_loop().create_server(
-        lambda: _Connection(
-            _server(runner), most=connections, keepalive=keepalive, access_log=access_log, decodes=receiver is None
-        ), host, port,
-        ssl=tls, ssl_handshake_timeout=None if tls is None else header_time, backlog=_BACKLOG, start_serving=False,
+        lambda: Gate(door, connection, tls=tls, handshake_time=header_time, tasks=tasks), host, port,
+        backlog=_BACKLOG, start_serving=False,
     )  # fmt: skip
     try:  # an application starts when the port is ours: its receiver takes back what one of its name held
         await runner.setup()
@@ -93,6 +113,8 @@ async def serve(
     header_time: float = 10.0,
     keepalive: float = 75.0,
     connections: int = 1000,
+    connections_each: int | None = None,
+    visitors: Iterable[str] = THIS_MACHINE,
     access_log: logging.Logger | None = None,
     stop_on: Iterable[signal.Signals] = (),
     started: Callable[[str, int], object] = lambda host, port: None,
@@ -109,7 +131,7 @@ async def serve(
     loop, stopped, signals = asyncio.get_running_loop(), asyncio.Event(), tuple(stop_on)
     async with serving(
         served, host, port, path=path, tls=tls, header_time=header_time, keepalive=keepalive, connections=connections,
-        access_log=access_log,
+        connections_each=connections_each, visitors=visitors, access_log=access_log,
     ) as address:  # fmt: skip
         for one in signals:
             loop.add_signal_handler(one, stopped.set)
@@ -119,6 +141,23 @@ async def serve(
         finally:
             for one in signals:
                 loop.remove_signal_handler(one)
+
+
+def _door(receiver: Receiver | None, visitors: Iterable[str], most: int, each: int | None) -> Door:
+    if receiver is None:
+        return Door(admits=lambda _: True, counts=lambda _: True, most=most, each=each, refuse=_log_refusal)
+    known = Senders(visitors)
+    return Door(
+        admits=lambda address: known.may_bring(address) or receiver.admits(address),
+        counts=lambda address: not receiver.trusts(address),
+        most=most,
+        each=each or max(1, most // 4),
+        refuse=receiver.refuse,
+    )
+
+
+def _log_refusal(address: str, why: str) -> None:
+    _log.debug("a connection is refused", extra={"sender": address, "why": why})
 
 
 def _runner(served: Receiver | web.Application, path: str) -> web.BaseRunner:
@@ -151,7 +190,13 @@ class _Connection(web.RequestHandler):
     """A connection that remembers since when it owes us the end of some headers."""
 
     def __init__(
-        self, server: web.Server, *, most: int, keepalive: float, access_log: logging.Logger | None, decodes: bool
+        self,
+        server: web.Server,
+        *,
+        left: Callable[[], None],
+        keepalive: float,
+        access_log: logging.Logger | None,
+        decodes: bool,
     ) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(
@@ -162,21 +207,26 @@ class _Connection(web.RequestHandler):
             auto_decompress=decodes,  # the receiver refuses every coding
             access_log=access_log,  # type: ignore[arg-type]  # it may be None, though it is not typed so
         )
-        self._server = server
-        self._most = most
+        self._left = left
         self._now = loop.time
         self._busy = False
         self.owes_since: float | None = loop.time()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        if len(self._server.connections) > self._most:
-            self.force_close()
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._left()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if data and self.owes_since is None and not self._busy:  # aiohttp itself calls this with nothing
             self.owes_since = self._now()
         super().data_received(data)
+
+    def cut_off(self) -> None:
+        """Close it, and wait for nobody who does not read."""
+        if self.transport is not None and self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.force_close()
 
     def has_headers(self) -> None:
         """A request is complete but for its body."""
@@ -213,4 +263,4 @@ async def _cut_off(server: web.Server, header_time: float) -> None:
         latest = now() - header_time
         for connection in server.connections:
             if isinstance(connection, _Connection) and (since := connection.owes_since) is not None and since < latest:
-                connection.force_close()
+                connection.cut_off()

@@ -14,7 +14,7 @@ import pytest
 from cli.commands import Run, surroundings
 
 from payments_async.ipn import TransactionSucceeded
-from payments_async.journal import Delivery, SqliteJournal
+from payments_async.journal import Arrival, Delivery, SqliteJournal
 from payments_async.sandbox import Sandbox
 
 
@@ -153,3 +153,31 @@ async def test_a_dead_letter_is_listed_and_replayed(run: Run, tmp_path: Path) ->
     assert 0 == (await run("ipn", "replay", str(receipt.event_id), "--journal", str(path))).status
     again = json.loads((await run("ipn", "list", "--journal", str(path), "--json")).out)
     assert {"pending": 1, "dead": [], "dubious": []} == again
+
+
+async def test_old_notifications_are_pruned(run: Run, tmp_path: Path) -> None:
+    """By their age, written as people do."""
+    path = str(tmp_path / "inbox.sqlite")
+    async with SqliteJournal(path) as journal:
+        for number in range(3):
+            event = TransactionSucceeded(transaction_id=f"t-{number}", status_code=0)
+            delivery = Delivery(body=b"{}", query="", peer="52.48.24.237", received_at=1.0)
+            await journal.receive_all((Arrival(delivery, event, 0.0, unheard=True),), owner="me")
+    pruned = await run("ipn", "prune", "--older-than", "90d", "--journal", path, "--json")
+    assert (0, {"events": 2, "deliveries": 0}) == (pruned.status, json.loads(pruned.out))
+    for wrong in ("0d", "90", "-1d", "soon"):
+        assert 2 == (await run("ipn", "prune", f"--older-than={wrong}", "--journal", path)).status
+
+
+async def test_whom_a_receiver_refuses_is_said(run: Run) -> None:
+    """With the address and the reason, at the end of all."""
+    async with started("ipn", "serve", "--port", "0", "--sender", "10.0.0.1") as process:
+        found = re.search(r"http://\S+/ipn", await line_with(process.stderr, "listening"))
+        assert found is not None
+        for _ in range(3):
+            assert 3 == (await run("ipn", "send", found.group())).status
+        process.send_signal(signal.SIGINT)
+        said = await line_with(process.stderr, "refused 3 times")
+        assert "127.0.0.1: the peer 127.0.0.1 is not among the known senders" in said
+        await line_with(process.stderr, "0 notifications heard")
+        assert 0 == await asyncio.wait_for(process.wait(), 10)

@@ -3,9 +3,14 @@
 import asyncio
 import logging
 import os
+import shutil
 import signal
+import socket
+import ssl
+import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
@@ -99,7 +104,7 @@ async def test_a_body_may_be_slower_than_headers() -> None:
 
 async def test_there_are_only_so_many_connections() -> None:
     """A further one is closed; when one ends, there is room again."""
-    async with serving(Receiver(senders=["127.0.0.1"]), port=0, connections=2) as (_, port):
+    async with serving(Receiver(senders=["127.0.0.1"]), port=0, connections=2, connections_each=2) as (_, port):
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         await asyncio.sleep(0.02)
         assert b"" == await post(port)
@@ -218,3 +223,143 @@ async def test_only_a_receiver_or_an_application_is_served() -> None:
     with pytest.raises(TypeError, match="served: a Receiver or an aiohttp"):
         async with serving(Receiver().asgi(), port=0):  # type: ignore[arg-type]
             raise AssertionError("it is served")
+
+
+STRANGER, VISITOR = "127.0.0.9", "127.0.0.8"  # other addresses of this machine
+
+
+async def line_from(source: str, port: int, *, ask: bytes = HEAD + b"\r\n" + BODY) -> bytes:
+    """What somebody at an address hears in answer, the first line of it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+    try:
+        writer.write(ask)
+        return await reader.readline()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def test_a_stranger_is_hung_up_on_before_he_is_heard() -> None:
+    """Neither sender nor proxy nor visitor: his connection ends as it begins, and it is counted who he was."""
+    receiver = Receiver(senders=["127.0.0.1"], trusted_proxies=["127.0.0.7"])
+    health = b"GET /ipn/health HTTP/1.1\r\nHost: x\r\n\r\n"
+    async with serving(receiver, port=0, visitors=[VISITOR]) as (_, port):
+        for source, expected in ((STRANGER, b""), ("127.0.0.1", b"200"), ("127.0.0.7", b"403"), (VISITOR, b"403")):
+            assert expected in await line_from(source, port), source
+        assert b"200" in await line_from(VISITOR, port, ask=health)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(STRANGER, 0))
+        assert b"" == await reader.read()  # he never has to say anything
+        writer.close()
+    refused = {(refusal.address, refusal.why): refusal.times for refusal in receiver.refusals()}
+    assert 2 == refused[STRANGER, "hung up on: neither a known sender nor a trusted proxy"]
+    assert {STRANGER, "127.0.0.7", VISITOR} == {address for address, _ in refused}
+
+
+async def test_a_flood_of_strangers_keeps_no_sender_out() -> None:
+    """They hold connections as long as they are let; every genuine notification is answered meanwhile."""
+    receiver = Receiver(senders=["127.0.0.1"])
+    async with serving(receiver, port=0, connections=20, visitors=[VISITOR]) as (_, port), asyncio.timeout(100):
+        held = []
+        for number in range(200):
+            source = STRANGER if number % 2 else VISITOR
+            held.append(await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0)))
+            if not number % 20:
+                assert b"HTTP/1.1 200 OK\r\n" == await post(port)
+        for _, writer in held:
+            writer.close()
+
+
+async def test_one_address_gets_only_its_share_of_the_connections() -> None:
+    """A sender that keeps on opening more is hung up on; another, and a proxy that many come through, are not."""
+    receiver = Receiver(senders=["127.0.0.1", "127.0.0.2"], trusted_proxies=["127.0.0.7"])
+    async with serving(receiver, port=0, connections=10, connections_each=3) as (_, port):
+        held = [await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.1", 0)) for _ in range(3)]
+        held += [await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.7", 0)) for _ in range(5)]
+        await asyncio.sleep(0.02)
+        assert b"" == await line_from("127.0.0.1", port)
+        assert b"200" in await line_from("127.0.0.2", port)
+        assert b"403" in await line_from("127.0.0.7", port)
+        for _, writer in held:
+            writer.close()
+
+
+@pytest.mark.parametrize("put", [alone, mounted])
+async def test_a_connection_ends_with_a_403(put: Callable[[Receiver], Receiver | web.Application]) -> None:
+    """Where a stranger gets one at all, he cannot keep it."""
+    receiver = Receiver(senders=["127.0.0.2"])
+    async with serving(put(receiver), port=0) as (_, port), asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write((HEAD + b"\r\n" + BODY) * 2)
+        said = await reader.read()
+        writer.close()
+    assert (1, True) == (said.count(b"HTTP/1.1 403"), b"Connection: close" in said)
+
+
+async def send_for_ever(connection: socket.socket, words: bytes) -> None:
+    """Until it is cut off."""
+    while True:
+        await asyncio.get_running_loop().sock_sendall(connection, words)
+
+
+@pytest.mark.parametrize("put", [alone, mounted])
+async def test_a_sender_who_never_reads_is_not_listened_to_for_ever(
+    put: Callable[[Receiver], Receiver | web.Application],
+) -> None:
+    """Answers pile up to a limit; then he is not read from, and when he does not read either, he is hung up on."""
+    receiver = Receiver(senders=["127.0.0.1"], body_time=0.3)
+    async with serving(put(receiver), port=0) as (_, port), asyncio.timeout(100):
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(deaf, ("127.0.0.1", port))
+            with pytest.raises(ConnectionError):
+                await send_for_ever(deaf, (HEAD + b"\r\n" + BODY) * 100)
+        assert b"HTTP/1.1 200 OK\r\n" == await post(port)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the certificate and key of 127.0.0.1, signed by itself."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("certificates")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
+    files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run([*command.split(), *files], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+async def test_with_tls_a_stranger_is_hung_up_on_before_the_handshake(certificates: Path) -> None:
+    """A sender is served over TLS, over one connection as often as he likes; no TLS, or a slow one, is cut off."""
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(certificates / "cert.pem", certificates / "key.pem")
+    ours = ssl.create_default_context(cafile=str(certificates / "cert.pem"))
+    receiver = Receiver(senders=["127.0.0.1"])
+    served = serving(receiver, port=0, tls=theirs, visitors=(), header_time=0.4, connections=3, connections_each=3)
+    async with served as (_, port), asyncio.timeout(60):
+        for _ in range(4):  # who is cut off leaves room for others
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HEAD + b"\r\n" + BODY)  # no TLS
+            assert b"200" not in await all_said(reader, writer)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)  # and this one is silent
+            assert b"" == await all_said(reader, writer)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=ours)
+        for _ in range(3):
+            writer.write(HEAD + b"\r\n" + BODY)
+            assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+            await reader.readuntil(b"}")
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            await asyncio.open_connection("127.0.0.1", port, ssl=ours, local_addr=(STRANGER, 0))
+        writer.close()
+    assert {STRANGER} == {refusal.address for refusal in receiver.refusals()}
+
+
+async def all_said(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """Everything until the connection ends, however it ends."""
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
