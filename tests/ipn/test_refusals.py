@@ -39,7 +39,7 @@ def test_a_flood_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
     assert ["10.9.9.9"] == [refusal.address for refusal in refusals.all() if refusal.times == 5000]
     clock.now += 10
     refusals.note("10.9.9.9", "unknown")
-    assert 9990 == vars(caplog.records[-1])["not_logged_since"]
+    assert 10_000 == 10 + sum(vars(record)["not_logged_since"] for record in caplog.records)
 
 
 async def test_every_refusal_is_counted_with_its_reason() -> None:
