@@ -8,7 +8,7 @@ import secrets
 import sqlite3
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -158,8 +158,10 @@ class SqliteJournal:
             self._leave_to_the_parent()
             return
         try:
-            while self._before_close:
-                await self._before_close.pop()()
+            async with AsyncExitStack() as finishing:  # the last one first; one that fails stops none of the others
+                for finish in self._before_close:
+                    finishing.push_async_callback(finish)
+                self._before_close = []
             if self._has_leased and self._liveness.holder:
                 self._has_leased = False
                 with suppress(JournalError):  # their time runs out

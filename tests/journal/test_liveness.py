@@ -5,14 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from journal.factories import BATCH, delivery, event, loaded
 
-from payments_async.journal import SqliteJournal
+from payments_async.journal import JournalClosed, SqliteJournal
 from payments_async.journal._liveness import Liveness
 
 TESTS = Path(__file__).parent.parent
@@ -128,3 +128,29 @@ def test_a_forked_child_does_not_keep_its_parent_alive(tmp_path: Path) -> None:
         finally:
             liveness.end()
             os.kill(int(child), signal.SIGKILL)
+
+
+async def test_everybody_finishes_before_a_journal_closes(tmp_path: Path) -> None:
+    """The last that came first, though one of them fails; who has taken it back is not called."""
+    journal, called = SqliteJournal(tmp_path / "journal.db"), list[str]()
+
+    def finishing(name: str, error: Exception | None = None) -> Callable[[], Awaitable[None]]:
+        async def finish() -> None:
+            await journal.backlog()  # it is still open
+            called.append(name)
+            if error is not None:
+                raise error
+
+        return finish
+
+    await journal.__aenter__()
+    journal.before_close(finishing("first"))
+    take_back = journal.before_close(finishing("gone"))
+    journal.before_close(finishing("second", RuntimeError("no")))
+    take_back()
+    with pytest.raises(RuntimeError, match="no"):
+        await journal.close()
+    assert ["second", "first"] == called
+    with pytest.raises(JournalClosed):
+        await journal.backlog()
+    await journal.close()
