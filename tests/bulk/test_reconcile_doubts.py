@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from bulk.worlds import BATCH, World, payout, payouts, world
 
-from payments_async import Credentials, PaymentsSession
+from payments_async import Credentials, PaymentsSession, RetryPolicy
 from payments_async.bulk import reconcile, run_batch
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, Sandbox
@@ -96,7 +96,9 @@ async def lying(folder: Path, change: Change) -> AsyncIterator[World]:
         app.middlewares.append(lie)
         server = await stack.enter_async_context(TestServer(app))
         who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-        payments = await stack.enter_async_context(PaymentsSession(server.make_url("/"), who))
+        payments = await stack.enter_async_context(
+            PaymentsSession(server.make_url("/"), who, retry=RetryPolicy(attempts=1))
+        )
         journal = await stack.enter_async_context(SqliteJournal(folder / "journal.db"))
         yield World(sandbox, payments, journal)
 
