@@ -108,6 +108,17 @@ def without_failures(request: web.Request, answer: web.StreamResponse) -> web.St
     return web.Response(status=503) if "FAILED" in map(str.upper, request.query.values()) else answer
 
 
+async def test_absence_from_a_list_of_unknown_length_proves_nothing(tmp_path: Path) -> None:
+    """It may have ended early: nobody is asked to write the order off."""
+    async with world(tmp_path, {"total_error": None}, processing_delay=0.01) as here:
+        await one_lost(here)
+        await here.sandbox.settle()
+        later = Slow(here, 2000.0)
+        report = await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
+        assert ((), (LOST,)) == (report.parked, report.unknown)
+        assert any("how many rows" in note for note in report.notes)
+
+
 def with_other_amounts(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
     """Its list shows one amount in place of another."""
     if not request.path.endswith("/transactions") or not isinstance(answer, web.Response):
