@@ -45,3 +45,16 @@ async def test_a_notification_that_is_only_reported_waits_for_nobody(
     clock.pass_(61)
     assert [] == list(await journal.claim("receiver", lease=60, limit=10))
     assert 0 == (await journal.backlog()).pending
+
+
+@pytest.mark.parametrize("doubt", list(Doubt))
+async def test_a_doubted_notification_without_a_request_id_settles_nothing_when_its_transaction_gets_known(
+    journal: Journal, doubt: Doubt
+) -> None:
+    """It came before the answer, and nobody has confirmed it: the answer that names the transaction changes nothing."""
+    chunk = await claimed(journal, 1)
+    permit = await permitted(journal, chunk)
+    early = Arrival(delivery=delivery(), event=event(2, 0, request_id=None), lease=0, doubt=doubt)
+    await journal.receive_all([early], owner="receiver")
+    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+    assert [State.ACCEPTED] == await states(journal)
