@@ -3,13 +3,14 @@
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from decimal import Decimal
 from pathlib import Path
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from bulk.worlds import BATCH, World, payout, payouts, world
 
-from payments_async import Credentials, PaymentsSession
+from payments_async import Credentials, PaymentsSession, RetryPolicy
 from payments_async.bulk import reconcile, run_batch
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, Sandbox
@@ -76,32 +77,74 @@ async def test_two_sweeps_at_one_moment_are_one(tmp_path: Path) -> None:
         assert ((), (LOST,)) == (report.parked, report.unknown)
 
 
+Change = Callable[[web.Request, web.StreamResponse], web.StreamResponse]
+
+
 @asynccontextmanager
-async def hiding(folder: Path, status: str) -> AsyncIterator[World]:
-    """A world whose service cannot list the transactions of one status."""
+async def lying(folder: Path, change: Change) -> AsyncIterator[World]:
+    """A world whose service gives other answers than it should."""
 
     @web.middleware
-    async def hide(
+    async def lie(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        if status in (value.upper() for value in request.query.values()):
-            return web.Response(status=503)
-        return await handler(request)
+        return change(request, await handler(request))
 
     async with AsyncExitStack() as stack:
         sandbox = Sandbox(processing_delay=0.01)
         app = sandbox.app()
-        app.middlewares.append(hide)
+        app.middlewares.append(lie)
         server = await stack.enter_async_context(TestServer(app))
         who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-        payments = await stack.enter_async_context(PaymentsSession(server.make_url("/"), who))
+        payments = await stack.enter_async_context(
+            PaymentsSession(server.make_url("/"), who, retry=RetryPolicy(attempts=1))
+        )
         journal = await stack.enter_async_context(SqliteJournal(folder / "journal.db"))
         yield World(sandbox, payments, journal)
 
 
+def without_failures(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
+    """It cannot list what has failed."""
+    return web.Response(status=503) if "FAILED" in map(str.upper, request.query.values()) else answer
+
+
+async def test_absence_from_a_list_of_unknown_length_proves_nothing(tmp_path: Path) -> None:
+    """It may have ended early: nobody is asked to write the order off."""
+    async with world(tmp_path, {"total_error": None}, processing_delay=0.01) as here:
+        await one_lost(here)
+        await here.sandbox.settle()
+        later = Slow(here, 2000.0)
+        report = await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
+        assert ((), (LOST,)) == (report.parked, report.unknown)
+        assert any("how many rows" in note for note in report.notes)
+
+
+def with_other_amounts(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
+    """Its list shows one amount in place of another."""
+    if not request.path.endswith("/transactions") or not isinstance(answer, web.Response):
+        return answer
+    ours, theirs = f"{payout(1).amount}".encode(), b"77777"
+    assert isinstance(answer.body, bytes)
+    return web.Response(body=answer.body.replace(ours, theirs), content_type="application/json")
+
+
+async def test_another_amount_in_the_record_of_an_accepted_order_is_a_difference(tmp_path: Path) -> None:
+    """It has its transaction and its request id, and yet somebody has to look: it is told, and settles nothing."""
+    async with lying(tmp_path, with_other_amounts) as here:
+        await run_batch(here.payments, here.journal, BATCH, payouts(3))
+        await here.sandbox.settle()
+        later = Slow(here, 2000.0)
+        report = await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
+        order = payout(1)
+        assert [(order.request_id, order.amount, Decimal(77777))] == [
+            (one.request_id, one.ours, abs(one.theirs or 0)) for one in report.differences
+        ]
+        assert "accepted" == await here.state(1)
+
+
 async def test_statuses_are_believed_only_when_every_list_was_read_to_its_end(tmp_path: Path) -> None:
     """An order is listed as paid; that it is not listed as failed as well, nobody could see."""
-    async with hiding(tmp_path, "FAILED") as here:
+    async with lying(tmp_path, without_failures) as here:
         await run_batch(here.payments, here.journal, BATCH, payouts(3))
         await here.sandbox.settle()
         later = Slow(here, 2000.0)

@@ -1,8 +1,10 @@
 """What every journal promises of evidence in doubt: whose it is, or whether it is true, and it moves nothing."""
 
-from journal.factories import BATCH, claimed, delivery, event, loaded, order, permitted, transaction_id
+import pytest
+from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
 
-from payments_async.journal import Evidence, Journal, News, Outcome, State
+from payments_async.journal import Doubt, Evidence, Journal, News, Outcome, State
+from payments_async.journal._inbox import Arrival
 
 
 async def states(journal: Journal) -> list[State]:
@@ -31,3 +33,28 @@ async def test_a_notification_that_was_disputed_says_nothing_of_an_order_that_co
     await loaded(journal)
     assert [State.PLANNED] * 3 == await states(journal)
     assert [] == [entry async for entry in journal.conflicts(BATCH)]
+
+
+@pytest.mark.parametrize("lease", [0.0, 60.0])
+async def test_a_notification_that_is_only_reported_waits_for_nobody(
+    journal: Journal, clock: Clock, lease: float
+) -> None:
+    """It came from an unknown sender: no receiver ever claims it, also none that could ask the service about it."""
+    reported = Arrival(delivery=delivery(), event=event(0, 1), lease=lease, doubt=Doubt.REPORTED)
+    await journal.receive_all([reported], owner="receiver")
+    clock.pass_(61)
+    assert [] == list(await journal.claim("receiver", lease=60, limit=10))
+    assert 0 == (await journal.backlog()).pending
+
+
+@pytest.mark.parametrize("doubt", list(Doubt))
+async def test_a_doubted_notification_without_a_request_id_settles_nothing_when_its_transaction_gets_known(
+    journal: Journal, doubt: Doubt
+) -> None:
+    """It came before the answer, and nobody has confirmed it: the answer that names the transaction changes nothing."""
+    chunk = await claimed(journal, 1)
+    permit = await permitted(journal, chunk)
+    early = Arrival(delivery=delivery(), event=event(2, 0, request_id=None), lease=0, doubt=doubt)
+    await journal.receive_all([early], owner="receiver")
+    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
+    assert [State.ACCEPTED] == await states(journal)
