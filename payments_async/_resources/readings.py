@@ -174,7 +174,7 @@ class Reading:
             stale = stale + 1 if not fresh and (number + 1) * self._reader.size >= known else 0
             if not page.collection or stale >= _MOST_STALE or (self._reached and not probes):
                 return
-            if number or self._reader.fits(page):
+            if number or self._status is not None or self._reader.fits(page):
                 number += 1
             else:
                 stale, known = 0, self.rows
