@@ -83,6 +83,7 @@ async def bulk_reconcile(
         )
     document = {
         "settled": found.settled,
+        "found": found.found,
         "unknown": found.unknown,
         "parked": found.parked,
         "conflicts": found.conflicts,
@@ -259,6 +260,10 @@ def _unchanged(screen: Screen, **about: str) -> Exit:
 def _show(screen: Screen, found: Reconciliation) -> None:
     settled = ", ".join(f"{count:,} {state}" for state, count in found.settled.items() if count)
     screen.say(f"settled: {settled or 'nothing'}\n")
+    if found.found:
+        screen.say(
+            f"{found.found:,} orders were there already that this journal did not know to be sent; they are not sent\n"
+        )
     _names(screen, "parked now: not found, a person has to decide", found.parked)
     _names(screen, "still unknown: never send them again", found.unknown)
     _names(screen, "in conflict: evidence contradicts", found.conflicts)

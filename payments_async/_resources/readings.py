@@ -62,19 +62,26 @@ class Reader:
         return Reading(self, since, until, status, probes=probes)
 
     async def edges(self) -> list[Transaction]:
-        """The first and the last page of all days; nothing where they cannot be had."""
-        reading = Reading(self, None, None, None, probes=False)
+        """The first and the last page of all days; nothing where they cannot be had at once."""
+        hasty = Reader(self.page, self.clock, self.sleep)
+        hasty.size, hasty.is_tried = self.size, self.is_tried
         try:
-            while (first := await reading.page(1)) is None:
-                pass  # pages are smaller now
-            if not first.collection:
-                return []
-            last = -(-(first.total_count or 0) // len(first.collection))
-            end = await reading.page(last) if last > 1 else None
+            return await hasty._edges()
         except AuthenticationFailed:
             raise
         except PaymentsError:
             return []
+        finally:
+            self.requests += hasty.requests
+
+    async def _edges(self) -> list[Transaction]:
+        reading = Reading(self, None, None, None, probes=False)
+        while (first := await reading.page(1)) is None:
+            pass  # pages are smaller now
+        if not first.collection:
+            return []
+        last = -(-(first.total_count or 0) // len(first.collection))
+        end = await reading.page(last) if last > 1 else None
         return [*first.collection, *(() if end is None else end.collection)]
 
     def shrink(self) -> bool:
@@ -174,7 +181,7 @@ class Reading:
             stale = stale + 1 if not fresh and (number + 1) * self._reader.size >= known else 0
             if not page.collection or stale >= _MOST_STALE or (self._reached and not probes):
                 return
-            if number or self._reader.fits(page):
+            if number or self._status is not None or self._reader.fits(page):
                 number += 1
             else:
                 stale, known = 0, self.rows

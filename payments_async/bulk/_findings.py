@@ -66,6 +66,7 @@ class Reconciliation:
     """What became of open orders, and what needs a person.
 
     Attributes:
+        found: How many orders the list showed that were planned as far as the journal knew: they are not sent.
         settled: How many orders left ``unknown``, ``parked`` or ``accepted``, by their state now.
         unknown: Request ids of orders that are still unknown.
         parked: Request ids of orders parked by this very call.
@@ -80,6 +81,7 @@ class Reconciliation:
     """
 
     settled: Mapping[str, int]
+    found: int = 0
     unknown: tuple[str, ...] = ()
     parked: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
@@ -98,6 +100,7 @@ class Findings:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self.settled: Counter[str] = Counter()
+        self.found = 0
         self.unknown: list[str] = []
         self.parked: list[str] = []
         self.stuck: list[str] = []
@@ -162,7 +165,7 @@ class Findings:
     async def report(self, batch_id: str | None) -> Reconciliation:
         """All of it."""
         return Reconciliation(
-            settled=dict(self.settled), unknown=tuple(self.unknown), parked=tuple(self.parked),
+            settled=dict(self.settled), found=self.found, unknown=tuple(self.unknown), parked=tuple(self.parked),
             conflicts=tuple([entry.request_id async for entry in self._journal.conflicts(batch_id)]),
             stuck=tuple(self.stuck), strangers=tuple(self.strangers.values()), strangers_seen=self.strangers_seen,
             differences=tuple(self.differences.values()), unread=tuple(self.unread), notes=(*self.unread, *self.notes),

@@ -83,6 +83,7 @@ async def reconcile(
     reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience)
     search = _Search(payments, journal, findings, reader, grace=grace, interval=interval, clock=clock)
     await search.begin(batch_id)
+    await search.look_for_what_was_forgotten()
     async for wanted in collect(journal, batch_id):
         await search.look(wanted, sweeps=sweeps, sleep=sleep)
         for order in wanted.values():
@@ -148,6 +149,7 @@ class _Search:
     _batches: list[str | None] = attrs.field(init=False, factory=list)  # for whom sweeps are put on record
     _first: float | None = attrs.field(init=False, default=None)  # the first moment that matters, beside the open ones
     _sent_before: float | None = attrs.field(init=False, default=None)  # the first permit of any open one
+    _is_doubted: bool = attrs.field(init=False, default=False)
     _has_swept: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
@@ -157,6 +159,7 @@ class _Search:
         """Find out from which moment on the list matters, for orders that are not open too."""
         runs = [await self.journal.run(batch_id)] if batch_id is not None else await self.journal.runs()
         quarantined = [run for run in runs if run.quarantined]
+        self._is_doubted = bool(quarantined)
         self._batches = [batch_id] if batch_id is not None else [None, *(run.batch_id for run in quarantined)]
         complete = [
             sweep.begun for sweep in await self.journal.sweeps(batch_id)
@@ -188,6 +191,11 @@ class _Search:
                 return
         if sweeps > 1 and window is not None:
             await self._park(window, sweeps)
+
+    async def look_for_what_was_forgotten(self) -> None:
+        """Where the journal was copied or restored: what the list shows of it is open from then on."""
+        if self._is_doubted and (window := self._window(())) is not None:
+            await self._sweep(window)
 
     async def look_for_the_rest(self) -> None:
         """Look for orders that are not open, where nobody has made a sweep meanwhile."""

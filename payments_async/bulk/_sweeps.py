@@ -154,6 +154,7 @@ class Sweeper:
         agrees = await self.findings.apply_record(order, named, "list")
         if before is State.PLANNED and order.state is not State.PLANNED:
             self.found += 1
+            self.findings.found += 1
         return agrees
 
     async def _nameless(self, row: Transaction) -> None:

@@ -90,7 +90,11 @@ def begin(
             SqliteJournal(journal, state_folder=Path(journal).with_name("state")) as held,
             PaymentsSession(base, Credentials(**who), timeout=limit) as payments,
         ):
-            await run_batch(payments, held, BATCH, payouts(orders), concurrency=concurrency, lease=LEASE)
+            # the list would show what is sent again because rule 2 is broken
+            await run_batch(
+                payments, held, BATCH, payouts(orders), concurrency=concurrency, lease=LEASE,
+                look_first="never" if broken else "always",
+            )  # fmt: skip
 
     asyncio.run(work())
 

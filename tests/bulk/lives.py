@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 import attrs
@@ -75,6 +75,10 @@ class Life:
     def orders(self) -> list[PayoutOrder]:
         """All of it."""
         return [payout(number, batch_id=BATCH) for number in range(COUNT)]
+
+    def looks(self) -> Literal["always", "never"]:
+        """In the control nobody looks: the list would show what is sent again because rule 2 is broken."""
+        return "never" if self.broken else "always"
 
     def passed(self, point: str) -> None:
         """What the journal calls at each point."""
@@ -156,11 +160,11 @@ class Life:
         await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
         await journal.lift_quarantine(BATCH, who="Ann", why="none of it was ever sent")
         await self.cancel_a_permit(journal)
-        await run_batch(payments, journal, BATCH, self.orders(), concurrency=2, lease=LEASE)
+        await run_batch(payments, journal, BATCH, self.orders(), concurrency=2, lease=LEASE, look_first=self.looks())
         await self.hear(journal, receiver)
         await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
         await self.decide(journal)
-        await run_batch(payments, journal, BATCH, lease=LEASE)
+        await run_batch(payments, journal, BATCH, lease=LEASE, look_first=self.looks())
         await journal.prune_inbox(older_than=1e9)
         await journal.touch()
         await self.adopt(payments, journal)

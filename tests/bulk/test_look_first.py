@@ -101,7 +101,7 @@ async def test_a_backup_from_before_the_run_pays_nothing_again(tmp_path: Path) -
             with pytest.raises(NotLookedFor):
                 await journal.lift_quarantine(BATCH, who="A. Clerk", why="reconcile said nothing")
             report = await reconcile(here.payments, journal, BATCH, interval=0.0)
-            assert COUNT == len(report.conflicts)
+            assert (COUNT, COUNT) == (report.found, len(report.conflicts))
             await journal.lift_quarantine(BATCH, who="A. Clerk", why="all looked up")
             done = await run(restored)
             assert (0, 0) == (done.sent, done.counts["planned"])

@@ -224,3 +224,12 @@ async def test_the_first_and_the_last_page(times: Times) -> None:
         edges.append([one.transaction_id for one in await reader.edges()])
     assert [150, 30, 0, 99, 0] == [len(found) for found in edges]
     assert ("t-0", "t-249") == (edges[0][0], edges[0][-1])
+
+
+async def test_a_short_list_of_one_status_says_nothing_of_the_size_of_pages(times: Times) -> None:
+    """It counts more than it shows: the next list is read in large pages all the same."""
+    shelf = Shelf(3, cap=500, error=7)
+    reader = Reader(shelf.page, clock=times.clock, sleep=times.sleep)
+    reading = reader.read(None, None, "FAILED")
+    assert 3 == len([one async for rows in reading.pages() for one in rows])
+    assert ("it showed 3 of 10 rows", 500) == (reading.problem, reader.size)
