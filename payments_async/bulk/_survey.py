@@ -88,6 +88,8 @@ def survey(path: Path, layout: Layout, rules: Rules, *, go_on: Callable[[], None
     for repeat in found:
         remedy = _REPEATED[repeat.difference].format(first=repeat.first_row)
         walk.refuse(repeat.row, repeat.line, "request_id", ids.get(repeat.row, ""), remedy)
+    if walk.torn > _MOST_PROBLEMS:
+        return _given_up(walk)
     walk.tell_torn()
     walk.tell_lacking()
     return Findings(
@@ -171,6 +173,11 @@ class _Walk:
         if row.is_witness:
             self._torn = None
 
+    @property
+    def torn(self) -> int:
+        """How many rows may be torn, as far as they are counted."""
+        return len(self._torn or ())
+
     def refuse(self, row: int, line: int, column: str, value: str, remedy: str) -> None:
         """Blame a row for what only shows in the company of others."""
         self.problems.append(problem(row, line, column, value, remedy))
@@ -185,7 +192,7 @@ class _Walk:
             amount, whole = row.cells["amount"], torn.cells["amount"]
             if not torn.may_be_code:
                 self._refuse_torn(row.number, row.line, amount, whole)
-            elif self._torn is not None:
+            elif self._torn is not None and len(self._torn) <= _MOST_PROBLEMS:
                 self._torn.append((row.number, row.line, amount, whole))
             return
 

@@ -105,7 +105,7 @@ def _told() -> Iterator[object]:
         "others": [other for other in names if other != name],
         "is_hidden": state in ("hidden", "veryHidden"),
         "rows": sorted(seen.rows),
-        "columns": sorted(seen.columns),
+        "columns": seen.hidden_positions(),
     }
     yield from _blocks(_rows(data, name))
 
@@ -154,12 +154,11 @@ class _Seen:
 
     Attributes:
         rows: Numbers of hidden rows with something in them.
-        columns: Positions of hidden columns, from 0.
     """
 
     def __init__(self) -> None:
         self.rows: set[int] = set()
-        self.columns: set[int] = set()
+        self._columns: set[int] = set()
         self._row = self._column = 0
         self._place: str | None = None
         self._letters: set[str | int] = set()  # of the columns with something in them
@@ -167,6 +166,10 @@ class _Seen:
         self._cells = 0
         self._is_hidden = False
         self._by_default = False
+
+    def hidden_positions(self) -> list[int]:
+        """Hidden columns by where they stand in a row that is read, from 0: empty columns on the left are not read."""
+        return sorted(column - self._left for column in self._columns if column >= self._left)
 
     def begin(self, tag: str, values: Mapping[str, str]) -> None:
         """Take the beginning of an element. The usual ones come first: there are millions of them."""
@@ -181,7 +184,7 @@ class _Seen:
             self._is_hidden = _is_hidden(values, "ht", by_default=self._by_default)
         elif tag == "col" and _is_hidden(values, "width"):
             first = max(_number(values.get("min")), 1)
-            self.columns.update(range(first - 1, min(max(_number(values.get("max")), first), first + _PIECE)))
+            self._columns.update(range(first, min(max(_number(values.get("max")), first), first + _PIECE) + 1))
         elif tag == "sheetFormatPr":
             self._by_default = values.get("zeroHeight") in _YES
 

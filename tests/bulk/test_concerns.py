@@ -1,5 +1,7 @@
 """What a person must have looked at before it is paid: hidden rows and columns, and a bank's name for its code."""
 
+import re
+import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -77,6 +79,16 @@ async def test_what_is_hidden_and_would_be_paid_is_a_concern(
 async def test_what_is_hidden_and_not_paid_is_none(workbook: Path, part: str, shown: str, hidden: str) -> None:
     """An empty row, the header, a column nobody reads, another sheet."""
     assert [] == fields(await read_batch(edit_workbook(workbook, part, shown, hidden)))
+
+
+async def test_empty_columns_on_the_left_are_counted(workbook: Path) -> None:
+    """A sheet that begins in column C: the hidden column is the one that is named."""
+    with zipfile.ZipFile(workbook) as book:
+        sheet = book.read(SHEET).decode()
+    moved = re.sub(r'<c r="([A-Z])', lambda place: f'<c r="{chr(ord(place[1]) + 2)}', sheet)
+    hidden = f'<cols><col min="{AMOUNT + 2}" max="{AMOUNT + 2}" hidden="1"/></cols><sheetData>'
+    batch = await read_batch(edit_workbook(workbook, SHEET, sheet, moved.replace("<sheetData>", hidden)))
+    assert (["amount"], 3) == (fields(batch), len(batch.orders))
 
 
 @pytest.mark.parametrize("code", ["Hilltop Bank", "Lakeside", "bank of the lake", "01 Hilltop"])
