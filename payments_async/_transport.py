@@ -100,8 +100,8 @@ class Outgoing(aiohttp.BytesPayload):
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         """Write the body, once; noting first that it leaves, unless the connection is gone already."""
         transport: Any = getattr(writer, "transport", _NOT_KNOWN)  # None once the connection is lost
-        if not self.left and transport is not None and transport is not _NOT_KNOWN:
-            _check_unanswered(transport.get_protocol())
+        if not self.left:
+            _check_unanswered(getattr(writer, "_protocol", None))
         if self.left or transport is _NOT_KNOWN or (transport is not None and not transport.is_closing()):
             self.leave()
         await writer.write(self._value if content_length is None else self._value[:content_length])

@@ -6,8 +6,11 @@ from decimal import Decimal
 from typing import Protocol
 
 from payments_async._events import TransactionEvent
+from payments_async._models import TransactionStatus
 
 __all__ = ["Confirming", "difference"]
+
+_CONTRADICTIONS = ((0, TransactionStatus.FAILED), (2, TransactionStatus.SUCCESSFUL))  # Spec: "0 success, 2 error"
 
 
 class Record(Protocol):
@@ -19,6 +22,8 @@ class Record(Protocol):
     def amount(self) -> Decimal | None: ...
     @property
     def currency(self) -> str | None: ...
+    @property
+    def status(self) -> TransactionStatus | None: ...
 
 
 class Records(Protocol):
@@ -39,7 +44,8 @@ class Confirming(Protocol):
 async def difference(payments: Confirming, event: TransactionEvent) -> str | None:
     """In words, where the record and the notification disagree; ``None`` when the record bears it out.
 
-    The status is not compared: the service may not show a final one before its notification was answered.
+    Of the status only success and failure are compared: most records show none, and the service may not show a final
+    one before its notification was answered.
 
     Raises:
         Exception: Whatever the session raises when the record cannot be read, or does not exist yet.
@@ -52,4 +58,6 @@ async def difference(payments: Confirming, event: TransactionEvent) -> str | Non
         return f"the record's amount is {abs(record.amount)}, the notification's {abs(event.amount)}"
     if event.currency_code and record.currency and event.currency_code.upper() != record.currency.upper():
         return "the record is in another currency"
+    if (event.status_code, record.status) in _CONTRADICTIONS:
+        return f"the record says {record.status}"
     return None

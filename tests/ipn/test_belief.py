@@ -51,7 +51,7 @@ class Service:
 
 class Record:
     def __init__(self, request_id: str, amount: Decimal, currency: str = "UGX") -> None:
-        self.request_id, self.amount, self.currency = request_id, amount, currency
+        self.request_id, self.amount, self.currency, self.status = request_id, amount, currency, None
 
 
 async def until(condition: Callable[[], Any]) -> None:

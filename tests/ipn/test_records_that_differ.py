@@ -9,6 +9,7 @@ import pytest
 from ipn.faces import aiohttp_face
 from ipn.notifications import notification
 
+from payments_async import TransactionStatus
 from payments_async.ipn import Receiver, TransactionEvent
 
 
@@ -19,6 +20,7 @@ class Record:
     request_id: str | None = "r-a"
     amount: Decimal | None = Decimal(-500)
     currency: str | None = "UGX"
+    status: TransactionStatus | None = None
 
 
 class Payments:
@@ -33,7 +35,7 @@ class Payments:
         return self.record
 
 
-async def taken(record: Record) -> tuple[int, Sequence[TransactionEvent]]:
+async def taken(record: Record, code: int = 0) -> tuple[int, Sequence[TransactionEvent]]:
     """What a notification over 500 UGX is answered, and who heard of it."""
     receiver, heard = Receiver(senders=["127.0.0.1"], confirm=Payments(record)), list[TransactionEvent]()
 
@@ -42,7 +44,7 @@ async def taken(record: Record) -> tuple[int, Sequence[TransactionEvent]]:
         heard.append(event)
 
     async with aiohttp_face(receiver) as send:
-        return (await send(notification("a", CurrencyCode="ugx"))).status, heard
+        return (await send(notification("a", CurrencyCode="ugx", StatusCode=code))).status, heard
 
 
 @pytest.mark.parametrize(
@@ -71,3 +73,22 @@ async def test_a_record_that_agrees_bears_the_notification_out(change: dict[str,
     """A payout is negative in records, and what a record does not say contradicts nothing."""
     status, heard = await taken(Record(**change))
     assert (200, ["a"]) == (status, [event.transaction_id for event in heard])
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(0, TransactionStatus.FAILED), (2, TransactionStatus.SUCCESSFUL), (2, TransactionStatus("SUCCESS"))],
+)
+async def test_a_record_of_the_other_end(code: int, status: TransactionStatus) -> None:
+    """A failure is not believed of what the record shows as paid, nor a payment of what failed."""
+    assert (400, []) == await taken(Record(status=status), code)
+
+
+@pytest.mark.parametrize(
+    "status", [TransactionStatus.PROCESSING, TransactionStatus.REVERSED, TransactionStatus("HELD")]
+)
+@pytest.mark.parametrize("code", [0, 2])
+async def test_a_record_that_is_late_or_moved_on(code: int, status: TransactionStatus) -> None:
+    """The service may show the end only after its notification was answered, and a payment may be reversed since."""
+    answered, heard = await taken(Record(status=status), code)
+    assert (200, 1) == (answered, len(heard))

@@ -276,9 +276,6 @@ async def test_a_body_leaves_once() -> None:
         def is_closing(self) -> bool:
             return False
 
-        def get_protocol(self) -> BaseProtocol:
-            return protocol
-
     loop = asyncio.get_running_loop()
     protocol = BaseProtocol(loop)
     protocol.transport = paper = Paper()
