@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from payments_async.journal._anchor import Anchor
-from payments_async.journal._faults import JournalBehind, JournalLost
+from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost
 from payments_async.journal._inode import birth_of, inode_of
 from payments_async.journal._leasing import put_aside
 from payments_async.journal._memory import Memory
@@ -32,6 +32,7 @@ class Epoch:
 
     Args:
         path: Of the journal, without symbolic links; the mark lies beside it.
+        named: As its user calls it, for the words of an error.
         clock: Unix seconds.
 
     Attributes:
@@ -39,8 +40,9 @@ class Epoch:
         memory: What remembers it outside of its folder, if anything does.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, path: Path, *, named: Path | None = None, clock: Callable[[], float] | None = None) -> None:
         self._path = path
+        self._named = path if named is None else named
         self._clock = clock or now
         self._anchors: list[Anchor] = []
         self.journal_id = ""
@@ -54,6 +56,26 @@ class Epoch:
         """
         self._remember_by(memory)
         self._marked()
+
+    def check_log(self, connection: sqlite3.Connection) -> None:
+        """Whether the log beside the file is its own.
+
+        A backup that is put back beside the log of later is a mixture: the count of commits is that of the log, and
+        what was written before the log began is that of the backup. Only the sums show it.
+
+        Raises:
+            JournalCorrupt: It is not.
+        """
+        found = connection.execute(
+            """SELECT 1 FROM (SELECT run, state, count FROM tally
+            UNION ALL SELECT id >> 28, state, -count(*) FROM outbox GROUP BY 1, 2)
+            GROUP BY run, state HAVING sum(count) <> 0 LIMIT 1"""
+        ).fetchone()
+        if found is not None:
+            raise JournalCorrupt(
+                f"{self._named}: the file was restored, and the -wal beside it is that of another time; without that "
+                "it is the backup, and in quarantine"
+            )
 
     def begin(self, connection: sqlite3.Connection, memory: Memory | None) -> None:
         """Quarantine every unfinished chunk if the file is not the one it was.
@@ -94,7 +116,7 @@ class Epoch:
         ).fetchone()
         count = int(commits)
         if any(anchor.count() >= count for anchor in self._anchors):
-            raise JournalBehind(f"{self._path}: a copy of this journal has gone on, and knows what this one does not")
+            raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
         return lambda: self._committed(transaction, count)
 
     def stand_back(self, connection: sqlite3.Connection) -> None:
@@ -122,7 +144,7 @@ class Epoch:
         self.memory = memory
         there = None if memory is None else memory.lost_at(self._path, but=self.journal_id)
         if there is not None:
-            raise JournalLost(f"{self._path}: {there} was here, and is not any more")
+            raise JournalLost(f"{self._named}: {there} was here, and is not any more")
 
     def _marked(self) -> int | None:
         marked = Anchor(self._mark).read()
@@ -133,7 +155,7 @@ class Epoch:
             return count
         if count and not self._is_elsewhere(journal_id):
             raise JournalLost(
-                f"{self._path}: a journal with orders was here, as {self._mark.name} remembers, and is not any more"
+                f"{self._named}: a journal with orders was here, as {self._mark.name} remembers, and is not any more"
             )
         return None
 

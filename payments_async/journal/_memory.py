@@ -24,8 +24,18 @@ class StateFolder(enum.Enum):
     OF_USER = enum.auto()
 
     def path(self) -> Path:
-        """The user's state folder, as the platform has it; on Linux ``XDG_STATE_HOME`` moves it."""
-        return platformdirs.user_state_path("payments-async", appauthor=False)
+        """The user's state folder, as the platform has it; on Linux ``XDG_STATE_HOME`` moves it.
+
+        Raises:
+            FileNotFoundError: The user has no home.
+        """
+        try:
+            folder = platformdirs.user_state_path("payments-async", appauthor=False)
+        except RuntimeError as error:
+            raise FileNotFoundError(str(error)) from error
+        if not folder.is_absolute():  # older versions of that library leave the ~ in it
+            raise FileNotFoundError(f"there is no home folder for {folder}")
+        return folder
 
 
 class Memory:
@@ -41,18 +51,19 @@ class Memory:
         self.registry = registry
 
     @classmethod
-    def opened(cls, folder: Path, *, busy_timeout: float) -> Self | None:
+    def opened(cls, place: Path | StateFolder, *, busy_timeout: float) -> Self | None:
         """The memory in a folder, made if there is none; ``None`` where nothing can be written.
 
         Raises:
             JournalUnavailable: Another process holds it for too long, or it is damaged.
         """
         try:
+            folder = place.path() if isinstance(place, StateFolder) else place
             (folder / "anchors").mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)  # orders are named in it
             registry = Registry(folder / "registry.sqlite", busy_timeout=busy_timeout)
         except (OSError, JournalReadOnly) as error:
-            _say_so(folder, error)
+            _say_so(place, error)
             return None
         return cls(folder, registry)
 
@@ -79,7 +90,7 @@ class Memory:
         self.registry.close()
 
 
-def _say_so(folder: Path, error: Exception) -> None:
+def _say_so(folder: Path | StateFolder, error: Exception) -> None:
     _log.warning(
         "this machine keeps no memory of its journals outside of their own folders",
         extra={"folder": str(folder), "why": str(error)},

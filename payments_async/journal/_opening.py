@@ -19,7 +19,7 @@ from payments_async.journal._faults import (
     NotAJournal,
 )
 
-__all__ = ["check", "is_of_the_disk", "now", "open_reader", "open_writer", "snapshot", "translated"]
+__all__ = ["check", "has_log", "is_of_the_disk", "now", "open_reader", "open_writer", "snapshot", "translated"]
 
 _FAULTS: dict[int, tuple[type[JournalError], str]] = {
     sqlite3.SQLITE_BUSY: (JournalLocked, "the journal is held by another process"),
@@ -71,6 +71,12 @@ def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def has_log(path: Path) -> bool:
+    """Whether commits lie in the log beside the file: another process has it open, or one died."""
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
 def open_reader(path: Path, *, busy_timeout: float) -> sqlite3.Connection:

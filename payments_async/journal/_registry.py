@@ -58,6 +58,9 @@ _FAULTS: dict[int, type[JournalError]] = {
 }
 
 
+_UNFIT = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}  # a network file system without locks, for one
+
+
 @attrs.frozen(kw_only=True)
 class Holder:
     """A batch that some journal holds.
@@ -106,7 +109,7 @@ class Registry:
 
     Raises:
         JournalUnavailable: Another process holds it for too long, or it is damaged.
-        JournalReadOnly: It cannot be made or written.
+        JournalReadOnly: It cannot be made or written, or not here.
     """
 
     def __init__(self, path: Path, *, busy_timeout: float) -> None:
@@ -129,8 +132,10 @@ class Registry:
                 self._connection.execute("PRAGMA synchronous = NORMAL")  # FULL only for what somebody relies on
                 for statement in _TABLES:
                     self._connection.execute(statement)
-        except JournalError:
+        except JournalError as error:
             self._connection.close()
+            if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in _UNFIT:
+                raise JournalReadOnly(error.message) from error.__cause__
             raise
 
     def close(self) -> None:

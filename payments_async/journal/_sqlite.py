@@ -118,7 +118,7 @@ class SqliteJournal:
         self._prepare()
 
     def _prepare(self) -> None:
-        self._epoch = Epoch(self._place, clock=self._clock)
+        self._epoch = Epoch(self._place, named=self._path, clock=self._clock)
         self._writer = Writer(
             self._open, clock=self._clock, seal=self._epoch.seal, stand_back=self._epoch.stand_back,
             crash_at=self._crash_at, path=self._path,
@@ -487,12 +487,15 @@ class SqliteJournal:
         try:
             memory = self._remember()
             self.is_new = self._make(memory)
+            has_log = _opening.has_log(self._place)
             connection = _opening.open_writer(self._place, busy_timeout=self._busy_timeout)
             try:
                 _schema.migrate(connection)
             except NotAJournal:
                 self._epoch.check_absent(memory)  # what was there says more
                 raise
+            if has_log:
+                self._epoch.check_log(connection)
             self._epoch.begin(connection, memory)
         except (sqlite3.Error, OSError, JournalError) as error:
             if connection is not None:
@@ -509,7 +512,7 @@ class SqliteJournal:
         folder = self._state_folder
         if folder is None:
             return None
-        place = folder.path() if isinstance(folder, StateFolder) else Path(folder)
+        place = folder if isinstance(folder, StateFolder) else Path(folder)
         return Memory.opened(place, busy_timeout=self._busy_timeout)
 
     def _make(self, memory: Memory | None) -> bool:

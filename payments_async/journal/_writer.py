@@ -153,7 +153,11 @@ class Writer:
             self._tell(_deliver, [([opened], (), error)])
             return
         except sqlite3.Error as error:
-            self._tell(_deliver, [([opened], (), _opening.translated(error, self._path))])
+            self._tell(_deliver, [([opened], (), _chained(_opening.translated(error, self._path), error))])
+            return
+        except Exception as error:  # noqa: BLE001 - a mistake of ours must not hang whoever opens
+            fault = JournalUnavailable(f"the journal could not be opened ({type(error).__name__})")
+            self._tell(_deliver, [([opened], (), _chained(fault, error))])
             return
         self._tell(_deliver, [([opened], [None], None)])
         try:

@@ -137,6 +137,7 @@ async def test_a_journal_that_is_lost_is_not_begun_anew(run: Run, sandbox: Sandb
     ran = await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal")
     assert (2, ORDERS, False) == (ran.status, len(sandbox.ledger), is_there("j.sqlite"))
     assert f"a journal with batch november ({ORDERS} orders, loaded " in ran.said
+    assert "--journal j.sqlite: a journal with batch" in ran.said
     assert "put the file back" in ran.said
     await asyncio.to_thread(Path("j.sqlite").touch)
     for command in ("status", "reconcile", "report"):

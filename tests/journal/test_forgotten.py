@@ -21,6 +21,7 @@ from payments_async.journal import (
     Adoption,
     HeldElsewhere,
     JournalBehind,
+    JournalCorrupt,
     JournalLocked,
     JournalLost,
     LoadBusy,
@@ -432,6 +433,37 @@ def killed(path: Path, when: str, *, loses_log: bool = True) -> None:
         path.with_name("journal.db-shm").unlink()
 
 
+_LATER = """
+import asyncio, os, signal, sys
+from journal.factories import BATCH, permitted
+from payments_async.journal import SqliteJournal
+
+async def main():
+    async with SqliteJournal(sys.argv[1]) as journal:
+        chunk = await journal.claim_chunk(BATCH, "later")
+        await permitted(journal, chunk, -1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_backup_that_is_put_back_beside_the_log_of_later(path: Path) -> None:
+    """A mixture of both: it counts as many commits as its mark, and has forgotten what the log does not hold."""
+    async with SqliteJournal(path) as journal:
+        await loaded(journal, 500)
+    backup = path.read_bytes()
+    async with SqliteJournal(path) as journal:
+        await sent(journal, 5)
+    tests = str(Path(__file__).parent.parent)
+    subprocess.run([sys.executable, "-c", _LATER, str(path)], check=False, env={**os.environ, "PYTHONPATH": tests})
+    assert path.with_name("journal.db-wal").stat().st_size
+    with path.open("r+b") as file:
+        file.write(backup)
+    with pytest.raises(JournalCorrupt, match="-wal beside it is that of another time"):
+        await sends(path)
+
+
 async def test_a_log_that_is_lost_after_orders_were_sent(path: Path) -> None:
     """Its orders are in the file, which knows that it is behind: nothing is sent again."""
     killed(path, "sent")
@@ -697,6 +729,22 @@ async def test_a_state_folder_that_cannot_be_written(
         assert journal.remembered_in is None
         assert await journal.claim_chunk(BATCH, "worker") is not None
     assert ["this machine keeps no memory of its journals outside of their own folders"] == caplog.messages
+
+
+async def test_a_user_without_a_home(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a container with a user that nobody has heard of: nothing called `~` comes to be."""
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pwd.getpwuid", _nobody)
+    async with SqliteJournal(path) as journal:
+        await loaded(journal)
+        assert journal.remembered_in is None
+    assert not (tmp_path / "~").exists()
+
+
+def _nobody(_: int) -> None:
+    raise KeyError
 
 
 async def test_a_registry_that_another_process_holds(path: Path, state: Path) -> None:
