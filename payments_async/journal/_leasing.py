@@ -185,7 +185,7 @@ def chunks(connection: sqlite3.Connection, batch_id: str, now: float) -> Chunks:
 def _cap(transaction: Transaction, run: int | None) -> None:
     """A lease that ends later than any lease can was taken by a clock that was ahead: its own length is waited for."""
     transaction.execute(
-        """UPDATE chunk SET lease_until = ?1 + lease
+        """UPDATE chunk INDEXED BY chunk_leased SET lease_until = ?1 + lease
         WHERE state = 'open' AND owner IS NOT NULL AND lease_until > ?1 + lease AND coalesce(?2 = run, TRUE)""",
         (transaction.now, run),
     )

@@ -46,6 +46,7 @@ _FIRST = (
         token INTEGER NOT NULL DEFAULT 0, lease_until REAL NOT NULL DEFAULT 0, lease REAL NOT NULL DEFAULT 0,
         PRIMARY KEY (run, number)) STRICT, WITHOUT ROWID""",
     "CREATE INDEX chunk_open ON chunk(run, number) WHERE state = 'open'",
+    "CREATE INDEX chunk_leased ON chunk(run, number) WHERE owner IS NOT NULL",  # a few of thousands
     """CREATE TABLE claim (
         run INTEGER NOT NULL, number INTEGER NOT NULL, token INTEGER NOT NULL, owner TEXT, at REAL NOT NULL,
         PRIMARY KEY (run, number, token)) STRICT, WITHOUT ROWID""",
