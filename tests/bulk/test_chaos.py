@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchmarks import chaos_copies
 from benchmarks.chaos import Plan, verdict, wreak
 from bulk.lives import strike, strike_all
 from bulk.nursery import Nursery
@@ -60,3 +61,17 @@ async def test_without_rule_two_orders_are_paid_twice(tmp_path: Path) -> None:
     """The control: where an expired lease makes orders planned again, the same chaos shows duplicates."""
     plan = Plan(orders=150, workers=1, kills=2, stops=0, concurrency=10, broken=True)  # one, so that it is at work
     assert [] == list(verdict(plan, await wreak(plan, tmp_path)))
+
+
+@pytest.mark.slow
+async def test_a_journal_that_was_restored_copied_lost_or_made_twice_pays_nothing_twice(tmp_path: Path) -> None:
+    """Struck once in every way, with clocks a day off now and then: whoever does as they are told pays each once."""
+    plan = chaos_copies.Plan(rounds=1, orders=30)
+    assert [] == chaos_copies.verdict(plan, await chaos_copies.wreak(plan, tmp_path))
+
+
+@pytest.mark.slow
+async def test_without_its_guards_a_journal_that_forgot_pays_twice(tmp_path: Path) -> None:
+    """The control: the same, where nothing is noticed and nothing is looked for."""
+    plan = chaos_copies.Plan(rounds=1, orders=30, strikes=("rm, cp -a, no mark", "two journals"), unguarded=True)
+    assert [] == chaos_copies.verdict(plan, await chaos_copies.wreak(plan, tmp_path))
