@@ -57,12 +57,12 @@ async def test_a_backup_from_before_the_run_is_restored(run: Run, sandbox: Sandb
     assert (ORDERS, []) == (len(sandbox.ledger), sandbox.duplicates())
 
 
-async def test_a_second_journal_for_the_same_batch(run: Run, sandbox: Sandbox, payroll: str) -> None:
+async def test_a_second_journal_for_the_same_batch(run: Run, sandbox: Sandbox, payroll: str, tmp_path: Path) -> None:
     """On another machine: the list is read first, what that cost is said, and nothing is sent again."""
     first = await run("bulk", "run", payroll, *NEW, "--yes")
     assert "looked first: 0 transactions of 10 days, 2 requests, " in first.said
     other = ("--journal", "k.sqlite", "--new-journal", *BATCH)
-    ran = await run("bulk", "run", payroll, *other, "--yes", XDG_STATE_HOME="another machine")
+    ran = await run("bulk", "run", payroll, *other, "--yes", XDG_STATE_HOME=str(tmp_path / "another machine"))
     assert "looked first: 30 transactions of 10 days, 2 requests, " in ran.said
     assert "30 of these orders were there already and are not sent" in ran.said
     assert (4, ORDERS, []) == (ran.status, len(sandbox.ledger), sandbox.duplicates())
