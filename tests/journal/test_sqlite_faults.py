@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import pytest
 from bulk.worlds import payout, session
-from journal.factories import BATCH, Clock, claimed, loaded, order, permitted, swept
+from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, order, orders, permitted, swept
 
 from payments_async._wire.notifications import read_notification
 from payments_async.bulk import RunProgress, reconcile, run_batch
@@ -305,6 +305,23 @@ async def test_a_disk_that_gets_full_while_a_batch_is_sent(
                 progress = await journal.progress(BATCH)
             assert (400, []) == (len(sandbox.ledger), sandbox.duplicates())
             assert {State.SUCCESSFUL: 400} == {state: count for state, count in progress.counts.items() if count}
+
+
+async def test_a_full_disk_under_the_state_folder(path: Path, tmp_path: Path) -> None:
+    """Nothing is loaded that the machine could not remember; with room again, the same load goes on."""
+    place = tmp_path / "disk"
+    await asyncio.to_thread(place.mkdir)
+    with tiny_disk(place) as full:
+        async with SqliteJournal(path, state_folder=place / "state") as journal:
+            await journal.open_run(BATCH, IDENTITY)
+            with full(), pytest.raises(JournalFull, match=r"registry\.sqlite"):
+                await journal.load(BATCH, orders(3000), owner="loader")
+            assert not (await journal.run(BATCH)).ready
+            assert 3000 == (await journal.load(BATCH, orders(3000), owner="loader")).total
+            chunk = await journal.claim_chunk(BATCH, "worker")
+            assert chunk is not None
+            with full():  # what was loaded is sent all the same
+                await permitted(journal, chunk)
 
 
 async def _state(journal: SqliteJournal, request_id: str) -> State | None:
