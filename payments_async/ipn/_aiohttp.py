@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["health", "notify", "peer_of", "sub_app"]
 
+# an older aiohttp reads on, however many requests of a connection wait; they are kept in memory
+_QUEUES_FOR_EVER = not hasattr(web.RequestHandler, "_buffer_paused")
+_MOST_WAITING = 200  # requests of one connection
 _MOST_UNREAD = 64 * 1024  # bytes of answers that wait for a caller to read them; above it asyncio pauses writing
 _JSON = CIMultiDict({"Content-Type": "application/json"})
 _BAD_METHOD = CIMultiDict({"Content-Type": "application/json", "Allow": "POST"})
@@ -64,9 +67,11 @@ def peer_of(request: web.BaseRequest) -> str:
 async def notify(receiver: Receiver, request: web.BaseRequest, token: str | None = None) -> web.StreamResponse:
     """Answer a request for the IPN path."""
     transport = request.transport
-    is_deaf = transport is not None and transport.get_write_buffer_size() > _MOST_UNREAD
-    if is_deaf and not await _is_read(request, receiver.body_time):
-        return web.Response(status=answers.TOO_SLOW.status)  # to nobody
+    if transport is not None:
+        if _QUEUES_FOR_EVER:
+            _pace(request.protocol, transport)
+        if transport.get_write_buffer_size() > _MOST_UNREAD and not await _is_read(request, receiver.body_time):
+            return web.Response(status=answers.TOO_SLOW.status)  # to nobody
     peer = peer_of(request)
     headers = request.headers
     sender = receiver.screen(request.method, token, peer, headers)
@@ -157,10 +162,23 @@ async def _is_read(request: web.BaseRequest, seconds: float) -> bool:
     except TimeoutError:
         transport.abort()  # closing it would wait for him to read
         return False
-    # aiohttp may hold it for reasons of its own; before 3.14 there was only one
-    if not (protocol._reading_paused or getattr(protocol, "_buffer_paused", False)):
+    if not _is_held(protocol):
         transport.resume_reading()
     return True
+
+
+def _pace(protocol: Any, transport: asyncio.Transport) -> None:
+    """Read no further while many requests of one connection wait."""
+    waiting = len(protocol._messages)
+    if waiting > _MOST_WAITING:
+        transport.pause_reading()
+    elif waiting < _MOST_WAITING // 2 and not transport.is_reading() and not _is_held(protocol):
+        transport.resume_reading()
+
+
+def _is_held(protocol: Any) -> bool:
+    """Whether aiohttp itself has stopped reading."""
+    return bool(protocol._reading_paused or getattr(protocol, "_buffer_paused", False))
 
 
 def _is_watched(request: web.BaseRequest) -> bool:
