@@ -75,12 +75,12 @@ def on_terminal(
         meanwhile: What happens, as soon as the terminal shows what ``when`` waits for: by default that it asks.
     """
     ours, theirs = pty.openpty()
+    # its controlling terminal, so that Ctrl-C typed there is one
+    begin = f"import os, sys; os.login_tty({theirs}); os.execv(sys.executable, sys.argv[1:])"
     process = subprocess.Popen(
-        [sys.executable, "-m", "payments_async", *arguments],
+        [sys.executable, "-c", begin, sys.executable, "-m", "payments_async", *arguments],
         env=environment,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        pass_fds=(theirs,),
     )
     os.close(theirs)
     if meanwhile is None:

@@ -65,6 +65,14 @@ async def test_a_terminal_is_asked(
     assert "Send it? [y/N]" in ran.out
 
 
+async def test_ctrl_c_at_the_question_says_that_nothing_was_sent(run_on_terminal: Run, sandbox: Sandbox) -> None:
+    """Who breaks it off there is told so."""
+    ran = await run_on_terminal(*PAY, *OURS, typed="\x03", meanwhile=lambda: None)
+    assert (5, 0) == (ran.status, len(sandbox.ledger))
+    assert "nothing was sent" in ran.said
+    assert "stopped" in ran.said
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
