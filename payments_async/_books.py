@@ -136,6 +136,10 @@ class Books:
         if not isinstance(first, Call):  # else its own answer comes, and until then nobody may send it
             self._open.pop(request_id, None)
 
+    def knows(self, request_id: str) -> bool:
+        """Whether the service has an order, as far as it is remembered."""
+        return request_id in self._accepted
+
     def tell(self, request_id: str, outcome: Any) -> Any:
         """Note an outcome for the loop that waits for it, if there is one; gives it back."""
         told = _telling.get()
