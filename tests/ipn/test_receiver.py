@@ -420,7 +420,7 @@ class Records:
 
 class Record:
     def __init__(self, request_id: str, amount: int, currency: str = "UGX") -> None:
-        self.request_id, self.amount, self.currency = request_id, Decimal(amount), currency
+        self.request_id, self.amount, self.currency, self.status = request_id, Decimal(amount), currency, None
 
 
 async def test_confirming_believes_the_record(face: Any) -> None:
