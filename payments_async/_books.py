@@ -6,13 +6,15 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import Any, Generic, TypeAlias, TypeVar
+from decimal import Decimal
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import attrs
 
 from payments_async._errors import InvalidOrder, OutcomeUnknown, PaymentsError, again
 from payments_async._models import Acceptance, Transaction
 from payments_async._wire.call import Call
+from payments_async._wire.codec import decode
 
 __all__ = ["Books", "Outcome", "Told", "telling"]
 
@@ -35,8 +37,9 @@ class Books:
 
     def __init__(self, remembered: int) -> None:
         self._remembered = remembered
-        self._open: dict[str, Call[Any] | int] = {}  # under way, or of unknown outcome: then the print of its request
-        self._accepted: OrderedDict[str, tuple[int | None, Acceptance]] = OrderedDict()
+        self._open: dict[str, Call[Any] | _Unknown] = {}  # under way, or of unknown outcome
+        # with the print of its request, or with the amount alone where it was found and is not known to be ours
+        self._accepted: OrderedDict[str, tuple[int | Decimal | None, Acceptance]] = OrderedDict()
         self._waiting: dict[str, list[asyncio.Future[Outcome | None]]] = {}
         self.undelivered: dict[str, Outcome] = {}
 
@@ -69,7 +72,7 @@ class Books:
             return self.tell(request_id, acceptance)
         if first is None:
             return None
-        _check_same(call, first, None)
+        _check_same(call, first.print_, None)
         if call.sent_before:
             return None
         error = OutcomeUnknown(
@@ -106,7 +109,7 @@ class Books:
         if request_id is None:
             return
         if unsettled and request_id not in self._accepted:
-            self._open[request_id] = _print(call)
+            self._open[request_id] = _Unknown(_print(call), _amount(call))
         else:
             del self._open[request_id]
         if call.remembered and outcome.__class__ is Acceptance:
@@ -119,14 +122,23 @@ class Books:
             self.tell(request_id, outcome)
 
     def settle(self, request_id: str, found: Acceptance | Transaction | None) -> None:
-        """The outcome is known from elsewhere; what was found is remembered as the acceptance of the order."""
+        """The outcome is known from elsewhere; what was found is remembered as the acceptance of the order.
+
+        What was found with another amount is another order's: it settles nothing.
+        """
         first = self._open.get(request_id)
-        under_way = isinstance(first, Call)
+        theirs = None if not isinstance(found, Transaction) or found.amount is None else found.amount.copy_abs()
+        known = _Unknown(_print(first), _amount(first)) if isinstance(first, Call) else first
+        if known is not None and theirs is not None and theirs != known.amount:
+            return
         if found is not None and request_id not in self._accepted:
-            print_ = _print(first) if isinstance(first, Call) else first
-            self._remember(request_id, print_, _acceptance(request_id, found))
-        if not under_way:  # else its own answer comes, and until then nobody may send it
+            self._remember(request_id, theirs if known is None else known.print_, _acceptance(request_id, found))
+        if not isinstance(first, Call):  # else its own answer comes, and until then nobody may send it
             self._open.pop(request_id, None)
+
+    def knows(self, request_id: str) -> bool:
+        """Whether the service has an order, as far as it is remembered."""
+        return request_id in self._accepted
 
     def tell(self, request_id: str, outcome: Any) -> Any:
         """Note an outcome for the loop that waits for it, if there is one; gives it back."""
@@ -146,7 +158,7 @@ class Books:
         self._waiting.setdefault(request_id, []).append(waiter)
         return await waiter
 
-    def _remember(self, request_id: str, print_: int | None, acceptance: Acceptance) -> None:
+    def _remember(self, request_id: str, print_: int | Decimal | None, acceptance: Acceptance) -> None:
         if acceptance.extra and len(repr(acceptance.extra)) > _LONGEST_WORDS:
             acceptance = attrs.evolve(acceptance, extra={})
         if acceptance.message is not None and len(acceptance.message) > _LONGEST_WORDS:
@@ -154,6 +166,13 @@ class Books:
         self._accepted[request_id] = print_, acceptance
         if len(self._accepted) > self._remembered:
             self._accepted.popitem(last=False)
+
+
+class _Unknown(NamedTuple):
+    """What is kept of an order whose outcome is unknown."""
+
+    print_: int
+    amount: Decimal | None
 
 
 _Told: TypeAlias = list[tuple[Books, str, Outcome]]
@@ -195,11 +214,26 @@ def _print(call: Call[Any]) -> int:
     return hash((call.path, call.body))
 
 
-def _check_same(call: Call[Any], first: int | None, acceptance: Acceptance | None) -> None:
-    if first is None or first == _print(call):
-        return
+def _amount(call: Call[Any]) -> Decimal | None:
+    """The amount of an order."""
+    amount = decode(call.body or b"{}").get("amount")
+    return None if amount is None else Decimal(amount)
+
+
+def _check_same(call: Call[Any], first: int | Decimal | None, acceptance: Acceptance | None) -> None:
+    match first:
+        case None:
+            return
+        case Decimal():
+            if first == _amount(call):
+                return
+            words = "the service shows another order, of another amount, under the same request id"
+        case _:
+            if first == _print(call):
+                return
+            words = "this session has sent another order under the same request id"
     raise InvalidOrder(
-        "this session has sent another order under the same request id; this one was not sent",
+        f"{words}; this one was not sent",
         request_id=call.request_id,
         transaction_id=None if acceptance is None else acceptance.transaction_id,
     )

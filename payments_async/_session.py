@@ -213,6 +213,10 @@ class PaymentsSession:
         """All of ``undelivered``, which count as handed over from now on."""
         return self._books.take_undelivered()
 
+    def knows(self, request_id: str) -> bool:
+        """Whether the service has an order, as this session was told by its answer or by ``note_evidence``."""
+        return self._books.knows(request_id)
+
     def note_evidence(self, request_id: str, found: Acceptance | Transaction | None = None) -> None:
         """The outcome of this order is known now, from elsewhere: it no longer counts as unsettled.
 

@@ -88,7 +88,7 @@ async def reconcile(
         await search.look(wanted, sweeps=sweeps, sleep=sleep)
         for order in wanted.values():
             findings.sum_up(order, clock() - stuck_after)
-            if order.state is not State.UNKNOWN:
+            if order.state not in (State.UNKNOWN, State.PARKED):
                 payments.note_evidence(order.request_id)
     await search.look_for_the_rest()
     if reversals:

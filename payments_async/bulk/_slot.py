@@ -123,7 +123,8 @@ class Slot:
             self._note(job, refused(permit, error), error.retry_after)
             self._trouble(error)
         except BaseException as error:
-            self._note(job, broken_off(permit, error, left=self._left(job)))
+            left = self._left(job) or shift.payments.knows(claimed.request_id)  # found by somebody meanwhile
+            self._note(job, broken_off(permit, error, left=left))
             raise
         else:
             shift.pace.answered()

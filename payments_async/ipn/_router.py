@@ -140,7 +140,9 @@ class Router:
             if task is None or task.cancelling():
                 raise
             return _failed(route, event, "CancelledError: something it waited for was cancelled", "")
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises, the others go on
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise  # the end of the process, or of the handler: asyncio sees to it
+        except BaseException as error:  # noqa: BLE001 - whatever else a handler raises, the others go on
             return _failed(route, event, words(error), _place(error))
         return ()
 

@@ -90,8 +90,8 @@ def repeat(transaction: Transaction, arrival: Arrival, owner: str, holder: str) 
     says_other = (
         is_as_good and None not in (known.request_id, event.request_id) and known.request_id != event.request_id
     )
-    # the record spoke against those words, not against these
-    is_undisputed = known.state == "disputed" and known.doubt is not None and (says_more or says_other)
+    # the record spoke against those words, not against these; and it may have been mended since
+    is_undisputed = is_as_good and known.state == "disputed" and known.doubt is not None
     if not (is_better or says_more or is_undisputed):
         _count(transaction, arrival, known)
         conflict = _contest(transaction, arrival, known) if says_other and arrival.doubt is None else known.conflict

@@ -114,6 +114,7 @@ async def test_an_order_is_parked_after_two_clean_sweeps_an_interval_apart(tmp_p
         await run_batch(here.payments, here.journal, BATCH, payouts(10))
         later = Later()
         assert (payout(4).request_id,) == (await look(here, later)).parked
+        assert {payout(4).request_id} == here.payments.unsettled  # that nobody found it is no outcome
         assert [60.0] == later.slept
         done = await run_batch(here.payments, here.journal, BATCH)
         assert (0, 1) == (done.sent, done.counts["parked"])

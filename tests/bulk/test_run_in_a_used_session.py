@@ -1,5 +1,6 @@
 """A run in a session that has sent orders of its batch before: what the session knows is not sent again."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from bulk.worlds import BATCH, World, payout, payouts, world
 
 from payments_async.bulk import run_batch
+from payments_async.sandbox import Fault
 
 
 @pytest.fixture
@@ -33,3 +35,18 @@ async def test_another_order_under_one_of_its_ids(here: World) -> None:
     assert {"accepted": 9, "planned": 1} == await here.states()
     assert done.stopped is not None
     assert "has sent another order under the same request id" in done.stopped
+
+
+async def test_an_order_that_is_found_while_it_is_under_way(here: World) -> None:
+    """Cancelled after that it is not planned again: somebody found it because it had left."""
+    held = payout(3).request_id
+    here.sandbox.script(Fault.SLOW, request_id=held, seconds=3600.0)
+    run = asyncio.ensure_future(run_batch(here.payments, here.journal, BATCH, payouts(5)))
+    async with asyncio.timeout(60):
+        while {held} != here.payments.unsettled or len(here.sandbox.ledger) < 5:  # noqa: ASYNC110 - the other side's
+            await asyncio.sleep(0.01)
+        assert await here.payments.transactions.find(held) is not None
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+    assert "unknown" == await here.state(3)
+    await here.check(5)

@@ -223,6 +223,25 @@ async def test_without_an_inbox_a_failure_asks_for_another_delivery(face: Any) -
     assert (3, 3) == (len(runs), len(heard))
 
 
+async def test_a_handler_that_raises_what_is_no_exception(face: Any) -> None:
+    """Some tools end their work with such; it is a failure as any other, and whoever waits behind it is answered."""
+
+    class Abandoned(BaseException):
+        """No ``Exception``."""
+
+    receiver = Receiver(senders=LOCAL, handling=Handling(concurrency=1))
+
+    @receiver.on(TransactionEvent)
+    async def abandon(event: TransactionEvent) -> None:
+        await asyncio.sleep(0)
+        if event.transaction_id == "t-1":
+            raise Abandoned
+
+    async with face(receiver) as send, asyncio.timeout(60):
+        answers = await asyncio.gather(*(send(notification(f"t-{number}")) for number in (1, 2, 3)))
+    assert [500, 200, 200] == [answer.status for answer in answers]
+
+
 async def test_the_same_notification_twice_at_once_runs_once(face: Any) -> None:
     """The second waits for what becomes of the first."""
     receiver, runs, go = Receiver(senders=LOCAL), [], asyncio.Event()
@@ -420,7 +439,7 @@ class Records:
 
 class Record:
     def __init__(self, request_id: str, amount: int, currency: str = "UGX") -> None:
-        self.request_id, self.amount, self.currency = request_id, Decimal(amount), currency
+        self.request_id, self.amount, self.currency, self.status = request_id, Decimal(amount), currency, None
 
 
 async def test_confirming_believes_the_record(face: Any) -> None:

@@ -97,6 +97,22 @@ async def test_what_the_record_disputes_moves_nothing(journal: Journal) -> None:
     assert State.SUCCESSFUL is await state(journal)
 
 
+@pytest.mark.parametrize("words", [b"forged", b"genuine"])
+async def test_what_the_record_disputed_is_asked_about_whenever_it_is_told_again(
+    journal: Journal, words: bytes
+) -> None:
+    """Else whoever told it first, with one wrong word, would have the genuine one taken for a repeat of his."""
+    await unknown(journal)
+    forged = await take(journal, event(0, 0, currency="KES"), b"forged", doubt=Doubt.UNCONFIRMED)
+    await journal.finish(forged.event_id, "disputed", error="the record is in another currency")
+    again = await take(journal, event(0, 0), words, doubt=Doubt.UNCONFIRMED)
+    assert (forged.event_id, True) == (again.event_id, again.is_new)
+    assert 1 == (await journal.backlog()).pending
+    assert await journal.confirm(again.event_id) is None
+    assert State.SUCCESSFUL is await state(journal)
+    assert not (await take(journal, event(0, 0), b"forged", doubt=Doubt.UNCONFIRMED)).is_new
+
+
 async def test_a_strangers_notification_is_shown_and_handled_by_nobody(journal: Journal) -> None:
     """It waits for nothing."""
     await take(journal, event(0, 0), doubt=Doubt.REPORTED)

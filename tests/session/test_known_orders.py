@@ -1,6 +1,7 @@
 """What a session knows of its orders: none is sent twice in it, whoever asks and however often."""
 
 import asyncio
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from payments_async import (
     PaymentsSession,
     Rejected,
     RetryPolicy,
+    Transaction,
 )
 from payments_async.sandbox import Sandbox
 
@@ -184,6 +186,29 @@ async def test_what_was_found_is_not_sent_again(opened: Open, sandbox: Sandbox) 
     assert found is not None
     assert found.transaction_id == (await second.payouts.send(payout())).transaction_id
     assert 1 == len(sandbox.ledger)
+
+
+async def test_what_was_found_of_another_amount_is_another_order(opened: Open, sandbox: Sandbox) -> None:
+    """It is not told as the acceptance of ours, which nobody has sent; ours is not sent beside it either."""
+    other, payments = await opened(sandbox), await opened(sandbox)
+    await other.payouts.send(payout(amount=999))
+    assert await payments.transactions.find("r-1") is not None
+    with pytest.raises(InvalidOrder, match="the service shows another order"):
+        await payments.payouts.send(payout())
+    assert "r-1" == (await payments.payouts.send(payout(amount=999))).request_id
+    assert 1 == len(sandbox.ledger)
+
+
+async def test_what_was_found_of_another_amount_settles_nothing(payments: PaymentsSession, wire: Wire) -> None:
+    """An order whose answer was lost stays unsettled, until something of its own amount is found."""
+    wire.answer = cut
+    with pytest.raises(OutcomeUnknown):
+        await payments.payouts.send(payout())
+    payments.note_evidence("r-1", Transaction(transaction_id="t-9", request_id="r-1", amount=Decimal(-999)))
+    assert {"r-1"} == payments.unsettled
+    payments.note_evidence("r-1", Transaction(transaction_id="t-1", request_id="r-1", amount=Decimal("-1500.00")))
+    assert "t-1" == (await payments.payouts.send(payout())).transaction_id
+    assert (1, set()) == (len(wire.orders), payments.unsettled)
 
 
 async def test_evidence_that_overtakes_the_answer(payments: PaymentsSession, wire: Wire) -> None:
