@@ -64,6 +64,7 @@ class PaymentsSession:
         trust_env: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        now: Callable[[], float] = time.time,
     ) -> None:
         """Describe a session; nothing is sent before its first call.
 
@@ -81,6 +82,7 @@ class PaymentsSession:
             trust_env: Whether the proxy variables of the environment count (not with ``http``: set it there).
             clock: Monotonic seconds.
             sleep: Waits for seconds.
+            now: Unix seconds, which the service's dates are compared with.
 
         Raises:
             TypeError, ValueError: When the address or a setting cannot be right; the message names it.
@@ -89,6 +91,7 @@ class PaymentsSession:
         check_flag("trust_env", trust_env)
         check_callable("clock", clock, "a function that gives monotonic seconds")
         check_callable("sleep", sleep, "an async function that waits for seconds")
+        check_callable("now", now, "a function that gives Unix seconds")
         if http is not None and trust_env:
             raise ValueError("trust_env: set it on your own ClientSession when you bring one (http=...)")
         self._dialect = dialect or Dialect()
@@ -102,6 +105,7 @@ class PaymentsSession:
             proxy=proxy,
             trust_env=trust_env,
             reply_bytes=limits.reply_bytes,
+            wall_clock=now,
         )
         self._check_prefix()
         self._credentials = credentials
@@ -188,6 +192,11 @@ class PaymentsSession:
     def is_logged_in(self) -> bool:
         """Whether the next call need not wait for a login: there is a token, and it is good by our clock."""
         return self._line.auth.is_good
+
+    @property
+    def clock_difference(self) -> float | None:
+        """Seconds by which the service's clock is ahead of ours, by its last answer; ``None`` where none has told."""
+        return self._transport.clock_difference
 
     async def aclose(self) -> None:
         """Take no further call, wait for those under way, and close. Closing twice is harmless."""

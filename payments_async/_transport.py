@@ -23,7 +23,7 @@ from payments_async._deadlines import Deadlines
 from payments_async._masking import Secret
 from payments_async._version import __version__
 from payments_async._wire.call import Call, Reply
-from payments_async._wire.replies import retry_after
+from payments_async._wire.replies import retry_after, seconds_ahead
 
 __all__ = ["DEFAULT_TIMEOUT", "Outgoing", "Transport", "TransportFailure", "check_base_url", "make_headers"]
 
@@ -173,6 +173,7 @@ class Transport:
         self._trust_env = trust_env and not self._is_plain  # a proxy would take it off this machine
         self._reply_bytes = reply_bytes
         self._wall_clock = wall_clock
+        self._dated: tuple[str, float] | None = None  # the Date of the last answer that had one, and when it came
         self._urls: dict[str, URL] = {}
         self._logged: set[str] = set()  # places whose failure was logged; the errors tell each one
         # The total is ours to keep: one timer for all exchanges costs less than aiohttp's one for each.
@@ -192,6 +193,11 @@ class Transport:
     def base_url(self) -> str:
         """The base address, without a trailing slash."""
         return self._base
+
+    @property
+    def clock_difference(self) -> float | None:
+        """Seconds by which the clock at the other end is ahead of ours; ``None`` where no answer has told."""
+        return None if self._dated is None else seconds_ahead(*self._dated)
 
     async def open(self) -> None:
         """Make the HTTP client, unless one was brought."""
@@ -272,6 +278,8 @@ class Transport:
 
     async def _ask(self, request: Awaitable[aiohttp.ClientResponse], outgoing: Outgoing | None) -> Reply:
         answer = await request
+        if (moment := answer.headers.get("Date")) is not None:
+            self._dated = (moment, self._wall_clock())
         if outgoing is not None and not outgoing.left and _is_early(answer):
             answer.close()
             raise TransportFailure(_EARLY)

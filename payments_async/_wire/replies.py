@@ -23,7 +23,7 @@ from payments_async._wire.call import Call, Refused, Reply, Unreadable
 from payments_async._wire.codec import decode
 from payments_async._wire.readers import failure_facts, named_transaction, speaks_against_refusal
 
-__all__ = ["lost_reply", "never_left", "read_reply", "retry_after", "told_status"]
+__all__ = ["lost_reply", "never_left", "read_reply", "retry_after", "seconds_ahead", "told_status"]
 
 T = TypeVar("T")
 _NONE = Secrets()
@@ -86,13 +86,23 @@ def retry_after(text: str | None, now: float) -> float | None:
     text = text.strip()
     if _SECONDS.fullmatch(text):
         return float(text)
+    ahead = seconds_ahead(text, now)
+    return None if ahead is None else max(0.0, ahead)
+
+
+def seconds_ahead(text: str, now: float) -> float | None:
+    """By how much the moment in a header is later than now, or ``None`` where it is no moment.
+
+    Args:
+        now: Unix seconds.
+    """
     try:
         moment = email.utils.parsedate_to_datetime(text)
     except ValueError:
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.fromtimestamp(now, UTC)).total_seconds())
+    return (moment - datetime.fromtimestamp(now, UTC)).total_seconds()
 
 
 def told_status(error: PaymentsError) -> int | None:

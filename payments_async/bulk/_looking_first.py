@@ -97,7 +97,7 @@ async def look_first(
     """
     begun = told = payments.clock()
     reader = Reader(payments.transactions.page, clock=payments.clock, sleep=_until(stop, payments), patience=patience)
-    window = Window.to_now(run.look_since - back, now(), payments.dialect.timezone)
+    window = Window.to_now(min(run.look_since, now()) - back, now(), payments.dialect.timezone)
     sweeper = Sweeper(payments, journal, Findings(journal), reader)
 
     def looked(reading: Reading) -> Looked:

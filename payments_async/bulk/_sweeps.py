@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from decimal import Decimal
@@ -20,7 +21,8 @@ from payments_async.journal._states import News, State
 
 __all__ = ["Shown", "Sweeper"]
 
-
+_log = logging.getLogger("payments_async")
+_WRONG_CLOCK = "this machine's clock is days away from the service's: set it; the list of its days was read too"
 _DATE_KEYS = "the service may not know days as they are written; compare Dialect.date_keys"
 
 
@@ -62,12 +64,11 @@ class Sweeper:
         begun = [
             await self.journal.begin_sweep(batch_id, since=window.since, until=window.until) for batch_id in batches
         ]
-        reading = self.reader.read(window.since, window.until, probes=True)
         requests, shown = self.reader.requests, dict[str, Shown]()
         window.listed.clear()
         window.days.clear()
         self._ours = 0
-        await self._read(window, reading, shown, tell)
+        reading = await self._read_window(window, shown, tell)
         if reading.problem is None and not self._ours and await self._is_beyond(window, shown):
             self.findings.note(f"the list of {window} shows no order of ours, the list of all days does: {_DATE_KEYS}")
             reading = self.reader.read(None, None, probes=True)
@@ -79,6 +80,21 @@ class Sweeper:
             )  # fmt: skip
             await self.journal.end_sweep(ended)
         return reading, shown
+
+    async def _read_window(
+        self, window: Window, shown: dict[str, Shown], tell: Callable[[Reading], object] | None
+    ) -> Reading:
+        """Read the list of its days, of those by the service's clock as well."""
+        window.follow(self.payments.clock_difference)
+        while True:
+            reading = self.reader.read(window.since, window.until, probes=True)
+            await self._read(window, reading, shown, tell)
+            if not window.follow(self.payments.clock_difference):  # the first answer of a session tells of it
+                break
+        if window.earlier or window.later:
+            self.findings.note(_WRONG_CLOCK)
+            _log.warning(_WRONG_CLOCK, extra={"earlier": window.earlier, "later": window.later})
+        return reading
 
     async def _read(
         self, window: Window, reading: Reading, shown: dict[str, Shown], tell: Callable[[Reading], object] | None

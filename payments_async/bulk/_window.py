@@ -17,6 +17,7 @@ __all__ = ["CONFIRMED", "OPEN", "Wanted", "Window", "collect", "day_of"]
 OPEN = (State.UNKNOWN, State.PARKED, State.ACCEPTED)
 CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
 _PORTION = 200_000  # orders looked for at once; an order costs some 300 bytes meanwhile
+_MOST_DAYS = 25_000  # that a clock may be wrong by: one that begins in 1970 is
 _MARGIN = timedelta(days=1)  # the service names no time zone, and its clock is not ours
 
 
@@ -73,6 +74,7 @@ class Window:
         swept_at: Unix seconds at which the last clean sweep ended.
         listed: Wanted orders that the last sweep has shown, whatever it says of them.
         days: Those of orders that the last sweep has shown, and that are known to be of these days.
+        earlier, later: How many days were taken in before and after, since the service's clock is not ours.
     """
 
     since: date
@@ -81,6 +83,8 @@ class Window:
     swept_at: float | None = None
     listed: set[str] = attrs.field(factory=set)
     days: set[date] = attrs.field(factory=set)
+    earlier: int = 0
+    later: int = 0
 
     @classmethod
     def to_now(cls, first: float, now: float, zone: tzinfo, wanted: Iterable[Wanted] = ()) -> Window:
@@ -94,6 +98,21 @@ class Window:
             until=day_of(now, zone) + _MARGIN,
             wanted={order.request_id: order for order in wanted},
         )
+
+    def follow(self, difference: float | None) -> bool:
+        """Take in what these days are by the service's clock as well. Tells whether they were not in it already.
+
+        Args:
+            difference: Seconds by which that is ahead of ours.
+        """
+        days = max(-_MOST_DAYS, min(_MOST_DAYS, round((difference or 0.0) / 86_400.0)))
+        earlier, later = min(days, self.earlier), max(days, self.later)
+        if (earlier, later) == (self.earlier, self.later):
+            return False
+        self.since += timedelta(days=earlier - self.earlier)
+        self.until += timedelta(days=later - self.later)
+        self.earlier, self.later = earlier, later
+        return True
 
     def shows(self, day: date) -> bool:
         """Whether the last sweep has shown an order of ours of about this day, so that absence says something."""

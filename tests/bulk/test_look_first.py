@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
@@ -253,6 +254,40 @@ async def test_a_run_that_may_not_look_asks_for_no_list(tmp_path: Path) -> None:
         assert (None, 0, COUNT) == (done.looked, read(here), done.sent)
         with pytest.raises(ValueError, match="always, in_doubt, never"):
             await run(here, look_first="sometimes")
+
+
+# --- a clock that is wrong --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("days", [-20_410, -400, 400], ids=["1970", "behind", "ahead"])
+async def test_the_days_that_are_read_are_those_of_the_service(tmp_path: Path, days: int) -> None:
+    """A machine whose clock is wrong reads the days that its orders would be in, not those it believes to be in."""
+
+    def wrong() -> float:
+        return time.time() + days * DAY
+
+    async with world(tmp_path) as here:
+        await run(here)
+        async with (
+            SqliteJournal(tmp_path / "other.db", state_folder=tmp_path / "another machine", clock=wrong) as journal,
+            session(here.sandbox, now=wrong) as payments,
+        ):
+            other = attrs.evolve(here, journal=journal, payments=payments)
+            done = await run(other, now=wrong)
+            assert (0, COUNT) == (done.sent, done.looked and done.looked.found)
+            await reconcile(payments, journal, BATCH, interval=0.0, clock=wrong)
+        paid_once(here)
+
+
+async def test_a_clock_that_was_ahead_when_a_batch_was_made_shortens_no_look(tmp_path: Path) -> None:
+    """It was set right since: the days before now are read, and not those before a day that is yet to come."""
+    path = tmp_path / "other.db"
+    async with world(tmp_path) as here, session(here.sandbox) as payments:
+        async with SqliteJournal(path, clock=lambda: time.time() + 400 * DAY) as journal:
+            await run(attrs.evolve(here, journal=journal), fuse=Fuse(max_total=Decimal(0)))
+        async with SqliteJournal(path) as journal:
+            done = await run(attrs.evolve(here, journal=journal, payments=payments), fuse=Fuse(max_total=Decimal(0)))
+            assert (10, None) == (done.looked and done.looked.days, done.looked and done.looked.problem)
 
 
 # --- a list that cannot be read now -----------------------------------------------------------------------------------
