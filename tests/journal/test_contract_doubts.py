@@ -3,7 +3,7 @@
 import pytest
 from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
 
-from payments_async.journal import Doubt, Evidence, Journal, News, Outcome, State
+from payments_async.journal import Doubt, Evidence, Journal, News, Outcome, Receipt, State
 from payments_async.journal._inbox import Arrival
 
 
@@ -58,3 +58,25 @@ async def test_a_doubted_notification_without_a_request_id_settles_nothing_when_
     await journal.receive_all([early], owner="receiver")
     await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(0)))
     assert [State.ACCEPTED] == await states(journal)
+
+
+@pytest.mark.parametrize("again", list(Doubt))
+async def test_a_confirmed_notification_is_not_doubted_by_its_own_repeat(journal: Journal, again: Doubt) -> None:
+    """The service sends it again, or a stranger does: it was borne out once, and stays so."""
+    first = Arrival(delivery=delivery(), event=event(0, 0), lease=0, doubt=Doubt.UNCONFIRMED)
+    (receipt,) = await journal.receive_all([first], owner="receiver")
+    assert isinstance(receipt, Receipt)
+    await journal.confirm(receipt.event_id)
+    await journal.receive_all([first._replace(delivery=delivery(b"{ }"), doubt=again)], owner="receiver")
+    assert [transaction_id(0)] == [found.transaction_id for found in await journal.final_events(order(0).request_id)]
+
+
+@pytest.mark.parametrize("doubt", [Doubt.REPORTED, Doubt.UNCONFIRMED])
+async def test_what_is_only_doubtful_makes_no_conflict_of_what_is_true(journal: Journal, doubt: Doubt) -> None:
+    """A forged failure came first. The genuine success contradicts nothing that anybody believes."""
+    forged = Arrival(delivery=delivery(b"1"), event=event(2, 0), lease=0, doubt=doubt)
+    genuine = Arrival(delivery=delivery(b"2"), event=event(0, 0), lease=0)
+    await journal.receive_all([forged], owner="receiver")
+    (receipt,) = await journal.receive_all([genuine], owner="receiver")
+    assert isinstance(receipt, Receipt)
+    assert (True, None) == (receipt.is_new, receipt.conflict)
