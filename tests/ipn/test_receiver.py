@@ -224,7 +224,7 @@ async def test_without_an_inbox_a_failure_asks_for_another_delivery(face: Any) -
 
 
 async def test_a_handler_that_raises_what_is_no_exception(face: Any) -> None:
-    """Some tools end their work with such; it is a failure as any other, and whoever waits behind it is answered."""
+    """Some tools end their work so, or the process; it is a failure as any other, and who waits behind it is answered."""
 
     class Abandoned(BaseException):
         """No ``Exception``."""
