@@ -51,6 +51,8 @@ class Transactions:
     async def get(self, transaction_id: str) -> Transaction:
         """One transaction by the service's id. It usually carries no status: the list filter tells it.
 
+        What comes back is given as it is; whoever believes it looks at its ``transaction_id`` first.
+
         Raises:
             Rejected, ServiceFault: The read was refused (no such transaction), or failed for now.
         """
@@ -247,7 +249,8 @@ class Transactions:
 
     async def _look(self, transaction_id: str, around: datetime) -> Settlement | None:
         record = await self.get(transaction_id)
-        if record.status is not None and record.status.is_final:
+        is_it = record.transaction_id.casefold() == transaction_id.casefold()
+        if is_it and record.status is not None and record.status.is_final:
             return Settlement(status=record.status, evidence=record)
         status = await self.status_by_lists(transaction_id, around)
         if status is not None and status.is_final:

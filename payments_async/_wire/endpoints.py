@@ -27,7 +27,7 @@ from payments_async._models import (
 )
 from payments_async._orders import CollectionOrder, PayoutOrder
 from payments_async._wire.bodies import collection_body, json_amount, payout_body, private_texts
-from payments_async._wire.call import Call, Unreadable
+from payments_async._wire.call import Call
 from payments_async._wire.codec import encode
 from payments_async._wire.readers import (
     Login,
@@ -171,7 +171,7 @@ def list_transactions(
 def get_transaction(transaction_id: str, dialect: Dialect) -> Call[Transaction]:
     """One transaction by the service's id (section 9)."""
     path = f"/transactions/{_segment('transaction_id', transaction_id)}"
-    return _read(path, partial(_read_named, transaction_id, reads(Transaction, dialect.timezone)), dialect)
+    return _read(path, reads(Transaction, dialect.timezone), dialect)
 
 
 def find_transaction(request_id: str, path: str, dialect: Dialect) -> Call[Transaction]:
@@ -336,13 +336,6 @@ def _patch_card(body: dict[str, Any], dialect: Dialect, private: tuple[str, ...]
         private=lambda: private,
         read=reads(Card, dialect.timezone),
     )
-
-
-def _read_named(transaction_id: str, read: Callable[[Any], Transaction], value: Any) -> Transaction:
-    transaction = read(value)
-    if transaction.transaction_id.strip().casefold() != transaction_id.strip().casefold():
-        raise Unreadable("the record is of another transaction", transaction_id=transaction.transaction_id)
-    return transaction
 
 
 def _paging(number: int, size: int) -> dict[str, Any]:

@@ -17,6 +17,8 @@ class Record(Protocol):
     """As much of a transaction record as is compared."""
 
     @property
+    def transaction_id(self) -> str: ...
+    @property
     def request_id(self) -> str | None: ...
     @property
     def amount(self) -> Decimal | None: ...
@@ -51,6 +53,8 @@ async def difference(payments: Confirming, event: TransactionEvent) -> str | Non
         Exception: Whatever the session raises when the record cannot be read, or does not exist yet.
     """
     record = await payments.transactions.get(event.transaction_id)
+    if record.transaction_id.strip().casefold() != event.transaction_id.casefold():
+        raise LookupError("the record is of another transaction")
     if None not in (event.request_id, record.request_id) and event.request_id != record.request_id:
         return "the record names another request id"
     # payouts are negative in records: magnitudes are compared

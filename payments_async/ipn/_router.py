@@ -140,8 +140,8 @@ class Router:
             if task is None or task.cancelling():
                 raise
             return _failed(route, event, "CancelledError: something it waited for was cancelled", "")
-        except (KeyboardInterrupt, SystemExit, GeneratorExit):
-            raise  # the end of the process, or of the handler: asyncio sees to it
+        except (KeyboardInterrupt, GeneratorExit):
+            raise  # the end of the process, or of this very handler
         except BaseException as error:  # noqa: BLE001 - whatever else a handler raises, the others go on
             return _failed(route, event, words(error), _place(error))
         return ()

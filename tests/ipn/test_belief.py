@@ -46,10 +46,14 @@ class Service:
             raise ConnectionError("down")
         if transaction_id not in self.records:
             raise Rejected("no such transaction", status=404)
-        return self.records[transaction_id]
+        record = self.records[transaction_id]
+        record.transaction_id = transaction_id
+        return record
 
 
 class Record:
+    transaction_id = ""
+
     def __init__(self, request_id: str, amount: Decimal, currency: str = "UGX") -> None:
         self.request_id, self.amount, self.currency, self.status = request_id, amount, currency, None
 

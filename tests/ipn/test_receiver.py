@@ -224,7 +224,7 @@ async def test_without_an_inbox_a_failure_asks_for_another_delivery(face: Any) -
 
 
 async def test_a_handler_that_raises_what_is_no_exception(face: Any) -> None:
-    """Some tools end their work with such; it is a failure as any other, and whoever waits behind it is answered."""
+    """Some tools end their work so; it is a failure as any other, and whoever waits behind it is answered."""
 
     class Abandoned(BaseException):
         """No ``Exception``."""
@@ -434,10 +434,14 @@ class Records:
 
     async def get(self, transaction_id: str, /) -> Any:
         self.asked += 1
-        return self.records[transaction_id]
+        record = self.records[transaction_id]
+        record.transaction_id = transaction_id
+        return record
 
 
 class Record:
+    transaction_id = ""
+
     def __init__(self, request_id: str, amount: int, currency: str = "UGX") -> None:
         self.request_id, self.amount, self.currency, self.status = request_id, Decimal(amount), currency, None
 

@@ -17,6 +17,7 @@ from payments_async.ipn import Receiver, TransactionEvent
 class Record:
     """As much of a transaction as is compared."""
 
+    transaction_id: str = "a"
     request_id: str | None = "r-a"
     amount: Decimal | None = Decimal(-500)
     currency: str | None = "UGX"
@@ -55,6 +56,13 @@ async def taken(record: Record, code: int = 0) -> tuple[int, Sequence[Transactio
 async def test_a_record_that_differs_refuses_the_notification(change: dict[str, Any]) -> None:
     """No handler hears of it."""
     assert (400, []) == await taken(Record(**change))
+
+
+async def test_a_record_of_another_transaction_says_nothing() -> None:
+    """It neither bears the notification out nor disputes it: it has to be sent again."""
+    assert (500, []) == await taken(Record(transaction_id="b"))
+    status, heard = await taken(Record(transaction_id="A"))
+    assert (200, 1) == (status, len(heard))
 
 
 @pytest.mark.parametrize(

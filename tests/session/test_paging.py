@@ -252,6 +252,23 @@ async def test_settled_by_the_record(opened: Open, opened_sandbox: OpenSandbox) 
     assert "r-0" == (await payments.transactions.settled(acceptance)).evidence.request_id
 
 
+async def test_not_settled_by_the_record_of_another_transaction(payments: PaymentsSession, wire: Wire) -> None:
+    """Whatever end a balancer's mistaken answer shows, it is not that of the order."""
+    acceptance = await payments.payouts.send(payout())
+    asked: list[str] = []
+
+    async def mistaken(request: Request) -> bytes | None:
+        asked.append(request.path)
+        if len(asked) > 2:
+            record = {"transactionId": "T-R-1", "requestId": "r-1", "status": "FAILED"}  # capitals do not matter
+        else:
+            record = {"transactionId": "t-r-2", "requestId": "r-2", "status": "SUCCESSFULL"}
+        return reply({"code": 0, "data": record})
+
+    wire.answer = mistaken
+    assert TransactionStatus.FAILED == (await payments.transactions.settled(acceptance)).status
+
+
 async def test_settled_by_a_notification(accepted_order: tuple[PaymentsSession, Acceptance]) -> None:
     """Whichever tells first; the lists still say processing."""
     payments, acceptance = accepted_order

@@ -28,7 +28,6 @@ from payments_async import (
     ProductItem,
     Transaction,
     TransactionStatus,
-    UnreadableReply,
     UtilityAccount,
     Validation,
 )
@@ -281,22 +280,10 @@ async def test_a_list_without_filters(wire: Wire, opened: Open) -> None:
 
 async def test_one_transaction(wire: Wire, opened: Open) -> None:
     """Its id is one part of the path, whatever is in it."""
-    odd = "a/b ?#%é"
-    record = RECORD.replace(TRANSACTION.transaction_id.encode(), odd.encode())
-    answer = b'{"code": 0, "message": "ok", "data": %s}' % record
-    transaction, request = await exchange(wire, opened, answer, lambda payments: payments.transactions.get(odd))
+    answer = b'{"code": 0, "message": "ok", "data": %s}' % RECORD
+    transaction, request = await exchange(wire, opened, answer, lambda payments: payments.transactions.get("a/b ?#%é"))
     assert ("GET", "/api/transactions/a%2Fb%20%3F%23%25%C3%A9", b"") == (request.method, request.path, request.body)
     assert "Token token-1" == request.headers["authorization"]
-    assert attrs.evolve(TRANSACTION, transaction_id=odd) == transaction
-
-
-async def test_the_record_of_another_transaction(wire: Wire, opened: Open) -> None:
-    """Whatever it says is not said of the one that was asked for; capitals do not matter."""
-    answer = b'{"code": 0, "message": "ok", "data": %s}' % RECORD
-    with pytest.raises(UnreadableReply, match="another transaction"):
-        await exchange(wire, opened, answer, lambda payments: payments.transactions.get("t-other"))
-    asked = TRANSACTION.transaction_id.upper()
-    transaction, _ = await exchange(wire, opened, answer, lambda payments: payments.transactions.get(asked))
     assert TRANSACTION == transaction
 
 
