@@ -42,7 +42,10 @@ def own_journal(identity: RunIdentity) -> Path:
 
 def own_journals() -> list[Path]:
     """The files that there are, of all accounts."""
-    return sorted(_folder().glob("*.sqlite"))
+    try:
+        return sorted(_folder().glob("*.sqlite"))
+    except BadInput:
+        return []
 
 
 def may_be_made(screen: Screen, path: Path, *, named: bool, is_wanted: bool) -> bool:
@@ -66,4 +69,10 @@ def may_be_made(screen: Screen, path: Path, *, named: bool, is_wanted: bool) -> 
 
 
 def _folder() -> Path:
-    return platformdirs.user_data_path("payments-async", appauthor=False)
+    try:
+        folder = platformdirs.user_data_path("payments-async", appauthor=False)
+    except RuntimeError:
+        folder = Path()
+    if not folder.is_absolute():  # below the current folder there would be another journal for each
+        raise BadInput("--journal: this user has no home folder for the account's own; name a file that lasts")
+    return folder

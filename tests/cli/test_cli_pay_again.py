@@ -86,6 +86,16 @@ async def test_a_key_that_was_replaced_leaves_the_account_its_journal(sandbox: S
     assert own_journal(identity(sandbox)) == own_journal(with_another)
 
 
+async def test_a_user_without_a_home_names_a_journal(
+    run: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below the current folder there would be another one in the next shell, and that would know nothing of this."""
+    monkeypatch.setattr("platformdirs.user_data_path", lambda *_, **__: Path("~/.local/share/payments-async"))
+    refused = await run(*PAY)
+    assert (2, 0) == (refused.status, len(sandbox.ledger))
+    assert "--journal: this user has no home folder for the account's own; name a file that lasts" in refused.said
+
+
 async def test_the_same_payout_again_is_told_and_not_sent(run: Run, sandbox: Sandbox, data_folder: Path) -> None:
     """Four times the same command: one payment, and each time its transaction and when it was sent."""
     first = await run(*PAY)
