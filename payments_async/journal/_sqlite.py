@@ -497,7 +497,7 @@ class SqliteJournal:
             if has_log:
                 self._epoch.check_log(connection)
             self._epoch.begin(connection, memory)
-        except (sqlite3.Error, OSError, JournalError) as error:
+        except Exception as error:
             if connection is not None:
                 connection.close()
             self._epoch.close()

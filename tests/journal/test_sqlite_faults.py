@@ -351,6 +351,19 @@ async def test_a_damaged_file(path: Path) -> None:
             await journal.check()
 
 
+@pytest.mark.parametrize("damage", ["UPDATE meta SET value = 'x' WHERE key = 'commits'", "DELETE FROM meta"])
+async def test_a_journal_that_has_lost_what_it_is_hangs_nobody(path: Path, damage: str) -> None:
+    """Whatever goes wrong while it is opened, whoever opens it hears of it."""
+    async with SqliteJournal(path) as journal:
+        await loaded(journal)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(damage)
+    async with asyncio.timeout(30):
+        with pytest.raises(JournalUnavailable, match=r"could not be opened \((Key|Value)Error\)"):
+            async with SqliteJournal(path):
+                pass
+
+
 async def test_an_order_that_was_edited_in_the_file_is_not_sent(path: Path) -> None:
     """Its digest tells."""
     await made(path)
