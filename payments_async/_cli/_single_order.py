@@ -229,7 +229,7 @@ class _Course:
         try:
             progress = await run_batch(
                 self.payments, self.journal, self.errand.batch_id, [self.errand.order], concurrency=1, stop=stop.drain,
-                look_first="never" if self.errand.without_looking else "in_doubt",
+                look_first="never" if self.errand.without_looking else "always",
                 patience=_PATIENCE, lease=_LEASE, progress=_Waiting(self.errand.screen),
             )  # fmt: skip
         except asyncio.CancelledError:

@@ -22,6 +22,7 @@ from payments_async.journal._faults import (
     NotParked,
     OrdersDiffer,
     OrderUnknown,
+    RegistryDamaged,
     RunUnknown,
     WrongAccount,
 )
@@ -99,6 +100,7 @@ __all__ = [
     "Pruned",
     "Receipt",
     "Refusal",
+    "RegistryDamaged",
     "Run",
     "RunIdentity",
     "RunUnknown",

@@ -53,6 +53,7 @@ __all__ = [
     "NotParked",
     "OrderUnknown",
     "OrdersDiffer",
+    "RegistryDamaged",
     "RunUnknown",
     "WrongAccount",
 ]
@@ -120,6 +121,15 @@ class JournalCorrupt(JournalUnusable):
     """The file is damaged, or an order in it was changed by other means."""
 
     remedy = "send nothing from it; recover the rest with `sqlite3 FILE .recover` into a new file and reconcile that"
+
+
+class RegistryDamaged(JournalUnusable):
+    """What this machine remembers of its journals cannot be read any more; no journal is damaged by that."""
+
+    remedy = (
+        "move that file away, with its -wal and -shm: a new one is begun. Until a batch was loaded again it knows "
+        "nothing of other journals, so let every run look in the service's list first"
+    )
 
 
 class JournalTooNew(JournalUnusable):

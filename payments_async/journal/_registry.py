@@ -25,6 +25,7 @@ from payments_async.journal._faults import (
     JournalReadOnly,
     JournalUnavailable,
     LoadBusy,
+    RegistryDamaged,
 )
 from payments_async.journal._records import RunIdentity
 
@@ -55,6 +56,9 @@ _FAULTS: dict[int, type[JournalError]] = {
     sqlite3.SQLITE_PERM: JournalReadOnly,
     sqlite3.SQLITE_CANTOPEN: JournalReadOnly,
     sqlite3.SQLITE_FULL: JournalFull,
+    sqlite3.SQLITE_CORRUPT: RegistryDamaged,
+    sqlite3.SQLITE_NOTADB: RegistryDamaged,
+    sqlite3.SQLITE_ERROR: RegistryDamaged,  # other tables than ours
 }
 
 
@@ -108,7 +112,8 @@ class Registry:
         busy_timeout: Seconds to wait for another process.
 
     Raises:
-        JournalUnavailable: Another process holds it for too long, or it is damaged.
+        JournalUnavailable: Another process holds it for too long.
+        RegistryDamaged: It is damaged, or no registry.
         JournalReadOnly: It cannot be made or written, or not here.
     """
 

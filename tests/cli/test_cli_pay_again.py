@@ -244,15 +244,47 @@ async def test_a_terminal_is_asked_before_a_named_journal_is_made(
 
 
 async def test_a_new_journal_looks_for_what_was_sent_before(run: Run, sandbox: Sandbox) -> None:
-    """What the service's list shows is not sent, and a person has to look; later commands need not look again."""
+    """What the service's list shows is not sent, and a person has to look."""
     await send(sandbox, ORDER)
     ran = await run(*PAY)
     assert (4, 1) == (ran.status, sandbox.executions("voucher-17"))
     assert "looked first: 1 transactions of" in ran.said
     assert "Nothing was sent: that was done before." in ran.said
     assert "evidence contradicts" in ran.said
-    other = await run("pay", "--request-id", "voucher-18", *WHAT, "--yes")
-    assert (0, False) == (other.status, "looked first" in other.said)
+
+
+async def test_a_machine_that_went_back_to_a_snapshot_pays_nothing_again(
+    run: Run, sandbox: Sandbox, data_folder: Path, tmp_path: Path
+) -> None:
+    """Journal and state folder come back as they were, so nothing on the machine remembers: the list does."""
+    await run("pay", "--request-id", "voucher-16", *WHAT, "--yes")
+    state_folder = Path(os.environ["XDG_STATE_HOME"])
+    folders = {data_folder: tmp_path / "data-before", state_folder: tmp_path / "state-before"}
+    for folder, snapshot in folders.items():
+        shutil.copytree(folder, snapshot)
+    inodes = inodes_in(data_folder)
+    assert (0, 1) == ((await run(*PAY)).status, sandbox.executions("voucher-17"))
+    for folder, snapshot in folders.items():
+        go_back(folder, snapshot)
+    assert inodes == inodes_in(data_folder)
+    ran = await run(*PAY)
+    assert (4, 1) == (ran.status, sandbox.executions("voucher-17"))
+    assert "looked first: 2 transactions of" in ran.said
+
+
+def inodes_in(folder: Path) -> dict[Path, int]:
+    """The inode of each journal."""
+    return {journal: journal.stat().st_ino for journal in folder.rglob("*.sqlite")}
+
+
+def go_back(folder: Path, snapshot: Path) -> None:
+    """Every file holds again what it held, as the same file."""
+    for path in list(folder.rglob("*")):
+        before = snapshot / path.relative_to(folder)
+        if path.is_file() and before.exists():
+            path.write_bytes(before.read_bytes())
+        elif path.is_file():
+            path.unlink()
 
 
 async def test_a_new_journal_that_cannot_look_sends_nothing(run: Run, sandbox: Sandbox) -> None:

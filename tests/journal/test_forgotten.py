@@ -31,6 +31,7 @@ from payments_async.journal import (
     Outcome,
     Permit,
     Refusal,
+    RegistryDamaged,
     SqliteJournal,
     State,
 )
@@ -756,6 +757,29 @@ async def test_a_registry_that_another_process_holds(path: Path, state: Path) ->
             with pytest.raises(JournalLocked, match=r"registry\.sqlite"):
                 await journal.load(BATCH, orders(3), owner="loader")
         await journal.load(BATCH, orders(3), owner="loader")
+
+
+@pytest.mark.parametrize("how", ["no database", "tables of something else", "damaged pages"])
+async def test_a_registry_that_is_damaged(path: Path, state: Path, how: str) -> None:
+    """What to do is said of that file, and no journal is called damaged; a new registry is begun without it."""
+    await made(path)
+    registry = state / "registry.sqlite"
+    match how:
+        case "no database":
+            registry.write_bytes(b"not a database at all" * 100)
+        case "tables of something else":
+            registry.unlink()
+            with closing(sqlite3.connect(registry)) as other:
+                other.execute("CREATE TABLE journal (something TEXT)")
+        case _:
+            with registry.open("r+b") as pages:
+                pages.seek(100)
+                pages.write(b"\xff" * 4000)
+    with pytest.raises(RegistryDamaged, match=r"registry\.sqlite.*move that file away"):
+        await made(path)
+    for end in ("", "-wal", "-shm"):
+        registry.with_name(f"registry.sqlite{end}").unlink(missing_ok=True)
+    await made(path)
 
 
 async def test_a_journal_without_a_memory_stays_without(path: Path, state: Path) -> None:
