@@ -324,12 +324,23 @@ async def test_a_notification_nobody_understands(
     assert TransactionStatus.SUCCESSFUL == (await waiting).status
 
 
-async def test_settled_in_time(accepted_order: tuple[PaymentsSession, Acceptance], times: Times) -> None:
-    """Nothing final in time is a TimeoutError; the looks come with growing pauses."""
+async def test_settled_in_time(accepted_order: tuple[PaymentsSession, Acceptance]) -> None:
+    """Nothing final in time is a TimeoutError."""
     payments, acceptance = accepted_order
     for receiver in (None, Receiver()):
         with pytest.raises(TimeoutError):
-            await payments.transactions.settled(acceptance, receiver=receiver, timeout=0.1)
+            await payments.transactions.settled(acceptance, receiver=receiver, timeout=0.05)
+
+
+async def test_looks_at_what_is_not_settled(accepted_order: tuple[PaymentsSession, Acceptance], times: Times) -> None:
+    """They come with growing pauses."""
+    payments, acceptance = accepted_order
+    looking = asyncio.ensure_future(payments.transactions.settled(acceptance, timeout=60))
+    while len(times.slept) < 3:  # noqa: ASYNC110 - a turn of the loop each, and no time
+        await asyncio.sleep(0)
+    looking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await looking
     assert [1.0, 2.0, 4.0] == times.slept[:3]
 
 
