@@ -168,15 +168,15 @@ def chunks(connection: sqlite3.Connection, batch_id: str, now: float) -> Chunks:
         """SELECT count(*) FILTER (WHERE state = 'open' AND NOT held), count(*) FILTER (WHERE state = 'open' AND held),
         count(*) FILTER (WHERE state = 'done'), count(*) FILTER (WHERE state = 'quarantined'),
         min(lease_until) FILTER (WHERE state = 'open' AND held)
-        FROM (SELECT state, min(lease_until, ?1 + lease) AS lease_until, lease_until > ?1 AS held
-        FROM chunk WHERE run = ?2)""",
-        (now, run),
+        FROM (SELECT state, min(lease_until, ? + lease) AS lease_until, lease_until > ? AS held
+        FROM chunk WHERE run = ?)""",
+        (now, now, run),
     ).fetchone()
     standing = Chunks(open=open_, leased=leased, done=done, quarantined=quarantined)
     if expiry is None:
         return standing
     (owner,) = connection.execute(
-        "SELECT owner FROM chunk WHERE run = ?1 AND state = 'open' AND min(lease_until, ?2 + lease) = ?3",
+        "SELECT owner FROM chunk WHERE run = ? AND state = 'open' AND min(lease_until, ? + lease) = ?",
         (run, now, expiry),
     ).fetchone() or (None,)
     return attrs.evolve(standing, next_expiry=expiry - now, next_owner=owner)
@@ -185,9 +185,9 @@ def chunks(connection: sqlite3.Connection, batch_id: str, now: float) -> Chunks:
 def _cap(transaction: Transaction, run: int | None) -> None:
     """A lease that ends later than any lease can was taken by a clock that was ahead: its own length is waited for."""
     transaction.execute(
-        """UPDATE chunk INDEXED BY chunk_leased SET lease_until = ?1 + lease
-        WHERE state = 'open' AND owner IS NOT NULL AND lease_until > ?1 + lease AND coalesce(?2 = run, TRUE)""",
-        (transaction.now, run),
+        """UPDATE chunk INDEXED BY chunk_leased SET lease_until = ? + lease
+        WHERE state = 'open' AND owner IS NOT NULL AND lease_until > ? + lease AND coalesce(? = run, TRUE)""",
+        (transaction.now, transaction.now, run),
     )
 
 

@@ -225,8 +225,8 @@ def complete(batch_id: str, load: Load) -> Work[Loaded]:
         chunks = chunk_of(load.next_id - 1) + 1 if load.next_id > load.first else 0
         transaction.connection.executemany(
             """INSERT INTO chunk (run, number, state)
-            SELECT id, ?2, iif(quarantined_at IS NULL, 'open', 'quarantined') FROM run WHERE id = ?1""",
-            ((load.run, number) for number in range(chunks)),
+            SELECT id, ?, iif(quarantined_at IS NULL, 'open', 'quarantined') FROM run WHERE id = ?""",
+            ((number, load.run) for number in range(chunks)),
         )
         transaction.is_milestone = True
         transaction.execute(

@@ -29,8 +29,8 @@ def doubt(transaction: Transaction, runs: Iterable[int] | None = None) -> None:
     """
     # later than every doubt before, also where the clock was set back since: readings are told apart by that alone
     (moment,) = transaction.execute(
-        f"SELECT iif({_DOUBTED} > ?1, {_DOUBTED} + {_TICK}, ?1)",
-        (transaction.now,),
+        f"SELECT iif({_DOUBTED} > ?, {_DOUBTED} + {_TICK}, ?)",
+        (transaction.now, transaction.now),
     ).fetchone()
     if runs is None:
         transaction.execute("UPDATE run SET quarantined_at = ?", (moment,))
