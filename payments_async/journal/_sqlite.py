@@ -171,14 +171,16 @@ class SqliteJournal:
 
     async def _close(self) -> None:
         reading, self._reading = self._reading, None
-        await self._writer.close()
-        self._liveness.end()
-        self._epoch.close()
-        if reading is not None:
-            if self._reader is not None:
-                reading.submit(self._reader.close)
-                self._reader = None
-            await asyncio.get_running_loop().run_in_executor(None, reading.shutdown)
+        reader, self._reader = self._reader, None
+        try:
+            await self._writer.close()
+        finally:  # also when a second ctrl-c cancels the wait for the last commit
+            self._liveness.end()
+            self._epoch.close()
+            if reading is not None:
+                if reader is not None:
+                    reading.submit(reader.close)
+                await asyncio.get_running_loop().run_in_executor(None, reading.shutdown)
 
     def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:
         """Have something finished before the journal closes, the last one first; what is returned takes that back."""
