@@ -117,7 +117,7 @@ async def test_a_changed_order_is_refused_before_anything_is_sent(here: World) -
 
 
 async def test_a_load_that_is_taken_over_in_the_middle(here: World, tmp_path: Path) -> None:
-    """Orders that can be read only once are not loaded again from where they were: that would be a part of the batch."""
+    """Orders that can be read only once are not loaded again from there: that would be a part of the batch."""
     async with SqliteJournal(tmp_path / "other.db") as other:
 
         async def orders() -> AsyncIterator[PayoutOrder]:
