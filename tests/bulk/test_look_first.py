@@ -38,6 +38,11 @@ LISTS: dict[str, dict[str, Any]] = {
 # a list that does not show everything
 HALVES: dict[str, dict[str, Any]] = {
     "every page is the first": {"repeats_first_page": True, "max_page_size": 7},
+    "every page is the first, and nothing is counted": {
+        "repeats_first_page": True,
+        "max_page_size": 7,
+        "total_error": None,
+    },
     "more counted than shown": {"total_error": 3},
 }
 
