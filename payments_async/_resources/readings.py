@@ -109,7 +109,8 @@ class Reading:
     """One list, for one ``async for`` over ``pages``. It tells afterwards what it is worth.
 
     The list is read to where it shows nothing new, and again where rows are missing. It has been read to its end when a
-    page came by which all rows were seen that the service counted at that moment.
+    page came by which all rows were seen that the service counted at that moment; where it counts none, when a page
+    was empty, or a smaller one than before came again.
 
     Attributes:
         problem: Why absence from it proves nothing, or ``None`` when all of it was read.
@@ -126,6 +127,8 @@ class Reading:
         self._status = status
         self._probes = probes
         self._seen: set[str] = set()
+        self._largest = 0  # rows of a page
+        self._goes_round = False  # it ended with a page as large as any that showed nothing new
         self._is_short = False  # the last page had fewer rows than there is room for
         self._reached = False  # all rows that the service counted at some moment were seen
         self.expected: int | None = None
@@ -163,6 +166,8 @@ class Reading:
         else:
             missing = self.expected is not None and not self._reached
             self.problem = f"it showed {self.rows:,} of {self.expected:,} rows" if missing else None
+            if self.expected is None and self._goes_round:  # every page may be the first one
+                self.problem = "it shows the same page again, and does not say how many rows there are"
 
     async def _once(self, *, probes: bool) -> AsyncGenerator[list[Transaction], None]:
         number = stale = 0
@@ -177,9 +182,11 @@ class Reading:
             fresh = self._fresh(page)
             if fresh:
                 yield fresh
+            self._largest = max(self._largest, len(page.collection))
             self._is_short = len(page.collection) < self._reader.size
             stale = stale + 1 if not fresh and (number + 1) * self._reader.size >= known else 0
             if not page.collection or stale >= _MOST_STALE or (self._reached and not probes):
+                self._goes_round = bool(page.collection) and len(page.collection) == self._largest
                 return
             if number or self._status is not None or self._reader.fits(page):
                 number += 1

@@ -11,14 +11,14 @@ import attrs
 
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._events import TransactionFailed, TransactionSucceeded
-from payments_async._models import Transaction
+from payments_async._models import Acceptance, Transaction
 from payments_async._resources.readings import Reader
 from payments_async._resources.statuses import read_statuses
 from payments_async._session import PaymentsSession
 from payments_async.bulk._account import check_account
 from payments_async.bulk._findings import LOOKED_UP, STATES, Findings, Reconciliation
 from payments_async.bulk._sweeps import Shown, Sweeper
-from payments_async.bulk._window import OPEN, Wanted, Window, collect, day_of
+from payments_async.bulk._window import CONFIRMED, OPEN, Wanted, Window, collect, day_of
 from payments_async.journal._contract import Journal
 from payments_async.journal._records import Entry, Evidence
 from payments_async.journal._states import News, State
@@ -88,8 +88,7 @@ async def reconcile(
         await search.look(wanted, sweeps=sweeps, sleep=sleep)
         for order in wanted.values():
             findings.sum_up(order, clock() - stuck_after)
-            if order.state not in (State.UNKNOWN, State.PARKED):
-                payments.note_evidence(order.request_id)
+            _tell_the_session(payments, order)
     await search.look_for_the_rest()
     if reversals:
         async for wanted in collect(journal, batch_id, states=(State.SUCCESSFUL,)):
@@ -97,6 +96,15 @@ async def reconcile(
             for order in wanted.values():
                 findings.sum_up(order, clock() - stuck_after)
     return await findings.report(batch_id)
+
+
+def _tell_the_session(payments: PaymentsSession, order: Wanted) -> None:
+    """What was found of an order that the session may have sent; it is not sent again by it."""
+    if order.state in CONFIRMED and order.transaction_id is not None:
+        found = Acceptance(request_id=order.request_id, transaction_id=order.transaction_id)
+        payments.note_evidence(order.request_id, found)
+    elif order.state is State.REJECTED:
+        payments.note_evidence(order.request_id)
 
 
 async def look_up_open(payments: PaymentsSession, journal: Journal, batch_id: str) -> None:

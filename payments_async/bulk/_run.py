@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._orders import Order
@@ -91,6 +91,8 @@ async def run_batch(
         OrdersDiffer: The journal holds another order under one of these request ids, or other orders under this
             batch. Nothing was sent.
         WrongAccount: The journal is about another account or service.
+        LoadBusy: Another process, or another journal, loads these orders for longer than ``patience``; or it took them
+            over in the middle, and they can be read only once. Nothing was sent.
         RunUnknown: ``orders`` is ``None`` and the journal does not hold the batch, or not all of it.
         JournalUnavailable: The journal cannot be written. What was under way was finished.
     """
@@ -137,9 +139,9 @@ async def _prepare(
     while True:
         try:
             await journal.load(batch_id, orders, owner=owner, adoption=adoption)
-        except LoadBusy as error:  # raised before the first order is read
-            if payments.clock() >= deadline:
-                raise
+        except LoadBusy as error:
+            if payments.clock() >= deadline or (error.owner is None and _is_read_once(orders)):
+                raise  # without an owner it came in the middle: what was read is gone, and the rest is not the batch
             if tell is not None:
                 so_far = await journal.progress(batch_id)
                 tell(
@@ -150,6 +152,10 @@ async def _prepare(
             await payments.sleep(_LOAD_AGAIN)
         else:
             return
+
+
+def _is_read_once(orders: Iterable[Order] | AsyncIterable[Order]) -> bool:
+    return isinstance(orders, Iterator | AsyncIterator)
 
 
 async def _look(

@@ -131,9 +131,12 @@ class Sweeper:
 
     async def _written_otherwise(self, window: Window, request_ids: Sequence[str]) -> dict[str, Wanted]:
         """Orders whose request id the list has in small or capital letters, or with spaces around it."""
-        ways = {way: one for one in request_ids for way in _ways(one)}
-        if not ways:
+        if not request_ids:
             return {}
+        ways = {way: one for one in request_ids for way in _ways(one)}
+        plain = {request_id.strip().lower(): request_id for request_id in request_ids}
+        mixed = await self.journal.entries_of(list(plain), in_mixed_letters=True)
+        ways |= {one: plain[one.lower()] for one in mixed if one.lower() in plain}
         found = {way: window.wanted[way] for way in ways if way in window.wanted}
         others = await self.journal.entries_of([way for way in ways if way not in found])
         found |= {way: Wanted.of(entry) for way, entry in others.items()}

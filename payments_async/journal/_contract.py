@@ -204,8 +204,13 @@ class Journal(Inbox, Protocol):
     async def entry(self, request_id: str) -> Entry | None:
         """One order."""
 
-    async def entries_of(self, request_ids: Sequence[str]) -> Mapping[str, Entry]:
-        """Those of these orders that the journal holds, by their request ids."""
+    async def entries_of(self, request_ids: Sequence[str], *, in_mixed_letters: bool = False) -> Mapping[str, Entry]:
+        """Those of these orders that the journal holds, by their request ids.
+
+        Args:
+            in_mixed_letters: Only those whose ids have small and capital letters, in whichever letters they are asked
+                for here.
+        """
 
     def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
         """Orders in the sequence they were loaded in; constant memory; changes made meanwhile may or may not show."""

@@ -12,6 +12,7 @@ from payments_async.journal._faults import RunUnknown
 from payments_async.journal._opening import snapshot
 from payments_async.journal._records import Entry, Happening, Progress, Run, RunIdentity, Standing
 from payments_async.journal._rows import COLUMNS, bounds, entry_of, loose, row_by_request, run_of
+from payments_async.journal._schema import MIXED
 from payments_async.journal._states import State
 
 __all__ = [
@@ -72,12 +73,21 @@ def entry(connection: sqlite3.Connection, request_id: str) -> Entry | None:
     return entry_of(row, _batches(connection)[run_of(row.id)], _unconfirmed(connection, [row]).get(request_id, 0))
 
 
-def entries_of(connection: sqlite3.Connection, request_ids: Sequence[str]) -> Mapping[str, Entry]:
-    """Those of these orders that there are."""
+def entries_of(
+    connection: sqlite3.Connection, request_ids: Sequence[str], *, in_mixed_letters: bool = False
+) -> Mapping[str, Entry]:
+    """Those of these orders that there are.
+
+    Args:
+        in_mixed_letters: Only those whose ids have small and capital letters, whichever they have; by their own ids.
+    """
     names, found = _batches(connection), dict[str, Entry]()
+    where = f"{MIXED} AND lower(request_id)" if in_mixed_letters else "request_id"
     for first in range(0, len(request_ids), PAGE):
         some = request_ids[first : first + PAGE]
-        sql = f"SELECT {COLUMNS} FROM outbox WHERE request_id IN ({', '.join('?' * len(some))})"  # noqa: S608
+        if in_mixed_letters:
+            some = [request_id.lower() for request_id in some]
+        sql = f"SELECT {COLUMNS} FROM outbox WHERE {where} IN ({', '.join('?' * len(some))})"  # noqa: S608
         rows = list(map(loose, connection.execute(sql, some).fetchall()))
         doubted = _unconfirmed(connection, rows)
         for row in rows:

@@ -240,8 +240,10 @@ class Registry:
                     self._connection.execute("ROLLBACK")
                     return ready
                 added += self._take(loading, others)
-                if ready:
-                    self._connection.execute("UPDATE batch SET adopted = 1 WHERE id = ?", (loading.id,))
+                if ready:  # what an adopter had before may have been taken from it: now all of it comes back
+                    self._connection.execute(
+                        "UPDATE batch SET adopted = 1, taken_by = NULL WHERE id = ?", (loading.id,)
+                    )
             self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added, loading.id))
         return {}
 
@@ -281,7 +283,6 @@ class Registry:
             self._connection.execute(
                 "UPDATE batch SET orders = orders - 1, taken_by = ? WHERE id = ?", (loading.id, holder.id)
             )
-        self._connection.execute("UPDATE batch SET taken_by = NULL WHERE id = ?", (loading.id,))
         return len(others)
 
     @contextmanager

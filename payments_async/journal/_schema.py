@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from payments_async.journal._faults import JournalTooNew, JournalUnavailable, NotAJournal
 
-__all__ = ["APPLICATION_ID", "VERSION", "migrate"]
+__all__ = ["APPLICATION_ID", "MIXED", "VERSION", "migrate"]
 
 APPLICATION_ID = 0x5041594A  # "PAYJ", in the header of the file
 _OLDEST_SQLITE = (3, 37, 0)  # RETURNING, STRICT
 
+MIXED = "request_id <> lower(request_id) AND request_id <> upper(request_id)"
 # The id of an order is its run's number, 28 bits higher, and its own number within the run: orders of one run lie side
 # by side, and those of one chunk on a few neighbouring pages. Columns that are filled in later hold their place from
 # the beginning (times as 8 bytes, the transaction as 16), so that a row keeps its size and its page.
@@ -30,6 +31,8 @@ _FIRST = (
         transaction_id ANY DEFAULT x'00000000000000000000000000000000',
         code INTEGER, message TEXT, conflict TEXT, permitted_at REAL NOT NULL, updated_at REAL NOT NULL) STRICT""",
     "CREATE UNIQUE INDEX outbox_request ON outbox(request_id)",
+    # lists may be written in other letters; whatever is all small or all capital is found by the index above
+    f"CREATE INDEX outbox_mixed ON outbox(lower(request_id)) WHERE {MIXED}",
     # none on sending, which every order passes: those under way are found by the numbers of their chunk
     "CREATE INDEX outbox_open ON outbox(state) WHERE state IN ('unknown', 'parked')",
     "CREATE INDEX outbox_accepted ON outbox(state) WHERE state = 'accepted'",

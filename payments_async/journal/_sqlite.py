@@ -347,9 +347,11 @@ class SqliteJournal:
         """One order."""
         return await self._read(lambda connection: _looking.entry(connection, request_id))
 
-    async def entries_of(self, request_ids: Sequence[str]) -> Mapping[str, Entry]:
+    async def entries_of(self, request_ids: Sequence[str], *, in_mixed_letters: bool = False) -> Mapping[str, Entry]:
         """Those of these orders that there are."""
-        return await self._read(lambda connection: _looking.entries_of(connection, request_ids))
+        return await self._read(
+            partial(_looking.entries_of, request_ids=request_ids, in_mixed_letters=in_mixed_letters)
+        )
 
     def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
         """Orders in the sequence they were loaded in, a page in memory at a time."""

@@ -38,6 +38,11 @@ LISTS: dict[str, dict[str, Any]] = {
 # a list that does not show everything
 HALVES: dict[str, dict[str, Any]] = {
     "every page is the first": {"repeats_first_page": True, "max_page_size": 7},
+    "every page is the first, and nothing is counted": {
+        "repeats_first_page": True,
+        "max_page_size": 7,
+        "total_error": None,
+    },
     "more counted than shown": {"total_error": 3},
 }
 
@@ -75,6 +80,18 @@ def bring_back(folder: Path, snapshot: dict[Path, bytes]) -> None:
         path.unlink()
     for path, content in snapshot.items():
         path.write_bytes(content)
+
+
+async def test_request_ids_in_letters_of_both_kinds(tmp_path: Path) -> None:
+    """A list that shows them in capitals shows these orders all the same."""
+    async with world(tmp_path, {"request_id_case": "upper"}) as here:
+        vouchers = [payout(number, request_id=f"Voucher-{number}") for number in range(COUNT)]
+        await run_batch(here.payments, here.journal, BATCH, vouchers)
+        async with beside(here, tmp_path) as there:
+            done = await run_batch(there.payments, there.journal, BATCH, vouchers)
+        assert done.looked is not None
+        assert COUNT == done.looked.found
+        paid_once(here)
 
 
 # --- a journal that was restored --------------------------------------------------------------------------------------

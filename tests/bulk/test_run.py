@@ -13,8 +13,10 @@ import attrs
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
 
+from payments_async import PayoutOrder
 from payments_async.bulk import RunProgress, run_batch
-from payments_async.journal import News, OrdersDiffer, RunUnknown, SqliteJournal, WrongAccount
+from payments_async.bulk._account import account_of
+from payments_async.journal import LoadBusy, News, OrdersDiffer, RunUnknown, SqliteJournal, WrongAccount
 from payments_async.sandbox import Fault, ManualClock, Sandbox
 
 PLACES = 10  # orders under way at once
@@ -112,6 +114,28 @@ async def test_a_changed_order_is_refused_before_anything_is_sent(here: World) -
         await run_batch(here.payments, here.journal, BATCH, changed)
     assert [] == seen_by(here)
     assert {"planned": 50} == await here.states()
+
+
+async def test_a_load_that_is_taken_over_in_the_middle(here: World, tmp_path: Path) -> None:
+    """Orders that can be read only once are not loaded again from there: that would be a part of the batch."""
+    async with SqliteJournal(tmp_path / "other.db") as other:
+
+        async def orders() -> AsyncIterator[PayoutOrder]:
+            for number in range(1500):
+                yield payout(number)
+            await other.open_run(BATCH, account_of(here.payments))
+            with suppress(ConnectionResetError):
+                await other.load(BATCH, broken(), owner="somebody else")
+
+        async def broken() -> AsyncIterator[PayoutOrder]:
+            for number in range(1000):
+                yield payout(number)
+            raise ConnectionResetError
+
+        with pytest.raises(LoadBusy):
+            await run_batch(here.payments, here.journal, BATCH, orders())
+    assert not (await here.journal.run(BATCH)).ready
+    assert [] == seen_by(here)
 
 
 async def test_a_batch_nobody_loaded_cannot_be_continued(here: World) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, world
 
-from payments_async.bulk import run_batch
+from payments_async.bulk import reconcile, run_batch
 from payments_async.sandbox import Fault
 
 
@@ -49,4 +49,17 @@ async def test_an_order_that_is_found_while_it_is_under_way(here: World) -> None
     run.cancel()
     await asyncio.gather(run, return_exceptions=True)
     assert "unknown" == await here.state(3)
+    await here.check(5)
+
+
+async def test_an_order_that_a_reconcile_has_found(here: World) -> None:
+    """The session that lost its answer gives back what was found of it, and sends nothing."""
+    lost = payout(3)
+    here.sandbox.script(Fault.LOST_AFTER, request_id=lost.request_id)
+    await run_batch(here.payments, here.journal, BATCH, payouts(5))
+    await reconcile(here.payments, here.journal, BATCH, interval=0)
+    acceptance = await here.payments.payouts.send(lost)
+    entry = await here.journal.entry(lost.request_id)
+    assert entry is not None
+    assert (entry.transaction_id, frozenset()) == (acceptance.transaction_id, here.payments.unsettled)
     await here.check(5)

@@ -843,6 +843,17 @@ async def test_many_orders_can_be_asked_for_at_once(journal: Journal) -> None:
     assert {} == await journal.entries_of([])
 
 
+async def test_orders_can_be_asked_for_in_other_letters(journal: Journal) -> None:
+    """Those whose ids have letters of both kinds; the others are to be asked for as they are."""
+    await journal.open_run(BATCH, IDENTITY)
+    names = ["Voucher-1", "vouCHER-2", "VOUCHER-3", "voucher-4"]
+    await journal.load(BATCH, [attrs.evolve(order(), request_id=name) for name in names], owner="loader")
+    asked = ["VOUCHER-1", "voucher-2", "Voucher-3", "Voucher-4", "VOUCHER-5"]
+    entries = await journal.entries_of(asked, in_mixed_letters=True)
+    assert {"Voucher-1", "vouCHER-2"} == entries.keys()
+    assert await journal.entry("Voucher-1") == entries["Voucher-1"]
+
+
 async def test_who_was_paid_of_late_can_be_read_without_the_rest(journal: Journal, clock: Clock) -> None:
     """What may be paid yet counts whatever its age; what failed or was refused never does."""
     chunk = await claimed(journal, 4)

@@ -9,7 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import attrs
 import pytest
 from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, order, orders, permitted
 
+from payments_async import PayoutOrder
 from payments_async.journal import (
     Adoption,
     HeldElsewhere,
@@ -594,6 +595,36 @@ async def test_a_load_whose_orders_another_one_takes_meanwhile(path: Path) -> No
 
         with pytest.raises(LoadBusy, match="another journal is loading orders of batch payroll"):
             await first.load(BATCH, interrupted(), owner="loader")  # type: ignore[arg-type]
+        assert not (await first.run(BATCH)).ready
+
+
+async def test_two_loads_that_take_orders_from_each_other(path: Path) -> None:
+    """Neither becomes ready: each has lost some of its orders to the other."""
+    async with SqliteJournal(path) as first, SqliteJournal(path.with_name("second.db")) as second:
+        await first.open_run(BATCH, IDENTITY)
+        await second.open_run(BATCH, IDENTITY)
+        has_begun, has_taken = asyncio.Event(), asyncio.Event()
+
+        async def taking() -> AsyncIterator[PayoutOrder]:
+            await has_begun.wait()
+            for number in range(2000):
+                yield order(number)
+            has_taken.set()
+            await asyncio.Event().wait()
+
+        async def taken_from() -> AsyncIterator[PayoutOrder]:
+            for number in range(1000):
+                yield order(number)
+            has_begun.set()
+            await has_taken.wait()
+            for number in range(1000, 2000):
+                yield order(number)
+
+        other = asyncio.ensure_future(second.load(BATCH, taking(), owner="second"))
+        with pytest.raises(LoadBusy, match="another journal is loading orders of batch payroll"):
+            await first.load(BATCH, taken_from(), owner="first")
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
         assert not (await first.run(BATCH)).ready
 
 
