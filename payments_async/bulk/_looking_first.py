@@ -61,11 +61,16 @@ def check_look_first(value: str) -> None:
         raise ValueError(f"look_first: must be one of {', '.join(get_args(LookFirst))}, not {value!r}")
 
 
-async def is_look_due(journal: Journal, run: Run, way: LookFirst) -> bool:
+async def is_look_due(journal: Journal, run: Run, way: LookFirst, *, back: float) -> bool:
     """Whether a run has to look before it sends: there is something to send, and no look of before is relied on.
 
     One of an earlier run says nothing of what was sent since, neither by another journal, nor by this one before its
-    whole machine went back to a snapshot of the midst of the batch, state folder and all.
+    whole machine went back to a snapshot of the midst of the batch, state folder and all. A journal that may have
+    forgotten is in doubt for as long as the list of ``back`` seconds reaches to what it forgot: a look compares only
+    the orders that the journal has by then.
+
+    Args:
+        back: Seconds before the batch was made from which on the list is read.
     """
     if way == "never":
         return False
@@ -73,10 +78,18 @@ async def is_look_due(journal: Journal, run: Run, way: LookFirst) -> bool:
     if not chunks.open and not chunks.leased:
         return False  # what is in quarantine waits for a person
     if way == "in_doubt":
-        return not await journal.is_looked_for()
+        if await journal.is_looked_for(run.batch_id):
+            return False
+        return not await journal.is_looked_for() or run.look_since - await _forgot_until(journal) < back
     if not await journal.is_looked_for(run.batch_id):
         return True
     return (await journal.progress(run.batch_id)).counts[State.PLANNED] > 0
+
+
+async def _forgot_until(journal: Journal) -> float:
+    """Unix seconds until which the journal may have forgotten: when it was made, or was last copied or restored."""
+    runs = await journal.runs()
+    return max(min(run.look_since for run in runs), *(run.quarantined_at or 0.0 for run in runs))
 
 
 async def look_first(

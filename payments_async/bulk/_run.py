@@ -76,9 +76,9 @@ async def run_batch(
         stop: Set it to begin nothing more, finish what is under way and return.
         patience: Seconds without any answer of the service after which the run stops.
         lease: Seconds after which another process may take over a chunk from one that fell silent.
-        look_first: ``"always"`` looks whenever there is something to send; ``"in_doubt"`` only where no list was read
-            to its end since the journal was made or last restored, for callers that send one order after another;
-            ``"never"``.
+        look_first: ``"always"`` looks whenever there is something to send; ``"in_doubt"`` only within
+            ``look_back`` of the day on which the journal was made or last restored, or where no list was read to its
+            end since, for callers that send one order after another; ``"never"``.
         look_back: Seconds before the batch was made from which on the list is read.
         now: Unix seconds.
         source_digest, policy: Kept in the journal with the batch.
@@ -106,7 +106,7 @@ async def run_batch(
     looked = refused = None
     try:
         is_stopped = stop is not None and stop.is_set()  # then nothing is asked, and nothing is sent
-        if not is_stopped and await is_look_due(journal, run, look_first):
+        if not is_stopped and await is_look_due(journal, run, look_first, back=look_back):
             looked = await _look(payments, journal, run, look_back, patience, now, stop, progress)
             refused = _why_not(looked)
         if not is_stopped and refused is None:

@@ -213,23 +213,36 @@ async def test_a_healthy_batch_is_looked_for_once(tmp_path: Path) -> None:
         assert other.looked is not None
 
 
+async def one_by_one(here: World, *numbers: int) -> list[int | None]:
+    """Send orders as batches of their own, looking first in doubt; tells how many were found, or that none looked."""
+    found = []
+    for number in numbers:
+        done = await run_batch(here.payments, here.journal, f"pay-{number}", [payout(number)], look_first="in_doubt")
+        found.append(done.looked and done.looked.found)
+    return found
+
+
 async def test_orders_one_after_the_other_are_looked_for_only_in_doubt(tmp_path: Path) -> None:
-    """A new journal looks once; after that it knows by itself. One that was copied looks again."""
+    """A journal looks for each of them in its first week; then the list of a week shows nothing that it may lack."""
+    moment = time.time() - 30 * DAY
+    async with world(tmp_path) as plain, SqliteJournal(tmp_path / "own.db", clock=lambda: moment) as journal:
+        here = attrs.evolve(plain, journal=journal)
+        assert [0, 0] == await one_by_one(here, 0, 1)
+        moment += 8 * DAY
+        assert [None, None] == await one_by_one(here, 2, 3)
+
+
+async def test_each_order_that_a_copy_has_forgotten_is_looked_for(tmp_path: Path) -> None:
+    """A look for one of them says nothing of the next: the journal did not have that one yet."""
     async with world(tmp_path) as here:
-        looks = []
-        for number in range(3):
-            done = await run_batch(
-                here.payments, here.journal, f"pay-{number}", [payout(number)], look_first="in_doubt"
-            )
-            looks.append(done.looked is not None)
-        assert [True, False, False] == looks
+        await one_by_one(here, 0)
         await here.journal.close()
         shutil.copyfile(tmp_path / "journal.db", tmp_path / "copy.db")
         async with session(here.sandbox) as forgotten:
-            await forgotten.payouts.send(payout(7))
+            for number in (7, 8):
+                await forgotten.payouts.send(payout(number))
         async with beside(here, tmp_path, "copy.db") as copy:
-            done = await run_batch(here.payments, copy.journal, "pay-7", [payout(7)], look_first="in_doubt")
-            assert (0, 1) == (done.sent, done.looked and done.looked.found)
+            assert [0, 1, 1] == await one_by_one(copy, 9, 7, 8)
         paid_once(here, 4)
 
 
