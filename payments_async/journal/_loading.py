@@ -229,6 +229,8 @@ def complete(batch_id: str, load: Load) -> Work[Loaded]:
             ((number, load.run) for number in range(chunks)),
         )
         transaction.is_milestone = True
+        if transaction.execute("SELECT quarantined_at FROM run WHERE id = ?", (load.run,)).fetchone()[0] is not None:
+            doubt(transaction, (load.run,))  # a list that was read meanwhile was compared with a part of the batch
         transaction.execute(
             "UPDATE run SET state = 'ready', ready_at = ?, loader = NULL, load_until = 0 WHERE id = ?",
             (transaction.now, load.run),

@@ -1,14 +1,16 @@
 """Sweeps on record: which reading of the service's list counts, for whom, and until when."""
 
 import shutil
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 from journal.conftest import Opens
-from journal.factories import BATCH, Clock, claimed, loaded, order, permitted, swept
+from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, order, orders, permitted, swept
 
+from payments_async import PayoutOrder
 from payments_async.journal import Journal, News, NotLookedFor, Outcome, SqliteJournal, State
 
 READ = {
@@ -86,6 +88,26 @@ async def test_what_was_looked_for_before_a_copy_was_made_does_not_count_in_it(t
             assert 1 == (await journal.run(BATCH)).quarantined
             await swept(journal)
             assert 1 == await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
+
+
+async def test_a_list_that_was_read_before_the_rest_of_a_batch_was_loaded(tmp_path: Path) -> None:
+    """It was compared with those orders alone that a backup from the midst of the load held."""
+
+    def broken() -> Iterator[PayoutOrder]:
+        yield from orders(1000)
+        raise ConnectionResetError
+
+    async with SqliteJournal(tmp_path / "journal.db") as journal:
+        await journal.open_run(BATCH, IDENTITY)
+        with pytest.raises(ConnectionResetError):
+            await journal.load(BATCH, broken(), owner="loader")
+    async with SqliteJournal(await copied(tmp_path / "journal.db", "copy.db")) as journal:
+        await swept(journal)
+        await journal.load(BATCH, orders(1500), owner="loader")
+        with pytest.raises(NotLookedFor):
+            await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
+        await swept(journal)
+        assert 3 == await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
 
 
 @pytest.mark.parametrize("ended", [{"counted": False}, {"problem": "a page is missing"}, {"since": date(2099, 1, 1)}])
