@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 __all__ = ["Anchor"]
@@ -23,13 +24,13 @@ class Anchor:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: int | None = None
+        self._file: FileIO | None = None  # not every system has pread and pwrite
 
     def read(self) -> tuple[int, str] | None:
         """The count, and the journal's id or an empty text; ``None`` when there is nothing to be read."""
         try:
             if self._file is not None:
-                return _understood(os.pread(self._file, _COUNT + _ID, 0))
+                return _understood(self._first(_COUNT + _ID))
             with self._path.open("rb") as file:
                 return _understood(file.read(_COUNT + _ID))
         except FileNotFoundError:
@@ -37,8 +38,7 @@ class Anchor:
 
     def count(self) -> int:
         """The count, or 0; the file is open."""
-        assert self._file is not None
-        return int.from_bytes(os.pread(self._file, _COUNT, 0), "big") % _MOST
+        return int.from_bytes(self._first(_COUNT), "big") % _MOST
 
     def open(self, journal_id: str, count: int) -> None:
         """Make the file that of a journal, and set its count.
@@ -46,20 +46,34 @@ class Anchor:
         Raises:
             OSError: It cannot be written.
         """
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        os.pwrite(self._file, count.to_bytes(_COUNT, "big") + bytes.fromhex(journal_id), 0)
+        self._file = FileIO(self._path, "r+", opener=_made)
+        try:
+            self._file.write(count.to_bytes(_COUNT, "big") + bytes.fromhex(journal_id))
+        except OSError:
+            self.close()
+            raise
 
     def follow(self, count: int) -> None:
         """Write the count down, if that can be done."""
         if self._file is not None:
             with suppress(OSError):  # one that lags behind detects less, and stops nobody
-                os.pwrite(self._file, count.to_bytes(_COUNT, "big"), 0)
+                self._file.seek(0)
+                self._file.write(count.to_bytes(_COUNT, "big"))
 
     def close(self) -> None:
         """Close the file."""
         file, self._file = self._file, None
         if file is not None:
-            os.close(file)
+            file.close()
+
+    def _first(self, size: int) -> bytes:
+        assert self._file is not None
+        self._file.seek(0)
+        return self._file.read(size)
+
+
+def _made(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o600)
 
 
 def _understood(data: bytes) -> tuple[int, str] | None:

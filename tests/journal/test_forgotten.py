@@ -598,6 +598,20 @@ async def test_a_load_whose_orders_another_one_takes_meanwhile(path: Path) -> No
         assert not (await first.run(BATCH)).ready
 
 
+async def test_a_system_without_reads_and_writes_at_a_place(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows has none: a journal is made there all the same, and notices that it was restored."""
+    for name in ("pread", "pwrite"):
+        monkeypatch.delattr(os, name)
+    async with SqliteJournal(path) as journal:
+        await loaded(journal)
+    backup = path.read_bytes()
+    async with SqliteJournal(path) as journal:
+        await sent(journal)
+    path.write_bytes(backup)
+    async with SqliteJournal(path) as journal:
+        assert 1 == (await journal.run(BATCH)).quarantined
+
+
 async def test_two_loads_that_take_orders_from_each_other(path: Path) -> None:
     """Neither becomes ready: each has lost some of its orders to the other."""
     async with SqliteJournal(path) as first, SqliteJournal(path.with_name("second.db")) as second:
