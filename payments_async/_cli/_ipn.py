@@ -331,5 +331,10 @@ async def send(
     told = [{"status": answer.status, "body": answer.body.decode("utf-8", "replace")} for answer in answers]
     for one in told:
         screen.say(escape(clean(f"{one['status']}  {one['body']}")))
+    if any(300 <= answer.status < 400 for answer in answers):
+        screen.trouble(
+            "a redirect is no answer to a notification: the service counts only a 200",
+            "let the receiver answer at this very path; a mount in Starlette or FastAPI needs a route beside it",
+        )
     screen.document({"transaction_id": named, "answers": told})
     return Exit.FINE if all(answer.status == 200 for answer in answers) else Exit.FAILED

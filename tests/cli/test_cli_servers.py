@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from cli.commands import Run, surroundings
 
 from payments_async.ipn import TransactionSucceeded
@@ -109,6 +111,21 @@ async def test_a_receiver_that_is_not_there_is_told(run: Run) -> None:
     """A refused connection is 3, an address that is none is 2."""
     assert 3 == (await run("ipn", "send", "http://127.0.0.1:9/ipn")).status
     assert 2 == (await run("ipn", "send", "nowhere")).status
+
+
+async def test_a_receiver_that_redirects_is_told(run: Run) -> None:
+    """A mount that answers only with a slash at its end hears no notification: status 3, and what to do."""
+
+    async def elsewhere(_: web.Request) -> web.Response:
+        return web.Response(status=307, headers={"Location": "/ipn/"})
+
+    app = web.Application()
+    app.router.add_post("/ipn", elsewhere)
+    async with TestServer(app) as server:
+        sent = await run("ipn", "send", str(server.make_url("/ipn")))
+    assert 3 == sent.status
+    assert "the service counts only a 200" in sent.said
+    assert "needs a route beside it" in sent.said
 
 
 @pytest.mark.parametrize("senders", [(), ("--sender", "192.0.2.1")], ids=["the documented ones", "another one"])
