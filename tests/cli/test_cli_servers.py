@@ -104,7 +104,7 @@ async def test_a_sent_notification_is_heard(run: Run, spelling: str) -> None:
         event = json.loads(await line_with(process.stdout, "v-1"))
         assert ("succeeded", "v-1", "0.10") == (event["kind"], event["request_id"], event["amount"])
         process.send_signal(signal.SIGINT)
-        await line_with(process.stderr, "1 notifications heard")
+        await line_with(process.stderr, "1 notification heard")
 
 
 async def test_a_receiver_that_is_not_there_is_told(run: Run) -> None:
@@ -148,7 +148,7 @@ async def test_a_notification_is_kept_in_the_journal(run: Run, tmp_path: Path) -
         assert 0 == (await run("ipn", "send", found.group(), "--request-id", "v-2")).status
         await line_with(process.stdout, "v-2")
         process.send_signal(signal.SIGINT)
-        await line_with(process.stderr, "1 notifications heard")
+        await line_with(process.stderr, "1 notification heard")
         assert 0 == await asyncio.wait_for(process.wait(), 60)
     listed = await run("ipn", "list", "--journal", journal, "--json")
     assert (0, {"pending": 0, "dead": [], "dubious": []}) == (listed.status, json.loads(listed.out))
