@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from payments_async._cli._screen import Screen, clean, money
+from payments_async._cli._screen import Screen, clean, counted, money
 from payments_async.bulk import Looked, RunProgress
 from payments_async.journal import Progress, State
 
@@ -139,8 +139,8 @@ def words_of(progress: Progress, currency: str | None) -> list[str]:
 
 def looking(looked: Looked) -> str:
     """What was looked for before anything was sent, what it cost, and what it found."""
-    requests = "1 request" if looked.requests == 1 else f"{looked.requests:,} requests"
-    words = f"looked first: {looked.rows:,} transactions of {looked.days:,} days, {requests}, {looked.seconds:.1f} s"
+    cost = f"{counted(looked.requests, 'request')}, {looked.seconds:.1f} s"
+    words = f"looked first: {counted(looked.rows, 'transaction')} of {counted(looked.days, 'day')}, {cost}"
     if looked.found:
         words += (
             f"; {looked.found:,} of these orders were there already and are not sent (a list may show others late: is "

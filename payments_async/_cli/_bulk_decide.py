@@ -9,12 +9,12 @@ import typer
 from rich.markup import escape
 
 from payments_async._cli._bulk_journal import UNFORTUNATE, AnyBatch, JournalFile, chosen_batch, exit_after, opened
-from payments_async._cli._bulk_state import progress_document, show_progress, tell_next
+from payments_async._cli._bulk_state import currency_of, progress_document, show_progress, tell_next
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._program import command_line
 from payments_async._cli._question import confirmed
-from payments_async._cli._screen import Screen, clean, money
+from payments_async._cli._screen import Screen, clean, counted, money
 from payments_async._cli._settings import Settings
 from payments_async.bulk import Reconciliation, reconcile, write_off
 from payments_async.journal import Entry, Happening, JournalRefused, SqliteJournal, State
@@ -51,7 +51,8 @@ async def bulk_reconcile(
     async with opened(journal) as held, settings.session() as payments:
         name = None if batch_id is None else await chosen_batch(held, batch_id)
         before = await held.progress(name)
-        quarantined = [run.batch_id for run in await held.runs() if run.quarantined and name in (None, run.batch_id)]
+        runs = await held.runs()
+        quarantined = [run.batch_id for run in runs if run.quarantined and name in (None, run.batch_id)]
         if quarantined:
             screen.note(
                 f"{', '.join(map(clean, quarantined))}: in quarantine, since the journal was copied or restored; all "
@@ -65,9 +66,11 @@ async def bulk_reconcile(
             payments, held, name, grace=grace, sweeps=sweeps, interval=interval, reversals=reversals
         )
         progress = await held.progress(name)
+        only = name or (runs[0].batch_id if len(runs) == 1 else None)
+        currency = None if only is None else await currency_of(held, only)
         liftable = [one for one in quarantined if await held.is_looked_for(one, counted=True)]
     _show(screen, found)
-    show_progress(screen, progress, None)
+    show_progress(screen, progress, currency)
     assert journal is not None
     if progress.conflicts or any(progress.counts[state] for state in (State.PARKED, *UNFORTUNATE)):
         tell_next(screen, progress, journal, name)
@@ -207,13 +210,13 @@ async def bulk_lift_quarantine(
                 f"  {command_line('bulk reconcile', journal=journal, batch_id=name)}"
             )
         screen.fields([("batch", name), ("chunks in quarantine", f"{run.quarantined:,}")])
-        show_progress(screen, progress, None)
+        show_progress(screen, progress, await currency_of(held, name))
         planned = progress.counts[State.PLANNED]
-        question = f"Was none of these {planned:,} planned orders sent since? The next run sends them."
+        question = f"Was none of these planned orders sent since: {planned:,}? The next run sends them."
         if not yes and not confirmed(screen, question):
             return _unchanged(screen, batch_id=name)
         lifted = await held.lift_quarantine(name, who=who, why=why)
-    screen.say(f"{lifted:,} chunks may be sent again, as {escape(clean(who))} states: {escape(clean(why))}")
+    screen.say(f"{counted(lifted, 'chunk')} may be sent again, as {escape(clean(who))} states: {escape(clean(why))}")
     screen.document({"batch_id": name, "chunks": lifted, "who": who, "why": why, "exit_status": Exit.FINE})
     return Exit.FINE
 
@@ -261,9 +264,7 @@ def _show(screen: Screen, found: Reconciliation) -> None:
     settled = ", ".join(f"{count:,} {state}" for state, count in found.settled.items() if count)
     screen.say(f"settled: {settled or 'nothing'}\n")
     if found.found:
-        screen.say(
-            f"{found.found:,} orders were there already that this journal did not know to be sent; they are not sent\n"
-        )
+        screen.say(f"already there, unknown to this journal, and not sent: {counted(found.found, 'order')}\n")
     _names(screen, "parked now: not found, a person has to decide", found.parked)
     _names(screen, "still unknown: never send them again", found.unknown)
     _names(screen, "in conflict: evidence contradicts", found.conflicts)
@@ -276,7 +277,7 @@ def _show(screen: Screen, found: Reconciliation) -> None:
     doubles = [f"{one.request_id}: {', '.join(one.transaction_ids)}" for one in found.doubles]
     _names(screen, "more than one transaction: it may have been paid twice; ask the service", doubles)
     strangers = [f"{one.transaction_id} ({one.request_id or 'no request id'})" for one in found.strangers]
-    _names(screen, f"{found.strangers_seen:,} transactions that this journal never sent", strangers)
+    _names(screen, f"{counted(found.strangers_seen, 'transaction')} that this journal never sent", strangers)
     for note in found.notes:
         if note not in found.unread:  # that is said at the end
             screen.note(note)

@@ -25,12 +25,12 @@ from payments_async._cli._bulk_file import (
 from payments_async._cli._bulk_journal import JournalFile, existing, is_there
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
-from payments_async._cli._screen import Screen, clean, money, plain
+from payments_async._cli._screen import Screen, clean, counted, money, plain
 from payments_async._cli._settings import Settings
 from payments_async.bulk import Batch, BatchChanged, Concern, Duplicate, Plan, Share, plan
 from payments_async.journal import SqliteJournal
 
-__all__ = ["add_plan", "counted", "make_plan", "plan_document", "show_plan"]
+__all__ = ["add_plan", "make_plan", "plan_document", "show_plan"]
 
 _SHOWN = 20
 
@@ -122,7 +122,7 @@ def show_plan(screen: Screen, made: Plan, title: str) -> None:
         [
             ("balance", f"{money(made.balance, made.currency)}"),
             ("left after", money(made.balance - made.open_total, made.currency)),
-            ("recorded", f"{made.recorded:,} are in the journal" if made.recorded else None),
+            ("recorded", f"{made.recorded:,} in the journal" if made.recorded else None),
             ("to be sent", f"{made.open_count:,}, {money(made.open_total, made.currency)}" if made.recorded else None),
             ("takes about", _duration(made.seconds)),
             ("digest", made.digest),
@@ -187,11 +187,6 @@ def _show_lines(screen: Screen, lines: Iterable[str], count: int) -> None:
             screen.say(f"  and {count - _SHOWN:,} more; --json shows them")
             return
         screen.say(f"  {escape(clean(line))}")
-
-
-def counted(count: int, thing: str) -> str:
-    """A number of things, in words."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _duration(seconds: float) -> str:

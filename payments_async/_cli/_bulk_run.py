@@ -37,12 +37,12 @@ from payments_async._cli._bulk_journal import (
     is_there,
     opened,
 )
-from payments_async._cli._bulk_plan import counted, make_plan, plan_document, show_plan
+from payments_async._cli._bulk_plan import make_plan, plan_document, show_plan
 from payments_async._cli._bulk_state import progress_document, show_progress, tell_next
 from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._question import confirmed
-from payments_async._cli._screen import Screen, clean, money
+from payments_async._cli._screen import Screen, clean, counted, money
 from payments_async._cli._settings import Settings
 from payments_async._cli._signals import draining
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
@@ -200,6 +200,10 @@ class _Run:
         if progress.sent and progress.seconds:
             screen.say(
                 f"{progress.sent:,} sent in {progress.seconds:,.1f} s, {progress.sent / progress.seconds:,.0f}/s"
+            )
+        if self.plan.left_out:
+            screen.say(
+                f"\n[yellow]Left out of the file, and not paid:[/] {counted(self.plan.left_out, 'row')}, as told above"
             )
         tell_next(screen, progress, self.journal, self.batch_id, quarantined=quarantined)
         if progress.stopped is not None:

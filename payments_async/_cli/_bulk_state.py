@@ -18,11 +18,11 @@ from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._explain import sentence
 from payments_async._cli._program import command_line
-from payments_async._cli._screen import Screen, clean, money, plain
+from payments_async._cli._screen import Screen, clean, counted, money, plain
 from payments_async.bulk import report
 from payments_async.journal import Entry, Progress, SqliteJournal, State
 
-__all__ = ["add_states", "progress_document", "show_progress", "tell_next"]
+__all__ = ["add_states", "currency_of", "progress_document", "show_progress", "tell_next"]
 
 _SHOWN = 20
 
@@ -47,9 +47,11 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
         needing = [entry async for entry in _needing(held, name)]
         unpaid = await unpaid_of(held, name, progress)
         strangers = await held.unmatched_events()
-        currency = await _currency(held, name)
+        currency = await currency_of(held, name)
     loaded = "" if run.ready else "; not all of it is written down yet: run it again"
-    screen.say(f"[bold]{escape(clean(name))}[/]: {run.total:,} payouts, {money(run.amount, currency)}{loaded}\n")
+    screen.say(
+        f"[bold]{escape(clean(name))}[/]: {counted(run.total, 'payout')}, {money(run.amount, currency)}{loaded}\n"
+    )
     show_progress(screen, progress, currency)
     _show_needing(screen, needing)
     show_unpaid(screen, unpaid, progress)
@@ -129,7 +131,7 @@ async def bulk_report(
         screen.say(f"wrote {escape(str(path))}")
     count = sum(share.count for share in written.by_state.values())
     style = "green" if written.standing == "final" and not (written.needing or written.unpaid) else "yellow"
-    screen.say(f"{count:,} orders, [bold {style}]{written.standing}[/]")
+    screen.say(f"{counted(count, 'order')}, [bold {style}]{written.standing}[/]")
     screen.say(f"not paid: {written.unpaid:,}; needing a person: {written.needing:,}")
     show_unpaid(screen, unpaid, progress)
     status = exit_after(progress)
@@ -282,7 +284,7 @@ async def _show_all(screen: Screen, journal: SqliteJournal) -> Exit:
     return status
 
 
-async def _currency(journal: SqliteJournal, batch_id: str) -> str | None:
+async def currency_of(journal: SqliteJournal, batch_id: str) -> str | None:
     """What the first order of a batch is in; the others are too, or its plan would have had a problem."""
     async for entry in journal.entries(batch_id):
         return entry.order.currency

@@ -25,7 +25,7 @@ from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._http import exchange
 from payments_async._cli._notice import Spelling, notification
-from payments_async._cli._screen import Screen, clean, money, plain
+from payments_async._cli._screen import Screen, clean, counted, money, plain
 from payments_async._cli._signals import until_stopped
 from payments_async.ipn import DOCUMENTED_SENDERS, THIS_MACHINE, Receiver, Refusal, TransactionEvent, serving
 from payments_async.journal import StoredEvent
@@ -153,7 +153,7 @@ async def _listen(
     except ValueError as error:
         raise BadInput(str(error)) from error
     refused.tell_all()
-    screen.note(f"{heard.count:,} notifications heard")
+    screen.note(f"{counted(heard.count, 'notification')} heard")
     if heard.reported:
         screen.note(f"{heard.reported:,} reported of unknown senders: nothing believes them")
     return Exit.FINE
@@ -187,7 +187,9 @@ class _Refused:
     def _tell(self, refusals: Sequence[Refusal]) -> None:
         for address, why, times in refusals[:_SHOWN]:
             self._told[address, why] = times
-            self._screen.note(f"refused {times:,} times: {clean(address)}: {clean(why.removeprefix('refused: '))}")
+            self._screen.note(
+                f"refused {counted(times, 'time')}: {clean(address)}: {clean(why.removeprefix('refused: '))}"
+            )
         if len(refusals) > _SHOWN:
             self._screen.note(f"and {len(refusals) - _SHOWN:,} others")
 
@@ -233,7 +235,7 @@ async def list_dead(screen: Screen, journal: JournalFile = None) -> Exit:
         backlog = await inbox.backlog()
         dead = [stored async for stored in inbox.dead_letters()]
         dubious = [stored async for stored in inbox.dubious() if stored.state != "dead"]
-    screen.say(f"{backlog.pending:,} events wait to be handled, {backlog.dead:,} are dead letters")
+    screen.say(f"events that wait to be handled: {backlog.pending:,}; dead letters: {backlog.dead:,}")
     screen.say(f"{backlog.unconfirmed:,} are not confirmed, {backlog.reported:,} only reported of unknown senders")
     for stored in (*dead, *dubious):
         event = stored.event
@@ -275,7 +277,7 @@ async def prune(
         raise BadInput("--older-than: write it as in 90d or 48h")
     async with opened(journal) as inbox:
         pruned = await inbox.prune_inbox(older_than=float(seconds))
-    screen.say(f"{pruned.events:,} notifications forgotten")
+    screen.say(f"{counted(pruned.events, 'notification')} forgotten")
     screen.document({"events": pruned.events, "deliveries": pruned.deliveries})
     return Exit.FINE
 
@@ -295,7 +297,7 @@ async def replay(
         count = await inbox.revive(event_id)
     if event_id is not None and not count:
         raise BadInput(f"EVENT_ID: there is no dead letter {event_id}; `payments-async ipn list` shows them")
-    screen.say(f"{count:,} events wait again; the receiver on this journal handles them")
+    screen.say(f"waiting again, for the receiver on this journal: {counted(count, 'event')}")
     screen.document({"waiting_again": count})
     return Exit.FINE
 
@@ -331,5 +333,10 @@ async def send(
     told = [{"status": answer.status, "body": answer.body.decode("utf-8", "replace")} for answer in answers]
     for one in told:
         screen.say(escape(clean(f"{one['status']}  {one['body']}")))
+    if any(300 <= answer.status < 400 for answer in answers):
+        screen.trouble(
+            "a redirect is no answer to a notification: the service counts only a 200",
+            "let the receiver answer at this very path; a mount in Starlette or FastAPI needs a route beside it",
+        )
     screen.document({"transaction_id": named, "answers": told})
     return Exit.FINE if all(answer.status == 200 for answer in answers) else Exit.FAILED

@@ -22,7 +22,7 @@ from rich.text import Text
 from payments_async import PaymentsError
 from payments_async._cli._exits import remedy_of
 
-__all__ = ["Screen", "clean", "mask", "money", "plain"]
+__all__ = ["Screen", "clean", "counted", "mask", "money", "plain"]
 
 _SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
 _PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines
@@ -172,6 +172,11 @@ def money(amount: Decimal | None, currency: str | None = None) -> str:
     if amount is None:
         return ""
     return f"{amount:,f} {clean(currency)}" if currency else f"{amount:,f}"
+
+
+def counted(count: int, thing: str) -> str:
+    """A number of things, in words."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _without_people(value: object) -> Any:

@@ -234,8 +234,8 @@ class Shift:
         chunks = await self.journal.chunks(self.batch_id)
         if chunks.quarantined:
             self.end(
-                f"{chunks.quarantined} chunks are in quarantine, since the journal was copied or restored, or its "
-                "orders were adopted: reconcile, then lift it"
+                f"chunks in quarantine, since the journal was copied or restored, or its orders were adopted: "
+                f"{chunks.quarantined}; reconcile, then lift it"
             )
         is_through = not chunks.open and chunks.leased <= self.holdings.held
         owner, left = chunks.next_owner, chunks.next_expiry

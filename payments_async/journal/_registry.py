@@ -85,7 +85,8 @@ class Holder:
 
     def __str__(self) -> str:
         at = datetime.fromtimestamp(self.ready_at or self.begun_at).astimezone()
-        return f"batch {self.batch_id} ({self.orders:,} orders, loaded {at:%Y-%m-%d %H:%M})"
+        things = "order" if self.orders == 1 else "orders"
+        return f"batch {self.batch_id} ({self.orders:,} {things}, loaded {at:%Y-%m-%d %H:%M})"
 
 
 @attrs.frozen(kw_only=True)

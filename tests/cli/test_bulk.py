@@ -167,6 +167,17 @@ async def test_no_service_is_no_plan(run: Run, payroll: str) -> None:
     assert "PAYMENTS_BASE_URL (--base-url)" in ran.said
 
 
+async def test_rows_that_are_left_out_are_told_again_at_the_end(run: Run, here: Path, sent: tuple[str, ...]) -> None:
+    """Who reads only the last lines must not take the file for paid; one of a thing is not called many."""
+    name = write_csv(here / "bad.csv", row(), row(request_id="RUN-2", amount="-5")).name
+    ran = await run("bulk", "run", name, *sent, "--yes", "--new-journal", "--skip-bad")
+    assert 0 == ran.status
+    assert "Left out of the file, and not paid: 1 row" in ran.said.partition("1 sent in")[2]
+    assert "looked first: 0 transactions of" in ran.said
+    assert "november: 1 payout," in (await run("bulk", "status", *sent)).said
+    assert "Sum UGX" in (await run("bulk", "reconcile", *sent)).said
+
+
 async def test_status_shows_how_a_batch_stands(run: Run, payroll: str, sent: tuple[str, ...]) -> None:
     """Counts and sums; the only batch need not be named; a batch that is not there names those that are."""
     await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
@@ -306,7 +317,9 @@ async def test_a_copied_journal_goes_on_once_somebody_has_looked_its_orders_up(
     copied = ("--journal", "k.sqlite", "--batch-id", "november")
     stopped = await run("bulk", "run", payroll, *copied, "--yes", "--new-journal")
     assert (5, 0) == (stopped.status, len(sandbox.ledger))
-    assert "1 chunks are in quarantine, since the journal was copied or restored" in stopped.said
+    assert (
+        "chunks in quarantine, since the journal was copied or restored, or its orders were adopted: 1;" in stopped.said
+    )
     lift = ("bulk", "lift-quarantine", *copied, "--who", "A. Clerk", "--why", "statement of 3 May")
     assert "payments-async bulk lift-quarantine --journal k.sqlite --batch-id november --who NAME" in stopped.said
     early = await run(*lift, "--yes")
@@ -318,7 +331,7 @@ async def test_a_copied_journal_goes_on_once_somebody_has_looked_its_orders_up(
     asked = await run(*lift)
     assert (2, True) == (asked.status, "--yes: needed" in asked.said)
     done = await run(*lift, "--yes")
-    assert (0, True) == (done.status, "1 chunks may be sent again, as A. Clerk states: statement of 3 May" in done.said)
+    assert (0, True) == (done.status, "1 chunk may be sent again, as A. Clerk states: statement of 3 May" in done.said)
     assert 0 == (await run("bulk", "run", payroll, *copied, "--yes", "--new-journal")).status
     assert (3, []) == (len(sandbox.ledger), sandbox.duplicates())
     assert 2 == (await run(*lift, "--yes", "--json")).status

@@ -48,7 +48,7 @@ async def test_a_backup_from_before_the_run_is_restored(run: Run, sandbox: Sandb
     assert (2, True) == (early.status, f"Look for them first: {reconcile}" in early.said)
     looked = await run("bulk", "reconcile", *SENT)
     assert 4 == looked.status
-    assert f"{ORDERS} orders were there already that this journal did not know to be sent" in looked.said
+    assert f"already there, unknown to this journal, and not sent: {ORDERS} orders" in looked.said
     assert f"settled: {ORDERS} successful" in looked.said
     assert "payments-async bulk lift-quarantine --journal j.sqlite --batch-id november --who NAME" in looked.said
     assert 0 == (await run(*LIFT)).status

@@ -248,7 +248,7 @@ async def test_a_new_journal_looks_for_what_was_sent_before(run: Run, sandbox: S
     await send(sandbox, ORDER)
     ran = await run(*PAY)
     assert (4, 1) == (ran.status, sandbox.executions("voucher-17"))
-    assert "looked first: 1 transactions of" in ran.said
+    assert "looked first: 1 transaction of" in ran.said
     assert "Nothing was sent: that was done before." in ran.said
     assert "evidence contradicts" in ran.said
 

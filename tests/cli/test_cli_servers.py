@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from cli.commands import Run, surroundings
 
 from payments_async.ipn import TransactionSucceeded
@@ -102,13 +104,28 @@ async def test_a_sent_notification_is_heard(run: Run, spelling: str) -> None:
         event = json.loads(await line_with(process.stdout, "v-1"))
         assert ("succeeded", "v-1", "0.10") == (event["kind"], event["request_id"], event["amount"])
         process.send_signal(signal.SIGINT)
-        await line_with(process.stderr, "1 notifications heard")
+        await line_with(process.stderr, "1 notification heard")
 
 
 async def test_a_receiver_that_is_not_there_is_told(run: Run) -> None:
     """A refused connection is 3, an address that is none is 2."""
     assert 3 == (await run("ipn", "send", "http://127.0.0.1:9/ipn")).status
     assert 2 == (await run("ipn", "send", "nowhere")).status
+
+
+async def test_a_receiver_that_redirects_is_told(run: Run) -> None:
+    """A mount that answers only with a slash at its end hears no notification: status 3, and what to do."""
+
+    async def elsewhere(_: web.Request) -> web.Response:
+        return web.Response(status=307, headers={"Location": "/ipn/"})
+
+    app = web.Application()
+    app.router.add_post("/ipn", elsewhere)
+    async with TestServer(app) as server:
+        sent = await run("ipn", "send", str(server.make_url("/ipn")))
+    assert 3 == sent.status
+    assert "the service counts only a 200" in sent.said
+    assert "needs a route beside it" in sent.said
 
 
 @pytest.mark.parametrize("senders", [(), ("--sender", "192.0.2.1")], ids=["the documented ones", "another one"])
@@ -131,7 +148,7 @@ async def test_a_notification_is_kept_in_the_journal(run: Run, tmp_path: Path) -
         assert 0 == (await run("ipn", "send", found.group(), "--request-id", "v-2")).status
         await line_with(process.stdout, "v-2")
         process.send_signal(signal.SIGINT)
-        await line_with(process.stderr, "1 notifications heard")
+        await line_with(process.stderr, "1 notification heard")
         assert 0 == await asyncio.wait_for(process.wait(), 60)
     listed = await run("ipn", "list", "--journal", journal, "--json")
     assert (0, {"pending": 0, "dead": [], "dubious": []}) == (listed.status, json.loads(listed.out))
