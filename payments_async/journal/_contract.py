@@ -184,7 +184,7 @@ class Journal(Inbox, Protocol):
         """Note how it ended: ``rows``, ``requests``, ``counted`` and ``problem`` of this sweep."""
 
     async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
-        """The sweeps on record that were made for a batch, or all; oldest first."""
+        """The latest sweeps that were made for a batch, or for any, at most 1,000; oldest first."""
 
     async def is_looked_for(self, batch_id: str | None = None, *, counted: bool = False) -> bool:
         """Whether a list was read to its end since this journal was made and since it was last found to be a copy.

@@ -328,7 +328,7 @@ class SqliteJournal:
         await self._writer.submit("end_sweep", _sweeping.end_sweep(sweep))
 
     async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
-        """The sweeps that were made for a batch, or all. Raises ``RunUnknown``."""
+        """The latest sweeps that were made for a batch, or for any, at most 1,000. Raises ``RunUnknown``."""
         return await self._read(lambda connection: _sweeping.sweeps(connection, batch_id))
 
     async def is_looked_for(self, batch_id: str | None = None, *, counted: bool = False) -> bool:

@@ -52,6 +52,15 @@ async def test_any_list_that_was_read_dispels_the_doubt_about_a_new_journal(jour
     assert (True, False) == (await journal.is_looked_for(), await journal.is_looked_for(counted=True))
 
 
+async def test_a_year_of_sweeps(journal: Journal) -> None:
+    """The latest are told of, however many there were, so that nobody who asks needs more memory each day."""
+    await loaded(journal)
+    made = [await journal.begin_sweep(BATCH, since=date(1970, 1, 1), until=date(1970, 1, 2)) for _ in range(1005)]
+    for batch in (BATCH, None):
+        told = await journal.sweeps(batch)
+        assert (1000, made[5].id, made[-1].id) == (len(told), told[0].id, told[-1].id)
+
+
 async def test_the_record_of_a_sweep(journal: Journal, clock: Clock) -> None:
     """It keeps the days, what was seen, what that took and when."""
     await loaded(journal)
