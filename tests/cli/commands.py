@@ -2,6 +2,7 @@
 
 import os
 import pty
+import select
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,6 +13,7 @@ from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.sandbox import Sandbox
 
 Run = Callable[..., Awaitable["Ran"]]
+CTRL_C = "\x03"
 NO_SERVICE = "http://127.0.0.1:9"  # the discard port: nobody is there
 
 
@@ -50,6 +52,13 @@ def checked(sandbox: Sandbox, settings: Mapping[str, str | None], ran: Ran) -> R
     return ran
 
 
+def _read(terminal: int, insists: str) -> bytes:
+    """What a terminal shows next; until it shows something, one may insist on what was typed."""
+    while insists and not select.select([terminal], [], [], 5.0)[0]:
+        os.write(terminal, insists.encode())
+    return os.read(terminal, 65536)
+
+
 def is_asked(shown: str) -> bool:
     """Whether a terminal shows a question."""
     return "[y/N]" in shown
@@ -71,6 +80,8 @@ def on_terminal(
 ) -> Ran:
     """Run a command on a terminal of its own, where somebody types: at once, or once something happened meanwhile.
 
+    Whoever types Ctrl-C types it until it is heard: between the question and the reading of its answer it is not.
+
     Args:
         meanwhile: What happens, as soon as the terminal shows what ``when`` waits for: by default that it asks.
     """
@@ -87,7 +98,7 @@ def on_terminal(
         os.write(ours, typed.encode())
     shown = b""
     try:
-        while piece := os.read(ours, 65536):
+        while piece := _read(ours, typed if typed == CTRL_C and meanwhile is None else ""):
             shown += piece
             if meanwhile is not None and when(shown.decode(errors="replace")):
                 meanwhile()

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from cli.commands import NO_SERVICE, Run
+from cli.commands import CTRL_C, NO_SERVICE, Run
 
 from payments_async.sandbox import Fault, Sandbox
 
@@ -67,7 +67,7 @@ async def test_a_terminal_is_asked(
 
 async def test_ctrl_c_at_the_question_says_that_nothing_was_sent(run_on_terminal: Run, sandbox: Sandbox) -> None:
     """Who breaks it off there is told so."""
-    ran = await run_on_terminal(*PAY, *OURS, typed="\x03", meanwhile=lambda: None)
+    ran = await run_on_terminal(*PAY, *OURS, typed=CTRL_C, meanwhile=lambda: None)
     assert (5, 0) == (ran.status, len(sandbox.ledger))
     assert "nothing was sent" in ran.said
     assert "stopped" in ran.said
