@@ -19,7 +19,7 @@ import attrs
 from payments_async._models import TransactionStatus
 from payments_async._resources.readings import Reader, Reading
 
-__all__ = ["Opinions", "Statuses", "is_filtered", "read_statuses"]
+__all__ = ["Sightings", "Statuses", "is_filtered", "read_statuses"]
 
 # The latest in the life of a transaction first: one that moves on while the lists are read is in none then, not in two.
 _FINAL = (TransactionStatus.REVERSED, TransactionStatus.SUCCESSFUL, TransactionStatus.FAILED)
@@ -42,7 +42,7 @@ class Statuses:
     are_filters: bool | None = None
 
 
-class Opinions:
+class Sightings:
     """What each filter has shown. Decides what of it is believed."""
 
     def __init__(self) -> None:
@@ -100,31 +100,31 @@ async def read_statuses(
     wanted, days = {transaction_id.lower() for transaction_id in transaction_ids}, _days(since, until)
     if not is_known and (are_filters := await is_filtered(reader, since, until)) is not True:
         return Statuses(are_filters=are_filters, notes=(_DISBELIEVED[are_filters].format(days=days),))
-    opinions, notes = await _opinions(reader, since, until, wanted)
-    found = {id_: status for id_, status in opinions.believed(wanted).items() if status.is_final}
+    sightings, notes = await _sightings(reader, since, until, wanted)
+    found = {id_: status for id_, status in sightings.believed(wanted).items() if status.is_final}
     if notes or not found:  # an id might be in the part of a list that is missing, too
-        return Statuses(notes=(*notes, *opinions.doubts(days)), are_filters=True)
+        return Statuses(notes=(*notes, *sightings.doubts(days)), are_filters=True)
     if (are_filters := await is_filtered(reader, since, until)) is not True:
         return Statuses(are_filters=are_filters, notes=(_DISBELIEVED[are_filters].format(days=days),))
     still = await _still_listed(reader.read(since, until), set(found))
-    notes = [*opinions.doubts(days)]
+    notes = [*sightings.doubts(days)]
     if len(still) < len(found):
         notes.append(f"{len(found) - len(still)} transactions from {days} are listed only with a filter")
     return Statuses(found={id_: found[id_] for id_ in still}, notes=tuple(notes), are_filters=True)
 
 
-async def _opinions(reader: Reader, since: date, until: date, wanted: Collection[str]) -> tuple[Opinions, list[str]]:
+async def _sightings(reader: Reader, since: date, until: date, wanted: Collection[str]) -> tuple[Sightings, list[str]]:
     """What all filters show, and why some say nothing. Those of no end are asked only where others show an end."""
-    opinions, notes = Opinions(), list[str]()
+    sightings, notes = Sightings(), list[str]()
     for group in (_FINAL, _OPEN):
         for status in group:
             for word in status.spellings:
-                problem = await _read(reader.read(since, until, word), status, opinions)
+                problem = await _read(reader.read(since, until, word), status, sightings)
                 if problem is not None:
                     notes.append(f"the list of {word} transactions from {_days(since, until)}: {problem}")
-        if not opinions.believed(wanted):
+        if not sightings.believed(wanted):
             break
-    return opinions, notes
+    return sightings, notes
 
 
 _DISBELIEVED = {
@@ -137,16 +137,16 @@ def _days(since: date, until: date) -> str:
     return f"{since.isoformat()} to {until.isoformat()}"
 
 
-async def _read(reading: Reading, status: TransactionStatus, opinions: Opinions) -> str | None:
+async def _read(reading: Reading, status: TransactionStatus, sightings: Sightings) -> str | None:
     """Note what a list shows; why it says nothing, if it was not read to its end."""
     first = True
     async with aclosing(reading.pages()) as pages:
         async for rows in pages:
             shown = [row.transaction_id for row in rows]
-            if first and opinions.has(status, shown):
+            if first and sightings.has(status, shown):
                 return None  # another word for the same list
             first = False
-            opinions.note(status, shown)
+            sightings.note(status, shown)
     if reading.refused:
         return None  # not one of its words
     if reading.problem is None and not reading.counted:

@@ -9,7 +9,7 @@ from functools import partial
 
 from payments_async.ipn._tasks import Tasks
 
-__all__ = ["Door", "Gate"]
+__all__ = ["Door", "Entrance"]
 
 Left = Callable[[], None]
 
@@ -70,7 +70,7 @@ class Door:
             del self._by_address[address]
 
 
-class Gate(asyncio.Protocol):
+class Entrance(asyncio.Protocol):
     """The first protocol of a connection: hangs up, or hands over to the one that serves it, after TLS if there is any.
 
     Args:

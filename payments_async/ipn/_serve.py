@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from payments_async.ipn._aiohttp import health, notify
-from payments_async.ipn._door import Door, Gate
+from payments_async.ipn._door import Door, Entrance
 from payments_async.ipn._receiver import Receiver
 from payments_async.ipn._senders import Senders
 from payments_async.ipn._tasks import Tasks
@@ -81,7 +81,7 @@ async def serving(
         )
 
     listening = await asyncio.get_running_loop().create_server(
-        lambda: Gate(door, connection, tls=tls, handshake_time=header_time, tasks=tasks), host, port,
+        lambda: Entrance(door, connection, tls=tls, handshake_time=header_time, tasks=tasks), host, port,
         backlog=_BACKLOG, start_serving=False,
     )  # fmt: skip
     try:  # an application starts when the port is ours: its receiver takes back what one of its name held

@@ -89,8 +89,9 @@ class Writer:
 
     async def close(self) -> None:
         """Finish what is queued and close the file."""
+        is_ours = not self.is_forked  # a forked process has no such thread to wait for
         thread, self._thread = self._thread, None
-        if thread is not None and not self.is_forked:
+        if thread is not None and is_ours:
             while self._waiting:
                 self._groups.put(self._taken())
             self._groups.put(None)
