@@ -1,7 +1,7 @@
 """How the package is laid out, in numbers: modules and lines, imports of each room, and how far one payment travels.
 
     python tests/benchmarks/layout.py                  a table for each of the two
-    python tests/benchmarks/layout.py --root ../other  of another checkout, with the package that is installed from there
+    python tests/benchmarks/layout.py --root ../other  the first of another checkout
     python tests/benchmarks/layout.py --name           and which modules each journey passes
 
 A journey's hops are the modules in which some function of ours runs, the simulated service and the command line left
@@ -130,7 +130,7 @@ class Trail:
             yield
         finally:
             sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type]  # documented, and not in the stubs
+            threading.setprofile(None)
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -194,7 +194,7 @@ def _order(number: int) -> PayoutOrder:
 
 
 @asynccontextmanager
-async def _payout(_: Path) -> AsyncIterator[Journey]:
+async def _payout(folder: Path) -> AsyncIterator[Journey]:
     async with _service() as (_, payments):
 
         async def journey(number: int) -> None:
@@ -204,7 +204,7 @@ async def _payout(_: Path) -> AsyncIterator[Journey]:
 
 
 @asynccontextmanager
-async def _without_inbox(_: Path) -> AsyncIterator[Journey]:
+async def _without_inbox(folder: Path) -> AsyncIterator[Journey]:
     async with _heard(Receiver(senders=["127.0.0.1"])) as journey:
         yield journey
 
