@@ -18,13 +18,12 @@ LINES: tuple[set[str], ...] = (
         "_masking",
         "_fanout",
         "_deadlines",
-        "_kinds",
         "_request_ids",
         "_settings",
         "_status_codes",
         "_version",
     },
-    {"_dialect", "_errors", "_models", "_orders", "_events"},
+    {"_dialect", "_errors", "_models", "_kinds", "_orders", "_events"},
     {"_wire", "_listing"},
     {"_transport", "_auth", "_retry", "_limits", "_books", "journal"},
     {"_resources", "_attempts", "_login"},
@@ -35,7 +34,7 @@ LINES: tuple[set[str], ...] = (
     {"__main__", "_cli", "testing"},
 )
 LAYER = {room: height for height, line in enumerate(LINES) for room in line}
-NEIGHBOURS = {("fleet", "bulk"), ("__main__", "_cli")}  # on one line, and acquainted
+NEIGHBOURS = {("_kinds", "_orders"), ("fleet", "bulk"), ("__main__", "_cli")}  # on one line, and acquainted
 ALONE = {"sandbox"}  # a second, independent reading of the specification
 PUBLIC_API_ONLY = {"_cli"}  # what it does, a user of the package can do
 

@@ -11,7 +11,6 @@ from payments_async._orders import (
     Order,
     UtilityAccount,
 )
-from payments_async._wire.written import kind_of
 from payments_async.bulk._concerns import Fault
 
 __all__ = ["bank_named", "item_of", "payee_key", "reference_of"]
@@ -60,7 +59,7 @@ def payee_key(order: Order) -> str:
 
     Salary and airtime for one telephone number are two destinations, and so is one number at two utilities.
     """
-    kind, reference = kind_of(order), reference_of(order)
+    kind, reference = order.kind, reference_of(order)
     match kind:
         case "bank_transfer":
             assert not isinstance(order, CollectionOrder)

@@ -15,7 +15,7 @@ from payments_async._amounts import amount_text
 from payments_async._models import Account
 from payments_async._orders import PayoutOrder
 from payments_async._session import PaymentsSession
-from payments_async._wire.written import kind_of, write_order
+from payments_async._wire.orders import write_order
 from payments_async.bulk._batch import Batch
 from payments_async.bulk._catalogue import Catalogue
 from payments_async.bulk._concerns import Concern, Concerns, Fault, Marks
@@ -233,7 +233,7 @@ class _Walk:
         if leave_out:
             self._left_out.add(number)
             return
-        kind = kind_of(order)
+        kind = order.kind
         self._kinds[kind] = _more(self._kinds.get(kind), order.amount)
         self._items[order.product_item_id] = _more(self._items.get(order.product_item_id), order.amount)
         self._recorded += self._earlier.is_recorded(order, entry)

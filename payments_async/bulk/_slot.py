@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, Rejected
 from payments_async._retry import RetryPolicy
-from payments_async._wire.bodies import private_texts
+from payments_async._wire.orders import private_texts
 from payments_async.bulk._ending import accepted, broken_off, finished, refused
 from payments_async.bulk._holdings import Job
 from payments_async.bulk._shift import Shift

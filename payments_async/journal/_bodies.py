@@ -14,8 +14,8 @@ import msgspec
 from payments_async._events import TransactionEvent, TransactionUnrecognised
 from payments_async._orders import Order
 from payments_async._wire.notifications import UnreadableNotification, read_notification
+from payments_async._wire.orders import read_order
 from payments_async._wire.usual_notifications import event_of
-from payments_async._wire.written import read_order
 from payments_async.journal._faults import JournalCorrupt
 
 __all__ = [
