@@ -26,7 +26,9 @@ LINES: tuple[set[str], ...] = (
     {"_dialect", "_errors", "_models", "_kinds", "_orders", "_events"},
     {"_wire", "_listing"},
     {"_transport", "_auth", "_retry", "_limits", "_books", "journal"},
-    {"_resources", "_attempts", "_login"},
+    {"_attempts", "_login"},
+    {"_executor"},
+    {"_resources"},
     {"_session"},
     {"__init__"},  # the public names: all of the lines above it
     {"outbox", "ipn"},  # they meet in the journal

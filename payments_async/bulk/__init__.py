@@ -12,8 +12,9 @@ from payments_async.bulk._problems import Problem
 from payments_async.bulk._reconcile import reconcile, write_off
 from payments_async.bulk._repeats import Repeat
 from payments_async.bulk._report import Report, report
-from payments_async.bulk._run import RunProgress, run_batch
+from payments_async.bulk._run import run_batch
 from payments_async.bulk._sample import sample_payroll
+from payments_async.bulk._shift import RunProgress
 from payments_async.bulk._source import BatchChanged
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from payments_async._session import PaymentsSession
+from payments_async._session import PaymentsSession, executor_of
 from payments_async.journal._contract import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._records import RunIdentity
@@ -12,7 +12,7 @@ __all__ = ["account_of", "check_account"]
 
 def account_of(payments: PaymentsSession) -> RunIdentity:
     """The account a session logs in to."""
-    who = payments.credentials
+    who = executor_of(payments).credentials
     return RunIdentity.of(payments.base_url, app_key=who.app_key, user_id=who.user_id)
 
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import attrs
 
 from payments_async._resources.readings import Reader, Reading
-from payments_async._session import PaymentsSession
+from payments_async._session import PaymentsSession, executor_of
 from payments_async.bulk._findings import Findings
 from payments_async.bulk._sweeps import Sweeper
 from payments_async.bulk._window import Window
@@ -108,23 +108,24 @@ async def look_first(
     Raises:
         AuthenticationFailed: The service refused our credentials.
     """
-    begun = told = payments.clock()
-    reader = Reader(payments.transactions.page, clock=payments.clock, sleep=_until(stop, payments), patience=patience)
+    clock = executor_of(payments).clock
+    begun = told = clock()
+    reader = Reader(payments.transactions.page, clock=clock, sleep=_until(stop, payments), patience=patience)
     window = Window.to_now(min(run.look_since, now()) - back, now(), payments.dialect.timezone)
     sweeper = Sweeper(payments, journal, Findings(journal), reader)
 
     def looked(reading: Reading) -> Looked:
         return Looked(
             since=window.since, until=window.until, rows=reading.rows, requests=reader.requests,
-            seconds=payments.clock() - begun, found=sweeper.found, counted=reading.counted, problem=reading.problem,
+            seconds=clock() - begun, found=sweeper.found, counted=reading.counted, problem=reading.problem,
         )  # fmt: skip
 
     def told_of(reading: Reading) -> None:
         nonlocal told
         if stop is not None and stop.is_set():
             raise _Stopped
-        if tell is not None and payments.clock() - told >= _TELL_EVERY:
-            told = payments.clock()
+        if tell is not None and clock() - told >= _TELL_EVERY:
+            told = clock()
             tell(looked(reading))
 
     try:
@@ -144,7 +145,7 @@ def _until(stop: asyncio.Event | None, payments: PaymentsSession) -> Callable[[f
         while left > 0:
             if stop is not None and stop.is_set():
                 raise _Stopped
-            await payments.sleep(min(left, _STEP))
+            await executor_of(payments).sleep(min(left, _STEP))
             left -= _STEP
 
     return sleep

@@ -14,7 +14,7 @@ import attrs
 from payments_async._amounts import amount_text
 from payments_async._models import Account
 from payments_async._orders import PayoutOrder
-from payments_async._session import PaymentsSession
+from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire.orders import write_order
 from payments_async.bulk._batch import Batch
 from payments_async.bulk._catalogue import Catalogue
@@ -299,7 +299,7 @@ class _Pace:
     """How fast the service answers, for the estimate."""
 
     def __init__(self, payments: PaymentsSession, concurrency: int, rate: float | None) -> None:
-        self._clock = payments.clock
+        self._clock = executor_of(payments).clock
         self._concurrency = concurrency
         self._rate = math.inf if rate is None else rate
         self._wait = 0.0

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import attrs
 
 from payments_async._errors import PaymentsError
-from payments_async._session import PaymentsSession
+from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire import endpoints
 from payments_async.bulk._fuse import Meter
 from payments_async.bulk._holdings import Holdings, Job
@@ -77,6 +77,7 @@ class Shift:
         looked: Looked | None = None,
     ) -> None:  # fmt: skip
         self.payments = payments
+        self.executor = executor_of(payments)
         self.call_of = endpoints.sends_written(payments.dialect)
         self.journal = journal
         self.batch_id = batch_id
@@ -95,7 +96,7 @@ class Shift:
         self._stop = stop
         self._tell = tell
         self._looked = looked
-        self._begun = payments.clock()
+        self._begun = self.executor.clock()
         self._news = asyncio.Event()
 
     def end(self, why: str) -> None:
@@ -155,7 +156,7 @@ class Shift:
 
         Those of others are waited for.
         """
-        holdings, clock = self.holdings, self.payments.clock
+        holdings, clock = self.holdings, self.executor.clock
         while not self.over:
             await self._survives(holdings.give_back_finished())
             self._is_full = holdings.has_plenty(self.slots)
@@ -173,7 +174,7 @@ class Shift:
 
     async def keep(self, lease: float) -> None:
         """Renew leases every third of their time, tell how far it is, and wake who waits for a moment."""
-        clock, sleep = self.payments.clock, self.payments.sleep
+        clock, sleep = self.executor.clock, self.executor.sleep
         renewed = told = clock()
         while True:
             await sleep(_TICK)
@@ -194,7 +195,7 @@ class Shift:
         """Look into the journal, and tell."""
         progress = await self.journal.progress(self.batch_id)
         self.meter.refresh(progress)
-        now = self.payments.clock()
+        now = self.executor.clock()
         owner, until = self._waits_for or (None, now)
         report = RunProgress(
             counts=progress.counts, sums=progress.sums, conflicts=progress.conflicts, stopped=self.stopped,
@@ -242,7 +243,7 @@ class Shift:
         if is_through or owner is None or left is None:
             self._waits_for = None
         else:
-            self._waits_for = owner, self.payments.clock() + left
+            self._waits_for = owner, self.executor.clock() + left
         return is_through
 
     def _through(self) -> None:

@@ -36,7 +36,7 @@ class Slot:
 
     def __init__(self, shift: Shift) -> None:
         self._shift = shift
-        self._clock = shift.payments.clock
+        self._clock = shift.executor.clock
         self._after: _Sent | None = None
 
     async def work(self) -> None:
@@ -115,7 +115,7 @@ class Slot:
                 claimed.request_id, claimed.amount, claimed.body, sent_before=permit.sent_before,
                 private=lambda: private_texts(claimed.order),
             )  # fmt: skip
-            result = await shift.payments.execute(call, retry=_ONE_TRY)
+            result = await shift.executor.execute(call, retry=_ONE_TRY)
         except (ValueError, TypeError) as error:  # an InvalidOrder too: the session has sent another one under its id
             self._note(job, broken_off(permit, error, left=self._left(job)))
             await self._write_down(aside=error)
@@ -173,7 +173,7 @@ class Slot:
                 return False
             except JournalUnavailable as error:
                 shift.fail(error)
-                await shift.payments.sleep(_WRITE_WAIT * 2**turn)
+                await shift.executor.sleep(_WRITE_WAIT * 2**turn)
             except JournalError as error:
                 shift.fail(error)
                 return False
