@@ -1,4 +1,4 @@
-"""SqliteJournal: the journal in one file, for one machine. Holds the threads; the SQL lives beside it, by noun."""
+"""SqliteJournal: the journal in one file, for one machine. It holds the threads; the statements lie beside it."""
 
 from __future__ import annotations
 
@@ -6,35 +6,19 @@ import asyncio
 import os
 import secrets
 import sqlite3
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self, TypeVar, TypeVarTuple
 
 import attrs
 
 from payments_async._events import TransactionEvent
 from payments_async._orders import Order
-from payments_async.journal import (
-    _explaining,
-    _leasing,
-    _loading,
-    _looking,
-    _making,
-    _matching,
-    _opening,
-    _pending,
-    _pruning,
-    _receiving,
-    _resolving,
-    _schema,
-    _sending,
-    _sweeping,
-)
-from payments_async.journal._epoch import Epoch
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalClosed,
@@ -43,10 +27,7 @@ from payments_async.journal._faults import (
     NotAJournal,
     OrdersDiffer,
 )
-from payments_async.journal._inbox import Arrival, Backlog, Delivery, Receipt, StoredEvent
-from payments_async.journal._liveness import Liveness
-from payments_async.journal._memory import Memory, StateFolder
-from payments_async.journal._pruning import Pruned
+from payments_async.journal._inbox import Arrival, Backlog, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
     Adoption,
     Chunk,
@@ -57,23 +38,37 @@ from payments_async.journal._records import (
     Finding,
     Happening,
     Loaded,
+    NotPermitted,
     Outcome,
     Permit,
     Progress,
-    Refusal,
     Run,
     RunIdentity,
     Standing,
     Sweep,
 )
-from payments_async.journal._registering import Registering
+from payments_async.journal._sqlite import _opening
+from payments_async.journal._sqlite._identity import Epoch, Liveness
+from payments_async.journal._sqlite._memory import Memory, Registration, StateFolder
+from payments_async.journal._sqlite._writer import Writer
+from payments_async.journal._statements import (
+    _entries,
+    _evidence,
+    _history,
+    _loading,
+    _notifications,
+    _pending,
+    _permits,
+)
+from payments_async.journal._statements._entries import Transaction
 from payments_async.journal._states import State
-from payments_async.journal._writer import Writer
 
 __all__ = ["SqliteJournal"]
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 _INHERITED: list[object] = []  # what the process before a fork has opened is closed by that process alone
+_EVENTS_AT_ONCE = 100  # in memory
 _MOST_FINALS = 100  # events of one order that are looked through
 
 
@@ -110,7 +105,7 @@ class SqliteJournal:
             raise ValueError("path: a journal in memory forgets what was sent; name a file")
         self._path = Path(path)
         self._busy_timeout = busy_timeout
-        self._clock = clock
+        self._clock = time.time if clock is None else clock
         self._place = Path(os.path.realpath(path))  # as SQLite finds it, for what lies beside it
         self._state_folder = state_folder
         self._crash_at = crash_at
@@ -120,9 +115,13 @@ class SqliteJournal:
     def _prepare(self) -> None:
         self._epoch = Epoch(self._place, named=self._path, clock=self._clock)
         self._writer = Writer(
-            self._open, clock=self._clock, seal=self._epoch.seal, stand_back=self._epoch.stand_back,
-            crash_at=self._crash_at, path=self._path,
-        )  # fmt: skip
+            self._open,
+            clock=self._clock,
+            seal=self._epoch.seal,
+            stand_back=self._epoch.stand_back,
+            crash_at=self._crash_at,
+            path=self._path,
+        )
         self._uids: dict[str, str] = {}
         self._reader: sqlite3.Connection | None = None
         self._reading: ThreadPoolExecutor | None = None
@@ -139,20 +138,20 @@ class SqliteJournal:
     async def __aenter__(self) -> Self:
         if self._writer.is_forked:
             self._leave_to_the_parent()
-        await self._writer.start()
+        await self._writer.open()
         self._liveness.begin()
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-reader")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        await self.aclose()
 
     @property
     def path(self) -> Path:
         """The file."""
         return self._path
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Let those finish who work with it, then what is queued, and close the file."""
         if self._writer.is_forked:
             self._leave_to_the_parent()
@@ -165,7 +164,7 @@ class SqliteJournal:
             if self._has_leased and self._liveness.holder:
                 self._has_leased = False
                 with suppress(JournalError):  # their time runs out
-                    await self._writer.submit("release", _pending.give_back(self._liveness.holder))
+                    await self._write("release", _pending.give_back, self._liveness.holder)
         finally:
             await self._close()
 
@@ -173,7 +172,7 @@ class SqliteJournal:
         reading, self._reading = self._reading, None
         reader, self._reader = self._reader, None
         try:
-            await self._writer.close()
+            await self._writer.aclose()
         finally:  # also when a second ctrl-c cancels the wait for the last commit
             self._liveness.end()
             self._epoch.close()
@@ -198,18 +197,18 @@ class SqliteJournal:
         self, batch_id: str, identity: RunIdentity, *, source_digest: str | None = None, policy: str | None = None
     ) -> Run:
         """Begin a batch, or find it again. Raises ``WrongAccount``."""
-        await self._writer.submit(
-            "open_run", _loading.open_run(batch_id, identity, source_digest, policy, uid=secrets.token_hex(8))
+        await self._write(
+            "open_run", _loading.open_run, batch_id, identity, source_digest, policy, secrets.token_hex(8)
         )
         return await self.run(batch_id)
 
     async def run(self, batch_id: str) -> Run:
         """A batch as it stands. Raises ``RunUnknown``."""
-        return await self._read(lambda connection: _looking.run(connection, batch_id))
+        return await self._read(_entries.run, batch_id)
 
     async def runs(self) -> Sequence[Run]:
         """All batches, oldest first."""
-        return await self._read(_looking.runs)
+        return await self._read(_entries.runs)
 
     async def load(
         self,
@@ -220,12 +219,12 @@ class SqliteJournal:
         adoption: Adoption | None = None,
     ) -> Loaded:
         """Write down all orders of a batch. Raises whatever ``Journal.load`` does."""
-        load = await self._writer.submit("load", _loading.begin(batch_id, owner))
+        load = await self._write("load", _loading.begin, batch_id, owner)
         try:
             return await self._load(batch_id, load, orders, adoption)
         except (HeldElsewhere, OrdersDiffer):
             with suppress(JournalError):  # else who loads it next waits until the lease of this load is over
-                await self._writer.submit("load", _loading.give_up(load))
+                await self._write("load", _loading.give_up, load)
             raise
 
     async def _load(
@@ -235,155 +234,164 @@ class SqliteJournal:
         orders: Iterable[Order] | AsyncIterable[Order],
         adoption: Adoption | None,
     ) -> Loaded:
-        submit, registering = self._writer.submit, await self._registering(batch_id, load, adoption)
+        registration = await self._register(batch_id, load, adoption)
         async for block in _loading.blocks(orders):
-            if registering is not None:
-                await registering.hold(list(dict.fromkeys(order.request_id for order in block)))
-            await submit("load_block", _loading.add(load, block))
+            if registration is not None:
+                await registration.register(list(dict.fromkeys(order.request_id for order in block)))
+            await self._write("load_block", _loading.add, load, block)
         last: int | None = load.first - 1 if load.resumed else None
         while last is not None:
-            last = await submit("load_drop", _loading.drop_unseen(load, last))
-        if registering is not None:
-            await registering.complete()
-        return await submit("load_complete", _loading.complete(batch_id, load))
+            last = await self._write("load_drop", _loading.drop_unseen, load, last)
+        if registration is not None:
+            await registration.complete()
+        return await self._write("load_complete", _loading.complete, batch_id, load)
 
     # The outbox: chunks, permits, outcomes
 
     async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:
         """Lease the first free chunk with planned orders. Raises ``RunUnknown`` and ``HeldElsewhere``."""
         await self._check_adopted(batch_id)
-        holder = self._liveness.holder
         with self._liveness.dead() as dead:
-            work = _leasing.claim_chunk(batch_id, owner, holder, lease, dead)
-            return await self._writer.submit("claim_chunk", work, droppable=True)
+            claim = partial(
+                _permits.claim_chunk,
+                batch_id=batch_id,
+                owner=owner,
+                holder=self._liveness.holder,
+                lease=lease,
+                dead=dead,
+            )
+            return await self._writer.submit("claim_chunk", claim, droppable=True)
 
     async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
         """Prolong a lease. Raises ``LeaseLost`` and ``HeldElsewhere``."""
         await self._check_adopted(chunk.batch_id)
-        until = await self._writer.submit("renew_chunk", _leasing.renew_chunk(chunk, lease), droppable=True)
+        renew = partial(_permits.renew_chunk, chunk=chunk, lease=lease)
+        until = await self._writer.submit("renew_chunk", renew, droppable=True)
         return attrs.evolve(chunk, lease_until=until)
 
     async def release_chunk(self, chunk: Chunk) -> None:
         """Give a chunk back; nothing of it may be under way."""
-        await self._writer.submit("release_chunk", _leasing.release_chunk(chunk))
+        await self._write("release_chunk", _permits.release_chunk, chunk)
 
     async def expire_chunks(self, batch_id: str | None = None) -> int:
         """Take over, for nobody, every chunk whose lease ran out; tells how many orders are unknown now."""
         with self._liveness.dead() as dead:
-            return await self._writer.submit("expire_chunks", _leasing.expire_chunks(batch_id, dead))
+            return await self._write("expire_chunks", _permits.expire_chunks, batch_id, dead)
 
     async def chunks(self, batch_id: str) -> Chunks:
         """How the chunks of a batch stand."""
-        return await self._read(lambda connection: _leasing.chunks(connection, batch_id, self._now()))
+        return await self._read(_permits.chunks, batch_id, self._clock())
 
-    async def permit(self, chunk: Chunk, claimed: ClaimedOrder, *, after: Outcome | None = None) -> Permit | Refusal:
+    async def permit(
+        self, chunk: Chunk, claimed: ClaimedOrder, *, after: Outcome | None = None
+    ) -> Permit | NotPermitted:
         """Ask to send one order once, and record the outcome of the one before in the same commit."""
-        asking = _sending.Asking(chunk, claimed, after)
-        asked = self._writer.submit("permit", asking, together=_sending.grant_all, droppable=after is None)
+        request = _permits.PermitRequest(chunk, claimed, after)
+        asked = self._writer.submit("permit", request, together=_permits.grant_all, droppable=after is None)
         try:
             return await asked
         except asyncio.CancelledError:
             # The caller gets no permit, so nothing leaves; the commit may have granted one all the same. Where this
             # is not written down any more, the order is unknown when its lease runs out.
             with suppress(JournalClosed):
-                self._writer.submit("withdraw", _sending.withdraw(chunk, claimed)).add_done_callback(_look_away)
+                self._write("withdraw", _permits.withdraw, chunk, claimed).add_done_callback(_look_away)
             raise
 
     async def record(self, outcome: Outcome) -> Finding:
         """Write down how an attempt ended, whatever became of the lease."""
-        return await self._writer.submit("record", _sending.record(outcome))
+        return await self._write("record", _permits.record, outcome)
 
     # The outbox: evidence and persons
 
     async def apply_evidence(self, evidence: Evidence) -> Finding | None:
         """Write down what was found out about an order; ``None`` when there is no such order."""
-        return await self._writer.submit("apply_evidence", _resolving.apply_evidence(evidence))
+        return await self._write("apply_evidence", _evidence.apply_evidence, evidence)
 
     async def park(self, request_id: str, *, detail: str) -> Finding:
         """Two clean sweeps did not find an unknown order. Raises ``OrderUnknown``."""
-        return await self._writer.submit("park", _resolving.park(request_id, detail))
+        return await self._write("park", _evidence.park, request_id, detail)
 
     async def write_off(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
         """A named person states that a parked order never arrived. Raises ``NotParked`` and ``OrderUnknown``."""
-        await self._writer.submit("write_off", _resolving.write_off(request_id, who, why, seen))
+        await self._write("write_off", _evidence.write_off, request_id, who, why, seen)
         return await self._entry(request_id)
 
     async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
         """A named person has seen the conflict of an order as it stood then. Raises ``OrderUnknown``."""
-        await self._writer.submit("acknowledge", _resolving.acknowledge(request_id, who, why, seen))
+        await self._write("acknowledge", _evidence.acknowledge, request_id, who, why, seen)
         return await self._entry(request_id)
 
-    async def lift_quarantine(self, batch_id: str, *, who: str, why: str) -> int:
+    async def lift_quarantine(self, batch_id: str, *, who: str, why: str, seen: float | None = None) -> int:
         """A named person states that quarantined orders were looked up; tells how many chunks. Raises NotLookedFor."""
-        return await self._writer.submit("lift_quarantine", _resolving.lift_quarantine(batch_id, who, why))
+        return await self._write("lift_quarantine", _evidence.lift_quarantine, batch_id, who, why, seen)
 
     # The outbox: sweeps
 
     async def begin_sweep(self, batch_id: str | None, *, since: date, until: date) -> Sweep:
         """Note that the service's list is read from now on. Raises ``RunUnknown``."""
-        return await self._writer.submit("begin_sweep", _sweeping.begin_sweep(batch_id, since, until))
+        return await self._write("begin_sweep", _history.begin_sweep, batch_id, since, until)
 
     async def end_sweep(self, sweep: Sweep) -> None:
         """Note how it ended."""
-        await self._writer.submit("end_sweep", _sweeping.end_sweep(sweep))
+        await self._write("end_sweep", _history.end_sweep, sweep)
 
     async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
         """The latest sweeps that were made for a batch, or for any, at most 1,000. Raises ``RunUnknown``."""
-        return await self._read(lambda connection: _sweeping.sweeps(connection, batch_id))
+        return await self._read(_history.sweeps, batch_id)
 
     async def is_looked_for(self, batch_id: str | None = None, *, counted: bool = False) -> bool:
         """Whether a list was read to its end since the journal may have forgotten anything. Raises ``RunUnknown``."""
         if batch_id is None:
-            return await self._read(lambda connection: _sweeping.has_looked(connection, counted=counted))
-        return await self._read(lambda connection: _sweeping.is_looked_for(connection, batch_id, counted=counted))
+            return await self._read(lambda connection: _history.has_looked(connection, counted=counted))
+        return await self._read(lambda connection: _history.is_looked_for(connection, batch_id, counted=counted))
 
     async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:
         """The first permit of all orders in these states, or ``None``. Raises ``RunUnknown``."""
-        return await self._read(lambda connection: _sweeping.sent_since(connection, batch_id, states, after))
+        return await self._read(_history.sent_since, batch_id, states, after)
 
     # The outbox: looking
 
     async def entry(self, request_id: str) -> Entry | None:
         """One order."""
-        return await self._read(lambda connection: _looking.entry(connection, request_id))
+        return await self._read(_entries.entry, request_id)
 
     async def entries_of(self, request_ids: Sequence[str], *, in_mixed_letters: bool = False) -> Mapping[str, Entry]:
         """Those of these orders that there are."""
         return await self._read(
-            partial(_looking.entries_of, request_ids=request_ids, in_mixed_letters=in_mixed_letters)
+            partial(_entries.entries_of, request_ids=request_ids, in_mixed_letters=in_mixed_letters)
         )
 
     def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
         """Orders in the sequence they were loaded in, a page in memory at a time."""
-        return self._stream(_looking.entries_after(batch_id, state))
+        return self._stream(_entries.entries_after(batch_id, state))
 
     def standings(self, batch_id: str) -> AsyncIterator[Iterable[Standing]]:
         """Every order with what brought it to where it stands, a page at a time. Raises ``RunUnknown``."""
-        return self._pages(_looking.standings_after(batch_id))
+        return self._pages(_history.standings_after(batch_id))
 
     def paid_since(self, since: float, *, but: str | None = None) -> AsyncIterator[Iterable[Entry]]:
         """Orders that may be paid yet, or were paid since then, a page at a time."""
-        return self._pages(_looking.paid_after(since, but))
+        return self._pages(_entries.paid_after(since, but))
 
     def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
         """Orders with a contradiction that nobody has acknowledged."""
-        return self._stream(_looking.entries_after(batch_id, None, conflicts=True))
+        return self._stream(_entries.entries_after(batch_id, None, conflicts=True))
 
     async def progress(self, batch_id: str | None = None) -> Progress:
         """Counts and sums of a batch, or of all. Raises ``RunUnknown``."""
-        return await self._read(lambda connection: _looking.progress(connection, batch_id))
+        return await self._read(_entries.progress, batch_id)
 
     async def history(self, request_id: str) -> Sequence[Happening]:
         """All that is known of one order, in time. Raises ``OrderUnknown``."""
-        return await self._read(lambda connection: _explaining.history(connection, request_id))
+        return await self._read(_history.history, request_id)
 
     async def decisions(self, batch_id: str) -> Sequence[Happening]:
         """What named persons decided about a batch as a whole. Raises ``RunUnknown``."""
-        return await self._read(lambda connection: _looking.decided(connection, batch_id))
+        return await self._read(_history.decisions, batch_id)
 
     async def unmatched_events(self) -> int:
         """Notifications about orders this journal never sent."""
-        return await self._read(_receiving.unmatched)
+        return await self._read(_notifications.unmatched)
 
     async def check(self) -> None:
         """Read the whole file and raise ``JournalCorrupt`` if it is damaged. Takes seconds for millions of orders."""
@@ -391,7 +399,7 @@ class SqliteJournal:
 
     # The inbox
 
-    async def receive(self, delivery: Delivery, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
+    async def receive(self, delivery: RawNotification, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
         """Store a delivery and its event, settle its order, and lease a new event."""
         (receipt,) = await self.receive_all((Arrival(delivery=delivery, event=event, lease=lease),), owner=owner)
         if isinstance(receipt, Exception):
@@ -403,39 +411,41 @@ class SqliteJournal:
     ) -> Sequence[Receipt | Exception]:
         """Do that for many, and close events that are handled, in one commit."""
         self._has_leased = True
-        receiving = _receiving.Receiving(arrivals, owner, self._liveness.holder, handled)
-        return await self._writer.submit("receive", receiving, together=_receiving.receive_all)
+        storing = _notifications.NotificationsStored(arrivals, owner, self._liveness.holder, handled)
+        return await self._writer.submit("receive", storing, together=_notifications.receive_all)
 
     async def confirm(self, event_id: int) -> str | None:
         """The service's record bears an event out; tells what it contradicts, if anything."""
-        return await self._writer.submit("confirm", _matching.confirm(event_id))
+        return await self._write("confirm", _notifications.confirm, event_id)
 
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
         """Lease due events, oldest first."""
         self._has_leased = True
         with self._liveness.dead() as dead:
-            work = _pending.claim(owner, self._liveness.holder, lease, limit, dead)
-            return await self._writer.submit("claim", work, droppable=True)
+            claim = partial(
+                _pending.claim, owner=owner, holder=self._liveness.holder, lease=lease, limit=limit, dead=dead
+            )
+            return await self._writer.submit("claim", claim, droppable=True)
 
     async def release(self, owner: str) -> None:
         """Give back the leases of a receiver."""
-        await self._writer.submit("release", _pending.release(owner, self._liveness.holder))
+        await self._write("release", _pending.release, owner, self._liveness.holder)
 
     async def note_done(self, event_id: int, handler: str) -> None:
         """One handler has finished with an event."""
-        await self._writer.submit("note_done", _pending.note_done(event_id, handler))
+        await self._write("note_done", _pending.note_done, event_id, handler)
 
     async def finish(self, event_id: int, state: str, *, error: str | None = None) -> None:
         """An event is ``handled``, ``dead`` or ``disputed``."""
-        await self._writer.submit("finish", _pending.finish(event_id, state, error))
+        await self._write("finish", _pending.finish, event_id, state, error)
 
     async def retry_later(self, event_id: int, *, delay: float, error: str) -> None:
         """Count a round and make the event due again after so many seconds."""
-        await self._writer.submit("retry_later", _pending.retry_later(event_id, delay, error))
+        await self._write("retry_later", _pending.retry_later, event_id, delay, error)
 
     async def revive(self, event_id: int | None = None) -> int:
         """Make one dead event, or all, pending again; tells how many."""
-        return await self._writer.submit("revive", _pending.revive(event_id))
+        return await self._write("revive", _pending.revive, event_id)
 
     def dead_letters(self) -> AsyncIterator[StoredEvent]:
         """Dead events, oldest first."""
@@ -449,37 +459,35 @@ class SqliteJournal:
         self, after: Callable[[sqlite3.Connection, int, int], list[StoredEvent]]
     ) -> AsyncIterator[StoredEvent]:
         last = 0
-        while page := await self._read(partial(_page_of, after, last)):
+        while page := await self._read(after, last, _EVENTS_AT_ONCE):
             for stored in page:
                 yield stored
             last = page[-1].event_id
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
         """The first final event of an order that nothing contradicts."""
-        events = await self._read(lambda connection: _receiving.final_events(connection, request_id, None, 1))
+        events = await self._read(_notifications.final_events, request_id, None, 1)
         return events[0] if events else None
 
     async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
         """All final events of an order, or of one transaction of it, that nothing contradicts."""
-        return await self._read(
-            lambda connection: _receiving.final_events(connection, request_id, transaction_id, _MOST_FINALS)
-        )
+        return await self._read(_notifications.final_events, request_id, transaction_id, _MOST_FINALS)
 
     async def prune_inbox(self, *, older_than: float) -> Pruned:
         """Forget notifications that came more than so many seconds ago, and that nothing open needs."""
         if not older_than > 0:
             raise ValueError("older_than: must be above 0")
-        before, last, pruned = self._now() - older_than, 0, Pruned()
+        before, last, pruned = self._clock() - older_than, 0, Pruned()
         while True:
-            some, end = await self._writer.submit("prune", _pruning.prune(last, before))
+            some, end = await self._write("prune", _pending.prune, last, before)
             if end is None:
                 return pruned
             last = end
             pruned = Pruned(events=pruned.events + some.events, deliveries=pruned.deliveries + some.deliveries)
 
-    async def touch(self) -> None:
+    async def check_writable(self) -> None:
         """Write something that means nothing, to see whether anything can be written."""
-        await self._writer.submit("touch", _pruning.touch())
+        await self._write("check_writable", _pending.check_writable)
 
     async def backlog(self) -> Backlog:
         """How many events wait, and since when."""
@@ -494,7 +502,7 @@ class SqliteJournal:
             has_log = _opening.has_log(self._place)
             connection = _opening.open_writer(self._place, busy_timeout=self._busy_timeout)
             try:
-                _schema.migrate(connection)
+                _opening.migrate(connection)
             except NotAJournal:
                 self._epoch.check_absent(memory)  # what was there says more
                 raise
@@ -526,29 +534,37 @@ class SqliteJournal:
         if self._place.exists():
             return False
         self._epoch.check_absent(memory)
-        return _making.make(self._place, remembers=self._state_folder is not None)
+        return _opening.make(self._place, remembers=self._state_folder is not None)
 
     def _leave_to_the_parent(self) -> None:
         """Begin anew in a process that was forked off: closing what it inherited would break the locks of the other."""
         _INHERITED.append((self._epoch, self._writer, self._reader, self._reading))
         self._prepare()
 
-    async def _registering(self, batch_id: str, load: _loading.Load, adoption: Adoption | None) -> Registering | None:
+    async def _register(self, batch_id: str, load: _loading.Load, adoption: Adoption | None) -> Registration | None:
         memory = self._epoch.memory
         if memory is None:
             return None
         begin = partial(
-            memory.registry.begin, self._epoch.journal_id, await self._uid(batch_id), batch_id,
-            (await self.run(batch_id)).identity, orders=load.total if load.ready else None, now=self._now(),
-        )  # fmt: skip
+            memory.registry.begin,
+            self._epoch.journal_id,
+            await self._uid(batch_id),
+            batch_id,
+            (await self.run(batch_id)).identity,
+            orders=load.total if load.ready else None,
+            now=self._clock(),
+        )
         adopt = None if adoption is None else partial(self._adopt, load, adoption)
-        return Registering(
-            registry=memory.registry, loading=await asyncio.to_thread(begin), knows=self.entries_of, adopt=adopt,
-            clock=self._now,
-        )  # fmt: skip
+        return Registration(
+            registry=memory.registry,
+            loading=await asyncio.to_thread(begin),
+            knows=self.entries_of,
+            adopt=adopt,
+            clock=self._clock,
+        )
 
     async def _adopt(self, load: _loading.Load, adoption: Adoption, held: HeldElsewhere) -> None:
-        await self._writer.submit("adopt", _loading.adopt(load, adoption, held))
+        await self._write("adopt", _loading.adopt, load, adoption, held)
 
     async def _check_adopted(self, batch_id: str) -> None:
         memory = self._epoch.memory
@@ -558,29 +574,28 @@ class SqliteJournal:
         taken = await asyncio.to_thread(memory.registry.taken, self._epoch.journal_id, uid)
         if taken is not None:
             raise HeldElsewhere(
-                f"orders of batch {batch_id} were adopted by {taken} of the journal {taken.path}", path=taken.path,
-                batch_id=taken.batch_id, since=taken.begun_at,
-            )  # fmt: skip
+                f"orders of batch {batch_id} were adopted by {taken} of the journal {taken.path}",
+                path=taken.path,
+                batch_id=taken.batch_id,
+                since=taken.begun_at,
+            )
 
     async def _uid(self, batch_id: str) -> str:
         if batch_id not in self._uids:
-            self._uids[batch_id] = await self._read(lambda connection: _looking.uid(connection, batch_id))
+            self._uids[batch_id] = await self._read(_entries.uid, batch_id)
         return self._uids[batch_id]
-
-    def _now(self) -> float:
-        return _opening.now() if self._clock is None else self._clock()
 
     async def _entry(self, request_id: str) -> Entry:
         entry = await self.entry(request_id)
         assert entry is not None
         return entry
 
-    async def _stream(self, pages: _looking.Pages[Entry]) -> AsyncIterator[Entry]:
+    async def _stream(self, pages: _entries.Pages[Entry]) -> AsyncIterator[Entry]:
         async for page in self._pages(pages):
             for entry in page:
                 yield entry
 
-    async def _pages(self, pages: _looking.Pages[T]) -> AsyncIterator[Iterable[T]]:
+    async def _pages(self, pages: _entries.Pages[T]) -> AsyncIterator[Iterable[T]]:
         after = -1
         while True:
             page, last = await self._read(partial(pages, after=after))
@@ -589,24 +604,22 @@ class SqliteJournal:
             after = last
             yield page
 
-    async def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+    def _write(self, name: str, work: Callable[[Transaction, *Ts], T], *arguments: *Ts) -> asyncio.Future[T]:
+        """Queue an operation that is done also when nobody waits for it any more."""
+        return self._writer.submit(name, lambda transaction: work(transaction, *arguments))
+
+    async def _read(self, read: Callable[[sqlite3.Connection, *Ts], T], *arguments: *Ts) -> T:
         if self._reading is None or self._writer.is_forked:
             raise JournalClosed("the journal is not open in this process")
-        return await asyncio.get_running_loop().run_in_executor(self._reading, self._read_now, read)
+        return await asyncio.get_running_loop().run_in_executor(self._reading, self._read_now, read, *arguments)
 
-    def _read_now(self, read: Callable[[sqlite3.Connection], T]) -> T:
+    def _read_now(self, read: Callable[[sqlite3.Connection, *Ts], T], *arguments: *Ts) -> T:
         try:
             if self._reader is None:
                 self._reader = _opening.open_reader(self._place, busy_timeout=self._busy_timeout)
-            return read(self._reader)
+            return read(self._reader, *arguments)
         except sqlite3.Error as error:
             raise _opening.translated(error, self._path) from error
-
-
-def _page_of(
-    after: Callable[[sqlite3.Connection, int, int], list[StoredEvent]], last: int, connection: sqlite3.Connection
-) -> list[StoredEvent]:
-    return after(connection, last, 100)
 
 
 def _look_away(done: asyncio.Future[None]) -> None:

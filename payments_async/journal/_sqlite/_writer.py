@@ -1,4 +1,4 @@
-"""One thread that writes, and whatever is queued in one commit. Knows nothing of orders."""
+"""The one thread that writes, whatever is queued in one commit."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import os
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from payments_async.journal import _opening
 from payments_async.journal._faults import JournalBehind, JournalClosed, JournalError, JournalUnavailable
-from payments_async.journal._transaction import Together, Transaction, Work
+from payments_async.journal._sqlite import _opening
+from payments_async.journal._statements._entries import Together, Transaction, Work
 
-__all__ = ["Writer"]
+__all__ = [
+    "Writer",
+]
 
 T = TypeVar("T")
 _MOST = 1000  # operations in one commit; bounds its memory and the wait of the first
@@ -41,8 +44,9 @@ class Writer:
 
     Args:
         open: Opens the connection; called in the thread.
-        clock: Gives Unix seconds in place of the database's clock, for tests.
-        seal: Called at the end of each transaction; what it returns, if anything, is called once that is committed.
+        clock: Gives Unix seconds: the machine's, the same for every process on the file.
+        seal: Called at the end of each transaction that moved an order, or is a milestone; what it returns is called
+            once that is committed.
         stand_back: Called in place of a commit whose seal raised ``JournalBehind``, after that was undone.
         crash_at: Called with the name of every point between two steps, so that a test can kill the process there.
         path: Of the file, for the words of an error.
@@ -52,8 +56,8 @@ class Writer:
         self,
         open: Callable[[], sqlite3.Connection],  # noqa: A002 - that is what it does
         *,
-        clock: Callable[[], float] | None = None,
-        seal: Callable[[Transaction], Callable[[], None] | None] | None = None,
+        clock: Callable[[], float] = time.time,
+        seal: Callable[[Transaction], Callable[[], None]] | None = None,
         stand_back: Callable[[sqlite3.Connection], None] | None = None,
         crash_at: Callable[[str], None] | None = None,
         path: Path | None = None,
@@ -72,7 +76,7 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    async def start(self) -> None:
+    async def open(self) -> None:
         """Open the file, and raise what hinders it."""
         self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
         # nothing is left of an earlier time, whose thread may still be at its last commit, with a queue of its own
@@ -84,10 +88,10 @@ class Writer:
         try:
             await opened
         except BaseException:
-            await self.close()
+            await self.aclose()
             raise
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Finish what is queued and close the file."""
         is_ours = not self.is_forked  # a forked process has no such thread to wait for
         thread, self._thread = self._thread, None
@@ -174,12 +178,13 @@ class Writer:
     def _commit(self, connection: sqlite3.Connection, group: list[_Operation[Any]]) -> list[_Told]:
         try:
             connection.execute("BEGIN IMMEDIATE")
-            transaction = Transaction(connection, self._clock or _opening.now, self._crash_at)
+            transaction = Transaction(connection, self._clock, _opening, self._crash_at)
             told = self._apply_all(
                 transaction, [one for one in group if not one.droppable or not one.future.cancelled()]
             )
-            transaction.write_tallies()
-            sealed = None if self._seal is None else self._seal(transaction)
+            transaction.write_progress()
+            seal = self._seal if transaction.moves or transaction.is_milestone else None
+            sealed = None if seal is None else seal(transaction)
             transaction.passed("commit.begun")
             connection.execute("COMMIT")
             transaction.passed("commit.done")

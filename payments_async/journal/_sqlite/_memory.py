@@ -1,21 +1,27 @@
-"""Which journal on this machine holds which request ids, and where each journal was last. Reads no journal.
+"""What this machine remembers of its journals: how far each has come, where it was, and who holds which request ids.
 
-A database of its own, in the user's state folder: it is there when a journal's folder is lost, restored or mistyped.
+A small file for each journal and a database of its own, in the user's state folder: they are there when a journal's
+folder is lost, restored or mistyped.
 """
 
 from __future__ import annotations
 
+import asyncio
+import enum
 import hashlib
+import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import attrs
+import platformdirs
 
 from payments_async.journal._faults import (
     HeldElsewhere,
@@ -29,8 +35,9 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._records import RunIdentity
 
-__all__ = ["Holder", "Loading", "Registry", "held_elsewhere"]
+__all__ = ["Anchor", "Memory", "Registration", "StateFolder"]
 
+_log = logging.getLogger("payments_async")
 _SHOWN = 5  # request ids named in an error
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS journal (
@@ -60,9 +67,79 @@ _FAULTS: dict[int, type[JournalError]] = {
     sqlite3.SQLITE_NOTADB: RegistryDamaged,
     sqlite3.SQLITE_ERROR: RegistryDamaged,  # other tables than ours
 }
-
-
 _UNFIT = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}  # a network file system without locks, for one
+_COUNT, _ID = 8, 16  # bytes
+_MOST_COMMITS = 1 << 62  # no journal comes near it: what says more is damaged
+
+
+class Anchor:
+    """How many commits of which journal were made, as far as this small file has heard.
+
+    It is written after a commit and without an fsync: it may lag behind, and is never ahead.
+
+    Args:
+        path: Of the small file; made when it is opened for writing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: FileIO | None = None  # not every system has pread and pwrite
+
+    def read(self) -> tuple[int, str] | None:
+        """The count, and the journal's id or an empty text; ``None`` when there is nothing to be read."""
+        try:
+            if self._file is not None:
+                return _understood(self._first(_COUNT + _ID))
+            with self._path.open("rb") as file:
+                return _understood(file.read(_COUNT + _ID))
+        except FileNotFoundError:
+            return None
+
+    def count(self) -> int:
+        """The count, or 0; the file is open."""
+        return int.from_bytes(self._first(_COUNT), "big") % _MOST_COMMITS
+
+    def open(self, journal_id: str, count: int) -> None:
+        """Make the file that of a journal, and set its count.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self._file = FileIO(self._path, "r+", opener=_made)
+        try:
+            self._file.write(count.to_bytes(_COUNT, "big") + bytes.fromhex(journal_id))
+        except OSError:
+            self.close()
+            raise
+
+    def follow(self, count: int) -> None:
+        """Write the count down, if that can be done."""
+        if self._file is not None:
+            with suppress(OSError):  # one that lags behind detects less, and stops nobody
+                self._file.seek(0)
+                self._file.write(count.to_bytes(_COUNT, "big"))
+
+    def close(self) -> None:
+        """Close the file."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _first(self, size: int) -> bytes:
+        assert self._file is not None
+        self._file.seek(0)
+        return self._file.read(size)
+
+
+def _made(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o600)
+
+
+def _understood(data: bytes) -> tuple[int, str] | None:
+    count = int.from_bytes(data[:_COUNT], "big")
+    if len(data) < _COUNT or count >= _MOST_COMMITS:
+        return None
+    return count, data[_COUNT:].hex() if len(data) == _COUNT + _ID else ""
 
 
 @attrs.frozen(kw_only=True)
@@ -219,11 +296,14 @@ class Registry:
                     execute("DELETE FROM request WHERE account = ? AND batch = ?", (account, number))
                     execute("UPDATE batch SET orders = 0 WHERE id = ?", (number,))
         return Loading(
-            id=number, journal=journal_id, account=account, batch_id=batch_id,
+            id=number,
+            journal=journal_id,
+            account=account,
+            batch_id=batch_id,
             is_complete=state == "ready" and held == orders,
-        )  # fmt: skip
+        )
 
-    def hold(self, loading: Loading, request_ids: Sequence[str], *, adopt: bool = False) -> dict[str, Holder]:
+    def register(self, loading: Loading, request_ids: Sequence[str], *, adopt: bool = False) -> dict[str, Holder]:
         """Register orders, all or none. Tells which of them another batch holds that was ready: then it is none.
 
         Args:
@@ -319,9 +399,11 @@ def held_elsewhere(held: Mapping[str, Holder], journal_id: str) -> HeldElsewhere
         where = "this very journal, which was restored from before that and has forgotten it"
     return HeldElsewhere(
         f"request id {request_id}{many} may have been sent already: {holder} of {where}",
-        list(held)[:_SHOWN], path=holder.path, batch_id=holder.batch_id,
+        list(held)[:_SHOWN],
+        path=holder.path,
+        batch_id=holder.batch_id,
         since=min(holder.begun_at for holder in held.values()),
-    )  # fmt: skip
+    )
 
 
 def _digest(identity: RunIdentity) -> bytes:
@@ -334,3 +416,124 @@ def _holder(row: Sequence[Any]) -> Holder:
     return Holder(
         id=number, journal=journal, batch_id=batch_id, orders=orders, begun_at=begun_at, ready_at=ready_at, path=path
     )
+
+
+class StateFolder(enum.Enum):
+    """Where a journal is remembered besides its own folder."""
+
+    OF_USER = enum.auto()
+
+    def path(self) -> Path:
+        """The user's state folder, as the platform has it; on Linux ``XDG_STATE_HOME`` moves it.
+
+        Raises:
+            FileNotFoundError: The user has no home.
+        """
+        try:
+            folder = platformdirs.user_state_path("payments-async", appauthor=False)
+        except RuntimeError as error:
+            raise FileNotFoundError(str(error)) from error
+        if not folder.is_absolute():  # older versions of that library leave the ~ in it
+            raise FileNotFoundError(f"there is no home folder for {folder}")
+        return folder
+
+
+class Memory:
+    """The state folder: the registry, and an anchor for each journal.
+
+    Attributes:
+        folder: Where it is.
+        registry: Which journal was where, and which holds which request ids.
+    """
+
+    def __init__(self, folder: Path, registry: Registry) -> None:
+        self.folder = folder
+        self.registry = registry
+
+    @classmethod
+    def opened(cls, place: Path | StateFolder, *, busy_timeout: float) -> Self | None:
+        """The memory in a folder, made if there is none; ``None`` where nothing can be written.
+
+        Raises:
+            JournalUnavailable: Another process holds it for too long, or it is damaged.
+        """
+        try:
+            folder = place.path() if isinstance(place, StateFolder) else place
+            (folder / "anchors").mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.chmod(0o700)  # orders are named in it
+            registry = Registry(folder / "registry.sqlite", busy_timeout=busy_timeout)
+        except (OSError, JournalReadOnly) as error:
+            _say_so(place, error)
+            return None
+        return cls(folder, registry)
+
+    def anchor(self, journal_id: str) -> Anchor:
+        """The anchor of a journal."""
+        return Anchor(self.folder / "anchors" / journal_id)
+
+    def lost_at(self, path: Path, *, but: str | None = None) -> str | None:
+        """What was at a path, in words, if it was another journal with orders that has not been seen elsewhere."""
+        for journal_id in self.registry.journals_at(path):
+            known = self.anchor(journal_id).read()
+            if journal_id != but and known is not None and known[0]:
+                batches = ", ".join(map(str, self.registry.batches_of(journal_id)))
+                return f"a journal with {batches}" if batches else "a journal with orders"
+        return None
+
+    def give_up(self, error: OSError) -> None:
+        """Say that nothing can be remembered after all."""
+        _say_so(self.folder, error)
+        self.close()
+
+    def close(self) -> None:
+        """Close the registry."""
+        self.registry.close()
+
+
+def _say_so(folder: Path | StateFolder, error: Exception) -> None:
+    _log.warning(
+        "this machine keeps no memory of its journals outside of their own folders",
+        extra={"folder": str(folder), "why": str(error)},
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Registration:
+    """One load that the registry hears of.
+
+    Attributes:
+        knows: Tells which of some orders the journal holds.
+        adopt: Called when orders of another batch, which may have been sent, are to be this one's from now on.
+        clock: Unix seconds.
+    """
+
+    registry: Registry
+    loading: Loading
+    knows: Callable[[Sequence[str]], Awaitable[Container[str]]]
+    adopt: Callable[[HeldElsewhere], Awaitable[None]] | None
+    clock: Callable[[], float]
+
+    async def register(self, request_ids: Sequence[str]) -> None:
+        """Register a block.
+
+        Raises:
+            HeldElsewhere: Some of it may have been sent already, and nobody has said that it is ours now.
+        """
+        if self.loading.is_complete:
+            return
+        held = await asyncio.to_thread(self.registry.register, self.loading, request_ids)
+        ours = [request_id for request_id, holder in held.items() if holder.journal == self.loading.journal]
+        known = await self.knows(ours) if ours else ()  # the journal itself says what is wrong with these
+        held = {request_id: holder for request_id, holder in held.items() if request_id not in known}
+        if not held:
+            return
+        error = held_elsewhere(held, self.loading.journal)
+        if self.adopt is None:
+            raise error
+        await self.adopt(error)  # first of all the journal keeps them back
+        await asyncio.to_thread(self.registry.register, self.loading, request_ids, adopt=True)
+
+    async def complete(self) -> None:
+        """From now on any of these orders may have been sent."""
+        if not self.loading.is_complete:
+            await asyncio.to_thread(self.registry.ready, self.loading, self.clock())

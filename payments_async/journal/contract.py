@@ -1,4 +1,4 @@
-"""What every journal keeps, in prose: the contract that each of them has to pass. Stores nothing itself.
+"""The contract of a journal, for whoever writes one or tests one: what it promises, and the records it is told by.
 
 The rules any journal is measured by (tests/journal/test_contract_outbox.py and test_contract_inbox.py):
 
@@ -22,8 +22,7 @@ from datetime import date
 from typing import Protocol
 
 from payments_async._orders import Order
-from payments_async.journal._inbox import Inbox
-from payments_async.journal._pruning import Pruned
+from payments_async.journal._inbox import Arrival, Backlog, Doubt, Inbox, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
     Adoption,
     Chunk,
@@ -34,18 +33,58 @@ from payments_async.journal._records import (
     Finding,
     Happening,
     Loaded,
+    NotPermitted,
     Outcome,
     Permit,
     Progress,
-    Refusal,
     Run,
     RunIdentity,
     Standing,
     Sweep,
 )
-from payments_async.journal._states import State
+from payments_async.journal._states import EVIDENCE, RULES, SAID, State, Verdict, next_state
 
-__all__ = ["Journal"]
+__all__ = [
+    "Arrival",
+    "Backlog",
+    "CRASH_POINTS",
+    "Chunk",
+    "Chunks",
+    "ClaimedOrder",
+    "Doubt",
+    "EVIDENCE",
+    "Evidence",
+    "Finding",
+    "Inbox",
+    "Loaded",
+    "NotPermitted",
+    "Outcome",
+    "Permit",
+    "RULES",
+    "RawNotification",
+    "Receipt",
+    "SAID",
+    "StoredEvent",
+    "Verdict",
+    "next_state",
+]
+
+_OPERATIONS = (
+    "open_run", "load", "adopt", "load_block", "load_drop", "load_complete",
+    "claim_chunk", "renew_chunk", "release_chunk", "expire_chunks", "permit", "withdraw", "record",
+    "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
+    "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "check_writable",
+)  # fmt: skip
+_WITHIN = ("claim_chunk.token_raised", "load_complete.events_applied", "permit.after_recorded", "receive.stored")
+
+# An operation has begun, and nothing of it is written; all of it is written, and nothing committed. The same of the
+# commit: everything in it is written; it is on disk, and nobody has been told.
+CRASH_POINTS: tuple[str, ...] = (
+    *(f"{name}.{step}" for name in _OPERATIONS for step in ("begun", "written")),
+    *_WITHIN,
+    "commit.begun",
+    "commit.done",
+)
 
 
 class Journal(Inbox, Protocol):
@@ -84,6 +123,8 @@ class Journal(Inbox, Protocol):
         complete, a batch holds these orders for good.
 
         Args:
+            orders: Walked through once; what is no ``AsyncIterable`` in threads, one after the other, and not on the
+                event loop.
             owner: Who loads, so that two do not at once.
             adoption: A named person's word that orders which another batch holds, and may have sent, go on in this
                 one. Then all of it is in quarantine: nothing of it is sent before it was looked for.
@@ -119,7 +160,9 @@ class Journal(Inbox, Protocol):
     async def chunks(self, batch_id: str) -> Chunks:
         """How the chunks of a batch stand."""
 
-    async def permit(self, chunk: Chunk, claimed: ClaimedOrder, *, after: Outcome | None = None) -> Permit | Refusal:
+    async def permit(
+        self, chunk: Chunk, claimed: ClaimedOrder, *, after: Outcome | None = None
+    ) -> Permit | NotPermitted:
         """Ask to send one order once; in the same commit, record the outcome of the one before.
 
         When this raises, nothing may be sent, and the outcome has to be recorded again. When it is cancelled the
@@ -159,8 +202,12 @@ class Journal(Inbox, Protocol):
             seen: ``Entry.updated_at`` of the order as that person saw it: a conflict that came since then stands.
         """
 
-    async def lift_quarantine(self, batch_id: str, *, who: str, why: str) -> int:
+    async def lift_quarantine(self, batch_id: str, *, who: str, why: str, seen: float | None = None) -> int:
         """A named person states that the orders of quarantined chunks were looked up: tells how many chunks.
+
+        Args:
+            seen: ``Run.quarantined_at`` of the batch as that person saw it: if the journal was found to be a copy
+                again since then, it is refused.
 
         Raises:
             NotLookedFor: No complete sweep of all days since the batch was made is on record since the quarantine.

@@ -1,24 +1,30 @@
-"""Whether a file is the one it was: a copy or a restored backup does not know what was sent since. Reads no order."""
+"""Whether a file is the one it was, and whether the process that took a lease still runs."""
 
 from __future__ import annotations
 
+import os
+import secrets
 import sqlite3
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
+from weakref import WeakSet
 
-from payments_async.journal._anchor import Anchor
 from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost
-from payments_async.journal._inode import birth_of, inode_of
-from payments_async.journal._leasing import put_aside
-from payments_async.journal._memory import Memory
-from payments_async.journal._opening import now
-from payments_async.journal._rows import chunk_of, run_of
-from payments_async.journal._sweeping import doubt
-from payments_async.journal._transaction import Transaction
+from payments_async.journal._sqlite import _opening
+from payments_async.journal._sqlite._memory import Anchor, Memory
+from payments_async.journal._sqlite._opening import birth_of, inode_of
+from payments_async.journal._statements._entries import Transaction, chunk_of, run_of
+from payments_async.journal._statements._history import void_sweeps
+from payments_async.journal._statements._permits import quarantine
 
-__all__ = ["Epoch"]
+__all__ = ["Epoch", "Liveness"]
+
+Lock = Callable[[int], None]
+_TRIES = 8
 
 
 class Epoch:
@@ -40,10 +46,10 @@ class Epoch:
         memory: What remembers it outside of its folder, if anything does.
     """
 
-    def __init__(self, path: Path, *, named: Path | None = None, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, path: Path, *, named: Path | None = None, clock: Callable[[], float] = time.time) -> None:
         self._path = path
         self._named = path if named is None else named
-        self._clock = clock or now
+        self._clock = clock
         self._anchors: list[Anchor] = []
         self.journal_id = ""
         self.memory: Memory | None = None
@@ -67,7 +73,7 @@ class Epoch:
             JournalCorrupt: It is not.
         """
         found = connection.execute(
-            """SELECT 1 FROM (SELECT run, state, count FROM tally
+            """SELECT 1 FROM (SELECT run, state, count FROM progress
             UNION ALL SELECT id >> 28, state, -count(*) FROM outbox GROUP BY 1, 2)
             GROUP BY run, state HAVING sum(count) <> 0 LIMIT 1"""
         ).fetchone()
@@ -103,14 +109,14 @@ class Epoch:
         connection.execute("COMMIT")
         self._follow(commits)
 
-    def seal(self, transaction: Transaction) -> Callable[[], None] | None:
-        """Count a commit that moved an order; what is returned is to be called once it is on disk.
+    def seal(self, transaction: Transaction) -> Callable[[], None]:
+        """Count a commit if it moved an order; what is returned is to be called once it is on disk.
 
         Raises:
             JournalBehind: A copy of the file has made commits that this one does not hold.
         """
         if not transaction.moves:
-            return partial(_checkpoint, transaction) if transaction.is_milestone else None
+            return partial(_checkpoint, transaction)
         (commits,) = transaction.execute(
             "UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'commits' RETURNING value"
         ).fetchone()
@@ -200,11 +206,139 @@ def _quarantine(connection: sqlite3.Connection, clock: Callable[[], float]) -> N
 
     Nor from one that is done but for an order that a person may write off: they may have done so already.
     """
-    transaction = Transaction(connection, clock)
+    transaction = Transaction(connection, clock, _opening)
     found = set(transaction.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
     in_doubt = transaction.execute("SELECT id FROM outbox WHERE state IN ('unknown', 'parked')")
     found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in in_doubt.fetchall()}
-    put_aside(transaction, sorted(found), "whoever wrote the file before it was copied or restored")
+    quarantine(transaction, sorted(found), "whoever wrote the file before it was copied or restored")
     transaction.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")
-    doubt(transaction)  # those that are done, too: what was sent since may be of a batch that this file never had
-    transaction.write_tallies()
+    void_sweeps(transaction)  # those that are done, too: what was sent since may be of a batch that this file never had
+    transaction.write_progress()
+
+
+def _of_the_system() -> Lock | None:
+    try:
+        from fcntl import LOCK_EX, LOCK_NB, flock
+    except ImportError:  # Windows: there a lease waits for its end
+        return None
+    return lambda file: flock(file, LOCK_EX | LOCK_NB)
+
+
+class _Dead(NamedTuple):
+    holder: str
+    lock: int
+    file: Path
+
+
+class Liveness:
+    """A file beside the journal, locked as long as the journal is open here; the system unlocks it when we die.
+
+    It says that a holder is dead, and never that a lease is good: that is the journal's own clock's to say. Where files
+    cannot be locked there is no holder at all, and leases are taken over when their time is over.
+
+    Args:
+        path: Of the journal.
+        flock: Locks an open file for whoever opened it, and raises ``OSError`` at once where it cannot; ``None`` where
+            the system has no such thing.
+
+    Attributes:
+        holder: Name of this opening of the journal; empty where there is no lock.
+    """
+
+    def __init__(self, path: Path, *, flock: Lock | None = _of_the_system()) -> None:  # noqa: B008 - always the same
+        self._flock = flock
+        self._folder = path.parent
+        self._prefix = f"{path.name}-alive-"
+        self._lock: int | None = None
+        self.holder = ""
+
+    def begin(self) -> None:
+        """Be alive from now on, under a new name: drawn here, so that processes forked before have one each."""
+        if self._flock is None:
+            return
+        for _ in range(_TRIES):
+            holder = secrets.token_hex(8)
+            file = self._folder / f"{self._prefix}{holder}"
+            try:
+                lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            except OSError:
+                return
+            try:
+                self._flock(lock)
+            except BlockingIOError:  # somebody looked at it between two steps of ours, and took it for a dead one's
+                os.close(lock)
+                continue
+            except OSError:  # a file system without locks
+                os.close(lock)
+                file.unlink(missing_ok=True)
+                return
+            if _is_at(lock, file):
+                self._lock, self.holder = lock, holder
+                _ALIVE.add(self)
+                return
+            os.close(lock)
+
+    def end(self) -> None:
+        """Hold nothing any more."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            _ALIVE.discard(self)
+            with suppress(OSError):
+                (self._folder / f"{self._prefix}{self.holder}").unlink()
+            os.close(lock)
+        self.holder = ""
+
+    @contextmanager
+    def dead(self) -> Iterator[list[str]]:
+        """The holders that died without an end. Once the block has ended well, nobody is told of them again."""
+        found = self._find()
+        try:
+            yield [dead.holder for dead in found]
+            for dead in found:
+                with suppress(OSError):
+                    dead.file.unlink()
+        finally:
+            for dead in found:
+                os.close(dead.lock)
+
+    def forget(self) -> None:
+        """In a forked child: the lock is the parent's, and must not live on with us."""
+        lock, self._lock, self.holder = self._lock, None, ""
+        if lock is not None:
+            os.close(lock)  # the parent's own descriptor keeps it locked
+
+    def _find(self) -> list[_Dead]:
+        found: list[_Dead] = []
+        if self._lock is None or self._flock is None:
+            return found
+        with suppress(OSError), os.scandir(self._folder) as files:
+            for entry in files:
+                holder = entry.name.removeprefix(self._prefix)
+                if holder in (entry.name, self.holder):
+                    continue
+                file = self._folder / entry.name
+                with suppress(OSError):
+                    lock = os.open(file, os.O_RDWR)
+                    try:
+                        self._flock(lock)
+                        found.append(_Dead(holder, lock, file))
+                    except OSError:
+                        os.close(lock)
+        return found
+
+
+def _is_at(lock: int, file: Path) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(lock), file.stat())
+    return False
+
+
+def _forget_all() -> None:
+    for liveness in list(_ALIVE):
+        liveness.forget()
+    _ALIVE.clear()
+
+
+_ALIVE: WeakSet[Liveness] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
