@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from payments_async._session import PaymentsSession, executor_of
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._records import RunIdentity
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from payments_async._orders import CollectionOrder, PayoutOrder
 from payments_async.bulk._concerns import Fault
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._records import Entry, Run
 
 __all__ = ["DAY", "Earlier"]

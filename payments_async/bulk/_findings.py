@@ -10,7 +10,7 @@ import attrs
 
 from payments_async._models import Transaction, TransactionStatus
 from payments_async.bulk._window import Wanted
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._records import Evidence
 from payments_async.journal._states import News, State
 

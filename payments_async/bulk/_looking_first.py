@@ -14,7 +14,7 @@ from payments_async._session import PaymentsSession, executor_of
 from payments_async.bulk._findings import Findings
 from payments_async.bulk._sweeps import Sweeper
 from payments_async.bulk._window import Window
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._records import Run
 from payments_async.journal._states import State
 

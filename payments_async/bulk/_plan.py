@@ -24,9 +24,8 @@ from payments_async.bulk._earlier import DAY, Earlier
 from payments_async.bulk._opinions import Opinions
 from payments_async.bulk._payees import bank_named
 from payments_async.bulk._pieces import Planned, in_pieces
-from payments_async.journal._bodies import body_digest
-from payments_async.journal._contract import Journal
-from payments_async.journal._records import Entry
+from payments_async.journal import Journal
+from payments_async.journal._records import Entry, body_digest
 from payments_async.journal._states import State
 
 __all__ = ["Plan", "Share", "plan"]

@@ -19,7 +19,7 @@ from payments_async.bulk._account import check_account
 from payments_async.bulk._findings import LOOKED_UP, STATES, Findings, Reconciliation
 from payments_async.bulk._sweeps import Shown, Sweeper
 from payments_async.bulk._window import CONFIRMED, OPEN, Wanted, Window, collect, day_of
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._records import Entry, Evidence
 from payments_async.journal._states import News, State
 

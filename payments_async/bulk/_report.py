@@ -22,7 +22,7 @@ from payments_async.bulk._lines import Line, decided, line_of, moment_text, stan
 from payments_async.bulk._plan import Share
 from payments_async.bulk._problems import FORMULA, begins_formula
 from payments_async.bulk._report_files import place_of, replacing
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._records import Happening, Run, Standing
 from payments_async.journal._states import State
 

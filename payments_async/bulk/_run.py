@@ -22,7 +22,7 @@ from payments_async.bulk._pace import Pace
 from payments_async.bulk._reconcile import look_up_open
 from payments_async.bulk._shift import RunProgress, Shift
 from payments_async.bulk._slot import Slot
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._faults import JournalError, LoadBusy
 from payments_async.journal._records import Adoption, Run
 from payments_async.journal._states import State

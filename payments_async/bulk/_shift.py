@@ -15,7 +15,7 @@ from payments_async.bulk._fuse import Meter
 from payments_async.bulk._holdings import Holdings, Job
 from payments_async.bulk._looking_first import Looked
 from payments_async.bulk._pace import Pace
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._faults import JournalError
 from payments_async.journal._records import Progress
 from payments_async.journal._states import News

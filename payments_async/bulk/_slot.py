@@ -12,7 +12,7 @@ from payments_async.bulk._ending import accepted, broken_off, finished, refused
 from payments_async.bulk._holdings import Job
 from payments_async.bulk._shift import Shift
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
-from payments_async.journal._records import Outcome, Permit, Refusal
+from payments_async.journal._records import NotPermitted, Outcome, Permit
 from payments_async.journal._states import News
 
 __all__ = ["Slot"]
@@ -100,7 +100,7 @@ class Slot:
             raise
         return True
 
-    def _refused(self, job: Job, refusal: Refusal) -> None:
+    def _refused(self, job: Job, refusal: NotPermitted) -> None:
         shift = self._shift
         shift.meter.give_back(job.claimed.amount)
         if refusal.lease_lost:

@@ -16,7 +16,7 @@ from payments_async._resources.readings import Reader, Reading
 from payments_async._session import PaymentsSession
 from payments_async.bulk._findings import LOOKED_UP, STATES, Findings, evidence_of
 from payments_async.bulk._window import CONFIRMED, Wanted, Window, day_of
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._states import News, State
 
 __all__ = ["Shown", "Sweeper"]

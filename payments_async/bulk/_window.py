@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import attrs
 
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State
 

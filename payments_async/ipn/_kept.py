@@ -14,7 +14,7 @@ from payments_async.ipn._dispatch import Dispatcher, Job
 from payments_async.ipn._router import Router, words
 from payments_async.ipn._senders import Sender
 from payments_async.ipn._storing import Storing
-from payments_async.journal._inbox import Arrival, Delivery, Doubt, Inbox, Receipt
+from payments_async.journal._inbox import Arrival, Doubt, Inbox, RawNotification, Receipt
 
 __all__ = ["Kept"]
 
@@ -54,7 +54,7 @@ class Kept:
         """Whether a delivery that comes now would be stored, as far as one can know."""
         if self._is_failing:
             try:
-                await self._inbox.touch()
+                await self._inbox.check_writable()
             except Exception as error:  # noqa: BLE001 - whatever the reason, that is what is asked for
                 _log.error("the inbox cannot be written", extra={"error": words(error)})
                 return False
@@ -69,7 +69,7 @@ class Kept:
         Args:
             is_usual: As ``Arrival.usual``.
         """
-        delivery = _made(Delivery, (body, query, sender.address, self._clock()))
+        delivery = _made(RawNotification, (body, query, sender.address, self._clock()))
         unheard = self._confirm is None and not self._router.hears(event)
         doubt = None if self._confirm is None else Doubt.UNCONFIRMED
         if not sender.is_known:

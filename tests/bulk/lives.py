@@ -26,18 +26,8 @@ from bulk.worlds import contradiction, payout
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.bulk import reconcile, run_batch, write_off
 from payments_async.ipn import Handling, Receiver, TransactionEvent, serving
-from payments_async.journal import (
-    Adoption,
-    Evidence,
-    HeldElsewhere,
-    LoadBusy,
-    News,
-    NotParked,
-    SqliteJournal,
-    State,
-    Verdict,
-    _states,
-)
+from payments_async.journal import Adoption, HeldElsewhere, LoadBusy, News, NotParked, SqliteJournal, State, _states
+from payments_async.journal.contract import Evidence, Verdict
 from payments_async.sandbox import Fault, Sandbox
 
 BATCH = "a life"
@@ -166,7 +156,7 @@ class Life:
         await self.decide(journal)
         await run_batch(payments, journal, BATCH, lease=LEASE, look_first=self.looks())
         await journal.prune_inbox(older_than=1e9)
-        await journal.touch()
+        await journal.check_writable()
         await self.adopt(payments, journal)
 
     async def adopt(self, payments: PaymentsSession, journal: SqliteJournal) -> None:

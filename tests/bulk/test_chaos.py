@@ -11,7 +11,7 @@ from bulk.lives import strike, strike_all
 from bulk.nursery import Nursery
 
 import payments_async
-from payments_async.journal import CRASH_POINTS
+from payments_async.journal.contract import CRASH_POINTS
 
 
 def calls(name: str) -> Iterator[ast.expr]:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import attrs
 
 from payments_async._events import TransactionEvent
-from payments_async.journal._inbox import Arrival, Backlog, Delivery, Doubt, Receipt, StoredEvent
+from payments_async.journal.contract import Arrival, Backlog, Doubt, RawNotification, Receipt, StoredEvent
 
 
 @attrs.define
@@ -22,7 +22,7 @@ class MemoryInbox:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.rows: dict[int, _Row] = {}
-        self.deliveries: dict[bytes, Delivery] = {}
+        self.deliveries: dict[bytes, RawNotification] = {}
         self.broken: Exception | None = None
         self.finishing: list[Callable[[], Awaitable[None]]] = []
 
@@ -47,7 +47,7 @@ class MemoryInbox:
             receipts.append(receipt)
         return receipts
 
-    async def receive(self, delivery: Delivery, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
+    async def receive(self, delivery: RawNotification, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
         if self.broken is not None:
             raise self.broken
         self.deliveries[delivery.digest] = delivery
@@ -141,7 +141,7 @@ class MemoryInbox:
         self.finishing.append(finish)
         return lambda: self.finishing.remove(finish) if finish in self.finishing else None
 
-    async def touch(self) -> None:
+    async def check_writable(self) -> None:
         if self.broken is not None:
             raise self.broken
 

@@ -16,7 +16,8 @@ from journal.factories import BATCH, claimed, order, permitted, transaction_id
 
 from payments_async import Rejected
 from payments_async.ipn import Handling, Receiver, TransactionEvent
-from payments_async.journal import Doubt, Journal, News, Outcome, SqliteJournal, State
+from payments_async.journal import Journal, News, SqliteJournal, State
+from payments_async.journal.contract import Doubt, Outcome
 
 LOCAL = ["127.0.0.1"]
 QUICK = Handling(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=1.0)

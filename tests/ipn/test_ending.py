@@ -72,7 +72,7 @@ async def test_an_application_may_close_the_journal_first(
     app.add_subapp("/ipn", receiver.app())
     if opened_by == "parent, after the sub-app":
         app.on_startup.append(lambda _: journal.__aenter__())
-        app.on_cleanup.insert(0, lambda _: journal.close())
+        app.on_cleanup.insert(0, lambda _: journal.aclose())
     async with AsyncExitStack() as around:
         if opened_by == "around":
             await around.enter_async_context(journal)
@@ -107,13 +107,13 @@ async def test_a_lifespan_may_close_them_in_any_order(
     async def closing() -> None:
         match first:
             case "journal":
-                await journal.close()
+                await journal.aclose()
                 await shut_down()
             case "receiver":
                 await shut_down()
-                await journal.close()
+                await journal.aclose()
             case _:
-                await asyncio.gather(journal.close(), shut_down())
+                await asyncio.gather(journal.aclose(), shut_down())
 
     await closed(path, slow, closing(), caplog)
 

@@ -17,7 +17,6 @@ from ipn.memory_inbox import MemoryInbox
 from ipn.notifications import notification
 from multidict import CIMultiDict
 
-from payments_async import journal
 from payments_async.ipn import (
     Answer,
     ClientCertificateVerifier,
@@ -31,6 +30,7 @@ from payments_async.ipn import (
     TransactionProcessing,
     TransactionSucceeded,
 )
+from payments_async.journal.contract import RawNotification
 
 LOCAL = ["127.0.0.1"]
 QUICK = Handling(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=1.0)
@@ -684,7 +684,7 @@ async def test_a_receiver_that_was_closed_before_it_began_begins_all_the_same() 
     """As where an application's start failed once and is tried again."""
     inbox = MemoryInbox(time.time)
     stored = TransactionSucceeded(transaction_id="t-1", status_code=0)
-    first = journal.Delivery(body=b"{}", query="", peer="127.0.0.1", received_at=time.time())
+    first = RawNotification(body=b"{}", query="", peer="127.0.0.1", received_at=time.time())
     await inbox.receive(first, stored, owner="a dead one", lease=0.0)
     receiver = Receiver(inbox, senders=LOCAL, handling=QUICK)
     heard = listening(receiver)

@@ -14,8 +14,8 @@ from ipn.notifications import notification
 from payments_async.ipn import Handling, Receiver, TransactionConflict, TransactionEvent, TransactionFailed
 from payments_async.ipn._storing import Storing
 from payments_async.ipn._tasks import Tasks
-from payments_async.journal import Delivery, SqliteJournal
-from payments_async.journal._inbox import Arrival, Receipt, StoredEvent
+from payments_async.journal import SqliteJournal
+from payments_async.journal.contract import Arrival, RawNotification, Receipt, StoredEvent
 
 LOCAL = ["127.0.0.1"]
 QUICK = Handling(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=1.0)
@@ -24,7 +24,7 @@ QUICK = Handling(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drai
 def arrival(transaction_id: str, code: int = 0, *, unheard: bool = False, **fields: Any) -> Arrival:
     """A delivery that came just now."""
     event = TransactionEvent(transaction_id=transaction_id, status_code=code, request_id="r", **fields)
-    delivery = Delivery(body=repr(event).encode(), query="", peer="127.0.0.1", received_at=time.time())
+    delivery = RawNotification(body=repr(event).encode(), query="", peer="127.0.0.1", received_at=time.time())
     return Arrival(delivery=delivery, event=event, lease=0, unheard=unheard)
 
 
