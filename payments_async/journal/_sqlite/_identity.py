@@ -17,7 +17,7 @@ from payments_async.journal._faults import JournalBehind, JournalCorrupt, Journa
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._memory import Anchor, Memory
 from payments_async.journal._sqlite._opening import birth_of, inode_of
-from payments_async.journal._statements._entries import Transaction, chunk_of, run_of
+from payments_async.journal._statements._entries import Commit, chunk_of, run_of
 from payments_async.journal._statements._history import void_sweeps
 from payments_async.journal._statements._permits import quarantine
 
@@ -109,21 +109,21 @@ class Epoch:
         connection.execute("COMMIT")
         self._follow(commits)
 
-    def seal(self, transaction: Transaction) -> Callable[[], None]:
+    def seal(self, commit: Commit) -> Callable[[], None]:
         """Count a commit if it moved an order; what is returned is to be called once it is on disk.
 
         Raises:
             JournalBehind: A copy of the file has made commits that this one does not hold.
         """
-        if not transaction.moves:
-            return partial(_checkpoint, transaction)
-        (commits,) = transaction.execute(
+        if not commit.moves:
+            return partial(_checkpoint, commit)
+        (commits,) = commit.execute(
             "UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'commits' RETURNING value"
         ).fetchone()
         count = int(commits)
         if any(anchor.count() >= count for anchor in self._anchors):
             raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
-        return lambda: self._committed(transaction, count)
+        return lambda: self._committed(commit, count)
 
     def stand_back(self, connection: sqlite3.Connection) -> None:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
@@ -189,16 +189,16 @@ class Epoch:
         self._anchors.append(anchor)
         self.memory.registry.note_place(self.journal_id, self._path, self._clock())
 
-    def _committed(self, transaction: Transaction, count: int) -> None:
+    def _committed(self, commit: Commit, count: int) -> None:
         for anchor in self._anchors:
             anchor.follow(count)
-        if transaction.is_milestone:
-            _checkpoint(transaction)
+        if commit.is_milestone:
+            _checkpoint(commit)
 
 
-def _checkpoint(transaction: Transaction) -> None:
+def _checkpoint(commit: Commit) -> None:
     with suppress(sqlite3.Error):  # it is committed, whether in the file or in the log beside it
-        transaction.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        commit.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def _quarantine(connection: sqlite3.Connection, clock: Callable[[], float]) -> None:
@@ -206,14 +206,14 @@ def _quarantine(connection: sqlite3.Connection, clock: Callable[[], float]) -> N
 
     Nor from one that is done but for an order that a person may write off: they may have done so already.
     """
-    transaction = Transaction(connection, clock, _opening)
-    found = set(transaction.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
-    in_doubt = transaction.execute("SELECT id FROM outbox WHERE state IN ('unknown', 'parked')")
+    commit = Commit(connection, clock, _opening)
+    found = set(commit.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
+    in_doubt = commit.execute("SELECT id FROM outbox WHERE state IN ('unknown', 'parked')")
     found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in in_doubt.fetchall()}
-    quarantine(transaction, sorted(found), "whoever wrote the file before it was copied or restored")
-    transaction.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")
-    void_sweeps(transaction)  # those that are done, too: what was sent since may be of a batch that this file never had
-    transaction.write_progress()
+    quarantine(commit, sorted(found), "whoever wrote the file before it was copied or restored")
+    commit.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")
+    void_sweeps(commit)  # those that are done, too: what was sent since may be of a batch that this file never had
+    commit.write_progress()
 
 
 def _of_the_system() -> Lock | None:

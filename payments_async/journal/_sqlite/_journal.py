@@ -60,7 +60,7 @@ from payments_async.journal._statements import (
     _pending,
     _permits,
 )
-from payments_async.journal._statements._entries import Transaction
+from payments_async.journal._statements._entries import Commit
 from payments_async.journal._states import State
 
 __all__ = ["SqliteJournal"]
@@ -590,12 +590,12 @@ class SqliteJournal:
         assert entry is not None
         return entry
 
-    async def _stream(self, pages: _entries.Pages[Entry]) -> AsyncIterator[Entry]:
+    async def _stream(self, pages: _entries.PageReader[Entry]) -> AsyncIterator[Entry]:
         async for page in self._pages(pages):
             for entry in page:
                 yield entry
 
-    async def _pages(self, pages: _entries.Pages[T]) -> AsyncIterator[Iterable[T]]:
+    async def _pages(self, pages: _entries.PageReader[T]) -> AsyncIterator[Iterable[T]]:
         after = -1
         while True:
             page, last = await self._read(partial(pages, after=after))
@@ -604,9 +604,9 @@ class SqliteJournal:
             after = last
             yield page
 
-    def _write(self, name: str, work: Callable[[Transaction, *Ts], T], *arguments: *Ts) -> asyncio.Future[T]:
+    def _write(self, name: str, work: Callable[[Commit, *Ts], T], *arguments: *Ts) -> asyncio.Future[T]:
         """Queue an operation that is done also when nobody waits for it any more."""
-        return self._writer.submit(name, lambda transaction: work(transaction, *arguments))
+        return self._writer.submit(name, lambda commit: work(commit, *arguments))
 
     async def _read(self, read: Callable[[sqlite3.Connection, *Ts], T], *arguments: *Ts) -> T:
         if self._reading is None or self._writer.is_forked:

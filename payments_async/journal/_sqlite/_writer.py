@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from payments_async.journal._faults import JournalBehind, JournalClosed, JournalError, JournalUnavailable
 from payments_async.journal._sqlite import _opening
-from payments_async.journal._statements._entries import Together, Transaction, Work
+from payments_async.journal._statements._entries import Commit, Together, Work
 
 __all__ = [
     "Writer",
@@ -57,7 +57,7 @@ class Writer:
         open: Callable[[], sqlite3.Connection],  # noqa: A002 - that is what it does
         *,
         clock: Callable[[], float] = time.time,
-        seal: Callable[[Transaction], Callable[[], None]] | None = None,
+        seal: Callable[[Commit], Callable[[], None]] | None = None,
         stand_back: Callable[[sqlite3.Connection], None] | None = None,
         crash_at: Callable[[str], None] | None = None,
         path: Path | None = None,
@@ -178,16 +178,14 @@ class Writer:
     def _commit(self, connection: sqlite3.Connection, group: list[_Operation[Any]]) -> list[_Told]:
         try:
             connection.execute("BEGIN IMMEDIATE")
-            transaction = Transaction(connection, self._clock, _opening, self._crash_at)
-            told = self._apply_all(
-                transaction, [one for one in group if not one.droppable or not one.future.cancelled()]
-            )
-            transaction.write_progress()
-            seal = self._seal if transaction.moves or transaction.is_milestone else None
-            sealed = None if seal is None else seal(transaction)
-            transaction.passed("commit.begun")
+            commit = Commit(connection, self._clock, _opening, self._crash_at)
+            told = self._apply_all(commit, [one for one in group if not one.droppable or not one.future.cancelled()])
+            commit.write_progress()
+            seal = self._seal if commit.moves or commit.is_milestone else None
+            sealed = None if seal is None else seal(commit)
+            commit.passed("commit.begun")
             connection.execute("COMMIT")
-            transaction.passed("commit.done")
+            commit.passed("commit.done")
             if sealed is not None:
                 sealed()
         except JournalBehind as error:
@@ -202,23 +200,23 @@ class Writer:
             )
         return told
 
-    def _apply_all(self, transaction: Transaction, operations: Iterable[_Operation[Any]]) -> list[_Told]:
+    def _apply_all(self, commit: Commit, operations: Iterable[_Operation[Any]]) -> list[_Told]:
         told: list[_Told] = []
         for together, neighbours in groupby(operations, key=_together_of):
             kind = list(neighbours)
             results = None
             if together is not None:
-                undoing = transaction.undoing if told else transaction.beginning_anew
-                results = self._apply_together(transaction, together, kind, undoing)
+                undoing = commit.undoing if told else commit.beginning_anew
+                results = self._apply_together(commit, together, kind, undoing)
             if results is None:
-                told += [self._apply(transaction, operation) for operation in kind]
+                told += [self._apply(commit, operation) for operation in kind]
             else:
                 told.append(([operation.future for operation in kind], results, None))
         return told
 
     def _apply_together(
         self,
-        transaction: Transaction,
+        commit: Commit,
         together: Together,
         operations: Sequence[_Operation[Any]],
         undoing: Callable[[Callable[[], Sequence[Any]]], Sequence[Any]],
@@ -226,33 +224,33 @@ class Writer:
         name, works = operations[0].name, [operation.work for operation in operations]
 
         def part() -> Sequence[Any]:
-            transaction.passed(f"{name}.begun")
-            results = together(transaction, works)
+            commit.passed(f"{name}.begun")
+            results = together(commit, works)
             if results is None:
                 raise _Apart
-            transaction.passed(f"{name}.written")
+            commit.passed(f"{name}.written")
             return results
 
         try:
             return undoing(part)
         except sqlite3.Error as error:
-            if not transaction.goes_on(error):
+            if not commit.goes_on(error):
                 raise
             return None
         except Exception:  # noqa: BLE001 - whose it is shows when each is done by itself
             return None
 
-    def _apply(self, transaction: Transaction, operation: _Operation[Any]) -> _Told:
+    def _apply(self, commit: Commit, operation: _Operation[Any]) -> _Told:
         def part() -> Any:
-            transaction.passed(f"{operation.name}.begun")
-            result = operation.work(transaction)
-            transaction.passed(f"{operation.name}.written")
+            commit.passed(f"{operation.name}.begun")
+            result = operation.work(commit)
+            commit.passed(f"{operation.name}.written")
             return result
 
         try:
-            return [operation.future], [transaction.undoing(part)], None
+            return [operation.future], [commit.undoing(part)], None
         except sqlite3.Error as error:
-            if not transaction.goes_on(error):
+            if not commit.goes_on(error):
                 raise
             return [operation.future], (), _chained(_opening.translated(error, self._path), error)
         except Exception as error:  # noqa: BLE001 - each operation's failure is its caller's

@@ -29,10 +29,10 @@ __all__ = [
     "MIXED",
     "MOST_ORDERS",
     "PAGE",
-    "Pages",
+    "PageReader",
     "Row",
     "Together",
-    "Transaction",
+    "Commit",
     "Work",
     "bounds",
     "bounds_of",
@@ -100,8 +100,8 @@ class Faults(Protocol):
         """The error of the journal that says the same."""
 
 
-class Transaction:
-    """What an operation works with inside a commit.
+class Commit:
+    """One commit while it is being made: what every operation in it works with.
 
     Attributes:
         execute: Of the connection.
@@ -200,10 +200,10 @@ class Transaction:
             yield state, (int(count), Decimal(total))
 
 
-Work = Callable[[Transaction], T]
+Work = Callable[[Commit], T]
 # Does one or more neighbouring works at once, in few statements, and tells their results. ``None`` when one of them is
 # out of the ordinary: then what it did is undone, and each is done by itself.
-Together = Callable[[Transaction, Sequence[Any]], Sequence[Any] | None]
+Together = Callable[[Commit, Sequence[Any]], Sequence[Any] | None]
 
 
 @contextmanager
@@ -262,19 +262,19 @@ def row_of(values: Sequence[Any]) -> Row:
     return Row(values[0], values[1], _STATES[values[2]], *values[3:])
 
 
-def row_by_id(connection: sqlite3.Connection | Transaction, order_id: int) -> Row | None:
+def row_by_id(connection: sqlite3.Connection | Commit, order_id: int) -> Row | None:
     """One order by its number."""
     found = connection.execute(_BY_ID, (order_id,)).fetchone()
     return None if found is None else row_of(found)
 
 
-def row_by_request(connection: sqlite3.Connection | Transaction, request_id: str) -> Row | None:
+def row_by_request(connection: sqlite3.Connection | Commit, request_id: str) -> Row | None:
     """One order by its request id."""
     found = connection.execute(_BY_REQUEST, (request_id,)).fetchone()
     return None if found is None else row_of(found)
 
 
-def rows_by_transaction(connection: sqlite3.Connection | Transaction, transaction_id: str) -> list[Row]:
+def rows_by_transaction(connection: sqlite3.Connection | Commit, transaction_id: str) -> list[Row]:
     """The orders that carry a transaction id: one, none, or two where the service contradicts itself."""
     return list(map(row_of, connection.execute(_BY_TRANSACTION, (pack_transaction_id(transaction_id),))))
 
@@ -302,7 +302,7 @@ def entry_of(row: Row, batch_id: str, unconfirmed: int = 0) -> Entry:
 
 
 def change(
-    transaction: Transaction,
+    commit: Commit,
     row: Row,
     state: State,
     *,
@@ -314,20 +314,20 @@ def change(
 ) -> None:
     """Write down what the table of states answered. ``None`` leaves a column as it is; the first conflict stands."""
     packed = pack_transaction_id(transaction_id)
-    transaction.execute(_CHANGE, (state, packed, code, message, conflict, sent_before, transaction.now, row.id))
+    commit.execute(_CHANGE, (state, packed, code, message, conflict, sent_before, commit.now, row.id))
     if state is not row.state:
         amount, run = Decimal(row.amount), run_of(row.id)
-        transaction.count(run, row.state, -1, amount.copy_negate())  # exact: unary minus would round
-        transaction.count(run, state, 1, amount)
+        commit.count(run, row.state, -1, amount.copy_negate())  # exact: unary minus would round
+        commit.count(run, state, 1, amount)
 
 
-class Pages(Protocol[T_co]):
+class PageReader(Protocol[T_co]):
     """Reads a page: given the number of the last order before it, what is in it and the number of its last order."""
 
     def __call__(self, connection: sqlite3.Connection, /, *, after: int) -> tuple[Iterable[T_co], int]: ...
 
 
-def run_columns(connection: sqlite3.Connection | Transaction, batch_id: str, columns: str) -> Sequence[Any]:
+def run_columns(connection: sqlite3.Connection | Commit, batch_id: str, columns: str) -> Sequence[Any]:
     """Some columns of a batch.
 
     Raises:
@@ -342,7 +342,7 @@ def run_columns(connection: sqlite3.Connection | Transaction, batch_id: str, col
     return found
 
 
-def number_of(connection: sqlite3.Connection | Transaction, batch_id: str) -> int:
+def number_of(connection: sqlite3.Connection | Commit, batch_id: str) -> int:
     """The number of a batch. Raises ``RunUnknown``."""
     return int(run_columns(connection, batch_id, "id")[0])
 
@@ -397,7 +397,7 @@ def entries_of(
     return found
 
 
-def paid_after(since: float, but: str | None) -> Pages[Entry]:
+def paid_after(since: float, but: str | None) -> PageReader[Entry]:
     """A reader of pages of orders that may be paid yet, or were paid since then, of all batches but one."""
     may_be, paid = (", ".join(f"'{state.value}'" for state in states) for states in (_MAY_BE_PAID, _PAID))
     sql = f"""SELECT {COLUMNS} FROM outbox WHERE id > ? AND id NOT BETWEEN ? AND ?
@@ -424,7 +424,7 @@ def uid(connection: sqlite3.Connection, batch_id: str) -> str:
     return str(run_columns(connection, batch_id, "uid")[0])
 
 
-def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = False) -> Pages[Entry]:
+def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = False) -> PageReader[Entry]:
     """A reader of pages of entries, in the sequence they were loaded in."""
     where = ["o.id > ?", "o.id <= ?"]
     if state is not None:

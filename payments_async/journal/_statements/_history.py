@@ -12,9 +12,9 @@ from payments_async.journal._records import Happening, Standing, Sweep, unpack_t
 from payments_async.journal._statements._entries import (
     COLUMNS,
     PAGE,
-    Pages,
+    Commit,
+    PageReader,
     Row,
-    Transaction,
     bounds_of,
     chunk_of,
     count_unconfirmed,
@@ -192,7 +192,7 @@ def decisions(connection: sqlite3.Connection, batch_id: str) -> Sequence[Happeni
     return tuple(_resolved(_Resolution._make(values)) for values in found.fetchall())
 
 
-def standings_after(batch_id: str) -> Pages[Standing]:
+def standings_after(batch_id: str) -> PageReader[Standing]:
     """A reader of pages of the orders of a batch, each with what brought it to where it stands.
 
     An order is made of its row only when it is its turn: hundreds at once would wake the garbage collector.
@@ -408,41 +408,39 @@ def _words(n: int, code: int | None, message: str | None, transaction_id: bytes 
     return ", ".join(words)
 
 
-def void_sweeps(transaction: Transaction, runs: Iterable[int] | None = None) -> None:
+def void_sweeps(commit: Commit, runs: Iterable[int] | None = None) -> None:
     """What was sent since may be unknown to this file: no reading of the list of before counts any more.
 
     Args:
         runs: Those of which that is true; all by default.
     """
     # later than every doubt before, also where the clock was set back since: readings are told apart by that alone
-    (moment,) = transaction.execute(
+    (moment,) = commit.execute(
         f"SELECT iif({_LAST_VOIDED} > ?, {_LAST_VOIDED} + {_TICK}, ?)",
-        (transaction.now, transaction.now),
+        (commit.now, commit.now),
     ).fetchone()
     if runs is None:
-        transaction.execute("UPDATE run SET quarantined_at = ?", (moment,))
+        commit.execute("UPDATE run SET quarantined_at = ?", (moment,))
     else:
-        transaction.connection.executemany(
-            "UPDATE run SET quarantined_at = ? WHERE id = ?", [(moment, run) for run in runs]
-        )
+        commit.connection.executemany("UPDATE run SET quarantined_at = ? WHERE id = ?", [(moment, run) for run in runs])
 
 
-def begin_sweep(transaction: Transaction, batch_id: str | None, since: date, until: date) -> Sweep:
+def begin_sweep(commit: Commit, batch_id: str | None, since: date, until: date) -> Sweep:
     """A reading of the list begins; it counts once it has ended well, unless the journal is doubted meanwhile."""
-    run = None if batch_id is None else number_of(transaction, batch_id)
-    (number,) = transaction.execute(
+    run = None if batch_id is None else number_of(commit, batch_id)
+    (number,) = commit.execute(
         f"""INSERT INTO sweep (run, doubted_at, since, until, begun_at, problem)
         VALUES (?, {_LAST_VOIDED}, ?, ?, ?, ?) RETURNING id""",  # noqa: S608 - no value in it
-        (run, since.isoformat(), until.isoformat(), transaction.now, _UNFINISHED),
+        (run, since.isoformat(), until.isoformat(), commit.now, _UNFINISHED),
     ).fetchone()
-    return Sweep(id=number, batch_id=batch_id, since=since, until=until, begun=transaction.now)
+    return Sweep(id=number, batch_id=batch_id, since=since, until=until, begun=commit.now)
 
 
-def end_sweep(transaction: Transaction, sweep: Sweep) -> None:
+def end_sweep(commit: Commit, sweep: Sweep) -> None:
     """It has ended, as the one who read says."""
-    transaction.execute(
+    commit.execute(
         "UPDATE sweep SET ended_at = ?, rows = ?, requests = ?, counted = ?, problem = ? WHERE id = ?",
-        (transaction.now, sweep.rows, sweep.requests, sweep.counted, sweep.problem, sweep.id),
+        (commit.now, sweep.rows, sweep.requests, sweep.counted, sweep.problem, sweep.id),
     )
 
 
@@ -467,7 +465,7 @@ def has_looked(connection: sqlite3.Connection, *, counted: bool) -> bool:
     return found is not None
 
 
-def is_looked_for(connection: sqlite3.Connection | Transaction, batch_id: str, *, counted: bool) -> bool:
+def is_looked_for(connection: sqlite3.Connection | Commit, batch_id: str, *, counted: bool) -> bool:
     """Whether the list of all days since a batch was made was read for it, and since it was last doubted.
 
     Args:

@@ -20,7 +20,7 @@ from payments_async._wire.notifications import UnreadableNotification, read_noti
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Arrival, Doubt, Receipt
 from payments_async.journal._records import Finding, unpack_transaction_id
-from payments_async.journal._statements._entries import Row, Transaction, change, row_by_request
+from payments_async.journal._statements._entries import Commit, Row, change, row_by_request
 from payments_async.journal._statements._evidence import apply, find
 from payments_async.journal._states import State
 from payments_async.journal._weighing import contradiction_of_events, evidence_of
@@ -97,35 +97,35 @@ class NotificationsStored:
         self.holder = holder
         self.handled = handled
 
-    def __call__(self, transaction: Transaction) -> Sequence[Receipt | Exception]:
+    def __call__(self, commit: Commit) -> Sequence[Receipt | Exception]:
         """Do it, each arrival by itself: the failure of one is its own."""
         if self.handled:
-            _close(transaction, self.handled)
-        return [self._store_one(transaction, arrival) for arrival in self.arrivals]
+            _close(commit, self.handled)
+        return [self._store_one(commit, arrival) for arrival in self.arrivals]
 
-    def at_once(self, transaction: Transaction) -> Sequence[Receipt]:
+    def at_once(self, commit: Commit) -> Sequence[Receipt]:
         """Do it; when one arrival fails, all of it has failed."""
         if self.handled:
-            _close(transaction, self.handled)
-        return _store_all(transaction, self.arrivals, self.owner, self.holder) if self.arrivals else ()
+            _close(commit, self.handled)
+        return _store_all(commit, self.arrivals, self.owner, self.holder) if self.arrivals else ()
 
-    def _store_one(self, transaction: Transaction, arrival: Arrival) -> Receipt | Exception:
+    def _store_one(self, commit: Commit, arrival: Arrival) -> Receipt | Exception:
         """Of several that cannot be stored together: by itself, so that its failure is its own."""
         try:
-            return transaction.undoing(partial(_store_all, transaction, (arrival,), self.owner, self.holder))[0]
+            return commit.undoing(partial(_store_all, commit, (arrival,), self.owner, self.holder))[0]
         except sqlite3.Error as error:
-            if not transaction.goes_on(error):
+            if not commit.goes_on(error):
                 raise
-            fault = transaction.faults.translated(error)
+            fault = commit.faults.translated(error)
             fault.__cause__ = error
             return fault
         except Exception as error:  # noqa: BLE001 - each arrival's failure is its own
             return error
 
 
-def receive_all(transaction: Transaction, receiving: Sequence[NotificationsStored]) -> Sequence[Sequence[Receipt]]:
+def receive_all(commit: Commit, receiving: Sequence[NotificationsStored]) -> Sequence[Sequence[Receipt]]:
     """Do that for all that were asked for at once."""
-    return [one.at_once(transaction) for one in receiving]
+    return [one.at_once(commit) for one in receiving]
 
 
 def final_events(
@@ -163,9 +163,9 @@ def unmatched(connection: sqlite3.Connection) -> int:
     return int(count)
 
 
-def _store_all(transaction: Transaction, arrivals: Sequence[Arrival], owner: str, holder: str) -> list[Receipt]:
+def _store_all(commit: Commit, arrivals: Sequence[Arrival], owner: str, holder: str) -> list[Receipt]:
     """A few statements for all: each one hands the interpreter over and back, which costs more than the row."""
-    transaction.cache.clear()
+    commit.cache.clear()
     stored, is_doubted = 0, False
     for start in range(0, len(arrivals), _BLOCK):
         values: list[object] = []
@@ -184,16 +184,16 @@ def _store_all(transaction: Transaction, arrivals: Sequence[Arrival], owner: str
                 delivery.peer,
                 delivery.received_at,
             )
-        stored += transaction.execute(_EVENTS[len(block)], values).rowcount
-    newest, told_before, has_orders = transaction.execute(_STANDING, (stored,)).fetchone()
+        stored += commit.execute(_EVENTS[len(block)], values).rowcount
+    newest, told_before, has_orders = commit.execute(_STANDING, (stored,)).fetchone()
     numbers: Sequence[int | None] = range(newest - stored + 1, newest + 1)  # nobody else writes meanwhile
     if stored < len(arrivals):
-        numbers = _numbers(transaction, arrivals, after=newest - stored)
+        numbers = _numbers(commit, arrivals, after=newest - stored)
     if is_doubted:
         for number, arrival in zip(numbers, arrivals, strict=True):
             if arrival.doubt is not None and number is not None:
-                transaction.execute("UPDATE ipn_event SET doubt = ? WHERE id = ?", (arrival.doubt, number))
-    transaction.passed("receive.stored")
+                commit.execute("UPDATE ipn_event SET doubt = ? WHERE id = ?", (arrival.doubt, number))
+    commit.passed("receive.stored")
     conflicts: Mapping[int, str] = {}
     if told_before or has_orders:
         again = {int(number) for number in told_before.split(",")} if told_before else frozenset()
@@ -202,26 +202,24 @@ def _store_all(transaction: Transaction, arrivals: Sequence[Arrival], owner: str
             for number, arrival in zip(numbers, arrivals, strict=True)
             if number is not None and arrival.doubt is None
         }
-        conflicts = _settle(transaction, new, again, has_orders=has_orders)
-    _make_pending(transaction, numbers, arrivals, conflicts, owner, holder)
+        conflicts = _settle(commit, new, again, has_orders=has_orders)
+    _make_pending(commit, numbers, arrivals, conflicts, owner, holder)
     return [
-        repeat(transaction, arrival, owner, holder)
+        repeat(commit, arrival, owner, holder)
         if number is None
         else _made(Receipt, (number, True, conflicts.get(number)))
         for number, arrival in zip(numbers, arrivals, strict=True)
     ]
 
 
-def _numbers(transaction: Transaction, arrivals: Sequence[Arrival], *, after: int) -> Sequence[int | None]:
+def _numbers(commit: Commit, arrivals: Sequence[Arrival], *, after: int) -> Sequence[int | None]:
     """The event each arrival became, or ``None`` where one was known; of those that repeat each other, the first."""
-    found = transaction.execute("SELECT transaction_id, status_code, amount, id FROM ipn_event WHERE id > ?", (after,))
+    found = commit.execute("SELECT transaction_id, status_code, amount, id FROM ipn_event WHERE id > ?", (after,))
     new = {tuple(fact): number for *fact, number in found.fetchall()}
     return [new.pop(fact_of(arrival.event), None) for arrival in arrivals]
 
 
-def _settle(
-    transaction: Transaction, new: Mapping[int, Arrival], again: Set[int], *, has_orders: bool
-) -> dict[int, str]:
+def _settle(commit: Commit, new: Mapping[int, Arrival], again: Set[int], *, has_orders: bool) -> dict[int, str]:
     """Let new events settle their orders, and tell which of them contradict what.
 
     Args:
@@ -231,7 +229,7 @@ def _settle(
     for number in new if has_orders else sorted(again & new.keys()):
         (delivery, event, *_), is_again = new[number], number in again
         conflict = settle(
-            transaction,
+            commit,
             number,
             event,
             delivery.peer,
@@ -246,7 +244,7 @@ def _settle(
 
 
 def _make_pending(
-    transaction: Transaction,
+    commit: Commit,
     numbers: Sequence[int | None],
     arrivals: Sequence[Arrival],
     conflicts: Mapping[int, str],
@@ -260,7 +258,7 @@ def _make_pending(
         if is_wanted and number is not None and arrival.doubt != Doubt.REPORTED:
             waiting.setdefault(arrival.lease, []).append(number)
     for lease, held in waiting.items():
-        make_pending(transaction, held, owner, holder, lease)
+        make_pending(commit, held, owner, holder, lease)
 
 
 class _KnownEvent(NamedTuple):
@@ -281,7 +279,7 @@ def fact_of(event: TransactionEvent) -> tuple[str, int, str]:
 
 
 def settle(
-    transaction: Transaction,
+    commit: Commit,
     number: int,
     event: TransactionEvent,
     peer: str,
@@ -298,35 +296,35 @@ def settle(
         has_orders: Whether there are any orders.
         is_new: Whether it came just now, so that only what came before it can be contradicted by it.
     """
-    conflict = _contradiction(transaction, event, number, is_new=is_new) if told_before else None
-    row = find(transaction, event.request_id, event.transaction_id) if has_orders else None
+    conflict = _contradiction(commit, event, number, is_new=is_new) if told_before else None
+    row = find(commit, event.request_id, event.transaction_id) if has_orders else None
     if row is not None:
-        finding = apply_event(transaction, row, event, event_id=number, peer=peer, at=at)
+        finding = apply_event(commit, row, event, event_id=number, peer=peer, at=at)
         conflict = finding.conflict if conflict is None else conflict
     if conflict is not None:
-        transaction.execute("UPDATE ipn_event SET conflict = ? WHERE id = ?", (conflict, number))
+        commit.execute("UPDATE ipn_event SET conflict = ? WHERE id = ?", (conflict, number))
     return conflict
 
 
-def confirm(transaction: Transaction, event_id: int) -> str | None:
+def confirm(commit: Commit, event_id: int) -> str | None:
     """An event is evidence from now on."""
-    found = transaction.execute(
+    found = commit.execute(
         """UPDATE ipn_event SET doubt = NULL, tries = 0, error = NULL WHERE id = ? AND doubt IS NOT NULL
         RETURNING peer, received_at, transaction_id, status_code, event, body, query""",
         (event_id,),
     ).fetchall()
     for peer, at, *stored in found:
-        return settle(transaction, event_id, read_event(*stored), peer, at)
-    known = transaction.execute("SELECT conflict FROM ipn_event WHERE id = ?", (event_id,)).fetchone()
+        return settle(commit, event_id, read_event(*stored), peer, at)
+    known = commit.execute("SELECT conflict FROM ipn_event WHERE id = ?", (event_id,)).fetchone()
     return None if known is None else known[0]
 
 
-def repeat(transaction: Transaction, arrival: Arrival, owner: str, holder: str) -> Receipt:
+def repeat(commit: Commit, arrival: Arrival, owner: str, holder: str) -> Receipt:
     """A delivery of an event that is known: the same again is counted, other words for it are kept.
 
     Where it is believed more than the first, or names the request id that the first left out, it takes its place.
     """
-    known = _known(transaction, arrival)
+    known = _known(commit, arrival)
     event, at = arrival.event, arrival.delivery.received_at
     is_better = _DOUBTS.index(arrival.doubt) < _DOUBTS.index(known.doubt)
     is_as_good = arrival.doubt == known.doubt
@@ -337,23 +335,23 @@ def repeat(transaction: Transaction, arrival: Arrival, owner: str, holder: str) 
     # the record spoke against those words, not against these; and it may have been mended since
     is_undisputed = is_as_good and known.state == "disputed" and known.doubt is not None
     if not (is_better or says_more or is_undisputed):
-        _count(transaction, arrival, known)
-        conflict = _contest(transaction, arrival, known) if says_other and arrival.doubt is None else known.conflict
+        _count(commit, arrival, known)
+        conflict = _contest(commit, arrival, known) if says_other and arrival.doubt is None else known.conflict
         return Receipt(event_id=known.id, is_new=False, conflict=conflict)
-    _replace(transaction, arrival, known, anew=is_better or is_undisputed)
+    _replace(commit, arrival, known, anew=is_better or is_undisputed)
     conflict = known.conflict
     if arrival.doubt is None:
-        conflict = settle(transaction, known.id, event, arrival.delivery.peer, at)
+        conflict = settle(commit, known.id, event, arrival.delivery.peer, at)
     is_new = known.doubt == Doubt.REPORTED or is_undisputed
     if is_new and (conflict is not None or not arrival.unheard):
-        make_pending(transaction, [known.id], owner, holder, arrival.lease)
+        make_pending(commit, [known.id], owner, holder, arrival.lease)
     return Receipt(event_id=known.id, is_new=is_new, conflict=conflict)
 
 
-def _known(transaction: Transaction, arrival: Arrival) -> _KnownEvent:
+def _known(commit: Commit, arrival: Arrival) -> _KnownEvent:
     delivery = arrival.delivery
     return _KnownEvent(
-        *transaction.execute(
+        *commit.execute(
             """SELECT id, conflict, state, doubt, request_id, order_id, body = ? AND query = ? FROM ipn_event
             WHERE transaction_id = ? AND status_code = ? AND amount = ?""",
             (pack_body(delivery.body), delivery.query, *fact_of(arrival.event)),
@@ -361,26 +359,26 @@ def _known(transaction: Transaction, arrival: Arrival) -> _KnownEvent:
     )
 
 
-def _count(transaction: Transaction, arrival: Arrival, known: _KnownEvent) -> None:
+def _count(commit: Commit, arrival: Arrival, known: _KnownEvent) -> None:
     delivery = arrival.delivery
     if known.is_same:
-        transaction.execute(
+        commit.execute(
             "UPDATE ipn_event SET times = times + 1, last_at = ? WHERE id = ?", (delivery.received_at, known.id)
         )
     else:
         words = (delivery.digest, pack_body(delivery.body), delivery.query, delivery.peer, delivery.received_at)
-        transaction.execute(_AGAIN, (known.id, *words))
+        commit.execute(_AGAIN, (known.id, *words))
 
 
-def _replace(transaction: Transaction, arrival: Arrival, known: _KnownEvent, *, anew: bool) -> None:
+def _replace(commit: Commit, arrival: Arrival, known: _KnownEvent, *, anew: bool) -> None:
     """Let a delivery take the place of the first; the words of the first are kept beside it."""
     delivery, event = arrival.delivery, arrival.event
-    body, query, peer, at = transaction.execute(
+    body, query, peer, at = commit.execute(
         "SELECT body, query, peer, received_at FROM ipn_event WHERE id = ?", (known.id,)
     ).fetchone()
     first = delivery._replace(body=unpack_body(body), query=query)
-    transaction.execute(_AGAIN, (known.id, first.digest, bytearray(body), query, peer, at))
-    transaction.execute(
+    commit.execute(_AGAIN, (known.id, first.digest, bytearray(body), query, peer, at))
+    commit.execute(
         """UPDATE ipn_event SET request_id = ?, event = ?, body = ?, query = ?, peer = ?, received_at = ?, doubt = ?,
         conflict = NULL, state = iif(?, 'handled', state), error = iif(?, NULL, error) WHERE id = ?""",
         (
@@ -398,26 +396,26 @@ def _replace(transaction: Transaction, arrival: Arrival, known: _KnownEvent, *, 
     )
 
 
-def _contest(transaction: Transaction, arrival: Arrival, known: _KnownEvent) -> str | None:
+def _contest(commit: Commit, arrival: Arrival, known: _KnownEvent) -> str | None:
     """The same notification under another request id: a contradiction, for the order it names now as well."""
     event, delivery = arrival.event, arrival.delivery
-    row = None if event.request_id is None else row_by_request(transaction, event.request_id)
+    row = None if event.request_id is None else row_by_request(commit, event.request_id)
     if row is None or row.id == known.order_id:
         return known.conflict
-    said = transaction.execute(
+    said = commit.execute(
         "SELECT conflict FROM evidence WHERE order_id = ? AND event_id = ?", (row.id, known.id)
     ).fetchone()
     if said is not None:
         return str(said[0])
     words = f"transaction {event.transaction_id} was notified of before, as that of request id {known.request_id}"
     return apply_event(
-        transaction, row, event, event_id=known.id, peer=delivery.peer, at=delivery.received_at, against=words
+        commit, row, event, event_id=known.id, peer=delivery.peer, at=delivery.received_at, against=words
     ).conflict
 
 
-def _contradiction(transaction: Transaction, event: TransactionEvent, event_id: int, *, is_new: bool) -> str | None:
+def _contradiction(commit: Commit, event: TransactionEvent, event_id: int, *, is_new: bool) -> str | None:
     """What an event contradicts of the first final one of its transaction, in words."""
-    final = transaction.execute(
+    final = commit.execute(
         f"""SELECT status_code, amount FROM ipn_event WHERE transaction_id = ? AND {_IS_FINAL}
         AND id <> ? AND id < ? AND {_BELIEVED} ORDER BY id LIMIT 1""",  # noqa: S608 - no value in it
         (event.transaction_id, event_id, event_id if is_new else _LAST),
@@ -428,7 +426,7 @@ def _contradiction(transaction: Transaction, event: TransactionEvent, event_id: 
 
 
 def apply_event(
-    transaction: Transaction,
+    commit: Commit,
     row: Row,
     event: TransactionEvent,
     *,
@@ -439,14 +437,14 @@ def apply_event(
 ) -> Finding:
     """A notification as evidence; ties the event to its order, unless something speaks against that."""
     if against is None:
-        transaction.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))
+        commit.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))
     evidence = evidence_of(event, peer=peer, at=at)
-    return apply(transaction, row, evidence, event_id=event_id, against=against)
+    return apply(commit, row, evidence, event_id=event_id, against=against)
 
 
-def apply_unmatched_events(transaction: Transaction, row: Row) -> None:
+def apply_unmatched_events(commit: Commit, row: Row) -> None:
     """Notifications that came before the journal knew whose they were."""
-    found = transaction.execute(
+    found = commit.execute(
         _UNMATCHED,
         (row.request_id, unpack_transaction_id(row.transaction_id)),
     ).fetchall()
@@ -454,54 +452,54 @@ def apply_unmatched_events(transaction: Transaction, row: Row) -> None:
         try:
             event = read_event(*stored)
         except JournalCorrupt as error:
-            _set_aside(transaction, row, event_id, error)
+            _set_aside(commit, row, event_id, error)
         else:
-            finding = apply_event(transaction, row, event, event_id=event_id, peer=peer, at=at)
+            finding = apply_event(commit, row, event, event_id=event_id, peer=peer, at=at)
             if finding.conflict is not None:
-                transaction.execute(
+                commit.execute(
                     "UPDATE ipn_event SET conflict = coalesce(conflict, ?) WHERE id = ?", (finding.conflict, event_id)
                 )
-        latest = row_by_request(transaction, row.request_id)
+        latest = row_by_request(commit, row.request_id)
         assert latest is not None
         row = latest
 
 
-def make_dead_letter(transaction: Transaction, event_id: int, error: Exception) -> None:
+def make_dead_letter(commit: Commit, event_id: int, error: Exception) -> None:
     """Make a dead letter of an event that cannot be read, so that it holds up nothing."""
     _log.error("a stored notification cannot be read", extra={"event_id": event_id, "error": str(error)})
-    transaction.execute("DELETE FROM ipn_pending WHERE event_id = ?", (event_id,))
-    transaction.execute("UPDATE ipn_event SET state = 'dead', error = ? WHERE id = ?", (str(error), event_id))
+    commit.execute("DELETE FROM ipn_pending WHERE event_id = ?", (event_id,))
+    commit.execute("UPDATE ipn_event SET state = 'dead', error = ? WHERE id = ?", (str(error), event_id))
 
 
-def _set_aside(transaction: Transaction, row: Row, event_id: int, error: JournalCorrupt) -> None:
+def _set_aside(commit: Commit, row: Row, event_id: int, error: JournalCorrupt) -> None:
     """A notification that cannot be read says one thing all the same: somebody told of this order."""
-    make_dead_letter(transaction, event_id, error)
-    transaction.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))
+    make_dead_letter(commit, event_id, error)
+    commit.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))
     state = State.PARKED if row.state is State.PLANNED else row.state
-    change(transaction, row, state, conflict=f"a notification about it (event {event_id}) cannot be read")
+    change(commit, row, state, conflict=f"a notification about it (event {event_id}) cannot be read")
 
 
-def make_pending(transaction: Transaction, numbers: Sequence[int], owner: str, holder: str, lease: float) -> None:
+def make_pending(commit: Commit, numbers: Sequence[int], owner: str, holder: str, lease: float) -> None:
     """Make new events pending.
 
     Args:
         holder: By which the owner's life is known.
         lease: Seconds they are leased to ``owner`` for; 0 leaves them to anybody.
     """
-    held = (owner, holder, transaction.now + lease) if lease > 0 else ("", "", transaction.now)
+    held = (owner, holder, commit.now + lease) if lease > 0 else ("", "", commit.now)
     for start in range(0, len(numbers), _BLOCK):
         block = numbers[start : start + _BLOCK]
-        transaction.execute(_PENDINGS[len(block)], (*held, *block))
+        commit.execute(_PENDINGS[len(block)], (*held, *block))
 
 
-def _close(transaction: Transaction, handled: Sequence[int]) -> None:
+def _close(commit: Commit, handled: Sequence[int]) -> None:
     """Events are handled; those that failed before have no error any more."""
-    (has_failed,) = transaction.execute(_HAS_FAILED).fetchone()
+    (has_failed,) = commit.execute(_HAS_FAILED).fetchone()
     if has_failed:
-        transaction.connection.executemany(_FORGET, [(number,) for number in handled])
+        commit.connection.executemany(_FORGET, [(number,) for number in handled])
     for start in range(0, len(handled), _BLOCK):
         block = handled[start : start + _BLOCK]
-        transaction.execute(_CLOSES[len(block)], block)
+        commit.execute(_CLOSES[len(block)], block)
 
 
 def pack_body(body: bytes) -> bytearray:

@@ -11,7 +11,7 @@ from payments_async._events import TransactionUnrecognised
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Backlog, Doubt, Pruned, StoredEvent
 from payments_async.journal._records import Evidence
-from payments_async.journal._statements._entries import Transaction, change, row_by_id
+from payments_async.journal._statements._entries import Commit, change, row_by_id
 from payments_async.journal._statements._evidence import record_evidence
 from payments_async.journal._statements._notifications import make_dead_letter, read_event
 from payments_async.journal._statements._permits import end_leases_of_the_dead
@@ -50,92 +50,88 @@ _OLD = f"""SELECT e.id FROM ipn_event e WHERE e.id > ? AND coalesce(e.last_at, e
 
 
 def claim(
-    transaction: Transaction, owner: str, holder: str, lease: float, limit: int, dead: Sequence[str]
+    commit: Commit, owner: str, holder: str, lease: float, limit: int, dead: Sequence[str]
 ) -> Sequence[StoredEvent]:
     """Lease due events, oldest first; those of holders that are dead are due."""
-    end_leases_of_the_dead(transaction, dead)
-    found = transaction.execute(
+    end_leases_of_the_dead(commit, dead)
+    found = commit.execute(
         """UPDATE ipn_pending SET owner = ?, holder = ?, due_at = ? WHERE event_id IN (
         SELECT event_id FROM ipn_pending WHERE due_at <= ? ORDER BY event_id LIMIT ?) RETURNING event_id""",
-        (owner, holder, transaction.now + lease, transaction.now, limit),
+        (owner, holder, commit.now + lease, commit.now, limit),
     ).fetchall()
     claimed: list[StoredEvent] = []
     for (number,) in sorted(found):
         try:
-            claimed.append(_read(transaction, number, "pending"))
+            claimed.append(_read(commit, number, "pending"))
         except JournalCorrupt as error:
-            make_dead_letter(transaction, number, error)
+            make_dead_letter(commit, number, error)
     return tuple(claimed)
 
 
-def release(transaction: Transaction, owner: str, holder: str) -> None:
+def release(commit: Commit, owner: str, holder: str) -> None:
     """Give back the leases of an owner, and not those of a namesake in another process."""
-    transaction.execute(
+    commit.execute(
         "UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE owner = ? AND holder = ?",
-        (transaction.now, owner, holder),
+        (commit.now, owner, holder),
     )
 
 
-def give_back(transaction: Transaction, holder: str) -> None:
+def give_back(commit: Commit, holder: str) -> None:
     """Give back whatever is leased through a journal that closes."""
-    transaction.execute(
-        "UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE holder = ?", (transaction.now, holder)
-    )
+    commit.execute("UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE holder = ?", (commit.now, holder))
 
 
-def note_done(transaction: Transaction, event_id: int, handler: str) -> None:
+def note_done(commit: Commit, event_id: int, handler: str) -> None:
     """Remember that one handler has finished."""
-    row = transaction.execute("SELECT done FROM ipn_event WHERE id = ?", (event_id,)).fetchone()
+    row = commit.execute("SELECT done FROM ipn_event WHERE id = ?", (event_id,)).fetchone()
     if row is not None:
         done = sorted({handler, *_names(row[0] or "[]")})
-        transaction.execute(
-            "UPDATE ipn_event SET done = ? WHERE id = ?", (msgspec.json.encode(done).decode(), event_id)
-        )
+        commit.execute("UPDATE ipn_event SET done = ? WHERE id = ?", (msgspec.json.encode(done).decode(), event_id))
 
 
-def finish(transaction: Transaction, event_id: int, state: str, error: str | None) -> None:
+def finish(commit: Commit, event_id: int, state: str, error: str | None) -> None:
     """Close a pending event; a disputed one is shown at its order too, which it may have settled wrongly."""
     if state not in _STATES:
         raise ValueError(f"state: an event ends as one of {', '.join(sorted(_STATES))}")
-    if not transaction.execute("DELETE FROM ipn_pending WHERE event_id = ?", (event_id,)).rowcount:
+    if not commit.execute("DELETE FROM ipn_pending WHERE event_id = ?", (event_id,)).rowcount:
         return
-    closed = transaction.execute(
+    closed = commit.execute(
         "UPDATE ipn_event SET state = ?, error = ? WHERE id = ? RETURNING order_id, peer, transaction_id",
         (state, error, event_id),
     ).fetchall()
     for order_id, peer, transaction_id in closed:
-        row = None if order_id is None else row_by_id(transaction, order_id)
+        row = None if order_id is None else row_by_id(commit, order_id)
         if state == "disputed" and row is not None:
             words = f"the service's record disagrees with a notification: {error}"
-            change(transaction, row, row.state, conflict=words)
+            change(commit, row, row.state, conflict=words)
             disputed = Evidence(
                 news=News.LOOKED_UP_PROCESSING,
                 source=f"record against notification {peer}",
                 request_id=row.request_id,
                 transaction_id=transaction_id,
             )
-            record_evidence(transaction, row, disputed, row.state, words)
+            record_evidence(commit, row, disputed, row.state, words)
 
 
-def retry_later(transaction: Transaction, event_id: int, delay: float, error: str) -> None:
+def retry_later(commit: Commit, event_id: int, delay: float, error: str) -> None:
     """Count a round and make the event due again later."""
-    later = transaction.execute(
+    later = commit.execute(
         "UPDATE ipn_pending SET owner = '', holder = '', due_at = ?, failed = 1 WHERE event_id = ?",
-        (transaction.now + delay, event_id),
+        (commit.now + delay, event_id),
     )
     if later.rowcount:
-        transaction.execute("UPDATE ipn_event SET tries = tries + 1, error = ? WHERE id = ?", (error, event_id))
+        commit.execute("UPDATE ipn_event SET tries = tries + 1, error = ? WHERE id = ?", (error, event_id))
 
 
-def revive(transaction: Transaction, event_id: int | None) -> int:
+def revive(commit: Commit, event_id: int | None) -> int:
     """Make dead events pending again."""
     named = event_id if event_id is None or abs(event_id) < _BEYOND else -1  # no event has such a number
-    transaction.execute(
+    commit.execute(
         """INSERT INTO ipn_pending (event_id, owner, holder, due_at, failed)
         SELECT id, '', '', ?, 1 FROM ipn_event WHERE state = 'dead' AND coalesce(? = id, TRUE)""",
-        (transaction.now, named),
+        (commit.now, named),
     )
-    return transaction.execute(
+    return commit.execute(
         "UPDATE ipn_event SET state = 'handled', tries = 0 WHERE state = 'dead' AND coalesce(? = id, TRUE)",
         (named,),
     ).rowcount
@@ -171,24 +167,24 @@ def backlog(connection: sqlite3.Connection) -> Backlog:
     )
 
 
-def prune(transaction: Transaction, after: int, before: float) -> tuple[Pruned, int | None]:
+def prune(commit: Commit, after: int, before: float) -> tuple[Pruned, int | None]:
     """Forget a block of events after this one that came before a moment. Tells the last of them; ``None`` at the end.
 
     Kept are events that wait or are dead letters, and those about orders without a final outcome or with a
     contradiction that nobody has acknowledged.
     """
-    ids = [number for (number,) in transaction.execute(_OLD, (after, before)).fetchall()]
+    ids = [number for (number,) in commit.execute(_OLD, (after, before)).fetchall()]
     if not ids:
         return Pruned(), None
     marks = ", ".join("?" * len(ids))
-    deliveries = transaction.execute(f"DELETE FROM ipn_delivery WHERE event_id IN ({marks})", ids).rowcount  # noqa: S608
-    events = transaction.execute(f"DELETE FROM ipn_event WHERE id IN ({marks})", ids).rowcount  # noqa: S608
+    deliveries = commit.execute(f"DELETE FROM ipn_delivery WHERE event_id IN ({marks})", ids).rowcount  # noqa: S608
+    events = commit.execute(f"DELETE FROM ipn_event WHERE id IN ({marks})", ids).rowcount  # noqa: S608
     return Pruned(events=events, deliveries=deliveries), ids[-1]
 
 
-def check_writable(transaction: Transaction) -> None:
+def check_writable(commit: Commit) -> None:
     """Write something that means nothing."""
-    transaction.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('touched', ?)", (str(transaction.now),))
+    commit.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('touched', ?)", (str(commit.now),))
 
 
 def _shown(connection: sqlite3.Connection, where: str, after: int, limit: int) -> list[StoredEvent]:
@@ -205,7 +201,7 @@ def _shown(connection: sqlite3.Connection, where: str, after: int, limit: int) -
     return shown
 
 
-def _read(connection: sqlite3.Connection | Transaction, number: int, state: str) -> StoredEvent:
+def _read(connection: sqlite3.Connection | Commit, number: int, state: str) -> StoredEvent:
     """One event.
 
     Raises:

@@ -27,7 +27,7 @@ from payments_async.journal._records import (
 from payments_async.journal._statements._entries import (
     COLUMNS,
     EXACT,
-    Transaction,
+    Commit,
     change,
     chunk_bounds,
     chunk_of,
@@ -64,7 +64,7 @@ _ENDS = {  # of an attempt whose order is as its permit left it and was never wr
 }
 
 
-def _ready_run(connection: sqlite3.Connection | Transaction, batch_id: str) -> int:
+def _ready_run(connection: sqlite3.Connection | Commit, batch_id: str) -> int:
     """The number of a batch that is complete.
 
     Raises:
@@ -77,18 +77,18 @@ def _ready_run(connection: sqlite3.Connection | Transaction, batch_id: str) -> i
 
 
 def claim_chunk(
-    transaction: Transaction, batch_id: str, owner: str, holder: str, lease: float, dead: Sequence[str]
+    commit: Commit, batch_id: str, owner: str, holder: str, lease: float, dead: Sequence[str]
 ) -> Chunk | None:
     """Lease the first free chunk that has planned orders; close those that have none on the way."""
-    end_leases_of_the_dead(transaction, dead)
-    run = _ready_run(transaction, batch_id)
-    _cap_leases(transaction, run)
-    while (free := _first_free(transaction, run)) is not None:
+    end_leases_of_the_dead(commit, dead)
+    run = _ready_run(commit, batch_id)
+    _cap_leases(commit, run)
+    while (free := _first_free(commit, run)) is not None:
         number, token, last = free
-        until = transaction.now + lease
-        token, taken = _take_over(transaction, run, number, token, last, owner, until, holder)
-        transaction.execute("UPDATE chunk SET lease = ? WHERE run = ? AND number = ?", (lease, run, number))
-        planned = _planned(transaction, run, number)
+        until = commit.now + lease
+        token, taken = _take_over(commit, run, number, token, last, owner, until, holder)
+        commit.execute("UPDATE chunk SET lease = ? WHERE run = ? AND number = ?", (lease, run, number))
+        planned = _planned(commit, run, number)
         if planned:
             return Chunk(
                 batch_id=batch_id,
@@ -100,15 +100,15 @@ def claim_chunk(
                 orders=planned,
                 taken_over=taken,
             )
-        _give_back(transaction, run, number, token)
+        _give_back(commit, run, number, token)
     return None
 
 
-def renew_chunk(transaction: Transaction, chunk: Chunk, lease: float) -> float:
+def renew_chunk(commit: Commit, chunk: Chunk, lease: float) -> float:
     """Prolong a lease; tells until when."""
-    until = transaction.now + lease
-    transaction.cache.clear()
-    renewed = transaction.execute(
+    until = commit.now + lease
+    commit.cache.clear()
+    renewed = commit.execute(
         """UPDATE chunk SET lease_until = ?, lease = ?
         WHERE run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open'""",
         (until, lease, chunk.run, chunk.number, chunk.token, chunk.owner),
@@ -118,61 +118,61 @@ def renew_chunk(transaction: Transaction, chunk: Chunk, lease: float) -> float:
     return until
 
 
-def release_chunk(transaction: Transaction, chunk: Chunk) -> None:
+def release_chunk(commit: Commit, chunk: Chunk) -> None:
     """Give a chunk back, unless somebody has it already."""
-    mine = transaction.execute(
+    mine = commit.execute(
         "SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND state = 'open'",
         (chunk.run, chunk.number, chunk.token),
     ).fetchone()
     if mine:
-        make_unknown(transaction, chunk.run, chunk.number, chunk.owner)
-        _give_back(transaction, chunk.run, chunk.number, chunk.token)
+        make_unknown(commit, chunk.run, chunk.number, chunk.owner)
+        _give_back(commit, chunk.run, chunk.number, chunk.token)
 
 
-def expire_chunks(transaction: Transaction, batch_id: str | None, dead: Sequence[str]) -> int:
+def expire_chunks(commit: Commit, batch_id: str | None, dead: Sequence[str]) -> int:
     """Take over, for nobody, every chunk whose lease ran out, or whose holder is dead."""
-    end_leases_of_the_dead(transaction, dead)
-    run = None if batch_id is None else _ready_run(transaction, batch_id)
-    _cap_leases(transaction, run)
-    expired = transaction.execute(
+    end_leases_of_the_dead(commit, dead)
+    run = None if batch_id is None else _ready_run(commit, batch_id)
+    _cap_leases(commit, run)
+    expired = commit.execute(
         """SELECT run, number, token, owner FROM chunk WHERE state = 'open' AND owner IS NOT NULL
         AND lease_until <= ? AND coalesce(? = run, TRUE)""",
-        (transaction.now, run),
+        (commit.now, run),
     ).fetchall()
     unknown = 0
     for number_of_run, number, token, last in expired:
-        token, taken = _take_over(transaction, number_of_run, number, token, last, None, 0.0)
-        _give_back(transaction, number_of_run, number, token)
+        token, taken = _take_over(commit, number_of_run, number, token, last, None, 0.0)
+        _give_back(commit, number_of_run, number, token)
         unknown += taken
     return unknown
 
 
-def end_leases_of_the_dead(transaction: Transaction, dead: Sequence[str]) -> None:
+def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
     """End at once the leases of holders that are dead: of chunks and of events. Whoever claims next takes them over."""
     for holder in dead:
-        transaction.cache.clear()
-        transaction.execute(
+        commit.cache.clear()
+        commit.execute(
             "UPDATE chunk SET lease_until = ? WHERE holder = ? AND state = 'open' AND lease_until > ?",
-            (transaction.now, holder, transaction.now),
+            (commit.now, holder, commit.now),
         )
-        transaction.execute(
-            "UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE holder = ?", (transaction.now, holder)
+        commit.execute(
+            "UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE holder = ?", (commit.now, holder)
         )
 
 
-def quarantine(transaction: Transaction, chunks: Sequence[tuple[int, int]], last: str) -> None:
+def quarantine(commit: Commit, chunks: Sequence[tuple[int, int]], last: str) -> None:
     """Quarantine these chunks; what their last holder left under way is unknown."""
     for run, number in chunks:
-        make_unknown(transaction, run, number, last)
+        make_unknown(commit, run, number, last)
         # a raised token, so that no permit of before is worth anything
-        transaction.execute(
+        commit.execute(
             """UPDATE chunk SET state = 'quarantined', token = token + 1, owner = NULL, lease_until = 0
             WHERE run = ? AND number = ?""",
             (run, number),
         )
     runs = {run for run, _ in chunks}
-    void_sweeps(transaction, runs)
-    transaction.connection.executemany(
+    void_sweeps(commit, runs)
+    commit.connection.executemany(
         "UPDATE run SET look_since = coalesce(look_since, created_at) WHERE id = ?", [(run,) for run in runs]
     )
 
@@ -198,26 +198,26 @@ def chunks(connection: sqlite3.Connection, batch_id: str, now: float) -> Chunks:
     return attrs.evolve(standing, next_expiry=expiry - now, next_owner=owner)
 
 
-def _cap_leases(transaction: Transaction, run: int | None) -> None:
+def _cap_leases(commit: Commit, run: int | None) -> None:
     """A lease that ends later than any lease can was taken by a clock that was ahead: its own length is waited for."""
-    transaction.execute(
+    commit.execute(
         """UPDATE chunk INDEXED BY chunk_leased SET lease_until = ? + lease
         WHERE state = 'open' AND owner IS NOT NULL AND lease_until > ? + lease AND coalesce(? = run, TRUE)""",
-        (transaction.now, transaction.now, run),
+        (commit.now, commit.now, run),
     )
 
 
-def _first_free(transaction: Transaction, run: int) -> tuple[int, int, str | None] | None:
-    found: tuple[int, int, str | None] | None = transaction.execute(
+def _first_free(commit: Commit, run: int) -> tuple[int, int, str | None] | None:
+    found: tuple[int, int, str | None] | None = commit.execute(
         """SELECT number, token, owner FROM chunk WHERE run = ? AND state = 'open' AND lease_until <= ?
         ORDER BY number LIMIT 1""",
-        (run, transaction.now),
+        (run, commit.now),
     ).fetchone()
     return found
 
 
 def _take_over(
-    transaction: Transaction,
+    commit: Commit,
     run: int,
     number: int,
     token: int,
@@ -228,35 +228,35 @@ def _take_over(
 ) -> tuple[int, int]:
     """Raise the token, and make unknown what the last holder left under way. Tells the token and how many."""
     token += 1
-    transaction.cache.clear()
-    transaction.execute(
+    commit.cache.clear()
+    commit.execute(
         "UPDATE chunk SET owner = ?, holder = ?, token = ?, lease_until = ? WHERE run = ? AND number = ?",
         (owner, holder or None, token, until, run, number),
     )
-    transaction.execute(
+    commit.execute(
         "INSERT INTO claim (run, number, token, owner, at) VALUES (?, ?, ?, ?, ?)",
-        (run, number, token, owner, transaction.now),
+        (run, number, token, owner, commit.now),
     )
-    transaction.passed("claim_chunk.token_raised")
-    return token, make_unknown(transaction, run, number, last)
+    commit.passed("claim_chunk.token_raised")
+    return token, make_unknown(commit, run, number, last)
 
 
-def make_unknown(transaction: Transaction, run: int, number: int, last: str | None) -> int:
+def make_unknown(commit: Commit, run: int, number: int, last: str | None) -> int:
     """Make unknown what the last holder of a chunk left under way; tells how many orders."""
-    found = transaction.execute(
+    found = commit.execute(
         f"SELECT {COLUMNS} FROM outbox WHERE id BETWEEN ? AND ? AND state = 'sending'",  # noqa: S608 - no value in it
         chunk_bounds(run, number),
     ).fetchall()
     for row in map(row_of, found):
         verdict = next_state(row.state, News.LEASE_EXPIRED, sent_before=bool(row.sent_before))
-        change(transaction, row, verdict.state)
+        change(commit, row, verdict.state)
         evidence = Evidence(news=News.LEASE_EXPIRED, source=f"lease of {last}", request_id=row.request_id)
-        record_evidence(transaction, row, evidence, verdict.state, None)
+        record_evidence(commit, row, evidence, verdict.state, None)
     return len(found)
 
 
-def _planned(transaction: Transaction, run: int, number: int) -> tuple[ClaimedOrder, ...]:
-    found = transaction.execute(
+def _planned(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...]:
+    found = commit.execute(
         """SELECT id, request_id, amount, body, body_sha256, attempt, sent_before FROM outbox
         WHERE id BETWEEN ? AND ? AND state = 'planned' ORDER BY id""",
         chunk_bounds(run, number),
@@ -274,13 +274,13 @@ def _planned(transaction: Transaction, run: int, number: int) -> tuple[ClaimedOr
     )
 
 
-def _give_back(transaction: Transaction, run: int, number: int, token: int) -> None:
-    transaction.cache.clear()
-    (left,) = transaction.execute(
+def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
+    commit.cache.clear()
+    (left,) = commit.execute(
         "SELECT EXISTS (SELECT 1 FROM outbox WHERE id BETWEEN ? AND ? AND state IN ('planned', 'sending'))",
         chunk_bounds(run, number),
     ).fetchone()
-    transaction.execute(
+    commit.execute(
         "UPDATE chunk SET state = ?, owner = NULL, lease_until = 0 WHERE run = ? AND number = ? AND token = ?",
         ("open" if left else "done", run, number, token),
     )
@@ -300,29 +300,29 @@ class PermitRequest:
         self.claimed = claimed
         self.after = after
 
-    def __call__(self, transaction: Transaction) -> Permit | NotPermitted:
+    def __call__(self, commit: Commit) -> Permit | NotPermitted:
         """Do it."""
         if self.after is not None:
-            record(transaction, self.after)
-            transaction.passed("permit.after_recorded")
+            record(commit, self.after)
+            commit.passed("permit.after_recorded")
         chunk, claimed = self.chunk, self.claimed
         order_id, attempt, sent_before = claimed.id, claimed.attempt, claimed.sent_before
-        good = self.is_good(transaction)
-        if not good or not _grant(transaction, chunk, order_id, attempt, sent_before):
-            row = row_by_id(transaction, order_id)
+        good = self.is_good(commit)
+        if not good or not _grant(commit, chunk, order_id, attempt, sent_before):
+            row = row_by_id(commit, order_id)
             if row is None:
                 raise OrderUnknown(f"there is no order {order_id}")
             attempt, sent_before = row.attempt, bool(row.sent_before)  # it has changed since the chunk was claimed
-            if not good or not _grant(transaction, chunk, order_id, attempt, sent_before):
+            if not good or not _grant(commit, chunk, order_id, attempt, sent_before):
                 return NotPermitted(id=order_id, state=row.state, lease_lost=not good)
-        _count(transaction, order_id, claimed.amount, State.PLANNED, _PERMITTED)
+        _count(commit, order_id, claimed.amount, State.PLANNED, _PERMITTED)
         return self.granted(attempt, sent_before=sent_before)
 
-    def is_good(self, transaction: Transaction) -> bool:
+    def is_good(self, commit: Commit) -> bool:
         """Whether the chunk is ours, its lease good, and the order one of its."""
         chunk, order_id = self.chunk, self.claimed.id
         is_of_it = run_of(order_id) == chunk.run and chunk_of(order_id) == chunk.number
-        return is_of_it and _is_held(transaction, chunk)
+        return is_of_it and _is_held(commit, chunk)
 
     def granted(self, attempt: int, *, sent_before: bool) -> Permit:
         """The permit after so many before it."""
@@ -337,7 +337,7 @@ class PermitRequest:
         )
 
 
-def grant_all(transaction: Transaction, asking: Sequence[PermitRequest]) -> list[Permit] | None:
+def grant_all(commit: Commit, asking: Sequence[PermitRequest]) -> list[Permit] | None:
     """Do that for many in a few statements; ``None`` when one of them is out of the ordinary.
 
     What is checked is the same. A statement of its own for each hands the interpreter to and fro between two threads,
@@ -345,9 +345,9 @@ def grant_all(transaction: Transaction, asking: Sequence[PermitRequest]) -> list
     """
     outcomes = [one.after for one in asking if one.after is not None]
     if outcomes:
-        if not _record_all(transaction, outcomes):
+        if not _record_all(commit, outcomes):
             return None
-        transaction.passed("permit.after_recorded")
+        commit.passed("permit.after_recorded")
     alike: dict[tuple[int, int, bool], list[PermitRequest]] = {}  # those of one chunk with as many permits before
     for one in asking:
         key = (id(one.chunk), one.claimed.attempt, one.claimed.sent_before)
@@ -355,37 +355,37 @@ def grant_all(transaction: Transaction, asking: Sequence[PermitRequest]) -> list
             alike[key].append(one)
         else:
             alike[key] = [one]
-    if not all(_grant_alike(transaction, group) for group in alike.values()):
+    if not all(_grant_alike(commit, group) for group in alike.values()):
         return None
     return [one.granted(one.claimed.attempt, sent_before=one.claimed.sent_before) for one in asking]
 
 
-def withdraw(transaction: Transaction, chunk: Chunk, claimed: ClaimedOrder) -> None:
+def withdraw(commit: Commit, chunk: Chunk, claimed: ClaimedOrder) -> None:
     """Give back a permit that never reached its caller, who was cancelled: so nothing was sent under it."""
-    row = row_by_id(transaction, claimed.id)
+    row = row_by_id(commit, claimed.id)
     if row is not None and row.state is State.SENDING and row.token == chunk.token:
         granted = Permit(
             id=row.id, request_id=row.request_id, amount=claimed.amount, token=row.token, attempt=row.attempt
         )
-        record(transaction, Outcome(permit=granted, news=News.NOT_SENT, message="cancelled before it was sent"))
+        record(commit, Outcome(permit=granted, news=News.NOT_SENT, message="cancelled before it was sent"))
 
 
-def _is_held(transaction: Transaction, chunk: Chunk) -> bool:
+def _is_held(commit: Commit, chunk: Chunk) -> bool:
     lease = (chunk.run, chunk.number, chunk.token, chunk.owner)
-    held = transaction.cache.get(lease)
+    held = commit.cache.get(lease)
     if held is None:
-        found = transaction.execute(
+        found = commit.execute(
             """SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open'
             AND lease_until > ?""",
-            (*lease, transaction.now),
+            (*lease, commit.now),
         ).fetchone()
-        held = transaction.cache[lease] = found is not None
+        held = commit.cache[lease] = found is not None
     return held
 
 
-def _grant(transaction: Transaction, chunk: Chunk, order_id: int, attempt: int, sent_before: bool) -> bool:
-    now = transaction.now
-    granted = transaction.execute(
+def _grant(commit: Commit, chunk: Chunk, order_id: int, attempt: int, sent_before: bool) -> bool:
+    now = commit.now
+    granted = commit.execute(
         """UPDATE outbox SET state = 'sending', token = ?, attempt = ?, permitted_at = ?, updated_at = ?
         WHERE id = ? AND state = 'planned' AND attempt = ? AND sent_before = ?""",
         (chunk.token, attempt + 1, now, now, order_id, attempt, int(sent_before)),
@@ -393,11 +393,11 @@ def _grant(transaction: Transaction, chunk: Chunk, order_id: int, attempt: int, 
     return granted.rowcount == 1
 
 
-def _grant_alike(transaction: Transaction, asking: Sequence[PermitRequest]) -> bool:
+def _grant_alike(commit: Commit, asking: Sequence[PermitRequest]) -> bool:
     chunk, attempt, sent_before = asking[0].chunk, asking[0].claimed.attempt, asking[0].claimed.sent_before
-    ids, now = [one.claimed.id for one in asking], transaction.now
+    ids, now = [one.claimed.id for one in asking], commit.now
     width = _rounded(len(ids))
-    granted = transaction.execute(
+    granted = commit.execute(
         _marked(
             """UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
             WHERE id IN ({marks}) AND id BETWEEN ? AND ? AND state = 'planned' AND attempt = ?
@@ -424,11 +424,11 @@ def _grant_alike(transaction: Transaction, asking: Sequence[PermitRequest]) -> b
     )
     if granted.rowcount != len(ids):
         return False
-    _count_all(transaction, chunk.run, [one.claimed.amount for one in asking], State.PLANNED, _PERMITTED)
+    _count_all(commit, chunk.run, [one.claimed.amount for one in asking], State.PLANNED, _PERMITTED)
     return True
 
 
-def _record_all(transaction: Transaction, outcomes: Sequence[Outcome]) -> bool:
+def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
     accepted: list[tuple[object, ...]] = []
     others: list[tuple[object, ...]] = []
     amounts: dict[int, list[Decimal]] = {}  # of those accepted, by run
@@ -441,21 +441,21 @@ def _record_all(transaction: Transaction, outcomes: Sequence[Outcome]) -> bool:
             amounts.setdefault(run_of(permit.id), []).append(permit.amount)
             continue
         state = _ENDS.get(outcome.news)
-        if state is None or (packed is not None and _are_nameless(transaction)):
+        if state is None or (packed is not None and _are_nameless(commit)):
             return False
         others.append((permit.id, permit.attempt, state.value, packed, outcome.code, outcome.message))
-        _count(transaction, permit.id, permit.amount, _PERMITTED, state)
+        _count(commit, permit.id, permit.amount, _PERMITTED, state)
     for run, those in amounts.items():
-        _count_all(transaction, run, those, _PERMITTED, State.ACCEPTED)
+        _count_all(commit, run, those, _PERMITTED, State.ACCEPTED)
     return _is_done_for_all(
-        transaction,
+        commit,
         """UPDATE outbox SET state = 'accepted', transaction_id = given.column3, code = NULL, message = NULL,
         updated_at = ? FROM (VALUES {marks}) AS given
         WHERE id = given.column1 AND state = 'sending' AND attempt = given.column2 AND sent_before = 0
         AND NOT EXISTS (SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL)""",
         accepted,
     ) and _is_done_for_all(
-        transaction,
+        commit,
         """UPDATE outbox SET state = given.column3, transaction_id = coalesce(given.column4, transaction_id),
         code = given.column5, message = given.column6, updated_at = ? FROM (VALUES {marks}) AS given
         WHERE id = given.column1 AND state = 'sending' AND attempt = given.column2 AND sent_before = 0""",
@@ -463,7 +463,7 @@ def _record_all(transaction: Transaction, outcomes: Sequence[Outcome]) -> bool:
     )
 
 
-def _is_done_for_all(transaction: Transaction, sql: str, rows: Sequence[tuple[object, ...]]) -> bool:
+def _is_done_for_all(commit: Commit, sql: str, rows: Sequence[tuple[object, ...]]) -> bool:
     """Change many orders in one statement, whose id is each row's first value; tells whether it found all of them.
 
     Numbers, texts and bytearrays are bound as they are; for anything else, None too, ``sqlite3`` looks for an adapter
@@ -472,8 +472,8 @@ def _is_done_for_all(transaction: Transaction, sql: str, rows: Sequence[tuple[ob
     if not rows:
         return True
     width, full = len(rows[0]), _rounded(len(rows))
-    values = [transaction.now, *chain.from_iterable(rows), *[_NO_ORDER] * ((full - len(rows)) * width)]
-    return bool(transaction.execute(_marked(sql, full, width), values).rowcount == len(rows))
+    values = [commit.now, *chain.from_iterable(rows), *[_NO_ORDER] * ((full - len(rows)) * width)]
+    return bool(commit.execute(_marked(sql, full, width), values).rowcount == len(rows))
 
 
 def _rounded(count: int) -> int:
@@ -486,29 +486,29 @@ def _marked(sql: str, rows: int, width: int) -> str:
     return sql.format(marks=", ".join([row] * rows))
 
 
-def record(transaction: Transaction, outcome: Outcome) -> Finding:
+def record(commit: Commit, outcome: Outcome) -> Finding:
     """Write down how an attempt ended."""
     permit = outcome.permit
     state = None if permit.sent_before else _ENDS.get(outcome.news)
     if state is not None:
         packed = pack_transaction_id(outcome.transaction_id)
-        done = transaction.execute(
+        done = commit.execute(
             """UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = ?, message = ?,
             updated_at = ? WHERE id = ? AND state = 'sending' AND attempt = ? AND sent_before = 0""",
-            (state, packed, outcome.code, outcome.message, transaction.now, permit.id, permit.attempt),
+            (state, packed, outcome.code, outcome.message, commit.now, permit.id, permit.attempt),
         )
         if done.rowcount:
-            _count(transaction, permit.id, permit.amount, _PERMITTED, state)
-            if packed is not None and _are_nameless(transaction):
-                state = _settle_early(transaction, outcome, state)
+            _count(commit, permit.id, permit.amount, _PERMITTED, state)
+            if packed is not None and _are_nameless(commit):
+                state = _settle_early(commit, outcome, state)
             return Finding(request_id=permit.request_id, before=_PERMITTED, state=state)
-    return _record_unusual(transaction, outcome)
+    return _record_unusual(commit, outcome)
 
 
-def _record_unusual(transaction: Transaction, outcome: Outcome) -> Finding:
+def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
     """The same where the order is not as its permit left it, was written off once, or was turned away unread."""
     permit = outcome.permit
-    row = row_by_id(transaction, permit.id)
+    row = row_by_id(commit, permit.id)
     if row is None:
         raise OrderUnknown(f"there is no order {permit.id}")
     evidence = Evidence(
@@ -520,55 +520,55 @@ def _record_unusual(transaction: Transaction, outcome: Outcome) -> Finding:
     )
     is_the_last = row.attempt == permit.attempt
     if outcome.news is News.ACCEPTED and not (is_the_last and row.state is State.SENDING):
-        return apply(transaction, row, evidence)
+        return apply(commit, row, evidence)
     if not is_the_last:
-        record_evidence(transaction, row, evidence, row.state, None)  # says nothing of the attempt under way
+        record_evidence(commit, row, evidence, row.state, None)  # says nothing of the attempt under way
         return Finding(request_id=row.request_id, before=row.state, state=row.state)
-    state, words, _ = weigh_answer(row, outcome.news, unsent=is_unsent(transaction, row))
+    state, words, _ = weigh_answer(row, outcome.news, unsent=is_unsent(commit, row))
     flaw = words
     if row.state is State.SENDING and state is State.PLANNED:
-        archive_attempt(transaction, row, outcome.news, outcome.code, outcome.message, transaction.now)
-    elif not record_evidence(transaction, row, evidence, state, words):
+        archive_attempt(commit, row, outcome.news, outcome.code, outcome.message, commit.now)
+    elif not record_evidence(commit, row, evidence, state, words):
         flaw = None  # it was seen by whoever acknowledged it
     hint = outcome.transaction_id if state is not row.state else None
-    change(transaction, row, state, transaction_id=hint, code=outcome.code, message=outcome.message, conflict=flaw)
+    change(commit, row, state, transaction_id=hint, code=outcome.code, message=outcome.message, conflict=flaw)
     return Finding(request_id=row.request_id, before=row.state, state=state, conflict=words)
 
 
-def _are_nameless(transaction: Transaction) -> bool:
+def _are_nameless(commit: Commit) -> bool:
     """Whether there are notifications without a request id, of transactions nobody knew when they came."""
-    nameless = transaction.cache.get("nameless")
+    nameless = commit.cache.get("nameless")
     if nameless is None:
-        found = transaction.execute(
+        found = commit.execute(
             "SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL LIMIT 1"
         ).fetchone()
-        nameless = transaction.cache["nameless"] = found is not None
+        nameless = commit.cache["nameless"] = found is not None
     return nameless
 
 
-def _settle_early(transaction: Transaction, outcome: Outcome, state: State) -> State:
+def _settle_early(commit: Commit, outcome: Outcome, state: State) -> State:
     """Apply a notification that named this transaction, but no request id, before its answer came."""
     text = unpack_transaction_id(pack_transaction_id(outcome.transaction_id))
-    early = transaction.execute(
+    early = commit.execute(
         "SELECT 1 FROM ipn_event WHERE transaction_id = ? AND order_id IS NULL AND request_id IS NULL LIMIT 1", (text,)
     ).fetchone()
-    row = None if early is None else row_by_id(transaction, outcome.permit.id)
+    row = None if early is None else row_by_id(commit, outcome.permit.id)
     if row is None:
         return state
-    apply_unmatched_events(transaction, row)
-    settled = row_by_id(transaction, outcome.permit.id)
+    apply_unmatched_events(commit, row)
+    settled = row_by_id(commit, outcome.permit.id)
     return state if settled is None else settled.state
 
 
-def _count_all(transaction: Transaction, run: int, amounts: list[Decimal], before: State, after: State) -> None:
+def _count_all(commit: Commit, run: int, amounts: list[Decimal], before: State, after: State) -> None:
     """As ``_count``, for the amounts of many orders of a run."""
     with localcontext(EXACT):
         total = sum(amounts, _NOTHING)
-        transaction.count(run, before, -len(amounts), -total)
-        transaction.count(run, after, len(amounts), total)
+        commit.count(run, before, -len(amounts), -total)
+        commit.count(run, after, len(amounts), total)
 
 
-def _count(transaction: Transaction, order_id: int, amount: Decimal, before: State, after: State) -> None:
+def _count(commit: Commit, order_id: int, amount: Decimal, before: State, after: State) -> None:
     run = run_of(order_id)
-    transaction.count(run, before, -1, amount.copy_negate())
-    transaction.count(run, after, 1, amount)
+    commit.count(run, before, -1, amount.copy_negate())
+    commit.count(run, after, 1, amount)
