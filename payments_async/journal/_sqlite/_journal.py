@@ -164,7 +164,7 @@ class SqliteJournal:
             if self._has_leased and self._liveness.holder:
                 self._has_leased = False
                 with suppress(JournalError):  # their time runs out
-                    await self._write("release", _pending.give_back, self._liveness.holder)
+                    await self._submit("release", _pending.give_back, self._liveness.holder)
         finally:
             await self._close()
 
@@ -197,7 +197,7 @@ class SqliteJournal:
         self, batch_id: str, identity: RunIdentity, *, source_digest: str | None = None, policy: str | None = None
     ) -> Run:
         """Begin a batch, or find it again. Raises ``WrongAccount``."""
-        await self._write(
+        await self._submit(
             "open_run", _loading.open_run, batch_id, identity, source_digest, policy, secrets.token_hex(8)
         )
         return await self.run(batch_id)
@@ -219,12 +219,12 @@ class SqliteJournal:
         adoption: Adoption | None = None,
     ) -> Loaded:
         """Write down all orders of a batch. Raises whatever ``Journal.load`` does."""
-        load = await self._write("load", _loading.begin, batch_id, owner)
+        load = await self._submit("load", _loading.begin, batch_id, owner)
         try:
             return await self._load(batch_id, load, orders, adoption)
         except (HeldElsewhere, OrdersDiffer):
             with suppress(JournalError):  # else who loads it next waits until the lease of this load is over
-                await self._write("load", _loading.give_up, load)
+                await self._submit("load", _loading.give_up, load)
             raise
 
     async def _load(
@@ -238,13 +238,13 @@ class SqliteJournal:
         async for block in _loading.blocks(orders):
             if registration is not None:
                 await registration.register(list(dict.fromkeys(order.request_id for order in block)))
-            await self._write("load_block", _loading.add, load, block)
+            await self._submit("load_block", _loading.add, load, block)
         last: int | None = load.first - 1 if load.resumed else None
         while last is not None:
-            last = await self._write("load_drop", _loading.drop_unseen, load, last)
+            last = await self._submit("load_drop", _loading.drop_unseen, load, last)
         if registration is not None:
             await registration.complete()
-        return await self._write("load_complete", _loading.complete, batch_id, load)
+        return await self._submit("load_complete", _loading.complete, batch_id, load)
 
     # The outbox: chunks, permits, outcomes
 
@@ -271,12 +271,12 @@ class SqliteJournal:
 
     async def release_chunk(self, chunk: Chunk) -> None:
         """Give a chunk back; nothing of it may be under way."""
-        await self._write("release_chunk", _permits.release_chunk, chunk)
+        await self._submit("release_chunk", _permits.release_chunk, chunk)
 
     async def expire_chunks(self, batch_id: str | None = None) -> int:
         """Take over, for nobody, every chunk whose lease ran out; tells how many orders are unknown now."""
         with self._liveness.dead() as dead:
-            return await self._write("expire_chunks", _permits.expire_chunks, batch_id, dead)
+            return await self._submit("expire_chunks", _permits.expire_chunks, batch_id, dead)
 
     async def chunks(self, batch_id: str) -> Chunks:
         """How the chunks of a batch stand."""
@@ -294,46 +294,46 @@ class SqliteJournal:
             # The caller gets no permit, so nothing leaves; the commit may have granted one all the same. Where this
             # is not written down any more, the order is unknown when its lease runs out.
             with suppress(JournalClosed):
-                self._write("withdraw", _permits.withdraw, chunk, claimed).add_done_callback(_look_away)
+                self._submit("withdraw", _permits.withdraw, chunk, claimed).add_done_callback(_look_away)
             raise
 
     async def record(self, outcome: Outcome) -> Finding:
         """Write down how an attempt ended, whatever became of the lease."""
-        return await self._write("record", _permits.record, outcome)
+        return await self._submit("record", _permits.record, outcome)
 
     # The outbox: evidence and persons
 
     async def apply_evidence(self, evidence: Evidence) -> Finding | None:
         """Write down what was found out about an order; ``None`` when there is no such order."""
-        return await self._write("apply_evidence", _evidence.apply_evidence, evidence)
+        return await self._submit("apply_evidence", _evidence.apply_evidence, evidence)
 
     async def park(self, request_id: str, *, detail: str) -> Finding:
         """Two clean sweeps did not find an unknown order. Raises ``OrderUnknown``."""
-        return await self._write("park", _evidence.park, request_id, detail)
+        return await self._submit("park", _evidence.park, request_id, detail)
 
     async def write_off(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
         """A named person states that a parked order never arrived. Raises ``NotParked`` and ``OrderUnknown``."""
-        await self._write("write_off", _evidence.write_off, request_id, who, why, seen)
+        await self._submit("write_off", _evidence.write_off, request_id, who, why, seen)
         return await self._entry(request_id)
 
     async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
         """A named person has seen the conflict of an order as it stood then. Raises ``OrderUnknown``."""
-        await self._write("acknowledge", _evidence.acknowledge, request_id, who, why, seen)
+        await self._submit("acknowledge", _evidence.acknowledge, request_id, who, why, seen)
         return await self._entry(request_id)
 
     async def lift_quarantine(self, batch_id: str, *, who: str, why: str, seen: float | None = None) -> int:
         """A named person states that quarantined orders were looked up; tells how many chunks. Raises NotLookedFor."""
-        return await self._write("lift_quarantine", _evidence.lift_quarantine, batch_id, who, why, seen)
+        return await self._submit("lift_quarantine", _evidence.lift_quarantine, batch_id, who, why, seen)
 
     # The outbox: sweeps
 
     async def begin_sweep(self, batch_id: str | None, *, since: date, until: date) -> Sweep:
         """Note that the service's list is read from now on. Raises ``RunUnknown``."""
-        return await self._write("begin_sweep", _history.begin_sweep, batch_id, since, until)
+        return await self._submit("begin_sweep", _history.begin_sweep, batch_id, since, until)
 
     async def end_sweep(self, sweep: Sweep) -> None:
         """Note how it ended."""
-        await self._write("end_sweep", _history.end_sweep, sweep)
+        await self._submit("end_sweep", _history.end_sweep, sweep)
 
     async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
         """The latest sweeps that were made for a batch, or for any, at most 1,000. Raises ``RunUnknown``."""
@@ -416,7 +416,7 @@ class SqliteJournal:
 
     async def confirm(self, event_id: int) -> str | None:
         """The service's record bears an event out; tells what it contradicts, if anything."""
-        return await self._write("confirm", _notifications.confirm, event_id)
+        return await self._submit("confirm", _notifications.confirm, event_id)
 
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
         """Lease due events, oldest first."""
@@ -429,23 +429,23 @@ class SqliteJournal:
 
     async def release(self, owner: str) -> None:
         """Give back the leases of a receiver."""
-        await self._write("release", _pending.release, owner, self._liveness.holder)
+        await self._submit("release", _pending.release, owner, self._liveness.holder)
 
     async def note_done(self, event_id: int, handler: str) -> None:
         """One handler has finished with an event."""
-        await self._write("note_done", _pending.note_done, event_id, handler)
+        await self._submit("note_done", _pending.note_done, event_id, handler)
 
     async def finish(self, event_id: int, state: str, *, error: str | None = None) -> None:
         """An event is ``handled``, ``dead`` or ``disputed``."""
-        await self._write("finish", _pending.finish, event_id, state, error)
+        await self._submit("finish", _pending.finish, event_id, state, error)
 
     async def retry_later(self, event_id: int, *, delay: float, error: str) -> None:
         """Count a round and make the event due again after so many seconds."""
-        await self._write("retry_later", _pending.retry_later, event_id, delay, error)
+        await self._submit("retry_later", _pending.retry_later, event_id, delay, error)
 
     async def revive(self, event_id: int | None = None) -> int:
         """Make one dead event, or all, pending again; tells how many."""
-        return await self._write("revive", _pending.revive, event_id)
+        return await self._submit("revive", _pending.revive, event_id)
 
     def dead_letters(self) -> AsyncIterator[StoredEvent]:
         """Dead events, oldest first."""
@@ -479,7 +479,7 @@ class SqliteJournal:
             raise ValueError("older_than: must be above 0")
         before, last, pruned = self._clock() - older_than, 0, Pruned()
         while True:
-            some, end = await self._write("prune", _pending.prune, last, before)
+            some, end = await self._submit("prune", _pending.prune, last, before)
             if end is None:
                 return pruned
             last = end
@@ -487,7 +487,7 @@ class SqliteJournal:
 
     async def check_writable(self) -> None:
         """Write something that means nothing, to see whether anything can be written."""
-        await self._write("check_writable", _pending.check_writable)
+        await self._submit("check_writable", _pending.check_writable)
 
     async def backlog(self) -> Backlog:
         """How many events wait, and since when."""
@@ -564,7 +564,7 @@ class SqliteJournal:
         )
 
     async def _adopt(self, load: _loading.Load, adoption: Adoption, held: HeldElsewhere) -> None:
-        await self._write("adopt", _loading.adopt, load, adoption, held)
+        await self._submit("adopt", _loading.adopt, load, adoption, held)
 
     async def _check_adopted(self, batch_id: str) -> None:
         memory = self._epoch.memory
@@ -604,7 +604,7 @@ class SqliteJournal:
             after = last
             yield page
 
-    def _write(self, name: str, work: Callable[[Commit, *Ts], T], *arguments: *Ts) -> asyncio.Future[T]:
+    def _submit(self, name: str, work: Callable[[Commit, *Ts], T], *arguments: *Ts) -> asyncio.Future[T]:
         """Queue an operation that is done also when nobody waits for it any more."""
         return self._writer.submit(name, lambda commit: work(commit, *arguments))
 
