@@ -15,14 +15,14 @@ import aiohttp
 from yarl import URL
 
 from payments_async._attempts import Line
-from payments_async._auth import Authenticator, Credentials
+from payments_async._auth import Authenticator, Credentials, LoginCalls
 from payments_async._books import Outcome
 from payments_async._dialect import Dialect
 from payments_async._executor import Executor
 from payments_async._limits import Gate, Limits
-from payments_async._login import LoginCalls
 from payments_async._masking import Secret, Secrets
-from payments_async._resources import Accounts, Cards, Collections, Payouts, Products, Transactions
+from payments_async._resources.namespaces import Accounts, Cards, Collections, Payouts, Products
+from payments_async._resources.transactions import Transactions
 from payments_async._retry import RetryPolicy
 from payments_async._settings import check_callable, check_flag, check_instance, check_number
 from payments_async._transport import DEFAULT_TIMEOUT, Transport
