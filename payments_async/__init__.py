@@ -40,6 +40,7 @@ from payments_async._orders import (
     PayoutOrder,
     UtilityAccount,
 )
+from payments_async._public import name_publicly
 from payments_async._request_ids import request_id_for
 from payments_async._resources.lists import Listing
 from payments_async._resources.namespaces import Accounts, Cards, Collections, Payouts, Products
@@ -96,3 +97,5 @@ __all__ = [
     "__version__",
     "request_id_for",
 ]
+
+name_publicly(globals())

@@ -16,6 +16,7 @@ LINES: tuple[set[str], ...] = (
     {
         "_amounts",
         "_masking",
+        "_public",
         "_fanout",
         "_deadlines",
         "_request_ids",

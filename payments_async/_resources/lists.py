@@ -100,7 +100,7 @@ class Listing(AsyncIterator[T], Generic[T]):
                 warnings.warn(self.incomplete, stacklevel=3)
 
 
-class Pages(Protocol):
+class _Pages(Protocol):
     """Asks for one page of transactions, with the retries that any read gets."""
 
     async def __call__(
@@ -120,7 +120,7 @@ class Reader:
         is_tried: A page of this size, or of a larger one, was given.
     """
 
-    page: Pages
+    page: _Pages
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[object]]
     patience: float = 0.0
