@@ -28,7 +28,6 @@ LINES: tuple[set[str], ...] = (
     {"_wire"},
     {"_transport", "_retry", "_limits", "_books", "journal"},
     {"_auth"},
-    {"_attempts"},
     {"_executor"},
     {"_resources"},
     {"_session"},

@@ -18,6 +18,7 @@ from payments_async._models import Acceptance, Page, Transaction, TransactionSta
 from payments_async._orders import Order
 from payments_async._resources.lists import Listing, Reader
 from payments_async._resources.statuses import read_statuses
+from payments_async._status_codes import STATUS_CODES
 from payments_async._wire import endpoints
 
 __all__ = ["Settlement", "Transactions"]
@@ -25,7 +26,7 @@ __all__ = ["Settlement", "Transactions"]
 _POLL_INITIAL = 1.0  # seconds between two looks at the lists, growing
 _POLL_MAX = 30.0
 _FILTERS_KEPT = 60.0  # seconds for which it is remembered whether the service filters by status
-_NOTIFIED = {0: TransactionStatus.SUCCESSFUL, 2: TransactionStatus.FAILED}  # Spec: "0 success, 1 processing, 2 error"
+_NOTIFIED = {code: TransactionStatus[row.status] for code, row in STATUS_CODES.items() if row.is_final and row.status}
 
 
 @attrs.frozen(kw_only=True)
