@@ -69,7 +69,7 @@ class Executor:
         self.credentials = credentials
         self.dialect = dialect
         self.secrets = secrets
-        self.books = Books(remembered)
+        self.books: Books = Books(remembered)
         self.clock = clock
         self.sleep = sleep
         self._retry = retry

@@ -210,7 +210,7 @@ class Reading:
         self._is_short = False  # the last page had fewer rows than there is room for
         self._reached = False  # all rows that the service counted at some moment were seen
         self.expected: int | None = None
-        self.refused = False
+        self.refused: bool = False
         self.problem: str | None = "it was not read to its end"
 
     @property
