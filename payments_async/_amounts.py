@@ -1,4 +1,4 @@
-"""Exact decimal amounts: what may come in, what may go out. Knows no currency and never rounds."""
+"""Exact decimal amounts: what may come in, what may go out. Nothing is ever rounded."""
 
 from __future__ import annotations
 

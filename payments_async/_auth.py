@@ -54,6 +54,7 @@ class Credentials:
 
 
 def _fault(**texts: object) -> Exception | None:
+    """What is wrong with the first of these that cannot be right, without its text."""
     for name, text in texts.items():
         if not isinstance(text, str):
             return TypeError(f"{name}: expected text, not {type(text).__name__}")
@@ -160,6 +161,12 @@ class Authenticator:
         return times < limit and self._refused_in_row < limit
 
     async def _renew(self, seen: Token | None, *, keep: bool) -> Token:
+        """Log in, once for all who wait here.
+
+        Args:
+            seen: The token that was found not good enough.
+            keep: It still serves, should no other be had.
+        """
         begun = self._logins - self._lock.locked()  # a login under way now is ours too, whatever becomes of it
         async with self._lock:
             token = self._token
@@ -179,6 +186,7 @@ class Authenticator:
             return self._token
 
     async def _obtain(self, seen: Token | None) -> Login:
+        """What a refresh gives, or where there is none, a login."""
         if self._refresh is not None and seen is not None and seen.refresh_token is not None:
             try:
                 return await self._refresh(seen.refresh_token)
@@ -187,6 +195,7 @@ class Authenticator:
         return await self._log_in()
 
     def _made(self, login: Login) -> Token:
+        """The token of a login, to be renewed before it ends; from now on its text is masked everywhere."""
         self._secrets.add(login.token)
         if login.refresh_token is not None:
             self._secrets.add(login.refresh_token)
@@ -226,6 +235,7 @@ class LoginCalls:
         return await self._make(endpoints.refresh(refresh_token, self._dialect.refresh_path or "", self._dialect))
 
     async def _make(self, call: Call[Login]) -> Login:
+        """Make a login call once. No error that it raises has our secrets in it."""
         try:
             reply = await self._transport.exchange(call, Outgoing(call.body or b""), make_headers(None))
         except TransportFailure as failure:
@@ -240,6 +250,7 @@ class LoginCalls:
 
 
 def _problem(error: PaymentsError) -> PaymentsError:
+    """The error of a login: whatever the service refused, it refused our credentials."""
     kind: type[PaymentsError] = AuthenticationFailed if isinstance(error, Rejected) else type(error)
     words = error.message
     if error.status in (404, 405):

@@ -1,4 +1,4 @@
-"""What comes back from the service, as frozen values. Knows nothing of JSON or HTTP."""
+"""What comes back from the service, as frozen values."""
 
 from __future__ import annotations
 

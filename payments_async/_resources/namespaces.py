@@ -1,4 +1,4 @@
-"""The namespaces of a session but for transactions: a line and a docstring for each endpoint."""
+"""The namespaces of a session, all but transactions: a line and a docstring for each endpoint."""
 
 from __future__ import annotations
 
