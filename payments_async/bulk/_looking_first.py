@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 import attrs
 
-from payments_async._resources.readings import Reader, Reading
+from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
 from payments_async.bulk._findings import Findings
 from payments_async.bulk._sweeps import Sweeper

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import attrs
 
 from payments_async._models import Transaction
-from payments_async._resources.readings import Reader, Reading
+from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession
 from payments_async.bulk._findings import LOOKED_UP, STATES, Findings, evidence_of
 from payments_async.bulk._window import CONFIRMED, Wanted, Window, day_of

@@ -1,28 +1,106 @@
-"""A list of transactions read to its end, however it shifts, lags and fails meanwhile. Knows nothing of orders."""
+"""Lists of the service read to their end, however they shift, lag and fail meanwhile: rows for a loop, or with proof.
+
+A ``Listing`` gives whoever loops over it each row once, and tells what went missing. A ``Reading`` is for whoever
+draws conclusions: it reads again, in smaller pages, and tells what absence from it is worth.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import date
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import attrs
 
-from payments_async._errors import AuthenticationFailed, PaymentsError, Rejected
+from payments_async._errors import AuthenticationFailed, IncompleteListing, PaymentsError, Rejected
 from payments_async._models import Page, Transaction
 
-__all__ = ["Reader", "Reading"]
+__all__ = ["Listing", "Reader", "Reading"]
 
+T = TypeVar("T")
+
+_MOST_STALE = 2  # pages in a row with nothing new: the service ignores the page number, or shows the end again
 _SIZES = (500, 100, 50, 20)  # rows of a page; the largest that the service takes is not documented
 _PASSES = 3  # times through the list while rows are missing
-_MOST_STALE = 2  # pages in a row with nothing new: the service ignores the page number, or shows the end again
 _WAIT_FIRST = 1.0  # seconds before a page is asked for again, doubled each time
 _WAIT_MOST = 30.0
 _TRIES = 2  # failures of a page after which smaller ones are asked for
 
 
-class Pages(Protocol):
+class Listing(AsyncIterator[T], Generic[T]):
+    """Rows of all pages, each once. An async iterator, for one loop.
+
+    Page-number paging runs over a list that grows meanwhile: rows repeat and rows go missing between pages. Repeats
+    are dropped by id. The end is where a page is empty or nothing new comes, whatever ``nextPage`` says. When fewer
+    rows came than the service counted, ``incomplete`` says so and an ``IncompleteListing`` warning is issued.
+
+    Attributes:
+        incomplete: After the end: ``None``, or what is missing. Absence from an incomplete listing is no proof.
+        seen: Different rows so far.
+    """
+
+    def __init__(
+        self, fetch: Callable[[int], Awaitable[Page[T]]], identify: Callable[[T], str], *, warns: bool = True
+    ) -> None:
+        self._fetch = fetch
+        self._identify = identify
+        self._warns = warns
+        self._ids: set[str] = set()
+        self._rows: list[T] = []  # of the page in hand, last first
+        self._number = 0
+        self._stale = 0
+        self._expected = 0
+        self._ended = False
+        self.incomplete: IncompleteListing | None = None
+
+    @property
+    def seen(self) -> int:
+        """Different rows so far."""
+        return len(self._ids)
+
+    async def __anext__(self) -> T:
+        while not self._rows:
+            if self._ended:
+                self._tell()
+                raise StopAsyncIteration
+            await self._turn()
+        return self._rows.pop()
+
+    async def _turn(self) -> None:
+        page = await self._fetch(self._number + 1)
+        self._number += 1
+        fresh = []
+        for row in page.collection:
+            identity = self._identify(row)
+            if identity not in self._ids:
+                self._ids.add(identity)
+                fresh.append(row)
+        self._rows = fresh[::-1]
+        self._expected = max(self._expected, page.total_count or 0)
+        self._stale = 0 if fresh else self._stale + 1
+        self._ended = self._is_last(page)
+
+    def _is_last(self, page: Page[T]) -> bool:
+        if not page.collection or self._stale >= _MOST_STALE:
+            return True
+        if page.total_pages:
+            # nextPage lies both ways, and so may the count of pages: rows that are missing are asked for once more
+            over = not page.next_page and self.seen >= self._expected
+            return self._number >= page.total_pages and (over or self._stale > 0)
+        if page.next_page is None:
+            return self._expected > 0 and self.seen >= self._expected
+        return not page.next_page and self.seen >= self._expected
+
+    def _tell(self) -> None:
+        if self.seen < self._expected and self.incomplete is None:
+            self.incomplete = IncompleteListing(self._expected, self.seen)
+            if self._warns:
+                warnings.warn(self.incomplete, stacklevel=3)
+
+
+class _Pages(Protocol):
     """Asks for one page of transactions, with the retries that any read gets."""
 
     async def __call__(
@@ -42,7 +120,7 @@ class Reader:
         is_tried: A page of this size, or of a larger one, was given.
     """
 
-    page: Pages
+    page: _Pages
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[object]]
     patience: float = 0.0
@@ -132,7 +210,7 @@ class Reading:
         self._is_short = False  # the last page had fewer rows than there is room for
         self._reached = False  # all rows that the service counted at some moment were seen
         self.expected: int | None = None
-        self.refused = False
+        self.refused: bool = False
         self.problem: str | None = "it was not read to its end"
 
     @property
