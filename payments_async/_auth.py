@@ -11,7 +11,7 @@ import attrs
 from payments_async._dialect import Dialect
 from payments_async._errors import PaymentsError, again
 from payments_async._masking import Secret, Secrets, masked
-from payments_async._wire.readers import Login
+from payments_async._wire.replies import Login
 
 __all__ = ["Authenticator", "Credentials", "Token"]
 
