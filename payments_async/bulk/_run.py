@@ -12,20 +12,20 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._orders import Order
 from payments_async._session import PaymentsSession
-from payments_async.bulk._account import account_of
-from payments_async.bulk._ending import finished
-from payments_async.bulk._fuse import Fuse, Meter
-from payments_async.bulk._holdings import Holdings
-from payments_async.bulk._looking_first import ASKED_TO_STOP, Looked, LookFirst, check_look_first, is_look_due
-from payments_async.bulk._looking_first import look_first as look
-from payments_async.bulk._pace import Pace
-from payments_async.bulk._reconcile import look_up_open
-from payments_async.bulk._shift import RunProgress, Shift
-from payments_async.bulk._slot import Slot
 from payments_async.journal._contract import Journal
 from payments_async.journal._faults import JournalError, LoadBusy
 from payments_async.journal._records import Adoption, Run
 from payments_async.journal._states import State
+from payments_async.outbox._account import account_of
+from payments_async.outbox._ending import finished
+from payments_async.outbox._fuse import Fuse, Meter
+from payments_async.outbox._holdings import Holdings
+from payments_async.outbox._looking_first import ASKED_TO_STOP, Looked, LookFirst, check_look_first, is_look_due
+from payments_async.outbox._looking_first import look_first as look
+from payments_async.outbox._pace import Pace
+from payments_async.outbox._reconcile import look_up_open
+from payments_async.outbox._shift import RunProgress, Shift
+from payments_async.outbox._slot import Slot
 
 __all__ = ["RunProgress", "run_batch"]
 

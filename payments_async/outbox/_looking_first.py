@@ -11,12 +11,12 @@ import attrs
 
 from payments_async._resources.readings import Reader, Reading
 from payments_async._session import PaymentsSession
-from payments_async.bulk._findings import Findings
-from payments_async.bulk._sweeps import Sweeper
-from payments_async.bulk._window import Window
 from payments_async.journal._contract import Journal
 from payments_async.journal._records import Run
 from payments_async.journal._states import State
+from payments_async.outbox._findings import Findings
+from payments_async.outbox._sweeps import Sweeper
+from payments_async.outbox._window import Window
 
 __all__ = ["ASKED_TO_STOP", "LookFirst", "Looked", "check_look_first", "is_look_due", "look_first"]
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, Rejected
 from payments_async._retry import RetryPolicy
 from payments_async._wire.bodies import private_texts
-from payments_async.bulk._ending import accepted, broken_off, finished, refused
-from payments_async.bulk._holdings import Job
-from payments_async.bulk._shift import Shift
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
 from payments_async.journal._records import Outcome, Permit, Refusal
 from payments_async.journal._states import News
+from payments_async.outbox._ending import accepted, broken_off, finished, refused
+from payments_async.outbox._holdings import Job
+from payments_async.outbox._shift import Shift
 
 __all__ = ["Slot"]
 

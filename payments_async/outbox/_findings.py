@@ -9,10 +9,10 @@ from decimal import Decimal
 import attrs
 
 from payments_async._models import Transaction, TransactionStatus
-from payments_async.bulk._window import Wanted
 from payments_async.journal._contract import Journal
 from payments_async.journal._records import Evidence
 from payments_async.journal._states import News, State
+from payments_async.outbox._window import Wanted
 
 __all__ = ["LOOKED_UP", "STATES", "Difference", "Double", "Findings", "Reconciliation", "evidence_of"]
 

@@ -15,13 +15,13 @@ from payments_async._models import Acceptance, Transaction
 from payments_async._resources.readings import Reader
 from payments_async._resources.statuses import read_statuses
 from payments_async._session import PaymentsSession
-from payments_async.bulk._account import check_account
-from payments_async.bulk._findings import LOOKED_UP, STATES, Findings, Reconciliation
-from payments_async.bulk._sweeps import Shown, Sweeper
-from payments_async.bulk._window import CONFIRMED, OPEN, Wanted, Window, collect, day_of
 from payments_async.journal._contract import Journal
 from payments_async.journal._records import Entry, Evidence
 from payments_async.journal._states import News, State
+from payments_async.outbox._account import check_account
+from payments_async.outbox._findings import LOOKED_UP, STATES, Findings, Reconciliation
+from payments_async.outbox._sweeps import Shown, Sweeper
+from payments_async.outbox._window import CONFIRMED, OPEN, Wanted, Window, collect, day_of
 
 __all__ = ["look_up_open", "reconcile", "write_off"]
 

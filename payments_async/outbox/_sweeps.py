@@ -14,10 +14,10 @@ import attrs
 from payments_async._models import Transaction
 from payments_async._resources.readings import Reader, Reading
 from payments_async._session import PaymentsSession
-from payments_async.bulk._findings import LOOKED_UP, STATES, Findings, evidence_of
-from payments_async.bulk._window import CONFIRMED, Wanted, Window, day_of
 from payments_async.journal._contract import Journal
 from payments_async.journal._states import News, State
+from payments_async.outbox._findings import LOOKED_UP, STATES, Findings, evidence_of
+from payments_async.outbox._window import CONFIRMED, Wanted, Window, day_of
 
 __all__ = ["Shown", "Sweeper"]
 

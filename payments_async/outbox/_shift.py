@@ -11,14 +11,14 @@ import attrs
 from payments_async._errors import PaymentsError
 from payments_async._session import PaymentsSession
 from payments_async._wire import endpoints
-from payments_async.bulk._fuse import Meter
-from payments_async.bulk._holdings import Holdings, Job
-from payments_async.bulk._looking_first import Looked
-from payments_async.bulk._pace import Pace
 from payments_async.journal._contract import Journal
 from payments_async.journal._faults import JournalError
 from payments_async.journal._records import Progress
 from payments_async.journal._states import News
+from payments_async.outbox._fuse import Meter
+from payments_async.outbox._holdings import Holdings, Job
+from payments_async.outbox._looking_first import Looked
+from payments_async.outbox._pace import Pace
 
 __all__ = ["RunProgress", "Shift"]
 
