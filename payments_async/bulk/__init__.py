@@ -1,16 +1,16 @@
 """Batches of payouts in files: read, planned, run and reconciled."""
 
-from payments_async.bulk._batch import Batch, read_batch
 from payments_async.bulk._concerns import Concern
-from payments_async.bulk._duplicates import Duplicate, Duplicates
-from payments_async.bulk._money import read_money
-from payments_async.bulk._plan import Plan, Share, plan
+from payments_async.bulk._file._batch import Batch, read_batch
+from payments_async.bulk._file._money import read_money
+from payments_async.bulk._file._repeats import Repeat
+from payments_async.bulk._file._source import BatchChanged
+from payments_async.bulk._plan._duplicates import Duplicate, Duplicates
+from payments_async.bulk._plan._plan import Plan, Share, plan
 from payments_async.bulk._problems import Problem
-from payments_async.bulk._repeats import Repeat
-from payments_async.bulk._report import Report, report
+from payments_async.bulk._report._report import Report, report
 from payments_async.bulk._run import RunProgress, run_batch
 from payments_async.bulk._sample import sample_payroll
-from payments_async.bulk._source import BatchChanged
 from payments_async.outbox._findings import Difference, Double, Reconciliation
 from payments_async.outbox._fuse import Fuse
 from payments_async.outbox._looking_first import Looked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from types import ModuleType
 
-from payments_async.bulk._cells import AS_TEXT, RUINED, DateCell, NumberCell, Unusable
+from payments_async.bulk._file._cells import AS_TEXT, RUINED, DateCell, NumberCell, Unusable
 
 __all__ = ["PhoneReader"]
 

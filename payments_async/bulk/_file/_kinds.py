@@ -13,8 +13,8 @@ from payments_async._orders import (
     MobileMoneyWallet,
     UtilityAccount,
 )
-from payments_async.bulk._cells import Unusable
-from payments_async.bulk._columns import plain_word
+from payments_async.bulk._file._cells import Unusable
+from payments_async.bulk._file._columns import plain_word
 
 __all__ = ["DESTINATIONS", "NEEDED", "destination_of", "needs_area", "read_kind"]
 

@@ -11,7 +11,7 @@ import attrs
 from payments_async._masking import mask, redact
 from payments_async._orders import BankAccount, CollectionOrder
 from payments_async._wire.written import kind_of
-from payments_async.bulk._payees import item_of, reference_of
+from payments_async.bulk._plan._payees import item_of, reference_of
 from payments_async.journal._records import Entry, Happening, Standing
 from payments_async.journal._states import State
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import attrs
 
 from payments_async._masking import redact
-from payments_async.bulk._columns import COLUMNS, Columns
 from payments_async.bulk._concerns import Concern
-from payments_async.bulk._formats import Layout, Row, Table, open_table
+from payments_async.bulk._file._columns import COLUMNS, Columns
+from payments_async.bulk._file._formats import Layout, Row, Table, open_table
+from payments_async.bulk._file._repeats import Repeat, Repeats
+from payments_async.bulk._file._rows import Reading, Rules, always_needed, read_row
+from payments_async.bulk._file._workbooks import Sheet
 from payments_async.bulk._problems import Problem, harmless, problem
-from payments_async.bulk._repeats import Repeat, Repeats
-from payments_async.bulk._rows import Reading, Rules, always_needed, read_row
-from payments_async.bulk._workbooks import Sheet
 
 __all__ = ["Findings", "survey"]
 

@@ -14,8 +14,8 @@ import attrs
 from payments_async._masking import mask
 from payments_async._orders import Order
 from payments_async.bulk._concerns import Marks
-from payments_async.bulk._payees import payee_key, reference_of
-from payments_async.bulk._repeats import Repeat, Repeats
+from payments_async.bulk._file._repeats import Repeat, Repeats
+from payments_async.bulk._plan._payees import payee_key, reference_of
 
 __all__ = ["Duplicate", "Duplicates", "Payees"]
 

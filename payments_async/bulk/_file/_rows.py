@@ -9,7 +9,7 @@ import attrs
 
 from payments_async._orders import Beneficiary, PayoutOrder
 from payments_async._request_ids import request_id_for
-from payments_async.bulk._cells import (
+from payments_async.bulk._file._cells import (
     Unusable,
     read_account,
     read_email,
@@ -17,8 +17,8 @@ from payments_async.bulk._cells import (
     read_name,
     read_text,
 )
-from payments_async.bulk._kinds import DESTINATIONS, NEEDED, destination_of, needs_area, read_kind
-from payments_async.bulk._money import read_currency, read_money
+from payments_async.bulk._file._kinds import DESTINATIONS, NEEDED, destination_of, needs_area, read_kind
+from payments_async.bulk._file._money import read_currency, read_money
 
 __all__ = ["DERIVED_FROM", "Reading", "Rules", "always_needed", "read_row"]
 

@@ -13,7 +13,7 @@ from payments_async._models import Validation
 from payments_async._orders import PayoutOrder
 from payments_async._session import PaymentsSession
 from payments_async.bulk._concerns import Fault
-from payments_async.bulk._payees import reference_of
+from payments_async.bulk._plan._payees import reference_of
 
 __all__ = ["Opinions"]
 

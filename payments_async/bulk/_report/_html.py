@@ -14,8 +14,8 @@ from typing import IO
 
 import attrs
 
-from payments_async.bulk._lines import Decision, Line, moment_text, standing_words
-from payments_async.bulk._style import STYLE
+from payments_async.bulk._report._lines import Decision, Line, moment_text, standing_words
+from payments_async.bulk._report._style import STYLE
 from payments_async.journal._states import State
 
 __all__ = ["BEGINNING", "Head", "Page", "Sum"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from payments_async.bulk._cells import DateCell, NumberCell, Unusable
+from payments_async.bulk._file._cells import DateCell, NumberCell, Unusable
 
 __all__ = ["read_currency", "read_money"]
 

@@ -17,11 +17,11 @@ from typing import IO
 
 import attrs
 
-from payments_async.bulk._html import BEGINNING, Head, Page, Sum
-from payments_async.bulk._lines import Line, decided, line_of, moment_text, standing_words
-from payments_async.bulk._plan import Share
+from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._problems import FORMULA, begins_formula
-from payments_async.bulk._report_files import place_of, replacing
+from payments_async.bulk._report._html import BEGINNING, Head, Page, Sum
+from payments_async.bulk._report._lines import Line, decided, line_of, moment_text, standing_words
+from payments_async.bulk._report._report_files import place_of, replacing
 from payments_async.journal._contract import Journal
 from payments_async.journal._records import Happening, Run, Standing
 from payments_async.journal._states import State

@@ -9,8 +9,8 @@ from itertools import islice
 import attrs
 
 from payments_async._orders import PayoutOrder
-from payments_async.bulk._batch import Orders
 from payments_async.bulk._concerns import Marks
+from payments_async.bulk._file._batch import Orders
 
 __all__ = ["Planned", "in_pieces"]
 

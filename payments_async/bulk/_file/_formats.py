@@ -15,10 +15,10 @@ from typing import Literal, NamedTuple
 import attrs
 import msgspec
 
-from payments_async.bulk._cells import NumberCell
-from payments_async.bulk._columns import Columns, column_named, match_columns
-from payments_async.bulk._source import CheckedFile, Fingerprint, check_unchanged
-from payments_async.bulk._workbooks import Sheet, open_sheet
+from payments_async.bulk._file._cells import NumberCell
+from payments_async.bulk._file._columns import Columns, column_named, match_columns
+from payments_async.bulk._file._source import CheckedFile, Fingerprint, check_unchanged
+from payments_async.bulk._file._workbooks import Sheet, open_sheet
 
 __all__ = ["Layout", "Row", "Table", "find_delimiter", "format_of", "open_table"]
 

@@ -12,15 +12,15 @@ import attrs
 
 from payments_async._orders import PayoutOrder
 from payments_async.bulk._concerns import Concern
-from payments_async.bulk._formats import Layout, find_delimiter, format_of, open_table
-from payments_async.bulk._kinds import read_kind
-from payments_async.bulk._money import read_currency
-from payments_async.bulk._phones import PhoneReader
+from payments_async.bulk._file._formats import Layout, find_delimiter, format_of, open_table
+from payments_async.bulk._file._kinds import read_kind
+from payments_async.bulk._file._money import read_currency
+from payments_async.bulk._file._phones import PhoneReader
+from payments_async.bulk._file._repeats import Repeat
+from payments_async.bulk._file._rows import Rules, read_row
+from payments_async.bulk._file._source import fingerprint, text_encoding
+from payments_async.bulk._file._survey import Findings, survey
 from payments_async.bulk._problems import Problem
-from payments_async.bulk._repeats import Repeat
-from payments_async.bulk._rows import Rules, read_row
-from payments_async.bulk._source import fingerprint, text_encoding
-from payments_async.bulk._survey import Findings, survey
 
 __all__ = ["Batch", "Orders", "read_batch"]
 

@@ -16,14 +16,14 @@ from payments_async._models import Account
 from payments_async._orders import PayoutOrder
 from payments_async._session import PaymentsSession
 from payments_async._wire.written import kind_of, write_order
-from payments_async.bulk._batch import Batch
-from payments_async.bulk._catalogue import Catalogue
 from payments_async.bulk._concerns import Concern, Concerns, Fault, Marks
-from payments_async.bulk._duplicates import Duplicates, Payees
-from payments_async.bulk._earlier import DAY, Earlier
-from payments_async.bulk._opinions import Opinions
-from payments_async.bulk._payees import bank_named
-from payments_async.bulk._pieces import Planned, in_pieces
+from payments_async.bulk._file._batch import Batch
+from payments_async.bulk._plan._catalogue import Catalogue
+from payments_async.bulk._plan._duplicates import Duplicates, Payees
+from payments_async.bulk._plan._earlier import DAY, Earlier
+from payments_async.bulk._plan._opinions import Opinions
+from payments_async.bulk._plan._payees import bank_named
+from payments_async.bulk._plan._pieces import Planned, in_pieces
 from payments_async.journal._bodies import body_digest
 from payments_async.journal._contract import Journal
 from payments_async.journal._records import Entry

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import attrs
 
-from payments_async.bulk._cells import DateCell, NumberCell
+from payments_async.bulk._file._cells import DateCell, NumberCell
 
 __all__ = ["Sheet", "open_sheet"]
 
