@@ -9,12 +9,13 @@ from payments_async.bulk._plan._duplicates import Duplicate, Duplicates
 from payments_async.bulk._plan._plan import Plan, Share, plan
 from payments_async.bulk._problems import Problem
 from payments_async.bulk._report._report import Report, report
-from payments_async.bulk._run import RunProgress, run_batch
+from payments_async.bulk._run import run_batch
 from payments_async.bulk._sample import sample_payroll
-from payments_async.outbox._findings import Difference, Double, Reconciliation
-from payments_async.outbox._fuse import Fuse
-from payments_async.outbox._looking_first import Looked
-from payments_async.outbox._reconcile import reconcile, write_off
+from payments_async.outbox._brakes import Fuse
+from payments_async.outbox._crew import RunProgress
+from payments_async.outbox._first_look import FirstLook
+from payments_async.outbox._reconcile import Double, Reconciliation, reconcile, write_off
+from payments_async.outbox._sweeps import Difference
 
 __all__ = [
     "Batch",
@@ -25,7 +26,7 @@ __all__ = [
     "Duplicate",
     "Duplicates",
     "Fuse",
-    "Looked",
+    "FirstLook",
     "Plan",
     "Problem",
     "Reconciliation",

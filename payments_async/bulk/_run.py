@@ -13,19 +13,16 @@ from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._orders import Order
 from payments_async._session import PaymentsSession
 from payments_async.journal._contract import Journal
-from payments_async.journal._faults import JournalError, LoadBusy
+from payments_async.journal._faults import LoadBusy
 from payments_async.journal._records import Adoption, Run
 from payments_async.journal._states import State
-from payments_async.outbox._account import account_of
-from payments_async.outbox._ending import finished
-from payments_async.outbox._fuse import Fuse, Meter
-from payments_async.outbox._holdings import Holdings
-from payments_async.outbox._looking_first import ASKED_TO_STOP, Looked, LookFirst, check_look_first, is_look_due
-from payments_async.outbox._looking_first import look_first as look
-from payments_async.outbox._pace import Pace
+from payments_async.outbox._brakes import Fuse, Meter, Pace
+from payments_async.outbox._crew import Crew, RunProgress
+from payments_async.outbox._first_look import ASKED_TO_STOP, FirstLook, LookFirst, check_look_first, is_look_due
+from payments_async.outbox._first_look import look_first as look
+from payments_async.outbox._leases import Leases
 from payments_async.outbox._reconcile import look_up_open
-from payments_async.outbox._shift import RunProgress, Shift
-from payments_async.outbox._slot import Slot
+from payments_async.outbox._sweeps import account_of
 
 __all__ = ["RunProgress", "run_batch"]
 
@@ -113,15 +110,22 @@ async def run_batch(
             await _look_up_first(payments, journal, batch_id)
     except AuthenticationFailed as error:
         refused = f"the credentials were refused: {error.message}"
-    shift = Shift(
-        payments, journal, batch_id, slots=concurrency, stop=stop, tell=progress, looked=looked,
-        holdings=Holdings(journal, batch_id, owner=owner, lease=lease, clock=clock),
-        meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)), pace=Pace(patience, clock=clock),
-    )  # fmt: skip
+    crew = Crew(
+        payments,
+        journal,
+        batch_id,
+        leases=Leases(journal, batch_id, owner=owner, lease=lease, clock=clock),
+        meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)),
+        pace=Pace(patience, clock=clock),
+        size=concurrency,
+        stop=stop,
+        tell=progress,
+        looked=looked,
+    )
     if refused is not None:
-        shift.end(refused)
-    await _work(shift, lease)
-    return await shift.refresh()
+        crew.end(refused)
+    await crew.work(lease)
+    return await crew.refresh()
 
 
 async def _prepare(
@@ -161,17 +165,17 @@ def _is_read_once(orders: Iterable[Order] | AsyncIterable[Order]) -> bool:
 async def _look(
     payments: PaymentsSession, journal: Journal, run: Run, back: float, patience: float, now: Callable[[], float],
     stop: asyncio.Event | None, tell: Callable[[RunProgress], object] | None,
-) -> Looked:  # fmt: skip
+) -> FirstLook:  # fmt: skip
     so_far = await journal.progress(run.batch_id)
 
-    def told(looked: Looked) -> None:
+    def told(looked: FirstLook) -> None:
         if tell is not None:
             tell(RunProgress(counts=so_far.counts, sums=so_far.sums, conflicts=so_far.conflicts, looked=looked))
 
     return await look(payments, journal, run, back=back, patience=patience, now=now, stop=stop, tell=told)
 
 
-def _why_not(looked: Looked) -> str | None:
+def _why_not(looked: FirstLook) -> str | None:
     if looked.problem in (None, ASKED_TO_STOP):
         return looked.problem
     return (
@@ -191,36 +195,3 @@ async def _look_up_first(payments: PaymentsSession, journal: Journal, batch_id: 
         raise
     except PaymentsError:
         pass  # a service that cannot be read: what is unknown stays unknown
-
-
-async def _work(shift: Shift, lease: float) -> None:
-    try:
-        async with asyncio.TaskGroup() as upkeep:
-            keeper = upkeep.create_task(shift.keep(lease))
-            try:
-                async with asyncio.TaskGroup() as crew:
-                    crew.create_task(shift.claim())
-                    for _ in range(shift.slots):
-                        crew.create_task(Slot(shift).work())
-            finally:
-                keeper.cancel()
-    except BaseExceptionGroup as group:
-        raise _first(group) from None
-    finally:
-        await finished(_give_back(shift))
-    if shift.failure is not None:
-        raise shift.failure
-
-
-async def _give_back(shift: Shift) -> None:
-    try:
-        await shift.holdings.give_back_all()
-    except JournalError as error:
-        shift.fail(error)  # the leases run out by themselves
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -13,7 +13,7 @@ import attrs
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
 
-from payments_async.bulk import Fuse, Looked, RunProgress, reconcile, run_batch
+from payments_async.bulk import FirstLook, Fuse, RunProgress, reconcile, run_batch
 from payments_async.journal import NotLookedFor, SqliteJournal
 from payments_async.sandbox import Fault
 
@@ -370,7 +370,7 @@ async def test_refused_credentials_end_the_look(tmp_path: Path) -> None:
 
 async def test_how_far_a_look_is_can_be_watched(tmp_path: Path) -> None:
     """A list of many pages takes its time: about once a second the caller hears of it."""
-    seen: list[Looked] = []
+    seen: list[FirstLook] = []
     async with world(tmp_path, {"max_page_size": 5}) as here:
         await run(here, look_first="never")
         seconds = iter(range(10_000))
