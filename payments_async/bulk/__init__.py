@@ -1,13 +1,11 @@
 """Batches of payouts in files: read, planned, run and reconciled."""
 
-from payments_async.bulk._concerns import Concern
-from payments_async.bulk._file._batch import Batch, read_batch
-from payments_async.bulk._file._money import read_money
-from payments_async.bulk._file._repeats import Repeat
-from payments_async.bulk._file._source import BatchChanged
-from payments_async.bulk._plan._duplicates import Duplicate, Duplicates
+from payments_async.bulk._file._batch import Batch, Repeat, read_batch
+from payments_async.bulk._file._cells import read_money
+from payments_async.bulk._file._tables import BatchChanged
+from payments_async.bulk._plan._payees import Duplicate, Duplicates
 from payments_async.bulk._plan._plan import Plan, Share, plan
-from payments_async.bulk._problems import Problem
+from payments_async.bulk._problems import Issue, Problem
 from payments_async.bulk._report._report import Report, report
 from payments_async.bulk._run import run_batch
 from payments_async.bulk._sample import sample_payroll
@@ -20,7 +18,7 @@ from payments_async.outbox._sweeps import Difference
 __all__ = [
     "Batch",
     "BatchChanged",
-    "Concern",
+    "Issue",
     "Difference",
     "Double",
     "Duplicate",

@@ -1,26 +1,210 @@
-"""One row of a batch file made into an order, or into everything that is wrong with it. Reads no file."""
+"""The columns of a batch file and the many names people give them. Reads no cell."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 
 import attrs
 
-from payments_async._orders import Beneficiary, PayoutOrder
+from payments_async._orders import (
+    AirtimeLine,
+    BankAccount,
+    Beneficiary,
+    Destination,
+    InternetLine,
+    MobileMoneyWallet,
+    PayoutOrder,
+    UtilityAccount,
+)
 from payments_async._request_ids import request_id_for
 from payments_async.bulk._file._cells import (
     Unusable,
     read_account,
+    read_currency,
     read_email,
     read_identifier,
+    read_money,
     read_name,
     read_text,
 )
-from payments_async.bulk._file._kinds import DESTINATIONS, NEEDED, destination_of, needs_area, read_kind
-from payments_async.bulk._file._money import read_currency, read_money
 
-__all__ = ["DERIVED_FROM", "Reading", "Rules", "always_needed", "read_row"]
+__all__ = [
+    "COLUMNS",
+    "DERIVED_FROM",
+    "DESTINATIONS",
+    "NEEDED",
+    "Columns",
+    "RowReading",
+    "Rules",
+    "always_needed",
+    "column_named",
+    "destination_of",
+    "match_columns",
+    "needs_area",
+    "plain_word",
+    "read_kind",
+    "read_row",
+]
+
+COLUMNS = (
+    "request_id",
+    "kind",
+    "amount",
+    "currency",
+    "name",
+    "phone_number",
+    "email_address",
+    "product_id",
+    "product_item_id",
+    "account_number",
+    "bank_code",
+    "customer_reference",
+    "area",
+    "message",
+    "metadata",
+)
+_SYNONYMS = {
+    "request_id": "id, request, request no, request number, request ref, request reference, payment id, payout id, "
+    "payment reference, payment ref, client reference, external id, external reference, unique id",
+    "kind": "type, payment type, payout type, payment method, payout method, method, channel, kind of payout",
+    "amount": "amt, sum, value, net pay, net amount, net salary, payment amount, payout amount, amount to pay",
+    "currency": "ccy, cur, currency code",
+    "name": "full name, names, beneficiary, beneficiary name, recipient, recipient name, payee, payee name, "
+    "employee, employee name, customer name, account name, staff name",
+    "phone_number": "phone, phone no, telephone, telephone number, telephone no, tel, tel no, mobile, mobile number, "
+    "mobile no, mobile phone, msisdn, cell, cell phone, cellphone number, wallet, wallet number, contact, "
+    "contact number, beneficiary phone, beneficiary phone number, recipient phone",
+    "email_address": "email, e mail, mail, e mail address, beneficiary email",
+    "product_id": "product, product code",
+    "product_item_id": "product item, item, item id, product item code, provider item id",
+    "account_number": "account, account no, acct, acct no, acct number, acc no, acc number, bank account, "
+    "bank account no, bank account number, beneficiary account, beneficiary account number, iban",
+    "bank_code": "bank, bank id, sort code, bank sort code",
+    "customer_reference": "customer ref, customer number, customer no, customer id, customer account, meter, "
+    "meter number, meter no, utility account, utility account number",
+    "area": "customer area, town, branch area, service area",
+    "message": "narration, description, remarks, remark, reason, purpose, note, notes, comment, "
+    "comments, payment message",
+    "metadata": "meta, meta data, extra, extra data",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Columns:
+    """What a header line says.
+
+    Attributes:
+        row: The row it stands in.
+        names: Name of each column by position; ``None`` for one that is not known or is doubled.
+        unknown: Headings that no column is known by; blank headings are not among them.
+        doubled: For each column that is there twice, how the file heads it.
+    """
+
+    row: int
+    names: tuple[str | None, ...]
+    unknown: tuple[str, ...] = ()
+    doubled: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """The columns that the file does not have, or has twice."""
+        return frozenset(COLUMNS).difference(self.names)
+
+
+def plain_word(text: str) -> str:
+    """The letters and digits of a text, without regard to case, accents, blanks and punctuation."""
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", text).casefold()))
+
+
+_BY_WORD = {plain_word(name): name for name in COLUMNS} | {
+    plain_word(word): name for name, words in _SYNONYMS.items() for word in words.split(",")
+}
+
+
+@lru_cache(maxsize=1024)  # the keys of JSON lines are the same on every line
+def column_named(heading: str) -> str | None:
+    """The column that a heading stands for.
+
+    >>> column_named("Request ID"), column_named(" E-mail:"), column_named("shoe size")
+    ('request_id', 'email_address', None)
+    """
+    return _BY_WORD.get(plain_word(heading))
+
+
+def match_columns(row: int, headings: Sequence[str]) -> Columns:
+    """Find the known columns in a header line."""
+    found: dict[str, list[str]] = {}
+    names = [column_named(heading) for heading in headings]
+    for name, heading in zip(names, headings, strict=True):
+        if name:
+            found.setdefault(name, []).append(heading.strip())
+    doubled = {name: tuple(given) for name, given in found.items() if len(given) > 1}
+    return Columns(
+        row=row,
+        names=tuple(None if name in doubled else name for name in names),
+        unknown=tuple(h.strip() for h, name in zip(headings, names, strict=True) if name is None and h.strip()),
+        doubled=doubled,
+    )
+
+
+_KIND_WORDS = {
+    "mobile_money": "momo, mm, mobile wallet, wallet, mobile money payout, mobile money transfer, mtn mobile money, "
+    "mtn momo, airtel money, airtel mobile money",
+    "bank_transfer": "bank, bank account, bank payment, bank payout, eft, rtgs",
+    "airtime": "air time, top up, airtime top up",
+    "internet": "data, data bundle, data bundles, mobile data, internet bundle, internet data, bundle, bundles",
+    "utility": "utilities, bill, bills, bill payment, utility bill, utility payment, water, water bill, electricity, "
+    "power",
+}
+_KIND_BY_WORD = {plain_word(kind): kind for kind in _KIND_WORDS} | {
+    plain_word(word): kind for kind, words in _KIND_WORDS.items() for word in words.split(",")
+}
+# The columns that say where the money goes, needed ones first. A bank row's account_number is the receiving account.
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "mobile_money": ("phone_number",),
+    "bank_transfer": ("account_number", "bank_code"),
+    "airtime": ("phone_number",),
+    "internet": ("phone_number",),
+    "utility": ("customer_reference",),
+}
+DESTINATIONS = frozenset({"account_number", "bank_code", "customer_reference", "area"})  # used by one kind alone
+
+
+@lru_cache(maxsize=256)
+def read_kind(text: str) -> str:
+    """The kind that a word means, without regard to case, blanks and punctuation.
+
+    >>> read_kind("Mobile Money"), read_kind("BANK"), read_kind("data bundle")
+    ('mobile_money', 'bank_transfer', 'internet')
+    """
+    kind = _KIND_BY_WORD.get(plain_word(text))
+    if kind is None:
+        raise Unusable(f"no such kind; write one of {', '.join(_KIND_WORDS)}")
+    return kind
+
+
+def needs_area(kind: str, products: str) -> bool:
+    """Whether the destination needs an area; ``products`` holds the ids of product and item."""
+    # Spec: "beneficiary.data.area is required for national water bill payments"
+    return kind == "utility" and "NWSC" in products.upper()
+
+
+def destination_of(kind: str, cells: Mapping[str, str]) -> Destination:
+    """Where the money of a row goes, from cells that were read."""
+    return _MAKERS[kind](cells)
+
+
+_MAKERS: Mapping[str, Callable[[Mapping[str, str]], Destination]] = {
+    "mobile_money": lambda cells: MobileMoneyWallet(cells["phone_number"]),
+    "bank_transfer": lambda cells: BankAccount(cells["account_number"], cells["bank_code"]),
+    "airtime": lambda cells: AirtimeLine(cells["phone_number"]),
+    "internet": lambda cells: InternetLine(cells["phone_number"]),
+    "utility": lambda cells: UtilityAccount(cells["customer_reference"], cells.get("area")),
+}
+
 
 # What a derived request id is made of, with the batch id and the columns that say where the money goes. How the
 # beneficiary is called or reached is left out, so that a corrected spelling is no second payment.
@@ -70,7 +254,7 @@ class Rules:
 
 
 @attrs.define
-class Reading:
+class RowReading:
     """A row that was read.
 
     Attributes:
@@ -109,9 +293,9 @@ def always_needed(rules: Rules) -> frozenset[str]:
     return frozenset(_NEEDED_BY_ALL) - given - ({"request_id"} if rules.derive_request_ids else set())
 
 
-def read_row(cells: Mapping[str, str], rules: Rules) -> Reading:
+def read_row(cells: Mapping[str, str], rules: Rules) -> RowReading:
     """Read a row; everything that is wrong with it is found, not only the first thing."""
-    row = Reading(cells, rules.unusable)
+    row = RowReading(cells, rules.unusable)
     _take_kind(row, rules)
     _find_ignored(row)
     for column, cell in cells.items():
@@ -133,7 +317,7 @@ def read_row(cells: Mapping[str, str], rules: Rules) -> Reading:
     return row
 
 
-def _take_kind(row: Reading, rules: Rules) -> None:
+def _take_kind(row: RowReading, rules: Rules) -> None:
     row.kind = rules.kind
     if cell := row.cells.get("kind"):
         try:
@@ -147,7 +331,7 @@ def _take_kind(row: Reading, rules: Rules) -> None:
         row.need("kind", "empty; write mobile_money, bank_transfer, airtime, internet or utility")
 
 
-def _take_money(row: Reading, rules: Rules) -> None:
+def _take_money(row: RowReading, rules: Rules) -> None:
     stated = row.values.get("currency")
     beside = None
     if cell := row.cells.get("amount"):
@@ -164,7 +348,7 @@ def _take_money(row: Reading, rules: Rules) -> None:
         row.faults.append((where, value, f"the batch is in {rules.currency}; move this row to a batch of its own"))
 
 
-def _check_destination(row: Reading) -> None:
+def _check_destination(row: RowReading) -> None:
     if row.kind is None:
         return
     for column in NEEDED[row.kind]:
@@ -177,7 +361,7 @@ def _check_destination(row: Reading) -> None:
             row.need("area", "empty, and national water needs it; enter the area, such as Kampala")
 
 
-def _find_ignored(row: Reading) -> None:
+def _find_ignored(row: RowReading) -> None:
     if row.kind and not DESTINATIONS.isdisjoint(row.cells):
         used = _destination_columns(row.kind)
         row.ignored += [column for column in row.cells if column in DESTINATIONS and column not in used]
@@ -187,7 +371,7 @@ def _destination_columns(kind: str) -> tuple[str, ...]:
     return (*NEEDED[kind], "area") if kind == "utility" else NEEDED[kind]
 
 
-def _name_row(row: Reading, rules: Rules) -> None:
+def _name_row(row: RowReading, rules: Rules) -> None:
     if not rules.derive_request_ids:
         row.need(
             "request_id",
@@ -200,7 +384,7 @@ def _name_row(row: Reading, rules: Rules) -> None:
         row.values["request_id"] = request_id_for("payout", f"batch={rules.batch_id or ''}", *parts)
 
 
-def _make_order(row: Reading, rules: Rules) -> None:
+def _make_order(row: RowReading, rules: Rules) -> None:
     values = row.values
     assert row.kind is not None
     assert row.amount is not None

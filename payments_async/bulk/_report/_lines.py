@@ -15,7 +15,16 @@ from payments_async.bulk._plan._payees import item_of, reference_of
 from payments_async.journal._records import Entry, Happening, Standing
 from payments_async.journal._states import State
 
-__all__ = ["Decision", "Line", "decided", "evidence_words", "line_of", "moment_text", "need_of", "standing_words"]
+__all__ = [
+    "ReportDecision",
+    "ReportLine",
+    "decided",
+    "evidence_words",
+    "line_of",
+    "moment_text",
+    "need_of",
+    "standing_words",
+]
 
 # What a person has to do about an order that stands so.
 _NEEDS: Mapping[State, str] = {
@@ -55,7 +64,7 @@ _WORDS = {
 
 
 @attrs.frozen(kw_only=True, slots=False)  # created in half the time; of these there is one for every order
-class Line:
+class ReportLine:
     """What a report says of one order. Personal values are masked unless they were asked for.
 
     Attributes:
@@ -88,7 +97,7 @@ class Line:
 
 
 @attrs.frozen(kw_only=True)
-class Decision:
+class ReportDecision:
     """What a named person decided.
 
     Attributes:
@@ -114,10 +123,10 @@ def standing_words(counts: Mapping[State, int]) -> str:
     return f"not final yet: {', '.join(waits)}" if waits else "final"
 
 
-def decided(happening: Happening, about: str, *, personal: bool) -> Decision:
+def decided(happening: Happening, about: str, *, personal: bool) -> ReportDecision:
     """What a person decided about an order or a batch."""
     kind, _, why = (happening.detail or "").partition(": ")
-    return Decision(
+    return ReportDecision(
         about=about,
         who=happening.by or "",
         what=_DECIDED.get(kind, kind),
@@ -126,7 +135,7 @@ def decided(happening: Happening, about: str, *, personal: bool) -> Decision:
     )
 
 
-def line_of(standing: Standing, *, personal: bool) -> Line:
+def line_of(standing: Standing, *, personal: bool) -> ReportLine:
     """The line of an order; where nothing has happened to it, what the order itself tells."""
     entry, decision = standing.entry, standing.decision
     order = entry.order
@@ -134,7 +143,7 @@ def line_of(standing: Standing, *, personal: bool) -> Line:
     bank = None if isinstance(order, CollectionOrder) else order.destination
     message = "" if not entry.message else redact(entry.message, () if personal else (name, payee, *name.split()))
     code = "" if entry.code is None else str(entry.code)
-    return Line(
+    return ReportLine(
         request_id=entry.request_id,
         kind=kind_of(order),
         name=name if personal else mask(name),
