@@ -27,7 +27,7 @@ from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._screen import Screen, clean, counted, money, plain
 from payments_async._cli._settings import Settings
-from payments_async.bulk import Batch, BatchChanged, Issue, Duplicate, Plan, Share, plan
+from payments_async.bulk import Batch, BatchChanged, Duplicate, Issue, Plan, Share, plan
 from payments_async.journal import SqliteJournal
 
 __all__ = ["add_plan", "make_plan", "plan_document", "show_plan"]

@@ -1,4 +1,4 @@
-"""Request ids that a file uses twice, found in constant memory. Keeps digests on disk, never a row."""
+"""A batch file, checked as a whole and read again for its orders."""
 
 from __future__ import annotations
 
@@ -21,117 +21,16 @@ from payments_async._masking import redact
 from payments_async._orders import PayoutOrder
 from payments_async.bulk._file._cells import PhoneReader, read_currency
 from payments_async.bulk._file._rows import COLUMNS, Columns, RowReading, Rules, always_needed, read_kind, read_row
-from payments_async.bulk._file._tables import (
-    FileRow,
-    Layout,
-    Table,
-    find_delimiter,
-    fingerprint,
-    format_of,
-    open_table,
-    text_encoding,
-)
+from payments_async.bulk._file._tables import FileRow, Layout, Table, find_layout, open_table
 from payments_async.bulk._file._workbooks import Sheet
 from payments_async.bulk._problems import Issue, Problem, harmless, problem
 
-__all__ = ["Batch", "BatchOrders", "Repeat", "Repeats", "SurveyFindings", "read_batch", "survey"]
+__all__ = ["Batch", "BatchOrders", "Repeat", "Repeats", "read_batch"]
 
 RepeatKind = Literal["nothing", "amount", "details"]
 _RECORD = struct.Struct("<16sQQqq")
 _ID = 16
 _BUCKETS = 256
-
-
-@attrs.frozen(kw_only=True)
-class Repeat:
-    """A row that uses the request id of an earlier one.
-
-    Attributes:
-        row: The later row; it is not among the orders.
-        line: The line of a text file where it begins.
-        first_row: The row that used the id first.
-        difference: What sets them apart: ``"nothing"``, the ``"amount"``, or other ``"details"`` of the payout.
-    """
-
-    row: int
-    line: int
-    first_row: int
-    difference: RepeatKind
-
-
-class Repeats:
-    """Collects the ids of a file of any length, and says at the end which came twice.
-
-    Each id costs 48 bytes. Up to ``memory`` bytes they stay in memory; then they go to a temporary file without a
-    name (480 MB for 10,000,000 rows), sorted into 256 buckets that are compared one at a time.
-
-    Args:
-        memory: Bytes of records kept in memory.
-    """
-
-    def __init__(self, *, memory: int = 16 * 2**20) -> None:
-        self._limit = memory // _RECORD.size
-        self._waiting = 0
-        self._buckets = [bytearray() for _ in range(_BUCKETS)]
-        self._spilled: list[list[tuple[int, int]]] = [[] for _ in range(_BUCKETS)]  # where in the file, how long
-        self._resources = ExitStack()
-        self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> Repeats:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._resources.close()
-
-    def add(self, request_id: str, row: int, line: int, amount: int, content: int) -> None:
-        """Take down one row.
-
-        Args:
-            amount: Hash of the amount.
-            content: Hash of all that the row says.
-        """
-        digest = hashlib.blake2b(request_id.encode("utf-8", "surrogatepass"), digest_size=_ID).digest()
-        self._buckets[digest[0]] += _RECORD.pack(digest, row, line, amount, content)
-        self._waiting += 1
-        if self._waiting >= self._limit:
-            self._spill()
-
-    def found(self) -> Iterator[Repeat]:
-        """Every row whose id an earlier row has, in no particular order."""
-        for number in range(_BUCKETS):
-            first: dict[bytes, tuple[int, int, int]] = {}
-            for digest, row, line, amount, content in _RECORD.iter_unpack(self._bucket(number)):
-                if (earlier := first.setdefault(digest, (row, amount, content)))[0] != row:
-                    difference = _difference(earlier[1:], (amount, content))
-                    yield Repeat(row=row, line=line, first_row=earlier[0], difference=difference)
-
-    def _spill(self) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="payments-async-")  # noqa: SIM115  lives as long as self
-            self._resources.enter_context(self._file)
-        for bucket, pieces in zip(self._buckets, self._spilled, strict=True):
-            pieces.append((self._file.tell(), len(bucket)))
-            self._file.write(bucket)
-            bucket.clear()
-        self._waiting = 0
-
-    def _bucket(self, number: int) -> bytes:
-        pieces = []
-        for offset, length in self._spilled[number]:
-            assert self._file is not None
-            self._file.seek(offset)
-            pieces.append(self._file.read(length))
-        return b"".join([*pieces, self._buckets[number]])
-
-
-def _difference(first: tuple[int, int], later: tuple[int, int]) -> RepeatKind:
-    if first == later:
-        return "nothing"
-    return "amount" if first[0] != later[0] else "details"
-
-
 _REPEATED = {
     "nothing": "repeats row {first} exactly; delete it, or give it an id of its own if both are meant",
     "amount": "row {first} has this id with another amount; delete the wrong one, or give this one an id of its own",
@@ -156,28 +55,152 @@ _FEWEST_COLUMNS = 3  # a row of cells may have one that sounds like a column, su
 
 
 @attrs.frozen(kw_only=True)
-class SurveyFindings:
-    """What a walk through a file found.
+class Repeat:
+    """A row that uses the request id of an earlier one.
 
     Attributes:
-        rules: The rules by which to read the rows again.
-        refused: Good rows that are left out all the same.
-        good: How many rows make an order.
-        rows, problems, concerns, notes, repeats: As in ``Batch``.
+        row: The later row; it is not among the orders.
+        line: The line of a text file where it begins.
+        first_row: The row that used the id first.
+        difference: What sets them apart: ``"nothing"``, the ``"amount"``, or other ``"details"`` of the payout.
     """
 
-    rules: Rules
-    refused: frozenset[int]
-    good: int
-    rows: int
+    row: int
+    line: int
+    first_row: int
+    difference: RepeatKind
+
+
+@attrs.frozen(kw_only=True)
+class BatchOrders(Iterable[PayoutOrder]):
+    """The good rows of a file as orders, read anew each time it is walked through: nothing is kept in memory.
+
+    Raises:
+        BatchChanged: While walking, before the first order that could be wrong, when the file is another one now.
+    """
+
+    _path: Path
+    _layout: Layout
+    _rules: Rules
+    _refused: frozenset[int]
+    _count: int
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[PayoutOrder]:
+        if not self._count:
+            return
+        with open_table(self._path, self._layout) as table:
+            for row in table.rows:
+                if row.fault or row.number in self._refused:
+                    continue
+                order = read_row(row.cells, self._rules).order
+                if order is not None:
+                    yield order
+
+
+@attrs.frozen(kw_only=True)
+class Batch:
+    """A file that was checked from the first row to the last.
+
+    Look at ``problems`` and ``concerns`` before anything is sent: ``orders`` leaves bad rows out, so an incomplete
+    batch looks like a complete one. Of several rows with one request id, the first is among the orders and the others
+    are problems.
+
+    Attributes:
+        path: The file.
+        orders: The good rows, in the order of the file; see ``BatchOrders``. Its length is their number.
+        problems: Everything that is wrong, by row and column. Empty means that every row is among the orders. After
+            100,000 of them the rest is not read, and no row is among the orders.
+        concerns: What a person must have looked at, though it may be right: hidden rows that would be paid, a hidden
+            column that is read. ``plan`` takes them as problems until they are acknowledged.
+        notes: What a person should know, though nothing is wrong: a guessed encoding, columns nobody reads.
+        repeats: The rows with a request id that an earlier row has; each is among the problems too.
+        rows: Rows with something in them, good and bad, without the header.
+        digest: SHA-256 of the file's bytes, in hexadecimal digits.
+    """
+
+    path: Path
+    orders: BatchOrders
     problems: tuple[Problem, ...]
     concerns: tuple[Issue, ...]
     notes: tuple[str, ...]
     repeats: tuple[Repeat, ...]
+    rows: int
+    digest: str
 
 
-def survey(path: Path, layout: Layout, rules: Rules, *, go_on: Callable[[], None] = lambda: None) -> SurveyFindings:
-    """Check every row of a file.
+async def read_batch(
+    path: str | os.PathLike[str],
+    *,
+    kind: str | None = None,
+    derive_request_ids: bool = False,
+    batch_id: str | None = None,
+    currency: str | None = None,
+    region: str = "UG",
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    sheet: str | None = None,
+) -> Batch:
+    """Check a file of payouts (CSV, JSON lines or XLSX) in a thread of its own, and report every bad row at once.
+
+    Memory stays the same for CSV and JSON lines of any length, but for the problems themselves. Request ids cost 48
+    bytes each: in memory up to 16 MiB, then in a temporary file (480 MB for 10,000,000 rows). An XLSX sheet is read by
+    a process of its own, which holds all of it: up to 10,000,000 cells (some 600,000 rows of fifteen columns), with
+    limits of memory and time where the operating system has them.
+
+    Names, messages and metadata go into the orders exactly as they are, without surrounding blanks. A name, an id or
+    a code that begins like a spreadsheet formula is refused; a message may begin as it likes.
+
+    Args:
+        path: A regular file; its format is told by its content.
+        kind: Kind of the rows that name none.
+        derive_request_ids: Give rows without a request id one that ``request_id_for`` derives from ``batch_id``,
+            kind, amount, currency, product and item, message, metadata and destination (the wallet's or line's number;
+            account and bank code; customer reference and area). The same file exported again gives the same ids, and
+            so do rows that are alike in all of these: they are told as repeated. Without ``batch_id`` or a message
+            that names the month, next month's salary has the id of this month's.
+        batch_id: Batch that all orders are marked with.
+        currency: Currency of the rows that name none; a row that names another is refused.
+        region: Where telephone numbers without a country code belong.
+        encoding: Of a text file, when the guess is wrong.
+        delimiter: Of a CSV file, when the guess is wrong.
+        sheet: Of a workbook; the first one by default.
+
+    Raises:
+        OSError: When the file cannot be read.
+        ImportError: When an extra is not installed: ``cli`` for telephone numbers, ``xlsx`` for workbooks.
+        ValueError: For a wrong argument, a path that is no regular file, or a workbook that cannot be read: damaged,
+            protected, too large, or a trap.
+        BatchChanged: When the file is written to while it is checked.
+    """
+    rules = Rules(
+        kind=None if kind is None else read_kind(kind),
+        currency=None if currency is None else read_currency(currency),
+        batch_id=batch_id,
+        derive_request_ids=derive_request_ids,
+        phone=PhoneReader(region),
+    )
+    stopped = threading.Event()
+
+    def go_on() -> None:
+        if stopped.is_set():
+            raise InterruptedError("the reading of the batch was cancelled")
+
+    def work() -> Batch:
+        source = Path(path)
+        layout = find_layout(source, encoding=encoding, delimiter=delimiter, sheet=sheet, go_on=go_on)
+        return _survey(source, layout, rules, go_on)
+
+    try:
+        return await asyncio.to_thread(work)
+    finally:
+        stopped.set()  # a cancelled caller leaves no thread behind that reads for minutes
+
+
+def _survey(path: Path, layout: Layout, rules: Rules, go_on: Callable[[], None]) -> Batch:
+    """Check every row of a file, in one walk that keeps no row.
 
     Args:
         go_on: Called now and then; it may raise to stop the walk.
@@ -191,10 +214,10 @@ def survey(path: Path, layout: Layout, rules: Rules, *, go_on: Callable[[], None
                     go_on()
                 walk.check_row(row, repeats)
                 if len(walk.problems) > _MOST_PROBLEMS:
-                    return _given_up(walk)
+                    return _given_up(path, layout, walk)
         found = tuple(sorted(islice(repeats.found(), _MOST_PROBLEMS + 1), key=lambda repeat: repeat.row))
     if len(found) > _MOST_PROBLEMS:
-        return _given_up(walk)
+        return _given_up(path, layout, walk)
     if walk.last and walk.last.short and not layout.fingerprint.ends_a_line and layout.format == "csv":
         walk.refuse(walk.last.number, walk.last.line, "", "", _CUT_OFF)
     ids = _request_ids(path, layout, {repeat.row for repeat in found}) if found else {}
@@ -202,28 +225,48 @@ def survey(path: Path, layout: Layout, rules: Rules, *, go_on: Callable[[], None
         remedy = _REPEATED[repeat.difference].format(first=repeat.first_row)
         walk.refuse(repeat.row, repeat.line, "request_id", ids.get(repeat.row, ""), remedy)
     if walk.torn > _MOST_PROBLEMS:
-        return _given_up(walk)
+        return _given_up(path, layout, walk)
     walk.tell_torn()
     walk.tell_lacking()
-    return SurveyFindings(
-        rules=walk.rules,
-        refused=frozenset(walk.refused),
+    return _batch(
+        path,
+        layout,
+        walk,
         good=walk.good - len(walk.refused) if sound else 0,
-        rows=walk.rows,
-        problems=tuple(sorted(walk.problems, key=_place)),
         concerns=() if sound is None or table.sheet is None else tuple(_concerns(table, table.sheet, walk)),
         notes=() if sound is None else tuple(_notes(table, layout, walk)),
         repeats=found,
     )
 
 
-def _given_up(walk: _Walk) -> SurveyFindings:
+def _given_up(path: Path, layout: Layout, walk: _Walk) -> Batch:
     """A file that is wrong from end to end: none of its rows is an order."""
     walk.problems.append(Problem(row=walk.last.number + 1 if walk.last else 1, column="", value="", remedy=_TOO_MANY))
-    return SurveyFindings(
-        rules=walk.rules, refused=frozenset(), good=0, rows=walk.rows,
-        problems=tuple(sorted(walk.problems, key=_place)), concerns=(), notes=(), repeats=(),
-    )  # fmt: skip
+    return _batch(path, layout, walk, good=0)
+
+
+def _batch(
+    path: Path,
+    layout: Layout,
+    walk: _Walk,
+    *,
+    good: int,
+    concerns: tuple[Issue, ...] = (),
+    notes: tuple[str, ...] = (),
+    repeats: tuple[Repeat, ...] = (),
+) -> Batch:
+    """What a walk has found; ``good`` of the rows are orders."""
+    refused = frozenset(walk.refused)
+    return Batch(
+        path=path,
+        orders=BatchOrders(path=path, layout=layout, rules=walk.rules, refused=refused, count=good),
+        problems=tuple(sorted(walk.problems, key=_place)),
+        concerns=concerns,
+        notes=notes,
+        repeats=repeats,
+        rows=walk.rows,
+        digest=layout.fingerprint.digest,
+    )
 
 
 class _Walk:
@@ -389,165 +432,74 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(repr(harmless(redact(name))) for name in names)
 
 
-@attrs.frozen(kw_only=True)
-class BatchOrders(Iterable[PayoutOrder]):
-    """The good rows of a file as orders, read anew each time it is walked through: nothing is kept in memory.
+class Repeats:
+    """Collects the ids of a file of any length, and says at the end which came twice.
 
-    Raises:
-        BatchChanged: While walking, before the first order that could be wrong, when the file is another one now.
-    """
-
-    _path: Path
-    _layout: Layout
-    _rules: Rules
-    _refused: frozenset[int]
-    _count: int
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[PayoutOrder]:
-        if not self._count:
-            return
-        with open_table(self._path, self._layout) as table:
-            for row in table.rows:
-                if row.fault or row.number in self._refused:
-                    continue
-                order = read_row(row.cells, self._rules).order
-                if order is not None:
-                    yield order
-
-
-@attrs.frozen(kw_only=True)
-class Batch:
-    """A file that was checked from the first row to the last.
-
-    Look at ``problems`` and ``concerns`` before anything is sent: ``orders`` leaves bad rows out, so an incomplete
-    batch looks like a complete one. Of several rows with one request id, the first is among the orders and the others
-    are problems.
-
-    Attributes:
-        path: The file.
-        orders: The good rows, in the order of the file; see ``BatchOrders``. Its length is their number.
-        problems: Everything that is wrong, by row and column. Empty means that every row is among the orders. After
-            100,000 of them the rest is not read, and no row is among the orders.
-        concerns: What a person must have looked at, though it may be right: hidden rows that would be paid, a hidden
-            column that is read. ``plan`` takes them as problems until they are acknowledged.
-        notes: What a person should know, though nothing is wrong: a guessed encoding, columns nobody reads.
-        repeats: The rows with a request id that an earlier row has; each is among the problems too.
-        rows: Rows with something in them, good and bad, without the header.
-        digest: SHA-256 of the file's bytes, in hexadecimal digits.
-    """
-
-    path: Path
-    orders: BatchOrders
-    problems: tuple[Problem, ...]
-    concerns: tuple[Issue, ...]
-    notes: tuple[str, ...]
-    repeats: tuple[Repeat, ...]
-    rows: int
-    digest: str
-
-
-async def read_batch(
-    path: str | os.PathLike[str],
-    *,
-    kind: str | None = None,
-    derive_request_ids: bool = False,
-    batch_id: str | None = None,
-    currency: str | None = None,
-    region: str = "UG",
-    encoding: str | None = None,
-    delimiter: str | None = None,
-    sheet: str | None = None,
-) -> Batch:
-    """Check a file of payouts (CSV, JSON lines or XLSX) in a thread of its own, and report every bad row at once.
-
-    Memory stays the same for CSV and JSON lines of any length, but for the problems themselves. Request ids cost 48
-    bytes each: in memory up to 16 MiB, then in a temporary file (480 MB for 10,000,000 rows). An XLSX sheet is read by
-    a process of its own, which holds all of it: up to 10,000,000 cells (some 600,000 rows of fifteen columns), with
-    limits of memory and time where the operating system has them.
-
-    Names, messages and metadata go into the orders exactly as they are, without surrounding blanks. A name, an id or
-    a code that begins like a spreadsheet formula is refused; a message may begin as it likes.
+    Each id costs 48 bytes. Up to ``memory`` bytes they stay in memory; then they go to a temporary file without a
+    name (480 MB for 10,000,000 rows), sorted into 256 buckets that are compared one at a time.
 
     Args:
-        path: A regular file; its format is told by its content.
-        kind: Kind of the rows that name none.
-        derive_request_ids: Give rows without a request id one that ``request_id_for`` derives from ``batch_id``,
-            kind, amount, currency, product and item, message, metadata and destination (the wallet's or line's number;
-            account and bank code; customer reference and area). The same file exported again gives the same ids, and
-            so do rows that are alike in all of these: they are told as repeated. Without ``batch_id`` or a message
-            that names the month, next month's salary has the id of this month's.
-        batch_id: Batch that all orders are marked with.
-        currency: Currency of the rows that name none; a row that names another is refused.
-        region: Where telephone numbers without a country code belong.
-        encoding: Of a text file, when the guess is wrong.
-        delimiter: Of a CSV file, when the guess is wrong.
-        sheet: Of a workbook; the first one by default.
-
-    Raises:
-        OSError: When the file cannot be read.
-        ImportError: When an extra is not installed: ``cli`` for telephone numbers, ``xlsx`` for workbooks.
-        ValueError: For a wrong argument, a path that is no regular file, or a workbook that cannot be read: damaged,
-            protected, too large, or a trap.
-        BatchChanged: When the file is written to while it is checked.
+        memory: Bytes of records kept in memory.
     """
-    rules = Rules(
-        kind=None if kind is None else read_kind(kind),
-        currency=None if currency is None else read_currency(currency),
-        batch_id=batch_id,
-        derive_request_ids=derive_request_ids,
-        phone=PhoneReader(region),
-    )
-    stopped = threading.Event()
 
-    def go_on() -> None:
-        if stopped.is_set():
-            raise InterruptedError("the reading of the batch was cancelled")
+    def __init__(self, *, memory: int = 16 * 2**20) -> None:
+        self._limit = memory // _RECORD.size
+        self._waiting = 0
+        self._buckets = [bytearray() for _ in range(_BUCKETS)]
+        self._spilled: list[list[tuple[int, int]]] = [[] for _ in range(_BUCKETS)]  # where in the file, how long
+        self._resources = ExitStack()
+        self._file: IO[bytes] | None = None
 
-    def work() -> Batch:
-        source = Path(path)
-        layout = _find_layout(source, encoding, delimiter, sheet, go_on)
-        return _batch_of(source, layout, survey(source, layout, rules, go_on=go_on))
+    def __enter__(self) -> Repeats:
+        return self
 
-    try:
-        return await asyncio.to_thread(work)
-    finally:
-        stopped.set()  # a cancelled caller leaves no thread behind that reads for minutes
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.close()
+
+    def add(self, request_id: str, row: int, line: int, amount: int, content: int) -> None:
+        """Take down one row.
+
+        Args:
+            amount: Hash of the amount.
+            content: Hash of all that the row says.
+        """
+        digest = hashlib.blake2b(request_id.encode("utf-8", "surrogatepass"), digest_size=_ID).digest()
+        self._buckets[digest[0]] += _RECORD.pack(digest, row, line, amount, content)
+        self._waiting += 1
+        if self._waiting >= self._limit:
+            self._spill()
+
+    def found(self) -> Iterator[Repeat]:
+        """Every row whose id an earlier row has, in no particular order."""
+        for number in range(_BUCKETS):
+            first: dict[bytes, tuple[int, int, int]] = {}
+            for digest, row, line, amount, content in _RECORD.iter_unpack(self._bucket(number)):
+                if (earlier := first.setdefault(digest, (row, amount, content)))[0] != row:
+                    difference = _difference(earlier[1:], (amount, content))
+                    yield Repeat(row=row, line=line, first_row=earlier[0], difference=difference)
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="payments-async-")  # noqa: SIM115  lives as long as self
+            self._resources.enter_context(self._file)
+        for bucket, pieces in zip(self._buckets, self._spilled, strict=True):
+            pieces.append((self._file.tell(), len(bucket)))
+            self._file.write(bucket)
+            bucket.clear()
+        self._waiting = 0
+
+    def _bucket(self, number: int) -> bytes:
+        pieces = []
+        for offset, length in self._spilled[number]:
+            assert self._file is not None
+            self._file.seek(offset)
+            pieces.append(self._file.read(length))
+        return b"".join([*pieces, self._buckets[number]])
 
 
-def _find_layout(
-    path: Path, encoding: str | None, delimiter: str | None, sheet: str | None, go_on: Callable[[], None]
-) -> Layout:
-    content = fingerprint(path, between=go_on)
-    guess, guessed = text_encoding(content)
-    try:
-        format_ = format_of(content.head, encoding or guess)
-    except LookupError:
-        raise ValueError(f"encoding: Python knows no {encoding!r}; leave it out to have it guessed") from None
-    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise ValueError("delimiter: expected one sign, and no quotation mark; leave it out to have it guessed")
-    return Layout(
-        format=format_,
-        encoding=encoding or guess,
-        delimiter=delimiter or find_delimiter(content.head, encoding or guess),
-        sheet=sheet,
-        note=None if encoding or format_ == "xlsx" else guessed,
-        fingerprint=content,
-    )
-
-
-def _batch_of(path: Path, layout: Layout, findings: SurveyFindings) -> Batch:
-    return Batch(
-        path=path,
-        orders=BatchOrders(
-            path=path, layout=layout, rules=findings.rules, refused=findings.refused, count=findings.good
-        ),
-        problems=findings.problems,
-        concerns=findings.concerns,
-        notes=findings.notes,
-        repeats=findings.repeats,
-        rows=findings.rows,
-        digest=layout.fingerprint.digest,
-    )
+def _difference(first: tuple[int, int], later: tuple[int, int]) -> RepeatKind:
+    if first == later:
+        return "nothing"
+    return "amount" if first[0] != later[0] else "details"

@@ -1,4 +1,4 @@
-"""The bytes of a batch file: their digest, their encoding, and proof that they are still the same. Knows no rows."""
+"""A batch file opened as a table of rows: the bytes that were checked, in whichever of the three formats they are."""
 
 from __future__ import annotations
 
@@ -24,18 +24,15 @@ from payments_async.bulk._file._rows import Columns, column_named, match_columns
 from payments_async.bulk._file._workbooks import Sheet, open_sheet
 
 __all__ = [
+    "BLOCK",
     "BatchChanged",
-    "CheckedFile",
     "FileRow",
-    "Fingerprint",
     "Layout",
     "Table",
-    "check_unchanged",
     "find_delimiter",
+    "find_layout",
     "fingerprint",
-    "format_of",
     "open_table",
-    "text_encoding",
 ]
 
 BLOCK = 2**20
@@ -48,6 +45,23 @@ _BYTE_ORDER_MARKS = (  # UTF-32 begins as UTF-16 does, so it comes first
     (codecs.BOM_UTF16_BE, "utf-16"),
     (codecs.BOM_UTF8, "utf-8-sig"),
 )
+Format = Literal["csv", "jsonl", "xlsx"]
+_LONGEST_LINE = 2**20
+_LONGEST_INT = 4000  # digits
+_USUAL = ",;\t|"  # the first of two that fit equally well is taken
+_SEPARATOR_LINE = re.compile(r"sep=(.)\s*", re.I | re.S)
+# A comma in an amount without quotation marks ends a cell: 1,500 becomes 1 and 500, and 1500,50 loses its 50.
+_GROUPING = frozenset(",.' ")
+_FIRST_GROUP = re.compile(r"(?:[A-Za-z]{3,4}\.? ?)?[1-9][0-9]{0,2}", re.ASCII)
+_WHOLE_AMOUNT = re.compile(
+    r"(?:[A-Za-z]{3,4}\.? ?)?(?:[1-9][0-9]{3,}|[0-9]+\.[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+.*)", re.ASCII
+)
+_MIDDLE_GROUP = re.compile(r"[0-9]{3}", re.ASCII)
+_LAST_GROUP = re.compile(r"[0-9]{3}(?:\.[0-9]{1,2})?(?: ?[A-Za-z]{3,4}|/=|/-)?", re.ASCII)
+_ANY_WHOLE = re.compile(r"(?:[A-Za-z]{3,4}\.? ?)?[0-9]+", re.ASCII)
+_CENTS = re.compile(r"[0-9]{2}(?: ?[A-Za-z]{3,4}|/=|/-)?", re.ASCII)
+_WORDS = frozenset({"message", "metadata"})  # columns in which nobody writes a bare number of two or three digits
+_exact_json = msgspec.json.Encoder(decimal_format="number")
 
 
 class BatchChanged(RuntimeError):
@@ -77,11 +91,11 @@ class Fingerprint:
     ends_a_line: bool
 
 
-def fingerprint(path: Path, *, between: Callable[[], None] = lambda: None) -> Fingerprint:
+def fingerprint(path: Path, *, go_on: Callable[[], None] = lambda: None) -> Fingerprint:
     """Read the file once, a MiB at a time.
 
     Args:
-        between: Called between two blocks; it may raise to stop the reading.
+        go_on: Called between two blocks; it may raise to stop the reading.
 
     Raises:
         ValueError: When the path is no regular file, such as a pipe, which cannot be read twice.
@@ -92,7 +106,7 @@ def fingerprint(path: Path, *, between: Callable[[], None] = lambda: None) -> Fi
         _check_regular(about)
         whole, utf8, marks, head, tail, size = hashlib.sha256(), _Utf8(), bytearray(), b"", b"", 0
         while block := file.read(BLOCK):
-            between()
+            go_on()
             whole.update(block)
             utf8.feed(block)
             marks += _mark(block)
@@ -115,7 +129,7 @@ def _check_regular(about: os.stat_result) -> None:
         raise ValueError("path: not a regular file, and a batch is read more than once; save it to disk first")
 
 
-def check_unchanged(path: Path, known: Fingerprint) -> None:
+def _check_unchanged(path: Path, known: Fingerprint) -> None:
     """Compare the file with what is known of it; its content is read only if its time stamp differs.
 
     Raises:
@@ -128,7 +142,7 @@ def check_unchanged(path: Path, known: Fingerprint) -> None:
         raise BatchChanged(f"{path.name} was changed since it was checked; call read_batch again")
 
 
-def text_encoding(known: Fingerprint) -> tuple[str, str | None]:
+def _text_encoding(known: Fingerprint) -> tuple[str, str | None]:
     """The encoding of a text file, and a note where it had to be guessed."""
     for byte_order_mark, encoding in _BYTE_ORDER_MARKS:
         if known.head.startswith(byte_order_mark):
@@ -142,7 +156,7 @@ def text_encoding(known: Fingerprint) -> tuple[str, str | None]:
     return "cp1252", "the file is not UTF-8; read as CP1252 (Windows, western Europe): check names with accents"
 
 
-class CheckedFile(io.RawIOBase):
+class _CheckedFile(io.RawIOBase):
     """A file that hands out no byte before the block it is in was found unchanged.
 
     Raises:
@@ -204,25 +218,6 @@ class _Utf8:
 
 def _mark(block: bytes) -> bytes:
     return hashlib.blake2b(block, digest_size=_MARK).digest()
-
-
-Format = Literal["csv", "jsonl", "xlsx"]
-_LONGEST_LINE = 2**20
-_LONGEST_INT = 4000  # digits
-_USUAL = ",;\t|"  # the first of two that fit equally well is taken
-_SEPARATOR_LINE = re.compile(r"sep=(.)\s*", re.I | re.S)
-# A comma in an amount without quotation marks ends a cell: 1,500 becomes 1 and 500, and 1500,50 loses its 50.
-_GROUPING = frozenset(",.' ")
-_FIRST_GROUP = re.compile(r"(?:[A-Za-z]{3,4}\.? ?)?[1-9][0-9]{0,2}", re.ASCII)
-_WHOLE_AMOUNT = re.compile(
-    r"(?:[A-Za-z]{3,4}\.? ?)?(?:[1-9][0-9]{3,}|[0-9]+\.[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+.*)", re.ASCII
-)
-_MIDDLE_GROUP = re.compile(r"[0-9]{3}", re.ASCII)
-_LAST_GROUP = re.compile(r"[0-9]{3}(?:\.[0-9]{1,2})?(?: ?[A-Za-z]{3,4}|/=|/-)?", re.ASCII)
-_ANY_WHOLE = re.compile(r"(?:[A-Za-z]{3,4}\.? ?)?[0-9]+", re.ASCII)
-_CENTS = re.compile(r"[0-9]{2}(?: ?[A-Za-z]{3,4}|/=|/-)?", re.ASCII)
-_WORDS = frozenset({"message", "metadata"})  # columns in which nobody writes a bare number of two or three digits
-_exact_json = msgspec.json.Encoder(decimal_format="number")
 
 
 class Torn(NamedTuple):
@@ -309,8 +304,8 @@ def open_table(path: Path, layout: Layout, *, looks: bool = False) -> Iterator[T
         ImportError: For a workbook, when python-calamine is not installed.
         ValueError: For a workbook that cannot be opened, or that has no such sheet.
     """
-    check_unchanged(path, layout.fingerprint)
-    with io.BufferedReader(CheckedFile(path, layout.fingerprint)) as file:
+    _check_unchanged(path, layout.fingerprint)
+    with io.BufferedReader(_CheckedFile(path, layout.fingerprint)) as file:
         match layout.format:
             case "xlsx":
                 with open_sheet(file, layout.sheet, looks=looks) as sheet:
@@ -321,7 +316,36 @@ def open_table(path: Path, layout: Layout, *, looks: bool = False) -> Iterator[T
                 yield _json_lines(io.TextIOWrapper(file, layout.encoding, newline=""))
 
 
-def format_of(head: bytes, encoding: str) -> Format:
+def find_layout(
+    path: Path, *, encoding: str | None, delimiter: str | None, sheet: str | None, go_on: Callable[[], None]
+) -> Layout:
+    """Read a file once, and find out what was not told of it.
+
+    Args:
+        go_on: Called now and then; it may raise to stop the reading.
+
+    Raises:
+        ValueError: For a wrong argument, or a path that is no regular file.
+    """
+    content = fingerprint(path, go_on=go_on)
+    guess, guessed = _text_encoding(content)
+    try:
+        format_ = _format_of(content.head, encoding or guess)
+    except LookupError:
+        raise ValueError(f"encoding: Python knows no {encoding!r}; leave it out to have it guessed") from None
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise ValueError("delimiter: expected one sign, and no quotation mark; leave it out to have it guessed")
+    return Layout(
+        format=format_,
+        encoding=encoding or guess,
+        delimiter=delimiter or find_delimiter(content.head, encoding or guess),
+        sheet=sheet,
+        note=None if encoding or format_ == "xlsx" else guessed,
+        fingerprint=content,
+    )
+
+
+def _format_of(head: bytes, encoding: str) -> Format:
     """The format by the first bytes of a file: names of files are too often wrong."""
     if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
         return "xlsx"

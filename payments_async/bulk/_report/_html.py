@@ -1,4 +1,4 @@
-"""The report of a batch as one HTML page that needs nothing else: for screen, printer and file. Reads no journal."""
+"""The report of a batch as one HTML page that needs nothing else: for screen, printer and file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from typing import IO
 
 import attrs
 
+from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._lines import ReportDecision, ReportLine, moment_text, standing_words
 from payments_async.journal._states import State
 
-__all__ = ["BEGINNING", "STYLE", "ReportHead", "ReportPage", "ReportSum"]
+__all__ = ["BEGINNING", "ReportHead", "ReportPage"]
 
 _OPENING = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -45,16 +46,6 @@ _ROWS = ("Request id", "Kind", "Beneficiary", "Paid to", "Amount", "Outcome", "S
 
 
 @attrs.frozen(kw_only=True)
-class ReportSum:
-    """So many orders of one kind in one state, and the exact sum of their amounts."""
-
-    kind: str
-    state: State
-    count: int
-    total: Decimal
-
-
-@attrs.frozen(kw_only=True)
 class ReportHead:
     """What the page says of the batch as a whole.
 
@@ -62,7 +53,7 @@ class ReportHead:
         service: Its base address.
         digest: Of the plan it was made from, where the journal has it.
         made: When the report was written, in UTC.
-        sums: The orders by kind and state.
+        shares: The orders by kind and state.
         currency: Of all amounts; empty when they do not agree on one.
         needing: Orders that need a person.
         unpaid: Orders that ended without being paid.
@@ -73,7 +64,7 @@ class ReportHead:
     service: str
     digest: str | None
     made: datetime
-    sums: tuple[ReportSum, ...]
+    shares: Mapping[tuple[str, State], Share]
     currency: str
     needing: int
     unpaid: int
@@ -91,10 +82,7 @@ class ReportPage:
     def __init__(self, file: IO[bytes], most: int) -> None:
         self._file = file
         self._resources = ExitStack()
-        self._need, self._unpaid, self._decisions, self._rows = (
-            _Rows(self._resources, most), _Rows(self._resources, most), _Rows(self._resources, most),
-            _Rows(self._resources, most),
-        )  # fmt: skip
+        self._need, self._unpaid, self._decisions, self._rows = (_Rows(self._resources, most) for _ in range(4))
 
     def __enter__(self) -> ReportPage:
         return self
@@ -179,8 +167,7 @@ class _Rows:
 
 
 def _banner(head: ReportHead) -> str:
-    counts = {state: _total(one for one in head.sums if one.state is state)[0] for state in State}
-    standing = standing_words(counts)
+    standing = standing_words({state: _share(head, state=state).count for state in State})
     if standing != "final":
         return f'<p class="open banner"><b>{_safe(standing[:1].upper() + standing[1:])}.</b></p>'
     if head.needing or head.unpaid:
@@ -201,29 +188,28 @@ def _top(head: ReportHead) -> str:
         f"{_OPENING}"
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Payout report {name}</title><style>{STYLE}</style></head>\n<body><main>"
+        f"<title>Payout report {name}</title><style>{_STYLE}</style></head>\n<body><main>"
         f'<header><p class="over">Payout report</p><h1>{name}</h1><dl>{facts}</dl></header>\n{_figures(head)}'
     )
 
 
 def _figures(head: ReportHead) -> str:
-    paid = _total(one for one in head.sums if one.state is State.SUCCESSFUL)
-    everything = _total(head.sums)
+    paid, everything = _share(head, state=State.SUCCESSFUL), _share(head)
     figures = [
-        ("Orders", f"{everything[0]:,}", _money(everything[1], head.currency)),
-        ("Paid", f"{paid[0]:,}", _money(paid[1], head.currency)),
+        ("Orders", f"{everything.count:,}", _money(everything.total, head.currency)),
+        ("Paid", f"{paid.count:,}", _money(paid.total, head.currency)),
         ("Not paid", f"{head.unpaid:,}", "see below" if head.unpaid else "none has failed so far"),
         ("Need a person", f"{head.needing:,}", "see below" if head.needing else "none"),
     ]
     cells = "".join(f"<div><b>{count}</b><span>{name}</span><i>{note}</i></div>" for name, count, note in figures)
-    return f'<div class="figures">{cells}</div>{_bar(head, everything[0])}\n'
+    return f'<div class="figures">{cells}</div>{_bar(head, everything.count)}\n'
 
 
 def _bar(head: ReportHead, orders: int) -> str:
     parts = "".join(
         f'<span class="{state}" style="width:{100 * count / orders:.3f}%" title="{state}: {count:,}"></span>'
         for state in _MEANINGS
-        if (count := _total(one for one in head.sums if one.state is state)[0])
+        if (count := _share(head, state=state).count)
     )
     return f'<div class="bar">{parts}</div>'
 
@@ -233,41 +219,36 @@ def _totals(head: ReportHead) -> Iterator[str]:
     yield '<section class="totals"><div><h2>By outcome</h2><table><thead><tr>'
     yield f"{_heads(('Outcome', 'Orders', f'ReportSum{unit}', 'Meaning'))}</tr></thead><tbody>"
     for state, meaning in _MEANINGS.items():
-        count, total = _total(one for one in head.sums if one.state is state)
-        if count:
-            yield f"<tr><td>{_badge(state)}</td>{_numbers(count, total)}<td>{meaning}</td></tr>"
-    count, total = _total(head.sums)
-    yield f"</tbody><tfoot><tr><th>all</th>{_numbers(count, total)}<td></td></tr></tfoot></table></div>"
+        if (share := _share(head, state=state)).count:
+            yield f"<tr><td>{_badge(state)}</td>{_numbers(share)}<td>{meaning}</td></tr>"
+    yield f"</tbody><tfoot><tr><th>all</th>{_numbers(_share(head))}<td></td></tr></tfoot></table></div>"
     yield "<div><h2>By kind</h2><table><thead><tr>"
     yield f"{_heads(('Kind', 'Orders', f'ReportSum{unit}', 'Paid', f'Paid{unit}'))}</tr></thead><tbody>"
-    for kind in sorted({one.kind for one in head.sums}):
-        ours = [one for one in head.sums if one.kind == kind]
-        paid = _total(one for one in ours if one.state is State.SUCCESSFUL)
-        yield f"<tr><td>{_kind(kind)}</td>{_numbers(*_total(ours))}{_numbers(*paid)}</tr>"
+    for kind in sorted({kind for kind, _ in head.shares}):
+        paid = _share(head, kind=kind, state=State.SUCCESSFUL)
+        yield f"<tr><td>{_kind(kind)}</td>{_numbers(_share(head, kind=kind))}{_numbers(paid)}</tr>"
     yield "</tbody></table></div></section>\n"
 
 
-def _total(sums: Iterable[ReportSum]) -> tuple[int, Decimal]:
-    count, total = 0, Decimal(0)
-    for one in sums:
-        count, total = count + one.count, total + one.total
-    return count, total
+def _share(head: ReportHead, *, kind: str | None = None, state: State | None = None) -> Share:
+    """The orders of one kind, in one state; of all where none is named."""
+    chosen = (share for (k, s), share in head.shares.items() if kind in (None, k) and state in (None, s))
+    return sum(chosen, Share())
 
 
 def _need_row(line: ReportLine) -> str:
-    cells = (
-        f'<td class="id">{_safe(line.request_id)}</td><td>{_badge(line.state)}</td>'
-        f'<td class="number">{line.amount:,f}</td><td>{_safe(line.name)}<br><small>{_safe(line.payee)}</small></td>'
-        f"<td>{_when(line)}</td><td>{_safe(line.need)}{_words(line)}</td>"
-    )
-    return f"<tr>{cells}</tr>\n"
+    return _short_row(line, f"{_safe(line.need)}{_words(line)}")
 
 
 def _unpaid_row(line: ReportLine) -> str:
+    return _short_row(line, f"{_safe(line.unpaid)}<br><small>{_safe(line.evidence)}</small>")
+
+
+def _short_row(line: ReportLine, why: str) -> str:
     cells = (
         f'<td class="id">{_safe(line.request_id)}</td><td>{_badge(line.state)}</td>'
         f'<td class="number">{line.amount:,f}</td><td>{_safe(line.name)}<br><small>{_safe(line.payee)}</small></td>'
-        f"<td>{_when(line)}</td><td>{_safe(line.unpaid)}<br><small>{_safe(line.evidence)}</small></td>"
+        f"<td>{_when(line)}</td><td>{why}</td>"
     )
     return f"<tr>{cells}</tr>\n"
 
@@ -308,8 +289,8 @@ def _when(line: ReportLine) -> str:
     return moment_text(line.at) if line.at and line.evidence else ""
 
 
-def _numbers(count: int, total: Decimal) -> str:
-    return f'<td class="number">{count:,}</td><td class="number">{total:,f}</td>'
+def _numbers(share: Share) -> str:
+    return f'<td class="number">{share.count:,}</td><td class="number">{share.total:,f}</td>'
 
 
 def _heads(columns: Iterable[str]) -> str:
@@ -338,7 +319,7 @@ _BOTTOM = """<section class="signatures">
 """
 
 
-STYLE = """
+_STYLE = """
 :root { --ink: #1c2430; --soft: #5d6877; --line: #d9dee5; --faint: #f5f7f9;
   --paid: #17754a; --open: #1f6f9f; --none: #8a94a2; --bad: #b3261e; --back: #9a6700; --doubt: #7a3e9d; }
 * { box-sizing: border-box; }

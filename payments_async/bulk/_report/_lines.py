@@ -1,4 +1,4 @@
-"""One order of a journal as a line of a report: outcome, since when, what evidence, what to do. Reads no journal."""
+"""One order of a journal as a line of a report: outcome, since when, what evidence, what to do."""
 
 from __future__ import annotations
 
