@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 import attrs
 
 from payments_async._masking import masked
+from payments_async._status_codes import STATUS_CODES
 
 __all__ = [
+    "EVENT_TYPES",
     "TransactionConflict",
     "TransactionEvent",
     "TransactionFailed",
@@ -84,6 +86,10 @@ class TransactionConflict(TransactionEvent):
     """
 
     conflict: str = ""
+
+
+_BY_NAME = {kind.__name__: kind for kind in TransactionEvent.__subclasses__()}
+EVENT_TYPES: Mapping[int, type[TransactionEvent]] = {code: _BY_NAME[row.event] for code, row in STATUS_CODES.items()}
 
 
 def numbered(event: E, event_id: int) -> E:

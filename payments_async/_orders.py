@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import ClassVar, get_args
 
 import attrs
 
@@ -21,6 +22,7 @@ __all__ = [
     "Order",
     "PayoutOrder",
     "UtilityAccount",
+    "is_national_water",
 ]
 
 _PHONE = re.compile(r"\+?[0-9(][0-9 ()./-]*", re.ASCII)
@@ -52,6 +54,8 @@ class MobileMoneyWallet(_Line):
         ValueError: When the number is empty or no telephone number.
     """
 
+    kind: ClassVar[str] = "mobile_money"
+
 
 @attrs.frozen
 class BankAccount:
@@ -65,6 +69,7 @@ class BankAccount:
         ValueError: When one of them is empty.
     """
 
+    kind: ClassVar[str] = "bank_transfer"
     account_number: str = attrs.field(repr=masked)
     bank_code: str
 
@@ -81,6 +86,8 @@ class AirtimeLine(_Line):
         phone_number: Number to top up, 7 to 15 digits; a plus, blanks and dashes are allowed.
     """
 
+    kind: ClassVar[str] = "airtime"
+
 
 @attrs.frozen
 class InternetLine(_Line):
@@ -89,6 +96,8 @@ class InternetLine(_Line):
     Attributes:
         phone_number: Number to top up, 7 to 15 digits; a plus, blanks and dashes are allowed.
     """
+
+    kind: ClassVar[str] = "internet"
 
 
 @attrs.frozen
@@ -100,6 +109,7 @@ class UtilityAccount:
         area: Area of the account: required for national water, optional for electricity.
     """
 
+    kind: ClassVar[str] = "utility"
     customer_reference: str = attrs.field(repr=masked)
     area: str | None = None
 
@@ -109,7 +119,7 @@ class UtilityAccount:
 
 
 Destination = MobileMoneyWallet | BankAccount | AirtimeLine | InternetLine | UtilityAccount
-_DESTINATIONS = (MobileMoneyWallet, BankAccount, AirtimeLine, InternetLine, UtilityAccount)
+_DESTINATIONS: tuple[type, ...] = get_args(Destination)
 
 
 @attrs.frozen(kw_only=True)
@@ -182,9 +192,14 @@ class PayoutOrder:
         if self.product_id is not None:
             _identifier("product_id", self.product_id)
         area_is_missing = isinstance(self.destination, UtilityAccount) and not (self.destination.area or "").strip()
-        if area_is_missing and _needs_area(self):
+        if area_is_missing and is_national_water(self.product_id, self.product_item_id):
             # Spec: "beneficiary.data.area is required for national water bill payments"
             raise ValueError("destination.area: required for national water; pass UtilityAccount(..., area='Kampala')")
+
+    @property
+    def kind(self) -> str:
+        """The kind of its destination, such as ``"mobile_money"``: what batch files and tables call it."""
+        return self.destination.kind
 
 
 @attrs.frozen(kw_only=True)
@@ -204,6 +219,7 @@ class CollectionOrder:
         TypeError: When a field has the wrong type, such as a ``float`` amount.
     """
 
+    kind: ClassVar[str] = "collection"
     request_id: str
     amount: Decimal = attrs.field(converter=order_amount)
     payer: MobileMoneyWallet
@@ -222,6 +238,11 @@ class CollectionOrder:
 
 
 Order = PayoutOrder | CollectionOrder
+
+
+def is_national_water(*products: str | None) -> bool:
+    """Whether these ids, of a product or an item, are those of national water, which needs the area of an account."""
+    return any("NWSC" in product.upper() for product in products if product)
 
 
 def _check_order(order: PayoutOrder | CollectionOrder) -> None:
@@ -290,7 +311,3 @@ def _email(name: str, value: object) -> None:
 
 def _encodable(value: str) -> bool:
     return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
-
-
-def _needs_area(order: PayoutOrder) -> bool:
-    return "NWSC" in f"{order.product_id or ''} {order.product_item_id}".upper()

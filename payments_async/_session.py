@@ -8,38 +8,34 @@ import ssl as tls
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import aiohttp
 from yarl import URL
 
-from payments_async._attempts import Attempts, Line
+from payments_async._attempts import Line
 from payments_async._auth import Authenticator, Credentials
-from payments_async._books import Books, Outcome, telling
+from payments_async._books import Outcome
 from payments_async._dialect import Dialect
-from payments_async._errors import OutcomeUnknown, PaymentsError
-from payments_async._fanout import fan_out
+from payments_async._executor import Executor
 from payments_async._limits import Gate, Limits
 from payments_async._login import LoginCalls
 from payments_async._masking import Secret, Secrets
-from payments_async._models import Acceptance, Transaction
 from payments_async._resources import Accounts, Cards, Collections, Payouts, Products, Transactions
 from payments_async._retry import RetryPolicy
 from payments_async._settings import check_callable, check_flag, check_instance, check_number
 from payments_async._transport import DEFAULT_TIMEOUT, Transport
 from payments_async._wire import endpoints
-from payments_async._wire.call import Call
-from payments_async._wire.replies import lost_reply, never_left
 
-__all__ = ["PaymentsSession"]
+__all__ = ["PaymentsSession", "executor_of"]
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-_log = logging.getLogger("payments_async")
-_log.addHandler(logging.NullHandler())  # whoever wants to read it says so; errors tell the rest
+logging.getLogger("payments_async").addHandler(
+    logging.NullHandler()
+)  # whoever wants to read it says so; errors tell the rest
 
 
 class PaymentsSession:
@@ -95,7 +91,6 @@ class PaymentsSession:
         if http is not None and trust_env:
             raise ValueError("trust_env: set it on your own ClientSession when you bring one (http=...)")
         self._dialect = dialect or Dialect()
-        self._retry = retry or RetryPolicy()
         limits = limits or Limits()
         self._transport = Transport(
             base_url,
@@ -108,11 +103,10 @@ class PaymentsSession:
             wall_clock=now,
         )
         self._check_prefix()
-        self._credentials = credentials
         secrets = Secrets(Secret(credentials.app_password), Secret(credentials.app_key))
         logins = LoginCalls(self._transport, credentials, self._dialect, secrets)
         renew = None if self._dialect.refresh_path is None else logins.refresh
-        self._line = Line(
+        line = Line(
             transport=self._transport,
             gate=Gate(limits, clock=clock, sleep=sleep),
             auth=Authenticator(self._dialect, log_in=logins.log_in, refresh=renew, clock=clock, secrets=secrets),
@@ -121,23 +115,18 @@ class PaymentsSession:
             clock=clock,
             sleep=sleep,
         )
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closing = False
-        self._under_way = 0
-        self._drained = asyncio.Event()
-        self._books = Books(limits.remembered)
-        self.payouts: Payouts = Payouts(self)
-        self.collections: Collections = Collections(self)
-        self.transactions: Transactions = Transactions(self)
-        self.products: Products = Products(self)
-        self.accounts: Accounts = Accounts(self)
-        self.cards: Cards = Cards(self)
+        self._executor = Executor(
+            line, credentials=credentials, retry=retry or RetryPolicy(), remembered=limits.remembered
+        )
+        self.payouts: Payouts = Payouts(self._executor)
+        self.collections: Collections = Collections(self._executor)
+        self.transactions: Transactions = Transactions(self._executor)
+        self.products: Products = Products(self._executor)
+        self.accounts: Accounts = Accounts(self._executor)
+        self.cards: Cards = Cards(self._executor)
 
     async def __aenter__(self) -> Self:
-        if self._loop is not None:
-            raise RuntimeError("this session was opened before; make a new PaymentsSession")
-        self._loop = asyncio.get_running_loop()
-        await self._transport.open()
+        await self._executor.open()
         return self
 
     async def __aexit__(
@@ -154,29 +143,14 @@ class PaymentsSession:
         return self._transport.base_url
 
     @property
-    def credentials(self) -> Credentials:
-        """What it logs in with."""
-        return self._credentials
-
-    @property
     def dialect(self) -> Dialect:
         """How requests are written."""
         return self._dialect
 
     @property
-    def clock(self) -> Callable[[], float]:
-        """Monotonic seconds."""
-        return self._line.clock
-
-    @property
-    def sleep(self) -> Callable[[float], Awaitable[object]]:
-        """Waits for seconds."""
-        return self._line.sleep
-
-    @property
     def unsettled(self) -> AbstractSet[str]:
         """Request ids of orders whose outcome you cannot know: under way, cancelled, unknown, or undelivered."""
-        return self._books.unsettled
+        return self._executor.books.unsettled
 
     @property
     def undelivered(self) -> Mapping[str, Outcome]:
@@ -186,12 +160,12 @@ class PaymentsSession:
         is handed over; so while a loop goes on, this also shows what it will yield next. ``take_undelivered`` takes
         them out.
         """
-        return dict(self._books.undelivered)
+        return dict(self._executor.books.undelivered)
 
     @property
     def is_logged_in(self) -> bool:
         """Whether the next call need not wait for a login: there is a token, and it is good by our clock."""
-        return self._line.auth.is_good
+        return self._executor.line.auth.is_good
 
     @property
     def clock_difference(self) -> float | None:
@@ -200,13 +174,7 @@ class PaymentsSession:
 
     async def aclose(self) -> None:
         """Take no further call, wait for those under way, and close. Closing twice is harmless."""
-        self._closing = True
-        try:
-            while self._under_way:
-                self._drained.clear()
-                await self._drained.wait()
-        finally:
-            await self._transport.close()
+        await self._executor.aclose()
 
     async def log_in(self) -> None:
         """Make sure that there is a good token now, so that the next call need not wait for one.
@@ -215,25 +183,16 @@ class PaymentsSession:
             AuthenticationFailed: The service refused credentials or address.
             ServiceFault: It could not be reached or read.
         """
-        self._check_usable()
-        await self._line.auth.token()
+        self._executor.check_usable()
+        await self._executor.line.auth.token()
 
     def take_undelivered(self) -> Mapping[str, Outcome]:
         """All of ``undelivered``, which count as handed over from now on."""
-        return self._books.take_undelivered()
+        return self._executor.books.take_undelivered()
 
     def knows(self, request_id: str) -> bool:
-        """Whether the service has an order, as this session was told by its answer or by ``note_evidence``."""
-        return self._books.knows(request_id)
-
-    def note_evidence(self, request_id: str, found: Acceptance | Transaction | None = None) -> None:
-        """The outcome of this order is known now, from elsewhere: it no longer counts as unsettled.
-
-        Args:
-            found: What shows that the service has the order: it is remembered, and the order is not sent again.
-                Without it, the order may be.
-        """
-        self._books.settle(request_id, found)
+        """Whether the service has an order, as this session was told by its answer or by other evidence."""
+        return self._executor.books.knows(request_id)
 
     async def raw(self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Any = None) -> Any:
         """Call an endpoint this package does not know: authorised, decoded, untyped.
@@ -247,9 +206,9 @@ class PaymentsSession:
         Raises:
             ValueError: For the payout and collection paths.
         """
-        return await self.execute(endpoints.raw(method, path, query=query, body=body, dialect=self.dialect))
+        return await self._executor.execute(endpoints.raw(method, path, query=query, body=body, dialect=self.dialect))
 
-    async def map(
+    def map(
         self,
         function: Callable[[Item], Awaitable[T]],
         items: Iterable[Item] | AsyncIterable[Item],
@@ -266,83 +225,7 @@ class PaymentsSession:
             items: Taken only as they are worked on.
             concurrency: Calls under way at once; the session's ``Limits`` count too.
         """
-        async with aclosing(fan_out(telling(function), items, concurrency)) as results:
-            async for item, told in results:
-                if isinstance(told, Exception):
-                    raise told  # never: what the function raises is told
-                yield item, told.deliver()
-
-    async def execute(self, call: Call[T], *, retry: RetryPolicy | None = None) -> T:
-        """Make a call: login, limits, retries and errors are seen to. Every other method comes here.
-
-        Args:
-            call: From ``payments_async._wire.endpoints``.
-            retry: In place of the session's.
-        """
-        self._check_usable()
-        if retry is not None:
-            check_instance("retry", retry, RetryPolicy, "RetryPolicy(attempts=...)")
-        self._under_way += 1
-        try:
-            if not call.once:
-                return await Attempts(self._line, call, retry or self._retry).run()
-            return await self._execute_once(call, retry or self._retry)
-        finally:
-            self._under_way -= 1
-            if self._closing and not self._under_way:
-                self._drained.set()
-
-    async def _execute_once(self, call: Call[T], retry: RetryPolicy) -> T:
-        books, request_id = self._books, call.request_id
-        unsettled = open_before = False
-        if not books.begin(call):
-            earlier: T | None = await books.earlier(call)
-            if earlier is not None:
-                _log.info("accepted before, not sent again", extra={"request_id": request_id})
-                return earlier
-            unsettled = open_before = books.begin_again(call)
-        attempts = Attempts(self._line, call, retry)
-        outcome: T | PaymentsError | None = None
-        try:
-            outcome = result = await attempts.run()
-            unsettled = False
-        except OutcomeUnknown as error:
-            outcome, unsettled = error, True
-            _log.warning("outcome unknown", extra={"request_id": request_id})
-            raise
-        except PaymentsError as error:
-            outcome = error
-            raise
-        except Exception as error:
-            # A clock or a sleep that was passed in has failed; a money call raises what it promised all the same.
-            unsettled = open_before or attempts.left
-            why = f"the call failed ({type(error).__name__})"
-            outcome = (lost_reply if attempts.left else never_left)(call, why)
-            _log.error("a call failed unforeseen", extra={"error": type(error).__name__, "request_id": request_id})
-            raise outcome from error
-        except BaseException as error:
-            unsettled = open_before or attempts.left
-            if attempts.left:
-                what = f"order {request_id}" if request_id else call.label
-                error.add_note(f"payments_async: {what} may have left; its outcome is unknown")
-                outcome = lost_reply(call, "broken off before the answer came")
-            raise
-        finally:
-            books.end(call, outcome, unsettled=unsettled)
-        return result
-
-    def _check_usable(self) -> None:
-        if self._loop is None:
-            why = "this session is not open; use it within 'async with PaymentsSession(...)'"
-        elif self._closing:
-            why = "this session is closed; make a new PaymentsSession"
-        elif asyncio.get_running_loop() is not self._loop:
-            why = "this session belongs to another event loop; open one for each loop"
-        elif self._transport.is_closed:
-            why = "the ClientSession that was brought (http=...) is closed; open it for as long as this session"
-        else:
-            return
-        raise RuntimeError(why)
+        return self._executor.map(function, items, concurrency=concurrency)
 
     def _check_prefix(self) -> None:
         prefix = self._dialect.api_prefix
@@ -350,6 +233,11 @@ class PaymentsSession:
             raise ValueError(
                 f"base_url: leave out the final {prefix!r}: it is added to every path (or set Dialect(api_prefix=''))"
             )
+
+
+def executor_of(payments: PaymentsSession) -> Executor:
+    """What executes the calls of a session: for the rooms of this package that need more of it than its users."""
+    return payments._executor
 
 
 def _check_settings(

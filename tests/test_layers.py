@@ -18,16 +18,17 @@ LINES: tuple[set[str], ...] = (
         "_masking",
         "_fanout",
         "_deadlines",
-        "_kinds",
         "_request_ids",
         "_settings",
         "_status_codes",
         "_version",
     },
-    {"_dialect", "_errors", "_models", "_orders", "_events"},
+    {"_dialect", "_errors", "_models", "_kinds", "_orders", "_events"},
     {"_wire", "_listing"},
     {"_transport", "_auth", "_retry", "_limits", "_books", "journal"},
-    {"_resources", "_attempts", "_login"},
+    {"_attempts", "_login"},
+    {"_executor"},
+    {"_resources"},
     {"_session"},
     {"__init__"},  # the public names: all of the lines above it
     {"outbox", "ipn"},  # they meet in the journal
@@ -35,7 +36,7 @@ LINES: tuple[set[str], ...] = (
     {"__main__", "_cli", "testing"},
 )
 LAYER = {room: height for height, line in enumerate(LINES) for room in line}
-NEIGHBOURS = {("fleet", "bulk"), ("__main__", "_cli")}  # on one line, and acquainted
+NEIGHBOURS = {("_kinds", "_orders"), ("fleet", "bulk"), ("__main__", "_cli")}  # on one line, and acquainted
 ALONE = {"sandbox"}  # a second, independent reading of the specification
 PUBLIC_API_ONLY = {"_cli"}  # what it does, a user of the package can do
 

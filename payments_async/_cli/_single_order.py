@@ -99,8 +99,7 @@ class Errand:
         """Send the order, unless it was sent before, and tell what became of it."""
         async with AsyncExitStack() as stack:
             payments = await stack.enter_async_context(settings.session())
-            credentials = payments.credentials
-            identity = RunIdentity.of(payments.base_url, app_key=credentials.app_key, user_id=credentials.user_id)
+            identity = RunIdentity.of(payments.base_url, app_key=settings.app_key or "", user_id=settings.user_id or "")
             path = self.journal or own_journal(identity)
             if path.exists():
                 journal = await stack.enter_async_context(opened(path))
@@ -266,7 +265,7 @@ class _Course:
             await reconcile(self.payments, self.journal, entry.batch_id)
             entry = await self.journal.entry(entry.request_id) or entry
             if entry.state is State.UNKNOWN:
-                await self.payments.sleep(_LOOK_AGAIN)
+                await asyncio.sleep(_LOOK_AGAIN)
         if entry.state is not State.ACCEPTED or entry.transaction_id is None:
             return
         acceptance = Acceptance(

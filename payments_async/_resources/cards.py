@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from payments_async._executor import Executor
 from payments_async._models import Card
-from payments_async._resources.executor import Executor
 from payments_async._wire import endpoints
 
 __all__ = ["Cards"]
@@ -12,8 +12,8 @@ __all__ = ["Cards"]
 class Cards:
     """Cards: read one, enable it, set its PIN anew."""
 
-    def __init__(self, session: Executor) -> None:
-        self._session = session
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
 
     async def get(self, card_id: str, masked_number: str | None = None) -> Card:
         """One card. ``Dialect.cards_path`` selects the first or the v2 path.
@@ -25,7 +25,7 @@ class Cards:
         Raises:
             Rejected, ServiceFault: The read was refused, or failed for now.
         """
-        return await self._session.execute(endpoints.get_card(card_id, masked_number, self._session.dialect))
+        return await self._executor.execute(endpoints.get_card(card_id, masked_number, self._executor.dialect))
 
     async def enable(self, masked_number: str) -> Card:
         """Enable a card to transact. The body is a guess (``Dialect.card_enable_member``).
@@ -33,7 +33,7 @@ class Cards:
         Raises:
             NotSent, OutcomeUnknown, Rejected: It is never repeated, as if it moved money.
         """
-        return await self._session.execute(endpoints.enable_card(masked_number, self._session.dialect))
+        return await self._executor.execute(endpoints.enable_card(masked_number, self._executor.dialect))
 
     async def reset_pin(self, masked_number: str, pin: str) -> Card:
         """Set a card's PIN anew. The body is a guess (``Dialect.card_pin_member``).
@@ -45,4 +45,4 @@ class Cards:
         Raises:
             NotSent, OutcomeUnknown, Rejected: It is never repeated, as if it moved money.
         """
-        return await self._session.execute(endpoints.reset_card_pin(masked_number, pin, self._session.dialect))
+        return await self._executor.execute(endpoints.reset_card_pin(masked_number, pin, self._executor.dialect))

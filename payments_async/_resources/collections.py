@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from payments_async._executor import Executor
 from payments_async._models import Acceptance
 from payments_async._orders import CollectionOrder
-from payments_async._resources.executor import Executor
 from payments_async._retry import RetryPolicy
 from payments_async._wire import endpoints
 
@@ -14,8 +14,8 @@ __all__ = ["Collections"]
 class Collections:
     """Money in, on request, from a mobile money wallet."""
 
-    def __init__(self, session: Executor) -> None:
-        self._session = session
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
 
     async def request(
         self, order: CollectionOrder, *, sent_before: bool = False, retry: RetryPolicy | None = None
@@ -34,5 +34,5 @@ class Collections:
         """
         if not isinstance(order, CollectionOrder):
             raise TypeError("order: expected CollectionOrder")
-        call = endpoints.request_collection(order, self._session.dialect, sent_before=sent_before)
-        return await self._session.execute(call, retry=retry)
+        call = endpoints.request_collection(order, self._executor.dialect, sent_before=sent_before)
+        return await self._executor.execute(call, retry=retry)

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from contextlib import aclosing
 
 from payments_async._errors import InvalidOrder, PaymentsError
+from payments_async._executor import Executor
 from payments_async._models import Acceptance
 from payments_async._orders import PayoutOrder
-from payments_async._resources.executor import Executor
 from payments_async._retry import RetryPolicy
 from payments_async._wire import endpoints
 
@@ -18,8 +18,8 @@ __all__ = ["Payouts"]
 class Payouts:
     """Money out: mobile money, bank transfer, airtime, internet, utilities."""
 
-    def __init__(self, session: Executor) -> None:
-        self._session = session
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
 
     async def send(
         self, order: PayoutOrder, *, sent_before: bool = False, retry: RetryPolicy | None = None
@@ -47,8 +47,8 @@ class Payouts:
         """
         if not isinstance(order, PayoutOrder):
             raise TypeError("order: expected PayoutOrder")
-        call = endpoints.send_payout(order, self._session.dialect, sent_before=sent_before)
-        return await self._session.execute(call, retry=retry)
+        call = endpoints.send_payout(order, self._executor.dialect, sent_before=sent_before)
+        return await self._executor.execute(call, retry=retry)
 
     async def send_many(
         self, orders: Iterable[PayoutOrder] | AsyncIterable[PayoutOrder], *, concurrency: int = 50
@@ -68,7 +68,7 @@ class Payouts:
         Raises:
             RuntimeError: The session is not open, or closed meanwhile.
         """
-        async with aclosing(self._session.map(self.send, orders, concurrency=concurrency)) as results:
+        async with aclosing(self._executor.map(self.send, orders, concurrency=concurrency)) as results:
             async for order, result in results:
                 yield order, _outcome(result)
 

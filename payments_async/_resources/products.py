@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from payments_async._executor import Executor
 from payments_async._listing import Listing
 from payments_async._models import Page, Product, ProductItem, Validation
-from payments_async._resources.executor import Executor
 from payments_async._wire import endpoints
 
 __all__ = ["Products"]
@@ -15,8 +15,8 @@ __all__ = ["Products"]
 class Products:
     """What can be bought and where money can be sent."""
 
-    def __init__(self, session: Executor) -> None:
-        self._session = session
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
 
     async def get(self, product_id: str) -> Product:
         """One product.
@@ -24,12 +24,12 @@ class Products:
         Raises:
             Rejected, ServiceFault: The read was refused (no such product), or failed for now.
         """
-        return await self._session.execute(endpoints.get_product(product_id, self._session.dialect))
+        return await self._executor.execute(endpoints.get_product(product_id, self._executor.dialect))
 
     async def page(self, *, number: int = 1, size: int = 50) -> Page[Product]:
         """One page of products; page numbers begin at 1."""
-        return await self._session.execute(
-            endpoints.list_products(number=number, size=size, dialect=self._session.dialect)
+        return await self._executor.execute(
+            endpoints.list_products(number=number, size=size, dialect=self._executor.dialect)
         )
 
     def iterate(self, *, size: int = 50) -> Listing[Product]:
@@ -40,9 +40,9 @@ class Products:
         """All items of a product, for ``async for``. The path is a guess (``Dialect.product_items_path``)."""
 
         async def fetch(number: int) -> Page[ProductItem]:
-            dialect = self._session.dialect
+            dialect = self._executor.dialect
             call = endpoints.list_product_items(product_id, number=number, size=size, dialect=dialect)
-            return await self._session.execute(call)
+            return await self._executor.execute(call)
 
         return Listing(fetch, lambda item: item.product_item_id)
 
@@ -59,5 +59,5 @@ class Products:
         Raises:
             Rejected, ServiceFault: The call was refused, or failed for now.
         """
-        call = endpoints.validate(product_item_id, customer_reference, amount, self._session.dialect)
-        return await self._session.execute(call)
+        call = endpoints.validate(product_item_id, customer_reference, amount, self._executor.dialect)
+        return await self._executor.execute(call)

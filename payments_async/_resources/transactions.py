@@ -10,10 +10,10 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Protocol
 
 from payments_async._errors import AuthenticationFailed, IncompleteListing, Rejected, ServiceFault, SeveralTransactions
+from payments_async._executor import Executor
 from payments_async._listing import Listing
 from payments_async._models import Acceptance, Page, Settlement, Transaction, TransactionStatus
 from payments_async._orders import Order
-from payments_async._resources.executor import Executor
 from payments_async._resources.readings import Reader
 from payments_async._resources.statuses import read_statuses
 from payments_async._wire import endpoints
@@ -43,8 +43,8 @@ class Notified(Protocol):
 class Transactions:
     """What the service made of our orders."""
 
-    def __init__(self, session: Executor) -> None:
-        self._session = session
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
         self._filters: bool | None = None  # whether the service was seen to filter by status
         self._filters_until = 0.0
 
@@ -56,7 +56,7 @@ class Transactions:
         Raises:
             Rejected, ServiceFault: The read was refused (no such transaction), or failed for now.
         """
-        return await self._session.execute(endpoints.get_transaction(transaction_id, self._session.dialect))
+        return await self._executor.execute(endpoints.get_transaction(transaction_id, self._executor.dialect))
 
     async def page(
         self,
@@ -76,11 +76,11 @@ class Transactions:
             until: Last day.
             status: Only this one: a ``TransactionStatus``, or another word that the service has for it.
         """
-        dialect = self._session.dialect
+        dialect = self._executor.dialect
         call = endpoints.list_transactions(
             number=number, size=size, since=since, until=until, status=status, dialect=dialect
         )
-        return await self._session.execute(call)
+        return await self._executor.execute(call)
 
     def iterate(
         self,
@@ -117,7 +117,7 @@ class Transactions:
                 names = [transaction.transaction_id for transaction in several]
                 warnings.warn(SeveralTransactions(request_id, names), stacklevel=2)
         if found is not None:
-            self._session.note_evidence(request_id, found)
+            self._executor.note_evidence(request_id, found)
         return found
 
     async def find_all(
@@ -134,7 +134,7 @@ class Transactions:
         if missing is not None:
             warnings.warn(missing, stacklevel=2)
         if found:
-            self._session.note_evidence(request_id, found[0])
+            self._executor.note_evidence(request_id, found[0])
         return tuple(found)
 
     async def _find_in_list(
@@ -167,13 +167,13 @@ class Transactions:
         """
         async with asyncio.timeout(timeout):
             settlement = await self._first_to_tell(acceptance, receiver, order)
-        self._session.note_evidence(acceptance.request_id, acceptance)
+        self._executor.note_evidence(acceptance.request_id, acceptance)
         return settlement
 
     def _listing(
         self, since: date | None, until: date | None, status: TransactionStatus | None, size: int, *, warns: bool
     ) -> Listing[Transaction]:
-        end = until or datetime.now(self._session.dialect.timezone).date()
+        end = until or datetime.now(self._executor.dialect.timezone).date()
 
         async def fetch(number: int) -> Page[Transaction]:
             return await self.page(number=number, size=size, since=since, until=end, status=status)
@@ -186,7 +186,7 @@ class Transactions:
         Args:
             patience: Seconds for which a page that cannot be had is asked for again, beyond the session's retries.
         """
-        return Reader(self.page, clock=self._session.clock, sleep=self._session.sleep, patience=patience)
+        return Reader(self.page, clock=self._executor.clock, sleep=self._executor.sleep, patience=patience)
 
     async def status_by_lists(self, transaction_id: str, around: datetime) -> TransactionStatus | None:
         """The final status whose filtered list shows a transaction, where the service is seen to filter.
@@ -195,10 +195,10 @@ class Transactions:
             transaction_id: Which one.
             around: About when it was accepted; the days before and after are looked at too.
         """
-        now = self._session.clock()
+        now = self._executor.clock()
         if self._filters is False and now < self._filters_until:
             return None
-        zone = self._session.dialect.timezone
+        zone = self._executor.dialect.timezone
         since, until = ((around + timedelta(days=days)).astimezone(zone).date() for days in (-1, 1))
         reader = self.reader()
         if not await self._is_listed(reader, transaction_id, since, until):
@@ -244,7 +244,7 @@ class Transactions:
                 raise
             except (ServiceFault, Rejected):
                 pass  # not shown yet, or not now; whoever waits has set a timeout
-            await self._session.sleep(pause)
+            await self._executor.sleep(pause)
             pause = min(_POLL_MAX, pause * 2)
 
     async def _look(self, transaction_id: str, around: datetime) -> Settlement | None:
@@ -258,11 +258,11 @@ class Transactions:
         return None
 
     async def _find_by_path(self, request_id: str) -> Transaction | None:
-        path = self._session.dialect.find_by_request_path
+        path = self._executor.dialect.find_by_request_path
         if path is None:
             return None
         try:
-            found = await self._session.execute(endpoints.find_transaction(request_id, path, self._session.dialect))
+            found = await self._executor.execute(endpoints.find_transaction(request_id, path, self._executor.dialect))
         except Rejected:
             return None
         return found if found.request_id == request_id else None

@@ -15,6 +15,7 @@ import attrs
 
 from payments_async._amounts import order_amount
 from payments_async._dialect import Dialect
+from payments_async._kinds import KINDS
 from payments_async._models import (
     Acceptance,
     Account,
@@ -26,9 +27,17 @@ from payments_async._models import (
     Validation,
 )
 from payments_async._orders import CollectionOrder, PayoutOrder
-from payments_async._wire.bodies import collection_body, json_amount, payout_body, private_texts
 from payments_async._wire.call import Call
 from payments_async._wire.codec import encode
+from payments_async._wire.orders import (
+    collection_body,
+    is_sent_as_written,
+    json_amount,
+    payout_body,
+    private_texts,
+    read_order,
+    request_of,
+)
 from payments_async._wire.readers import (
     Login,
     read_acceptance,
@@ -39,7 +48,6 @@ from payments_async._wire.readers import (
     reads,
     reads_page,
 )
-from payments_async._wire.written import COLLECTION, is_sent_as_written, kind_of, read_order, request_of
 
 __all__ = [
     "enable_card",
@@ -62,13 +70,6 @@ __all__ = [
 ]
 
 _PIN = re.compile(r"[0-9]{4,12}", re.ASCII)
-_PATHS = {  # by the kind of order; that of the internet is the dialect's
-    "mobile_money": "/transactions/payouts/mobilemoney",
-    "bank_transfer": "/transactions/payouts/banktransfers",
-    "airtime": "/transactions/payouts/airtime",
-    "utility": "/transactions/payouts/utilities",
-    COLLECTION: "/transactions/collections/mobilemoney",
-}
 _MONEY_PATHS = ("transactions/payouts", "transactions/collections")
 
 
@@ -107,14 +108,14 @@ def send_payout(order: PayoutOrder, dialect: Dialect, *, sent_before: bool = Fal
     """One payout; the destination's class selects the endpoint (sections 2 to 6)."""
     body = encode(payout_body(order, dialect))
     private = partial(private_texts, order)
-    return _money(kind_of(order), body, order.request_id, dialect, sent_before, private, remembered=True)
+    return _money(order.kind, body, order.request_id, dialect, sent_before, private, remembered=True)
 
 
 def request_collection(order: CollectionOrder, dialect: Dialect, *, sent_before: bool = False) -> Call[Acceptance]:
     """One mobile money collection (section 7)."""
     body = encode(collection_body(order, dialect))
     private = partial(private_texts, order)
-    return _money(kind_of(order), body, order.request_id, dialect, sent_before, private, remembered=True)
+    return _money(order.kind, body, order.request_id, dialect, sent_before, private, remembered=True)
 
 
 def sends_written(dialect: Dialect) -> Callable[..., Call[Acceptance]]:
@@ -306,7 +307,7 @@ def _money(
     *,
     remembered: bool = False,
 ) -> Call[Acceptance]:
-    path = dialect.internet_path if kind == "internet" else _PATHS[kind]
+    path = KINDS[kind].path or dialect.internet_path
     return Call(
         method="POST",
         path=dialect.api_prefix + path,

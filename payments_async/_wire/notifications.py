@@ -13,9 +13,9 @@ from urllib.parse import unquote_plus
 import msgspec
 
 from payments_async._amounts import read_amount
-from payments_async._events import TransactionEvent, TransactionUnrecognised
+from payments_async._events import EVENT_TYPES, TransactionEvent, TransactionUnrecognised
 from payments_async._wire.codec import read_timestamp
-from payments_async._wire.usual_notifications import event_of, read_usual
+from payments_async._wire.usual_notifications import read_usual
 
 __all__ = ["UnreadableNotification", "plain_transaction_id", "read_notification", "read_unusual"]
 
@@ -70,7 +70,7 @@ def read_unusual(body: bytes, query: str, timezone: tzinfo) -> TransactionEvent:
         raise UnreadableNotification("the status code is missing")
     if not found.get("transaction_id"):
         raise UnreadableNotification("the transaction id is missing")
-    return event_of(code, TransactionUnrecognised)(**found, extra=extra)
+    return EVENT_TYPES.get(code, TransactionUnrecognised)(**found, extra=extra)
 
 
 def _decoded(body: bytes) -> dict[str, Any]:

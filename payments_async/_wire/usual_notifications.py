@@ -5,30 +5,16 @@ Whatever is unusual is left to ``notifications``, which reads everything; here i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from typing import Any, Protocol, get_type_hints
 
 import msgspec
 
-from payments_async._events import (
-    TransactionEvent,
-    TransactionFailed,
-    TransactionProcessing,
-    TransactionSucceeded,
-    TransactionUnrecognised,
-)
+from payments_async._events import EVENT_TYPES, TransactionEvent, TransactionUnrecognised
 
-__all__ = ["event_of", "read_usual"]
+__all__ = ["read_usual"]
 
-# Spec: "StatusCode | integer | 0 success, 1 processing, 2 error, others possible."
-_EVENTS: Mapping[int, type[TransactionEvent]] = {
-    0: TransactionSucceeded,
-    1: TransactionProcessing,
-    2: TransactionFailed,
-}
-event_of = _EVENTS.get
 _LONGEST_QUERY = 256  # and so the longest id
 _LONGEST_AMOUNT = 15
 _BACKSLASH, _TAB, _LF, _CR = b"\\\t\n\r"  # as numbers: looking for bytes within bytes makes, and drops, a TypeError
@@ -120,7 +106,7 @@ def _event(told: _Told, query: str, timezone: tzinfo, extra: dict[str, Any]) -> 
     created_on = _moment(told.created_on, timezone)
     if created_on is None:
         return None
-    event = object.__new__(_EVENTS.get(code, TransactionUnrecognised))
+    event = object.__new__(EVENT_TYPES.get(code, TransactionUnrecognised))
     event.__dict__.update(  # what calling its class does, in half the time
         transaction_id=transaction_id, status_code=code, request_id=request_id, account_id=account_id,
         subscription_id=subscription_id, batch_id=batch_id, status_message=told.status_message,

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._orders import Order
-from payments_async._session import PaymentsSession
+from payments_async._session import PaymentsSession, executor_of
 from payments_async.journal._contract import Journal
 from payments_async.journal._faults import LoadBusy
 from payments_async.journal._records import Adoption, Run
@@ -99,7 +99,7 @@ async def run_batch(
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two runs share a name
     await _prepare(payments, journal, batch_id, orders, owner, patience, source_digest, policy, progress, adoption)
     await journal.expire_chunks(batch_id)
-    clock, run = payments.clock, await journal.run(batch_id)
+    clock, run = executor_of(payments).clock, await journal.run(batch_id)
     looked = refused = None
     try:
         is_stopped = stop is not None and stop.is_set()  # then nothing is asked, and nothing is sent
@@ -139,12 +139,13 @@ async def _prepare(
     await journal.open_run(batch_id, identity, source_digest=source_digest, policy=policy)
     if orders is None:
         return
-    deadline = payments.clock() + patience
+    executor = executor_of(payments)
+    deadline = executor.clock() + patience
     while True:
         try:
             await journal.load(batch_id, orders, owner=owner, adoption=adoption)
         except LoadBusy as error:
-            if payments.clock() >= deadline or (error.owner is None and _is_read_once(orders)):
+            if executor.clock() >= deadline or (error.owner is None and _is_read_once(orders)):
                 raise  # without an owner it came in the middle: what was read is gone, and the rest is not the batch
             if tell is not None:
                 so_far = await journal.progress(batch_id)
@@ -153,7 +154,7 @@ async def _prepare(
                         counts=so_far.counts, sums=so_far.sums, waits_for=error.owner, lease_left=error.seconds
                     )
                 )  # fmt: skip
-            await payments.sleep(_LOAD_AGAIN)
+            await executor.sleep(_LOAD_AGAIN)
         else:
             return
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import msgspec
 
-from payments_async._events import TransactionEvent, TransactionUnrecognised
+from payments_async._events import EVENT_TYPES, TransactionEvent, TransactionUnrecognised
 from payments_async._orders import Order
 from payments_async._wire.notifications import UnreadableNotification, read_notification
-from payments_async._wire.usual_notifications import event_of
-from payments_async._wire.written import read_order
+from payments_async._wire.orders import read_order
 from payments_async.journal._faults import JournalCorrupt
 
 __all__ = [
@@ -141,7 +140,7 @@ def _unpacked(transaction_id: str, status_code: int, packed: str | bytes) -> Tra
         members["amount"] = Decimal(text)
     if "extra" in members:
         members["extra"] = _unmarked(members["extra"])
-    return event_of(status_code, TransactionUnrecognised)(
+    return EVENT_TYPES.get(status_code, TransactionUnrecognised)(
         transaction_id=transaction_id, status_code=status_code, **members
     )
 

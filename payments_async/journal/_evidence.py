@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from payments_async._amounts import amount_text
 from payments_async._events import TransactionEvent
-from payments_async._wire.written import currency_of
+from payments_async._wire.orders import currency_of
 from payments_async.journal._bodies import pack_transaction_id, read_event, unpack_transaction_id
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._records import Evidence, Finding

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
-from payments_async._wire.written import write_order
+from payments_async._wire.orders import write_order
 from payments_async.journal._bodies import body_digest
 from payments_async.journal._evidence import apply_loose_events
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersDiffer, RunUnknown, WrongAccount

@@ -11,9 +11,9 @@ import attrs
 
 from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, Rejected
 from payments_async._retry import RetryPolicy
-from payments_async._session import PaymentsSession
+from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire import endpoints
-from payments_async._wire.bodies import private_texts
+from payments_async._wire.orders import private_texts
 from payments_async.journal._contract import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
 from payments_async.journal._records import Outcome, Permit, Progress, Refusal
@@ -92,6 +92,7 @@ class Crew:
         looked: FirstLook | None = None,
     ) -> None:
         self.payments = payments
+        self.executor = executor_of(payments)
         self.call_of = endpoints.sends_written(payments.dialect)
         self.journal = journal
         self.batch_id = batch_id
@@ -110,7 +111,7 @@ class Crew:
         self._stop = stop
         self._tell = tell
         self._looked = looked
-        self._begun = payments.clock()
+        self._begun = self.executor.clock()
         self._news = asyncio.Event()
 
     async def work(self, lease: float) -> None:
@@ -206,7 +207,7 @@ class Crew:
         """Look into the journal, and tell."""
         progress = await self.journal.progress(self.batch_id)
         self.meter.refresh(progress)
-        now = self.payments.clock()
+        now = self.executor.clock()
         owner, until = self._waits_for or (None, now)
         report = RunProgress(
             counts=progress.counts,
@@ -231,7 +232,7 @@ class Crew:
 
         Those of others are waited for.
         """
-        leases, clock = self.leases, self.payments.clock
+        leases, clock = self.leases, self.executor.clock
         while not self.drains:
             await self._survives(leases.give_back_finished())
             self._is_full = leases.has_plenty(self._size)
@@ -252,7 +253,7 @@ class Crew:
 
     async def _keep(self, lease: float) -> None:
         """Renew leases every third of their time, tell how far it is, and wake who waits for a moment."""
-        clock, sleep = self.payments.clock, self.payments.sleep
+        clock, sleep = self.executor.clock, self.executor.sleep
         renewed = told = clock()
         while True:
             await sleep(_TICK)
@@ -293,7 +294,7 @@ class Crew:
         if is_through or owner is None or left is None:
             self._waits_for = None
         else:
-            self._waits_for = owner, self.payments.clock() + left
+            self._waits_for = owner, self.executor.clock() + left
         return is_through
 
     async def _survives(self, awaitable: Awaitable[object]) -> bool:
@@ -322,7 +323,7 @@ class _Worker:
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
-        self._clock = crew.payments.clock
+        self._clock = crew.executor.clock
         self._after: _Tried | None = None
 
     async def work(self) -> None:
@@ -409,7 +410,7 @@ class _Worker:
                 sent_before=permit.sent_before,
                 private=lambda: private_texts(claimed.order),
             )
-            acceptance = await crew.payments.execute(call, retry=_ONE_TRY)
+            acceptance = await crew.executor.execute(call, retry=_ONE_TRY)
         except (ValueError, TypeError) as error:  # an InvalidOrder too: the session has sent another one under its id
             self._note(order, _broken_off(permit, error, left=self._left(order)))
             await self._write_down(aside=error)
@@ -470,7 +471,7 @@ class _Worker:
                 crew.fail(error)
                 if isinstance(error, JournalClosed):
                     return False
-                await crew.payments.sleep(_WRITE_WAIT * 2**turn)
+                await crew.executor.sleep(_WRITE_WAIT * 2**turn)
             except JournalError as error:
                 crew.fail(error)
                 return False

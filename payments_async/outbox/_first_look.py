@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import attrs
 
 from payments_async._resources.readings import Reader, Reading
-from payments_async._session import PaymentsSession
+from payments_async._session import PaymentsSession, executor_of
 from payments_async.journal._contract import Journal
 from payments_async.journal._records import Run
 from payments_async.journal._states import State
@@ -113,8 +113,9 @@ async def look_first(
     Raises:
         AuthenticationFailed: The service refused our credentials.
     """
-    begun = told = payments.clock()
-    reader = Reader(payments.transactions.page, clock=payments.clock, sleep=_until(stop, payments), patience=patience)
+    clock = executor_of(payments).clock
+    begun = told = clock()
+    reader = Reader(payments.transactions.page, clock=clock, sleep=_until(stop, payments), patience=patience)
     window = Window.to_now(min(run.look_since, now()) - back, now(), payments.dialect.timezone)
     sweeper = Sweeper(payments, journal, Findings(journal), reader)
 
@@ -124,7 +125,7 @@ async def look_first(
             until=window.until,
             rows=reading.rows,
             requests=reader.requests,
-            seconds=payments.clock() - begun,
+            seconds=clock() - begun,
             found=sweeper.found,
             counted=reading.counted,
             problem=reading.problem,
@@ -134,8 +135,8 @@ async def look_first(
         nonlocal told
         if stop is not None and stop.is_set():
             raise _Stopped
-        if tell is not None and payments.clock() - told >= _TELL_EVERY:
-            told = payments.clock()
+        if tell is not None and clock() - told >= _TELL_EVERY:
+            told = clock()
             tell(looked(reading))
 
     try:
@@ -155,7 +156,7 @@ def _until(stop: asyncio.Event | None, payments: PaymentsSession) -> Callable[[f
         while left > 0:
             if stop is not None and stop.is_set():
                 raise _Stopped
-            await payments.sleep(min(left, _STEP))
+            await executor_of(payments).sleep(min(left, _STEP))
             left -= _STEP
 
     return sleep

@@ -14,7 +14,7 @@ from payments_async._events import TransactionFailed, TransactionSucceeded
 from payments_async._models import Acceptance, Transaction
 from payments_async._resources.readings import Reader
 from payments_async._resources.statuses import read_statuses
-from payments_async._session import PaymentsSession
+from payments_async._session import PaymentsSession, executor_of
 from payments_async.journal._contract import Journal
 from payments_async.journal._records import Entry, Evidence
 from payments_async.journal._states import News, State
@@ -175,9 +175,9 @@ def _tell_the_session(payments: PaymentsSession, order: SoughtOrder) -> None:
     """What was found of an order that the session may have sent; it is not sent again by it."""
     if order.state in CONFIRMED and order.transaction_id is not None:
         found = Acceptance(request_id=order.request_id, transaction_id=order.transaction_id)
-        payments.note_evidence(order.request_id, found)
+        executor_of(payments).note_evidence(order.request_id, found)
     elif order.state is State.REJECTED:
-        payments.note_evidence(order.request_id)
+        executor_of(payments).note_evidence(order.request_id)
 
 
 async def look_up_open(payments: PaymentsSession, journal: Journal, batch_id: str) -> None:

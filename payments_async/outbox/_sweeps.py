@@ -15,7 +15,7 @@ import attrs
 
 from payments_async._models import Transaction, TransactionStatus
 from payments_async._resources.readings import Reader, Reading
-from payments_async._session import PaymentsSession
+from payments_async._session import PaymentsSession, executor_of
 from payments_async.journal._contract import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._records import Entry, Evidence, RunIdentity
@@ -478,7 +478,7 @@ def _is_same(row: Transaction, order: SoughtOrder) -> bool:
 
 def account_of(payments: PaymentsSession) -> RunIdentity:
     """The account a session logs in to."""
-    who = payments.credentials
+    who = executor_of(payments).credentials
     return RunIdentity.of(payments.base_url, app_key=who.app_key, user_id=who.user_id)
 
 

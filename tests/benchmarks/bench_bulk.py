@@ -2,6 +2,7 @@
 
     python tests/benchmarks/bench_bulk.py                     interleaved rounds, orders per second, ratios
     python tests/benchmarks/bench_bulk.py --server aiohttp    the same against a server that takes as long as a client
+    python tests/benchmarks/bench_bulk.py --instructions      instructions per order, loading included (needs valgrind)
     python tests/benchmarks/bench_bulk.py --orders 1000000    one run: memory, time, bytes of the file per order
 
 The server is a process of its own that echoes the request id of each order and does nothing else. The one it starts by
@@ -24,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from operator import truediv
 from pathlib import Path
@@ -217,12 +218,38 @@ def stay_on(core: int) -> None:
         os.sched_setaffinity(0, {cores[min(core, len(cores) - 1)]})
 
 
-def measured(kind: str, base: str, count: int, concurrency: int, *more: str) -> float:
+def measured(
+    kind: str, base: str, count: int, concurrency: int, *more: str, wrapper: Sequence[str | Path] = ()
+) -> float:
     """Orders per second of one client, in a process of its own."""
-    command = [sys.executable, __file__, "--client", kind, "--base", base]
+    command = [*wrapper, sys.executable, __file__, "--client", kind, "--base", base]
     command += ["--count", str(count), "--concurrency", str(concurrency), *more]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    environment = os.environ | {"PYTHONHASHSEED": "0"}  # or the start alone differs by millions of instructions
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return float(done.stdout.split()[-1])
+
+
+def instructions(kind: str, base: str, count: int, concurrency: int) -> int:
+    """Instructions of a client process for so many orders, its start included."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "callgrind.out"
+        wrapper = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
+        measured(kind, base, count, concurrency, wrapper=wrapper)
+        found = re.search(r"^(?:summary|totals): (\d+)", out.read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found.group(1))
+
+
+def compare_instructions(base: str, count: int, concurrency: int) -> None:
+    """Print instructions per order and their ratios: long run less short run."""
+    costs = {}
+    for kind in CLIENTS:
+        short, long = (instructions(kind, base, times * count, concurrency) for times in (1, 2))
+        costs[kind] = (long - short) / count
+        to_bare, to_many = (costs[kind] / costs.get(other, costs[kind]) for other in ("bare", "send_many"))
+        print(
+            f"{kind:10s} {costs[kind]:8.0f} instructions   {to_many:.3f} of send_many   {to_bare:.3f} of bare aiohttp"
+        )
 
 
 def compare(base: str, rounds: int, count: int, concurrency: int, *more: str) -> None:
@@ -247,6 +274,7 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=100)
     parser.add_argument("--delay", type=float, default=0.0, help="seconds the server takes for an answer")
     parser.add_argument("--server", choices=SERVERS, default="raw")
+    parser.add_argument("--instructions", action="store_true")
     parser.add_argument("--plain-gc", action="store_true")
     parser.add_argument("--client", choices=CLIENTS)
     parser.add_argument("--serve", action="store_true")
@@ -271,6 +299,8 @@ def main() -> None:
         try:
             if arguments.orders:
                 asyncio.run(journaled(base, arguments.orders, arguments.concurrency, show=True))
+            elif arguments.instructions:
+                compare_instructions(base, arguments.count, arguments.concurrency)
             else:
                 compare(base, arguments.rounds, arguments.count, arguments.concurrency, *plain)
         finally:

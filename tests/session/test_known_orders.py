@@ -20,6 +20,7 @@ from payments_async import (
     RetryPolicy,
     Transaction,
 )
+from payments_async._session import executor_of
 from payments_async.sandbox import Sandbox
 
 
@@ -204,9 +205,13 @@ async def test_what_was_found_of_another_amount_settles_nothing(payments: Paymen
     wire.answer = cut
     with pytest.raises(OutcomeUnknown):
         await payments.payouts.send(payout())
-    payments.note_evidence("r-1", Transaction(transaction_id="t-9", request_id="r-1", amount=Decimal(-999)))
+    executor_of(payments).note_evidence(
+        "r-1", Transaction(transaction_id="t-9", request_id="r-1", amount=Decimal(-999))
+    )
     assert {"r-1"} == payments.unsettled
-    payments.note_evidence("r-1", Transaction(transaction_id="t-1", request_id="r-1", amount=Decimal("-1500.00")))
+    executor_of(payments).note_evidence(
+        "r-1", Transaction(transaction_id="t-1", request_id="r-1", amount=Decimal("-1500.00"))
+    )
     assert "t-1" == (await payments.payouts.send(payout())).transaction_id
     assert (1, set()) == (len(wire.orders), payments.unsettled)
 
@@ -216,7 +221,7 @@ async def test_evidence_that_overtakes_the_answer(payments: PaymentsSession, wir
     wire.answer = held = Held()
     first = asyncio.ensure_future(payments.payouts.send(payout()))
     await until(lambda: wire.orders)
-    payments.note_evidence("r-1")
+    executor_of(payments).note_evidence("r-1")
     second = asyncio.ensure_future(payments.payouts.send(payout()))
     await turns()
     held.release.set()

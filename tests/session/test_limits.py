@@ -9,6 +9,7 @@ from session.conftest import Open
 from session.wires import HeldTimes, Request, Wire, accept_everything, payout, reply, turns, until
 
 from payments_async import Limits, OutcomeUnknown, PaymentsSession
+from payments_async._session import executor_of
 
 
 class Crowd:
@@ -70,7 +71,7 @@ async def test_every_place_comes_back(opened: Open, wire: Wire) -> None:
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     assert {asyncio.CancelledError, OutcomeUnknown} == {type(outcome) for outcome in outcomes}
     crowd = Crowd(wire)
-    payments.note_evidence("r-1")
+    executor_of(payments).note_evidence("r-1")
     calls = [asyncio.ensure_future(payments.payouts.send(payout(f"s-{number}"))) for number in range(2)]
     await until(lambda: crowd.here == 2)
     crowd.go.set()

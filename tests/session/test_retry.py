@@ -18,6 +18,7 @@ from payments_async import (
     ServiceFault,
     UnreadableReply,
 )
+from payments_async._session import executor_of
 from payments_async._wire import endpoints
 
 ACCOUNT = reply({"code": 0, "data": {"accountNumber": "6", "balance": 12.50}})
@@ -106,7 +107,7 @@ async def test_one_attempt(opened: Open, wire: Wire, fault: bytes | None, money:
 
 
 def _get(payments: Any, retry: RetryPolicy) -> Any:
-    return payments.execute(endpoints.get_account(payments.dialect), retry=retry)
+    return executor_of(payments).execute(endpoints.get_account(payments.dialect), retry=retry)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

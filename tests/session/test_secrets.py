@@ -30,6 +30,7 @@ from session.wires import (
 from payments_async import BankAccount, Limits, PaymentsError, PaymentsSession, RetryPolicy
 from payments_async._auth import Token
 from payments_async._masking import Secret
+from payments_async._session import executor_of
 from payments_async._transport import TransportFailure
 from payments_async._wire.call import Reply
 from payments_async._wire.endpoints import send_payout
@@ -305,7 +306,14 @@ async def test_a_call_that_goes_well(opened: Open, telling: Wire, overheard: Ove
     telling.answer = good
     payments = await opened(telling, retry=RetryPolicy(attempts=1))
     order = payout(**BANK, message=f"for {NAME}", metadata=PHONE, account_number=ACCOUNT)
-    values = [order, await payments.payouts.send(order), payments, payments.credentials, collection()]
+    values = [
+        order,
+        await payments.payouts.send(order),
+        payments,
+        executor_of(payments).credentials,
+        executor_of(payments),
+        collection(),
+    ]
     values += [Login(Secret(TOKEN), Secret(REFRESH)), Reply(200, GOSSIP.encode()), send_payout(order, payments.dialect)]
     token = Token(authorization=Secret(f"Token {TOKEN}"), generation=1, renew_at=1, expires_at=2)
     assert set() == leaks(repr([*values, token]) + "\n".join(overheard.words))

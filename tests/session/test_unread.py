@@ -5,6 +5,7 @@ from session.conftest import Open
 from session.wires import Request, Wire, payout
 
 from payments_async import Acceptance, Dialect, NotSent, OutcomeUnknown
+from payments_async._session import executor_of
 from payments_async.sandbox import Fault, Sandbox
 
 
@@ -44,7 +45,7 @@ async def test_what_was_found_while_the_answer_was_awaited_stays_found(opened: O
     accepted = Acceptance(request_id="r-1", transaction_id="t-1")
 
     async def lose(request: Request) -> bytes | None:
-        payments.note_evidence("r-1", accepted)
+        executor_of(payments).note_evidence("r-1", accepted)
         return None
 
     wire.answer = lose

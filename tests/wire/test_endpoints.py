@@ -32,6 +32,7 @@ from payments_async import (
     Validation,
 )
 from payments_async._models import TransactionBeneficiary, TransactionProduct
+from payments_async._session import executor_of
 
 T = TypeVar("T")
 
@@ -631,7 +632,7 @@ async def test_a_refresh(wire: Wire, opened: Open) -> None:
 
     wire.answer = tell
     await payments.log_in()
-    await payments.sleep(90.0)
+    await executor_of(payments).sleep(90.0)
     await payments.log_in()
     request = wire.orders[0]
     assert ("POST", "/api/auth/refresh", b'{"refreshToken":"refresh-1"}') == (

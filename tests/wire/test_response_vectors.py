@@ -24,6 +24,7 @@ from payments_async import (
     ServiceFault,
     UnreadableReply,
 )
+from payments_async._session import executor_of
 from payments_async._wire.endpoints import list_product_items
 
 BASE = "https://service.test"
@@ -57,7 +58,7 @@ OPERATIONS: dict[str, tuple[str, str, Callable[[PaymentsSession], Awaitable[obje
     "list_items": (
         "GET",
         "/api/products/DATAX/items?pageNumber=1&pageSize=50",
-        lambda payments: payments.execute(  # the session has only an iterator for them, which shows no counts
+        lambda payments: executor_of(payments).execute(  # a session's iterator shows no counts
             list_product_items("DATAX", number=1, size=50, dialect=payments.dialect)
         ),
     ),

@@ -1,4 +1,4 @@
-"""The columns of a batch file and the many names people give them. Reads no cell."""
+"""One row of a batch file, under the headings people write, as an order or as everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,8 @@ from functools import lru_cache
 
 import attrs
 
-from payments_async._orders import (
-    AirtimeLine,
-    BankAccount,
-    Beneficiary,
-    Destination,
-    InternetLine,
-    MobileMoneyWallet,
-    PayoutOrder,
-    UtilityAccount,
-)
+from payments_async._kinds import PAYOUT_KINDS
+from payments_async._orders import Beneficiary, PayoutOrder
 from payments_async._request_ids import request_id_for
 from payments_async.bulk._file._cells import (
     Unusable,
@@ -34,16 +26,12 @@ from payments_async.bulk._file._cells import (
 __all__ = [
     "COLUMNS",
     "DERIVED_FROM",
-    "DESTINATIONS",
-    "NEEDED",
     "Columns",
     "RowReading",
     "Rules",
     "always_needed",
     "column_named",
-    "destination_of",
     "match_columns",
-    "needs_area",
     "plain_word",
     "read_kind",
     "read_row",
@@ -150,27 +138,14 @@ def match_columns(row: int, headings: Sequence[str]) -> Columns:
     )
 
 
-_KIND_WORDS = {
-    "mobile_money": "momo, mm, mobile wallet, wallet, mobile money payout, mobile money transfer, mtn mobile money, "
-    "mtn momo, airtel money, airtel mobile money",
-    "bank_transfer": "bank, bank account, bank payment, bank payout, eft, rtgs",
-    "airtime": "air time, top up, airtime top up",
-    "internet": "data, data bundle, data bundles, mobile data, internet bundle, internet data, bundle, bundles",
-    "utility": "utilities, bill, bills, bill payment, utility bill, utility payment, water, water bill, electricity, "
-    "power",
+_KIND_BY_WORD = {
+    plain_word(word): name for name, kind in PAYOUT_KINDS.items() for word in (name, *kind.words.split(","))
 }
-_KIND_BY_WORD = {plain_word(kind): kind for kind in _KIND_WORDS} | {
-    plain_word(word): kind for kind, words in _KIND_WORDS.items() for word in words.split(",")
+_NEEDED = {
+    name: tuple(column for column in kind.members if column not in kind.optional) for name, kind in PAYOUT_KINDS.items()
 }
-# The columns that say where the money goes, needed ones first. A bank row's account_number is the receiving account.
-NEEDED: Mapping[str, tuple[str, ...]] = {
-    "mobile_money": ("phone_number",),
-    "bank_transfer": ("account_number", "bank_code"),
-    "airtime": ("phone_number",),
-    "internet": ("phone_number",),
-    "utility": ("customer_reference",),
-}
-DESTINATIONS = frozenset({"account_number", "bank_code", "customer_reference", "area"})  # used by one kind alone
+# The columns that some kinds alone have a use for: a telephone number is the beneficiary's too.
+_DESTINATIONS = frozenset(column for kind in PAYOUT_KINDS.values() for column in kind.members) - {"phone_number"}
 
 
 @lru_cache(maxsize=256)
@@ -182,28 +157,8 @@ def read_kind(text: str) -> str:
     """
     kind = _KIND_BY_WORD.get(plain_word(text))
     if kind is None:
-        raise Unusable(f"no such kind; write one of {', '.join(_KIND_WORDS)}")
+        raise Unusable(f"no such kind; write one of {', '.join(PAYOUT_KINDS)}")
     return kind
-
-
-def needs_area(kind: str, products: str) -> bool:
-    """Whether the destination needs an area; ``products`` holds the ids of product and item."""
-    # Spec: "beneficiary.data.area is required for national water bill payments"
-    return kind == "utility" and "NWSC" in products.upper()
-
-
-def destination_of(kind: str, cells: Mapping[str, str]) -> Destination:
-    """Where the money of a row goes, from cells that were read."""
-    return _MAKERS[kind](cells)
-
-
-_MAKERS: Mapping[str, Callable[[Mapping[str, str]], Destination]] = {
-    "mobile_money": lambda cells: MobileMoneyWallet(cells["phone_number"]),
-    "bank_transfer": lambda cells: BankAccount(cells["account_number"], cells["bank_code"]),
-    "airtime": lambda cells: AirtimeLine(cells["phone_number"]),
-    "internet": lambda cells: InternetLine(cells["phone_number"]),
-    "utility": lambda cells: UtilityAccount(cells["customer_reference"], cells.get("area")),
-}
 
 
 # What a derived request id is made of, with the batch id and the columns that say where the money goes. How the
@@ -226,6 +181,7 @@ _READERS: Mapping[str, Callable[[str], str]] = {
     "metadata": read_text,
 }
 _EMPTY = "empty; fill it in"
+_NO_KIND = f"empty; write {', '.join(list(PAYOUT_KINDS)[:-1])} or {list(PAYOUT_KINDS)[-1]}"
 
 
 @attrs.frozen(kw_only=True)
@@ -328,7 +284,7 @@ def _take_kind(row: RowReading, rules: Rules) -> None:
     if row.kind:
         row.values["kind"] = row.kind
     else:
-        row.need("kind", "empty; write mobile_money, bank_transfer, airtime, internet or utility")
+        row.need("kind", _NO_KIND)
 
 
 def _take_money(row: RowReading, rules: Rules) -> None:
@@ -351,24 +307,18 @@ def _take_money(row: RowReading, rules: Rules) -> None:
 def _check_destination(row: RowReading) -> None:
     if row.kind is None:
         return
-    for column in NEEDED[row.kind]:
+    for column in _NEEDED[row.kind]:
         if column not in row.cells:
             row.need(column, f"empty, and a {row.kind} row needs it; fill it in")
-    values = row.values
-    if "area" not in row.cells and row.kind == "utility":
-        products = f"{values.get('product_id', '')} {values.get('product_item_id', '')}"
-        if needs_area(row.kind, products):
-            row.need("area", "empty, and national water needs it; enter the area, such as Kampala")
+    needs_area, values = PAYOUT_KINDS[row.kind].area_needed_for, row.values
+    if needs_area is not None and needs_area(values.get("product_id"), values.get("product_item_id")):
+        row.need("area", "empty, and national water needs it; enter the area, such as Kampala")
 
 
 def _find_ignored(row: RowReading) -> None:
-    if row.kind and not DESTINATIONS.isdisjoint(row.cells):
-        used = _destination_columns(row.kind)
-        row.ignored += [column for column in row.cells if column in DESTINATIONS and column not in used]
-
-
-def _destination_columns(kind: str) -> tuple[str, ...]:
-    return (*NEEDED[kind], "area") if kind == "utility" else NEEDED[kind]
+    if row.kind and not _DESTINATIONS.isdisjoint(row.cells):
+        used = PAYOUT_KINDS[row.kind].members
+        row.ignored += [column for column in row.cells if column in _DESTINATIONS and column not in used]
 
 
 def _name_row(row: RowReading, rules: Rules) -> None:
@@ -379,7 +329,7 @@ def _name_row(row: RowReading, rules: Rules) -> None:
         )
     elif not row.faults and not row.lacking and row.amount:
         values = row.values | {"amount": format(row.amount.normalize(), "f"), "currency": row.currency or ""}
-        columns = (*DERIVED_FROM, *_destination_columns(values["kind"]))
+        columns = (*DERIVED_FROM, *PAYOUT_KINDS[values["kind"]].members)
         parts = [f"{column}={values[column]}" for column in columns if values.get(column)]
         row.values["request_id"] = request_id_for("payout", f"batch={rules.batch_id or ''}", *parts)
 
@@ -388,11 +338,12 @@ def _make_order(row: RowReading, rules: Rules) -> None:
     values = row.values
     assert row.kind is not None
     assert row.amount is not None
+    kind = PAYOUT_KINDS[row.kind]
     try:
         row.order = PayoutOrder(
             request_id=values["request_id"],
             amount=row.amount,
-            destination=destination_of(row.kind, values),
+            destination=kind.destination(**{column: values[column] for column in kind.members if column in values}),
             product_item_id=values["product_item_id"],
             beneficiary=Beneficiary(
                 name=values["name"],

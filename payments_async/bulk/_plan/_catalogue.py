@@ -11,11 +11,11 @@ import attrs
 
 from payments_async._errors import AuthenticationFailed, PaymentsError, Rejected, UnreadableReply
 from payments_async._fanout import fan_out
+from payments_async._kinds import reference_of
 from payments_async._masking import redact
 from payments_async._models import Product, ProductItem, Validation
 from payments_async._orders import PayoutOrder
 from payments_async._session import PaymentsSession
-from payments_async.bulk._plan._payees import reference_of
 from payments_async.bulk._problems import OrderIssue
 
 __all__ = ["Catalogue", "Validations"]

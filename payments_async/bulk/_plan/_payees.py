@@ -12,18 +12,9 @@ from types import TracebackType
 
 import attrs
 
+from payments_async._kinds import KINDS, destination_of, item_of, reference_of
 from payments_async._masking import mask
-from payments_async._orders import (
-    AirtimeLine,
-    BankAccount,
-    CollectionOrder,
-    InternetLine,
-    MobileMoneyWallet,
-    Order,
-    PayoutOrder,
-    UtilityAccount,
-)
-from payments_async._wire.written import kind_of
+from payments_async._orders import BankAccount, CollectionOrder, Order, PayoutOrder
 from payments_async.bulk._file._batch import Repeat, Repeats
 from payments_async.bulk._problems import OrderIssue
 from payments_async.journal._contract import Journal
@@ -37,9 +28,7 @@ __all__ = [
     "Payees",
     "PriorOrders",
     "bank_named",
-    "item_of",
     "payee_key",
-    "reference_of",
 ]
 
 DAY = 86_400.0  # seconds
@@ -50,24 +39,6 @@ _MEMORY = 4 * 2**20  # bytes for each of three heaps; the rest goes to temporary
 _BANK_NAMED = "looks like the name of a bank; the service wants the bank's code, which its products tell: check it"
 _LONGEST_WORD = 5  # capital letters that may be a code
 _SWIFT = (8, 11)  # letters and digits of a bank's code between banks
-
-
-def item_of(order: Order) -> str:
-    """The item of the operator or provider."""
-    return order.provider_item_id if isinstance(order, CollectionOrder) else order.product_item_id
-
-
-def reference_of(order: Order) -> str:
-    """The number of the wallet, account or line. Personal: mask it."""
-    match order.payer if isinstance(order, CollectionOrder) else order.destination:
-        case BankAccount(account_number=number) | UtilityAccount(customer_reference=number):
-            return number
-        case (
-            MobileMoneyWallet(phone_number=number)
-            | AirtimeLine(phone_number=number)
-            | InternetLine(phone_number=number)
-        ):
-            return number
 
 
 def bank_named(order: Order) -> OrderIssue | None:
@@ -91,16 +62,16 @@ def payee_key(order: Order) -> str:
 
     Salary and airtime for one telephone number are two destinations, and so is one number at two utilities.
     """
-    kind, reference = kind_of(order), reference_of(order)
-    match kind:
-        case "bank_transfer":
-            assert not isinstance(order, CollectionOrder)
-            assert isinstance(order.destination, BankAccount)
-            return f"{kind} {order.destination.bank_code} {reference}"
-        case "utility":
-            return f"{kind} {item_of(order)} {reference}"
-        case _:
-            return f"{kind} {''.join(filter(str.isdecimal, reference))}"
+    kind, reference = KINDS[order.kind], reference_of(order)
+    if kind.reference == "phone_number":
+        reference = "".join(filter(str.isdecimal, reference))
+    match kind.unique_within:
+        case None:
+            return f"{kind.name} {reference}"
+        case "product_item_id":
+            return f"{kind.name} {item_of(order)} {reference}"
+        case field:
+            return f"{kind.name} {getattr(destination_of(order), field)} {reference}"
 
 
 @attrs.frozen(kw_only=True)

@@ -16,8 +16,8 @@ from payments_async._amounts import amount_text
 from payments_async._masking import redact
 from payments_async._models import Account
 from payments_async._orders import PayoutOrder
-from payments_async._session import PaymentsSession
-from payments_async._wire.written import kind_of, write_order
+from payments_async._session import PaymentsSession, executor_of
+from payments_async._wire.orders import write_order
 from payments_async.bulk._file._batch import Batch, BatchOrders
 from payments_async.bulk._plan._catalogue import Catalogue, Validations
 from payments_async.bulk._plan._payees import DAY, BitSet, Duplicates, Payees, PriorOrders, bank_named
@@ -151,9 +151,10 @@ async def plan(
     walk = _Walk(catalogue, account, prior, skip_bad=skip_bad, acknowledged=acknowledged, ids=ids)
     if isinstance(orders, Batch):
         walk.take_file(orders)
-    began = payments.clock()
+    clock = executor_of(payments).clock
+    began = clock()
     await catalogue.read()
-    wait = max(payments.clock() - began, 0.001)  # one read stands for a payout
+    wait = max(clock() - began, 0.001)  # one read stands for a payout
     speed = min(math.inf if rate is None else rate, concurrency / wait)
     validations = Validations(payments, concurrency) if validate else None
     with Payees() as payees:
@@ -238,7 +239,7 @@ class _Walk:
         if leave_out:
             self._left_out.add(number)
             return
-        kind, item = kind_of(order), order.product_item_id
+        kind, item = order.kind, order.product_item_id
         self._kinds[kind] = self._kinds[kind].with_one(order.amount)
         self._items[item] = self._items[item].with_one(order.amount)
         self._recorded += self._prior.is_recorded(order, entry)

@@ -8,10 +8,9 @@ from decimal import Decimal
 
 import attrs
 
+from payments_async._kinds import item_of, reference_of
 from payments_async._masking import mask, redact
 from payments_async._orders import BankAccount, CollectionOrder
-from payments_async._wire.written import kind_of
-from payments_async.bulk._plan._payees import item_of, reference_of
 from payments_async.journal._records import Entry, Happening, Standing
 from payments_async.journal._states import State
 
@@ -145,7 +144,7 @@ def line_of(standing: Standing, *, personal: bool) -> ReportLine:
     code = "" if entry.code is None else str(entry.code)
     return ReportLine(
         request_id=entry.request_id,
-        kind=kind_of(order),
+        kind=order.kind,
         name=name if personal else mask(name),
         payee=payee if personal else mask(payee),
         bank_code=bank.bank_code if isinstance(bank, BankAccount) else "",
