@@ -59,6 +59,11 @@ class RunProgress(Progress):
     lease_left: float = 0.0
     looked: FirstLook | None = None
 
+    @classmethod
+    def of(cls, progress: Progress) -> RunProgress:
+        """How a batch stands, before this run has done anything."""
+        return cls(counts=progress.counts, sums=progress.sums, conflicts=progress.conflicts)
+
 
 class Crew:
     """All workers of one process on one batch: what they share, and what ends their work.
@@ -209,10 +214,8 @@ class Crew:
         self.meter.refresh(progress)
         now = self.executor.clock()
         owner, until = self._waits_for or (None, now)
-        report = RunProgress(
-            counts=progress.counts,
-            sums=progress.sums,
-            conflicts=progress.conflicts,
+        report = attrs.evolve(
+            RunProgress.of(progress),
             stopped=self.stopped,
             sent=self.sent,
             seconds=now - self._begun,

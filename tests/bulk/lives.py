@@ -283,7 +283,7 @@ async def strike_all(folder: Path, points: Sequence[str], *, at_once: int = 24) 
 
 async def strike(
     nursery: Nursery, folder: Path, point: str, blow: str, *, seed: int = 0, broken: bool = False
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Strike a life at a point, let another process go on, and say what is wrong in the end."""
     await asyncio.to_thread(folder.mkdir)
     async with Sandbox(
@@ -296,9 +296,13 @@ async def strike(
         if broken:
             sandbox.chaos({Fault.NOTIFY_LOST: 1.0})  # a notification would settle what is wrong in time
         told = {
-            "folder": str(folder), "base": sandbox.base_url, "key": sandbox.app_key, "user": sandbox.user_id,
-            "password": sandbox.app_password, "broken": broken,
-        }  # fmt: skip
+            "folder": str(folder),
+            "base": sandbox.base_url,
+            "key": sandbox.app_key,
+            "user": sandbox.user_id,
+            "password": sandbox.app_password,
+            "broken": broken,
+        }
         async with asyncio.TaskGroup() as group:
             listening: list[asyncio.Task[None]] = []
 

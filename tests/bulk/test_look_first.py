@@ -355,8 +355,10 @@ async def test_a_run_that_is_to_stop_stops_looking(tmp_path: Path) -> None:
         stop.set()
         done = await running
         assert (0, "it was asked to stop", "it was asked to stop") == (
-            done.sent, done.stopped, done.looked and done.looked.problem,
-        )  # fmt: skip
+            done.sent,
+            done.stopped,
+            done.looked and done.looked.problem,
+        )
 
 
 async def test_refused_credentials_end_the_look(tmp_path: Path) -> None:
