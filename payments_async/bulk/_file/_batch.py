@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Literal
 
 import attrs
@@ -22,7 +21,6 @@ from payments_async._orders import PayoutOrder
 from payments_async.bulk._file._cells import PhoneReader, read_currency
 from payments_async.bulk._file._rows import COLUMNS, Columns, RowReading, Rules, always_needed, read_kind, read_row
 from payments_async.bulk._file._tables import FileRow, Layout, Table, find_layout, open_table
-from payments_async.bulk._file._workbooks import Sheet
 from payments_async.bulk._problems import Issue, Problem, harmless, problem
 
 __all__ = ["Batch", "BatchOrders", "Repeat", "Repeats", "read_batch"]
@@ -206,7 +204,7 @@ def _survey(path: Path, layout: Layout, rules: Rules, go_on: Callable[[], None])
         go_on: Called now and then; it may raise to stop the walk.
     """
     with open_table(path, layout, looks=True) as table, Repeats() as repeats:
-        walk = _Walk(table.columns, rules, frozenset() if table.sheet is None else table.sheet.hidden_rows)
+        walk = _Walk(path, layout, table, rules)
         sound = walk.check_header(table.columns)
         if sound is not None:
             for row in table.rows:
@@ -214,10 +212,10 @@ def _survey(path: Path, layout: Layout, rules: Rules, go_on: Callable[[], None])
                     go_on()
                 walk.check_row(row, repeats)
                 if len(walk.problems) > _MOST_PROBLEMS:
-                    return _given_up(path, layout, walk)
+                    return walk.given_up()
         found = tuple(sorted(islice(repeats.found(), _MOST_PROBLEMS + 1), key=lambda repeat: repeat.row))
     if len(found) > _MOST_PROBLEMS:
-        return _given_up(path, layout, walk)
+        return walk.given_up()
     if walk.last and walk.last.short and not layout.fingerprint.ends_a_line and layout.format == "csv":
         walk.refuse(walk.last.number, walk.last.line, "", "", _CUT_OFF)
     ids = _request_ids(path, layout, {repeat.row for repeat in found}) if found else {}
@@ -225,68 +223,63 @@ def _survey(path: Path, layout: Layout, rules: Rules, go_on: Callable[[], None])
         remedy = _REPEATED[repeat.difference].format(first=repeat.first_row)
         walk.refuse(repeat.row, repeat.line, "request_id", ids.get(repeat.row, ""), remedy)
     if walk.torn > _MOST_PROBLEMS:
-        return _given_up(path, layout, walk)
+        return walk.given_up()
     walk.tell_torn()
     walk.tell_lacking()
-    return _batch(
-        path,
-        layout,
-        walk,
-        good=walk.good - len(walk.refused) if sound else 0,
-        concerns=() if sound is None or table.sheet is None else tuple(_concerns(table, table.sheet, walk)),
-        notes=() if sound is None else tuple(_notes(table, layout, walk)),
-        repeats=found,
-    )
-
-
-def _given_up(path: Path, layout: Layout, walk: _Walk) -> Batch:
-    """A file that is wrong from end to end: none of its rows is an order."""
-    walk.problems.append(Problem(row=walk.last.number + 1 if walk.last else 1, column="", value="", remedy=_TOO_MANY))
-    return _batch(path, layout, walk, good=0)
-
-
-def _batch(
-    path: Path,
-    layout: Layout,
-    walk: _Walk,
-    *,
-    good: int,
-    concerns: tuple[Issue, ...] = (),
-    notes: tuple[str, ...] = (),
-    repeats: tuple[Repeat, ...] = (),
-) -> Batch:
-    """What a walk has found; ``good`` of the rows are orders."""
-    refused = frozenset(walk.refused)
-    return Batch(
-        path=path,
-        orders=BatchOrders(path=path, layout=layout, rules=walk.rules, refused=refused, count=good),
-        problems=tuple(sorted(walk.problems, key=_place)),
-        concerns=concerns,
-        notes=notes,
-        repeats=repeats,
-        rows=walk.rows,
-        digest=layout.fingerprint.digest,
-    )
+    good = walk.good - len(walk.refused) if sound else 0
+    if sound is None:
+        return walk.batch(good, repeats=found)
+    return walk.batch(good, concerns=tuple(walk.concerns()), notes=tuple(walk.notes()), repeats=found)
 
 
 class _Walk:
     """What was seen so far."""
 
-    def __init__(self, columns: Columns | None, rules: Rules, hidden: frozenset[int]) -> None:
-        self.rules = attrs.evolve(rules, unusable=columns.absent if columns else frozenset())
-        self.header_row = columns.row if columns else 1
+    def __init__(self, path: Path, layout: Layout, table: Table, rules: Rules) -> None:
+        self._path = path
+        self._layout = layout
+        self._table = table
+        columns = table.columns
+        self._rules = attrs.evolve(rules, unusable=columns.absent if columns else frozenset())
+        self._header_row = columns.row if columns else 1
         self.problems: list[Problem] = []
         self.refused: set[int] = set()
         self.rows = 0
         self.good = 0
         self.last: FileRow | None = None
-        self.ignored: dict[str, list[int]] = {}  # column: how many rows fill it in vain, and the first of them
-        self.hidden: list[int] = []  # rows nobody sees and that would be paid
-        self._hidden = hidden
+        self._ignored: dict[str, list[int]] = {}  # column: how many rows fill it in vain, and the first of them
+        self._hidden: list[int] = []  # rows nobody sees and that would be paid
         self._torn: list[tuple[int, int, str, str]] | None = []  # None once a column of codes explains all of them
         self._bad: set[int] = set()
         self._told: set[str] = set()  # columns the header was already blamed for
         self._lacking: dict[str, tuple[int, str | None]] = {}  # column: first row that needs it, and its kind
+
+    def batch(
+        self,
+        good: int,
+        *,
+        concerns: tuple[Issue, ...] = (),
+        notes: tuple[str, ...] = (),
+        repeats: tuple[Repeat, ...] = (),
+    ) -> Batch:
+        """What was found; ``good`` of the rows are orders."""
+        refused = frozenset(self.refused)
+        return Batch(
+            path=self._path,
+            orders=BatchOrders(path=self._path, layout=self._layout, rules=self._rules, refused=refused, count=good),
+            problems=tuple(sorted(self.problems, key=_place)),
+            concerns=concerns,
+            notes=notes,
+            repeats=repeats,
+            rows=self.rows,
+            digest=self._layout.fingerprint.digest,
+        )
+
+    def given_up(self) -> Batch:
+        """A file that is wrong from end to end: none of its rows is an order."""
+        row = self.last.number + 1 if self.last else 1
+        self.problems.append(Problem(row=row, column="", value="", remedy=_TOO_MANY))
+        return self.batch(0)
 
     def check_header(self, columns: Columns | None) -> bool | None:
         """Whether rows can be paid by this header; ``None`` when they cannot even be read."""
@@ -297,7 +290,7 @@ class _Walk:
             return None
         for column, headings in columns.doubled.items():
             self._blame_header(column, " / ".join(headings), "the file has this column twice; keep one of them")
-        for column in sorted(always_needed(self.rules) & columns.absent - columns.doubled.keys()):
+        for column in sorted(always_needed(self._rules) & columns.absent - columns.doubled.keys()):
             others = f"; it has no use for {_listed(columns.unknown)}" if columns.unknown else ""
             self._blame_header(column, "", f"the file has no such column{others}; add it, or mend its heading")
         return not self.problems
@@ -310,20 +303,20 @@ class _Walk:
             column, remedy = row.fault
             self._blame(row, column, row.cells.get(column, ""), remedy)
             return
-        reading = read_row(row.cells, self.rules)
+        reading = read_row(row.cells, self._rules)
         for column, value, remedy in reading.faults:
             self._blame(row, column, value, remedy)
         for column in reading.lacking:
             self._bad.add(row.number)
             self._lacking.setdefault(column, (row.number, reading.kind))
         for column in reading.ignored:
-            self.ignored.setdefault(column, [0, row.number])[0] += 1
+            self._ignored.setdefault(column, [0, row.number])[0] += 1
         if request_id := reading.values.get("request_id"):
             repeats.add(request_id, row.number, row.line, *_hashes(reading))
         if reading.order is not None:
             self.good += 1
-            if row.number in self._hidden:
-                self.hidden.append(row.number)
+            if self._table.sheet is not None and row.number in self._table.sheet.hidden_rows:
+                self._hidden.append(row.number)
             if row.torn:
                 self._take_torn(row)
         if row.is_witness:
@@ -343,7 +336,7 @@ class _Walk:
     def _take_torn(self, row: FileRow) -> None:
         """Keep a row that makes an order as it stands, and another one if its amount goes on in the next cell."""
         for torn in row.torn:
-            if not _may_be_meant(read_row(torn.cells, self.rules)):
+            if not _may_be_meant(read_row(torn.cells, self._rules)):
                 continue
             amount, whole = row.cells["amount"], torn.cells["amount"]
             if not torn.may_be_code:
@@ -375,7 +368,41 @@ class _Walk:
 
     def _blame_header(self, column: str, value: str, remedy: str) -> None:
         self._told.add(column)
-        self.problems.append(Problem(row=self.header_row, column=column, value=harmless(value), remedy=remedy))
+        self.problems.append(Problem(row=self._header_row, column=column, value=harmless(value), remedy=remedy))
+
+    def notes(self) -> Iterator[str]:
+        """What a person should know, though nothing is wrong."""
+        table = self._table
+        if self._layout.note:
+            yield self._layout.note
+        if unknown := [*(table.columns.unknown if table.columns else ()), *table.unknown]:
+            yield f"columns that are not known and not read: {_listed(unknown)}"
+        for column, (count, first) in self._ignored.items():
+            yield (
+                f"{column} is filled in {count} rows whose kind has no use for it (first in row {first}); "
+                "it is not sent"
+            )
+        if table.sheet is not None and table.sheet.others:
+            yield f"only one sheet is read; the workbook also has {_listed(table.sheet.others)}"
+        if self._rules.derive_request_ids and not self._rules.batch_id:
+            yield (
+                "request ids are derived without a batch id: rows that are alike in the file of another month "
+                "get the same ids; pass a batch id"
+            )
+
+    def concerns(self) -> Iterator[Issue]:
+        """What a person must have looked at: what nobody sees who opens the workbook."""
+        sheet = self._table.sheet
+        if sheet is None:
+            return
+        if sheet.is_hidden and self.good:
+            yield Issue(field="sheet", value=harmless(sheet.name), remedy=_HIDDEN_SHEET)
+        if self._hidden:
+            yield Issue(field="rows", value="", remedy=_HIDDEN_ROWS.format(len(self._hidden), self._hidden[0]))
+        names = self._table.columns.names if self._table.columns else ()
+        for position in sorted(sheet.hidden_columns):
+            if position < len(names) and (name := names[position]) is not None:
+                yield Issue(field=name, value="", remedy=_HIDDEN_COLUMN)
 
 
 def _may_be_meant(reading: RowReading) -> bool:
@@ -401,38 +428,11 @@ def _request_ids(path: Path, layout: Layout, rows: set[int]) -> dict[int, str]:
         return {row.number: row.cells.get("request_id", "") for row in table.rows if row.number in rows}
 
 
-def _notes(table: Table, layout: Layout, walk: _Walk) -> Iterator[str]:
-    if layout.note:
-        yield layout.note
-    if unknown := [*(table.columns.unknown if table.columns else ()), *table.unknown]:
-        yield f"columns that are not known and not read: {_listed(unknown)}"
-    for column, (count, first) in walk.ignored.items():
-        yield f"{column} is filled in {count} rows whose kind has no use for it (first in row {first}); it is not sent"
-    if table.sheet is not None and table.sheet.others:
-        yield f"only one sheet is read; the workbook also has {_listed(table.sheet.others)}"
-    if walk.rules.derive_request_ids and not walk.rules.batch_id:
-        yield (
-            "request ids are derived without a batch id: rows that are alike in the file of another month "
-            "get the same ids; pass a batch id"
-        )
-
-
-def _concerns(table: Table, sheet: Sheet, walk: _Walk) -> Iterator[Issue]:
-    if sheet.is_hidden and walk.good:
-        yield Issue(field="sheet", value=harmless(sheet.name), remedy=_HIDDEN_SHEET)
-    if walk.hidden:
-        yield Issue(field="rows", value="", remedy=_HIDDEN_ROWS.format(len(walk.hidden), walk.hidden[0]))
-    names = table.columns.names if table.columns else ()
-    for position in sorted(sheet.hidden_columns):
-        if position < len(names) and (name := names[position]) is not None:
-            yield Issue(field=name, value="", remedy=_HIDDEN_COLUMN)
-
-
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(repr(harmless(redact(name))) for name in names)
 
 
-class Repeats:
+class Repeats(ExitStack):
     """Collects the ids of a file of any length, and says at the end which came twice.
 
     Each id costs 48 bytes. Up to ``memory`` bytes they stay in memory; then they go to a temporary file without a
@@ -443,20 +443,12 @@ class Repeats:
     """
 
     def __init__(self, *, memory: int = 16 * 2**20) -> None:
+        super().__init__()
         self._limit = memory // _RECORD.size
         self._waiting = 0
         self._buckets = [bytearray() for _ in range(_BUCKETS)]
         self._spilled: list[list[tuple[int, int]]] = [[] for _ in range(_BUCKETS)]  # where in the file, how long
-        self._resources = ExitStack()
         self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> Repeats:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._resources.close()
 
     def add(self, request_id: str, row: int, line: int, amount: int, content: int) -> None:
         """Take down one row.
@@ -483,7 +475,7 @@ class Repeats:
     def _spill(self) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="payments-async-")  # noqa: SIM115  lives as long as self
-            self._resources.enter_context(self._file)
+            self.enter_context(self._file)
         for bucket, pieces in zip(self._buckets, self._spilled, strict=True):
             pieces.append((self._file.tell(), len(bucket)))
             self._file.write(bucket)

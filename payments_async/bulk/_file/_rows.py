@@ -37,23 +37,6 @@ __all__ = [
     "read_row",
 ]
 
-COLUMNS = (
-    "request_id",
-    "kind",
-    "amount",
-    "currency",
-    "name",
-    "phone_number",
-    "email_address",
-    "product_id",
-    "product_item_id",
-    "account_number",
-    "bank_code",
-    "customer_reference",
-    "area",
-    "message",
-    "metadata",
-)
 _SYNONYMS = {
     "request_id": "id, request, request no, request number, request ref, request reference, payment id, payout id, "
     "payment reference, payment ref, client reference, external id, external reference, unique id",
@@ -78,6 +61,7 @@ _SYNONYMS = {
     "comments, payment message",
     "metadata": "meta, meta data, extra, extra data",
 }
+COLUMNS = tuple(_SYNONYMS)
 
 
 @attrs.frozen(kw_only=True)
@@ -161,8 +145,8 @@ def read_kind(text: str) -> str:
     return kind
 
 
-# What a derived request id is made of, with the batch id and the columns that say where the money goes. How the
-# beneficiary is called or reached is left out, so that a corrected spelling is no second payment.
+# What a derived request id is made of, with the batch id and the columns that say where the money goes, in this very
+# sequence. How the beneficiary is called or reached is left out, so that a corrected spelling is no second payment.
 DERIVED_FROM = ("kind", "amount", "currency", "product_id", "product_item_id", "message", "metadata")
 _NEEDED_BY_ALL = ("request_id", "kind", "amount", "name", "product_item_id")
 # The columns whose cells are read alone; the amount, the kind and telephone numbers are not among them.
@@ -274,6 +258,7 @@ def read_row(cells: Mapping[str, str], rules: Rules) -> RowReading:
 
 
 def _take_kind(row: RowReading, rules: Rules) -> None:
+    """The kind of the row, or that of all rows."""
     row.kind = rules.kind
     if cell := row.cells.get("kind"):
         try:
@@ -288,6 +273,7 @@ def _take_kind(row: RowReading, rules: Rules) -> None:
 
 
 def _take_money(row: RowReading, rules: Rules) -> None:
+    """The amount and its currency, which may stand in a column, beside the amount, or hold for all rows."""
     stated = row.values.get("currency")
     beside = None
     if cell := row.cells.get("amount"):
@@ -305,6 +291,7 @@ def _take_money(row: RowReading, rules: Rules) -> None:
 
 
 def _check_destination(row: RowReading) -> None:
+    """Complain of what is missing to say where the money goes."""
     if row.kind is None:
         return
     for column in _NEEDED[row.kind]:
@@ -316,12 +303,14 @@ def _check_destination(row: RowReading) -> None:
 
 
 def _find_ignored(row: RowReading) -> None:
+    """Find what is filled in, and is of no use for this kind."""
     if row.kind and not _DESTINATIONS.isdisjoint(row.cells):
         used = PAYOUT_KINDS[row.kind].members
         row.ignored += [column for column in row.cells if column in _DESTINATIONS and column not in used]
 
 
 def _name_row(row: RowReading, rules: Rules) -> None:
+    """Derive the request id of a row that has none, or complain of that."""
     if not rules.derive_request_ids:
         row.need(
             "request_id",
@@ -335,6 +324,7 @@ def _name_row(row: RowReading, rules: Rules) -> None:
 
 
 def _make_order(row: RowReading, rules: Rules) -> None:
+    """The order, from cells that were read."""
     values = row.values
     assert row.kind is not None
     assert row.amount is not None

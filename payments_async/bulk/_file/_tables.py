@@ -104,11 +104,12 @@ def fingerprint(path: Path, *, go_on: Callable[[], None] = lambda: None) -> Fing
     with path.open("rb") as file:
         about = os.fstat(file.fileno())
         _check_regular(about)
-        whole, utf8, marks, head, tail, size = hashlib.sha256(), _Utf8(), bytearray(), b"", b"", 0
+        whole, marks, head, tail, size = hashlib.sha256(), bytearray(), b"", b"", 0
+        decoder, is_utf8 = codecs.getincrementaldecoder("utf-8")(), True
         while block := file.read(BLOCK):
             go_on()
             whole.update(block)
-            utf8.feed(block)
+            is_utf8 = is_utf8 and _decodes(decoder, block)
             marks += _mark(block)
             head = head or block[:_HEAD]
             tail = block[-4:]
@@ -119,9 +120,18 @@ def fingerprint(path: Path, *, go_on: Callable[[], None] = lambda: None) -> Fing
         digest=whole.hexdigest(),
         blocks=bytes(marks),
         head=head,
-        is_utf8=utf8.ends_well(),
+        is_utf8=is_utf8 and _decodes(decoder, b"", final=True),
         ends_a_line=tail.rstrip(b"\0")[-1:] in (b"\n", b"\r"),
     )
+
+
+def _decodes(decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool = False) -> bool:
+    """Whether a text that was valid so far goes on as such."""
+    try:
+        decoder.decode(block, final)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _check_regular(about: os.stat_result) -> None:
@@ -195,25 +205,6 @@ class _CheckedFile(io.RawIOBase):
             raise BatchChanged(f"{self._name} was changed since it was checked; call read_batch again")
         self._number += 1
         return block
-
-
-class _Utf8:
-    """Whether bytes are valid UTF-8, piece by piece."""
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._valid = True
-
-    def feed(self, block: bytes, *, final: bool = False) -> None:
-        if self._valid:
-            try:
-                self._decoder.decode(block, final)
-            except UnicodeDecodeError:
-                self._valid = False
-
-    def ends_well(self) -> bool:
-        self.feed(b"", final=True)
-        return self._valid
 
 
 def _mark(block: bytes) -> bytes:

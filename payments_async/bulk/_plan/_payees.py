@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from decimal import Context, Decimal
-from types import TracebackType
 
 import attrs
 
@@ -112,7 +111,7 @@ class Duplicates:
     shown: tuple[Duplicate, ...] = ()
 
 
-class Payees:
+class Payees(ExitStack):
     """Who is paid by which order. Takes the orders of the batch first, then those of the journal.
 
     Of the journal's orders it keeps those that pay somebody the batch pays too (of a batch of millions, a few more:
@@ -120,22 +119,14 @@ class Payees:
     """
 
     def __init__(self) -> None:
-        self._resources = ExitStack()
-        self._twice = self._resources.enter_context(Repeats(memory=_MEMORY))
-        self._alike = self._resources.enter_context(Repeats(memory=_MEMORY))
+        super().__init__()
+        self._twice = self.enter_context(Repeats(memory=_MEMORY))
+        self._alike = self.enter_context(Repeats(memory=_MEMORY))
         lines = tempfile.SpooledTemporaryFile(_MEMORY, prefix="payments-async-")  # noqa: SIM115  lives as long as self
-        self._lines = self._resources.enter_context(lines)
+        self._lines = self.enter_context(lines)
         self._count = 0
         self._ours = 0
         self._paid = bytearray(_SIEVE)
-
-    def __enter__(self) -> Payees:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._resources.close()
 
     def add(self, order: Order) -> None:
         """Take down an order of the batch."""

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from datetime import datetime
 from decimal import Decimal
 from html import escape
-from types import TracebackType
 from typing import IO
 
 import attrs
@@ -71,7 +70,7 @@ class ReportHead:
     is_personal: bool
 
 
-class ReportPage:
+class ReportPage(ExitStack):
     """Collects lines, then writes the page with the totals above them. Use it with ``with``.
 
     Args:
@@ -80,17 +79,9 @@ class ReportPage:
     """
 
     def __init__(self, file: IO[bytes], most: int) -> None:
+        super().__init__()
         self._file = file
-        self._resources = ExitStack()
-        self._need, self._unpaid, self._decisions, self._rows = (_Rows(self._resources, most) for _ in range(4))
-
-    def __enter__(self) -> ReportPage:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._resources.close()
+        self._need, self._unpaid, self._decisions, self._rows = (_Rows(self, most) for _ in range(4))
 
     def add(self, line: ReportLine) -> None:
         """Take one line."""
