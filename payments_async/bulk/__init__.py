@@ -12,19 +12,19 @@ from payments_async.bulk._sample import sample_payroll
 from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._crew import RunProgress
 from payments_async.outbox._first_look import FirstLook
-from payments_async.outbox._reconcile import Double, Reconciliation, reconcile, write_off
+from payments_async.outbox._reconcile import Double, Reconciliation, acknowledge, lift_quarantine, reconcile, write_off
 from payments_async.outbox._sweeps import Difference
 
 __all__ = [
     "Batch",
     "BatchChanged",
-    "Issue",
     "Difference",
     "Double",
     "Duplicate",
     "Duplicates",
-    "Fuse",
     "FirstLook",
+    "Fuse",
+    "Issue",
     "Plan",
     "Problem",
     "Reconciliation",
@@ -32,6 +32,8 @@ __all__ = [
     "Report",
     "RunProgress",
     "Share",
+    "acknowledge",
+    "lift_quarantine",
     "plan",
     "read_batch",
     "read_money",

@@ -34,7 +34,15 @@ from payments_async.outbox._sweeps import (
     day_of,
 )
 
-__all__ = ["Double", "Reconciliation", "look_up_open", "reconcile", "write_off"]
+__all__ = [
+    "Double",
+    "Reconciliation",
+    "acknowledge",
+    "lift_quarantine",
+    "look_up_open",
+    "reconcile",
+    "write_off",
+]
 
 _FEW = 20_000  # orders looked up before a run goes on; the others wait for reconcile
 _AT_ONCE = 50  # questions to the journal
@@ -155,6 +163,7 @@ async def reconcile(
 
 
 async def _report(journal: Journal, findings: Findings, batch_id: str | None) -> Reconciliation:
+    """All that was found, and the contradictions that nobody has acknowledged."""
     return Reconciliation(
         settled=dict(findings.settled),
         found=findings.found,
@@ -208,6 +217,30 @@ async def write_off(journal: Journal, request_id: str, who: str, why: str, *, se
         OrderUnknown: The journal holds no such order.
     """
     return await journal.write_off(request_id, who=who, why=why, seen=seen)
+
+
+async def acknowledge(journal: Journal, request_id: str, who: str, why: str, *, seen: float | None = None) -> Entry:
+    """State, as a named person, that the contradiction about an order was looked into: it is shown no more.
+
+    The same evidence again is no new contradiction; any other is.
+
+    Args:
+        seen: ``Entry.updated_at`` of the order as that person saw it: one that came since then stands.
+
+    Raises:
+        OrderUnknown: The journal holds no such order.
+    """
+    return await journal.acknowledge(request_id, who=who, why=why, seen=seen)
+
+
+async def lift_quarantine(journal: Journal, batch_id: str, who: str, why: str) -> int:
+    """State, as a named person, that the orders in quarantine were looked up: they may be sent. Tells how many chunks.
+
+    Raises:
+        NotLookedFor: No complete sweep of all days since the batch was made is on record since the quarantine.
+        RunUnknown: The journal holds no such batch.
+    """
+    return await journal.lift_quarantine(batch_id, who=who, why=why)
 
 
 @attrs.define

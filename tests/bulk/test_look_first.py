@@ -13,7 +13,7 @@ import attrs
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
 
-from payments_async.bulk import FirstLook, Fuse, RunProgress, reconcile, run_batch
+from payments_async.bulk import FirstLook, Fuse, RunProgress, lift_quarantine, reconcile, run_batch
 from payments_async.journal import NotLookedFor, SqliteJournal
 from payments_async.sandbox import Fault
 
@@ -117,10 +117,10 @@ async def test_a_backup_from_before_the_run_pays_nothing_again(tmp_path: Path) -
             assert (0, COUNT) == (stopped.sent, stopped.counts["planned"])
             assert "reconcile, then lift it" in str(stopped.stopped)
             with pytest.raises(NotLookedFor):
-                await journal.lift_quarantine(BATCH, who="A. Clerk", why="reconcile said nothing")
+                await lift_quarantine(journal, BATCH, "A. Clerk", "reconcile said nothing")
             report = await reconcile(here.payments, journal, BATCH, interval=0.0)
             assert (COUNT, COUNT) == (report.found, len(report.conflicts))
-            await journal.lift_quarantine(BATCH, who="A. Clerk", why="all looked up")
+            await lift_quarantine(journal, BATCH, "A. Clerk", "all looked up")
             done = await run(restored)
             assert (0, 0) == (done.sent, done.counts["planned"])
         paid_once(here)
@@ -139,7 +139,7 @@ async def test_a_list_that_cannot_be_read_lifts_nothing(tmp_path: Path) -> None:
             report = await reconcile(copy.payments, copy.journal, patience=0.0)
             assert "absence from the list" in report.unread[0]
             with pytest.raises(NotLookedFor):
-                await copy.journal.lift_quarantine(BATCH, who="A. Clerk", why="all looked up")
+                await lift_quarantine(copy.journal, BATCH, "A. Clerk", "all looked up")
 
 
 # --- two journals for one batch ---------------------------------------------------------------------------------------
