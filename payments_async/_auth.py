@@ -15,8 +15,7 @@ from payments_async._masking import Secret, Secrets, masked
 from payments_async._transport import Outgoing, Transport, TransportFailure, make_headers
 from payments_async._wire import endpoints
 from payments_async._wire.call import Call
-from payments_async._wire.replies import Login
-from payments_async._wire.replies import read_reply
+from payments_async._wire.replies import Login, read_reply
 
 __all__ = ["Authenticator", "Credentials", "LoginCalls", "Token"]
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from payments_async._cli._screen import Screen, clean, counted, money
-from payments_async.bulk import Looked, RunProgress
+from payments_async.bulk import FirstLook, RunProgress
 from payments_async.journal import Progress, State
 
 __all__ = ["STYLES", "RunBoard", "line_of", "looking", "remaining", "waiting", "words_of"]
@@ -50,7 +50,7 @@ class RunBoard:
         self._progress: RunProgress | None = None
         self._told = -1
         self._waited = -1  # how often it was told for what it waits
-        self._looked: Looked | None = None
+        self._looked: FirstLook | None = None
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -137,7 +137,7 @@ def words_of(progress: Progress, currency: str | None) -> list[str]:
     ]
 
 
-def looking(looked: Looked) -> str:
+def looking(looked: FirstLook) -> str:
     """What was looked for before anything was sent, what it cost, and what it found."""
     cost = f"{counted(looked.requests, 'request')}, {looked.seconds:.1f} s"
     words = f"looked first: {counted(looked.rows, 'transaction')} of {counted(looked.days, 'day')}, {cost}"

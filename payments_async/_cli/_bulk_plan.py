@@ -27,7 +27,7 @@ from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._screen import Screen, clean, counted, money, plain
 from payments_async._cli._settings import Settings
-from payments_async.bulk import Batch, BatchChanged, Concern, Duplicate, Plan, Share, plan
+from payments_async.bulk import Batch, BatchChanged, Duplicate, Issue, Plan, Share, plan
 from payments_async.journal import SqliteJournal
 
 __all__ = ["add_plan", "make_plan", "plan_document", "show_plan"]
@@ -157,7 +157,7 @@ def _show_shares(screen: Screen, name: str, shares: Mapping[str, Share], made: P
         screen.say()
 
 
-def _show_concerns(screen: Screen, title: str, style: str, concerns: Sequence[Concern]) -> None:
+def _show_concerns(screen: Screen, title: str, style: str, concerns: Sequence[Issue]) -> None:
     if not concerns:
         return
     screen.say(f"\n[bold {style}]{title}[/]")

@@ -1,32 +1,30 @@
 """Batches of payouts in files: read, planned, run and reconciled."""
 
-from payments_async.bulk._batch import Batch, read_batch
-from payments_async.bulk._concerns import Concern
-from payments_async.bulk._duplicates import Duplicate, Duplicates
-from payments_async.bulk._findings import Difference, Double, Reconciliation
-from payments_async.bulk._fuse import Fuse
-from payments_async.bulk._looking_first import Looked
-from payments_async.bulk._money import read_money
-from payments_async.bulk._plan import Plan, Share, plan
-from payments_async.bulk._problems import Problem
-from payments_async.bulk._reconcile import reconcile, write_off
-from payments_async.bulk._repeats import Repeat
-from payments_async.bulk._report import Report, report
+from payments_async.bulk._file._batch import Batch, Repeat, read_batch
+from payments_async.bulk._file._cells import read_money
+from payments_async.bulk._file._tables import BatchChanged
+from payments_async.bulk._plan._payees import Duplicate, Duplicates
+from payments_async.bulk._plan._plan import Plan, Share, plan
+from payments_async.bulk._problems import Issue, Problem
+from payments_async.bulk._report._report import Report, report
 from payments_async.bulk._run import run_batch
 from payments_async.bulk._sample import sample_payroll
-from payments_async.bulk._shift import RunProgress
-from payments_async.bulk._source import BatchChanged
+from payments_async.outbox._brakes import Fuse
+from payments_async.outbox._crew import RunProgress
+from payments_async.outbox._first_look import FirstLook
+from payments_async.outbox._reconcile import Double, Reconciliation, acknowledge, lift_quarantine, reconcile, write_off
+from payments_async.outbox._sweeps import Difference
 
 __all__ = [
     "Batch",
     "BatchChanged",
-    "Concern",
     "Difference",
     "Double",
     "Duplicate",
     "Duplicates",
+    "FirstLook",
     "Fuse",
-    "Looked",
+    "Issue",
     "Plan",
     "Problem",
     "Reconciliation",
@@ -34,6 +32,8 @@ __all__ = [
     "Report",
     "RunProgress",
     "Share",
+    "acknowledge",
+    "lift_quarantine",
     "plan",
     "read_batch",
     "read_money",

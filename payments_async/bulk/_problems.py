@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import attrs
 
 from payments_async._masking import mask
 
-__all__ = ["FORMULA", "Problem", "begins_formula", "harmless", "problem"]
+__all__ = ["FORMULA", "Issue", "OrderIssue", "Problem", "begins_formula", "harmless", "problem"]
 
 PERSONAL = frozenset(
     {"name", "phone_number", "email_address", "account_number", "customer_reference", "message", "metadata"}
@@ -67,3 +68,52 @@ def harmless(text: str) -> str:
     if len(text) > _LONGEST_VALUE:
         text = f"{text[:_LONGEST_VALUE]}..."
     return f"'{text}" if quoted or begins_formula(text.lstrip(" ")) else text
+
+
+class OrderIssue(NamedTuple):
+    """Something about one order.
+
+    Attributes:
+        field: Of the order.
+        value: What stands there, fit to be shown.
+        remedy: What is wrong and what to do about it.
+        blocks: Whether it keeps the order from being sent.
+        concerns: Whether somebody has to look at it before, where it does not block; a warning otherwise.
+    """
+
+    field: str
+    value: str
+    remedy: str
+    blocks: bool = True
+    concerns: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Issue:
+    """One thing a person has to know before a batch is sent.
+
+    Attributes:
+        field: Of the order or the file; ``balance`` or ``batch`` for what concerns all of it.
+        value: What stands there; masked when it is personal, and written so that no spreadsheet makes a formula of it.
+        remedy: What is wrong and what to do about it.
+        request_id: The first order it concerns, where it concerns orders.
+        row: Row of the file, for what the file's reader refused.
+        orders: How many orders it concerns.
+    """
+
+    field: str
+    value: str
+    remedy: str
+    request_id: str | None = None
+    row: int | None = None
+    orders: int = 0
+
+    def __str__(self) -> str:
+        where = "the batch"
+        if self.row is not None:
+            where = f"row {self.row}"
+        elif self.request_id is not None:
+            more = f" and {self.orders - 1:,} more" if self.orders > 1 else ""
+            where = f"{self.request_id}{more}"
+        value = f" {self.value!r}" if self.value else ""
+        return f"{where}, {self.field or 'whole row'}{value}: {self.remedy}"

@@ -1,4 +1,4 @@
-"""Run a batch: every order sent once, under a permit, by as many processes as like. Reads no file."""
+"""Run a batch: every order sent once, under a permit, by as many processes as like."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ import socket
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
+import attrs
+
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._orders import Order
 from payments_async._session import PaymentsSession, executor_of
-from payments_async.bulk._account import account_of
-from payments_async.bulk._ending import finished
-from payments_async.bulk._fuse import Fuse, Meter
-from payments_async.bulk._holdings import Holdings
-from payments_async.bulk._looking_first import ASKED_TO_STOP, Looked, LookFirst, check_look_first, is_look_due
-from payments_async.bulk._looking_first import look_first as look
-from payments_async.bulk._pace import Pace
-from payments_async.bulk._reconcile import look_up_open
-from payments_async.bulk._shift import RunProgress, Shift
-from payments_async.bulk._slot import Slot
-from payments_async.journal import Journal
-from payments_async.journal._faults import JournalError, LoadBusy
-from payments_async.journal._records import Adoption, Run
+from payments_async.journal._faults import LoadBusy
+from payments_async.journal._records import Adoption
 from payments_async.journal._states import State
+from payments_async.journal.contract import Journal
+from payments_async.outbox._brakes import Fuse, Meter, Pace
+from payments_async.outbox._crew import Crew, RunProgress
+from payments_async.outbox._first_look import ASKED_TO_STOP, FirstLook, LookFirst, check_look_first, is_look_due
+from payments_async.outbox._first_look import look_first as look
+from payments_async.outbox._leases import Leases
+from payments_async.outbox._reconcile import look_up_open
+from payments_async.outbox._sweeps import account_of
 
 __all__ = ["RunProgress", "run_batch"]
 
@@ -100,79 +99,81 @@ async def run_batch(
     if concurrency < 1:
         raise ValueError("concurrency: must be 1 or more")
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two runs share a name
-    await _prepare(payments, journal, batch_id, orders, owner, patience, source_digest, policy, progress, adoption)
+    identity = account_of(payments)
+    if orders is None:
+        await journal.run(batch_id)  # before it is opened: a batch of a mistyped name must not come to be
+    await journal.open_run(batch_id, identity, source_digest=source_digest, policy=policy)
+    if orders is not None:
+        await _load(payments, journal, batch_id, orders, owner, patience=patience, adoption=adoption, tell=progress)
     await journal.expire_chunks(batch_id)
     clock, run = executor_of(payments).clock, await journal.run(batch_id)
     looked = refused = None
     try:
         is_stopped = stop is not None and stop.is_set()  # then nothing is asked, and nothing is sent
         if not is_stopped and await is_look_due(journal, run, look_first, back=look_back):
-            looked = await _look(payments, journal, run, look_back, patience, now, stop, progress)
+            so_far = RunProgress.of(await journal.progress(batch_id))
+
+            def tell(found: FirstLook) -> None:
+                if progress is not None:
+                    progress(attrs.evolve(so_far, looked=found))
+
+            looked = await look(
+                payments, journal, run, back=look_back, patience=patience, now=now, stop=stop, tell=tell
+            )
             refused = _why_not(looked)
         if not is_stopped and refused is None:
             await _look_up_first(payments, journal, batch_id)
     except AuthenticationFailed as error:
         refused = f"the credentials were refused: {error.message}"
-    shift = Shift(
-        payments, journal, batch_id, slots=concurrency, stop=stop, tell=progress, looked=looked,
-        holdings=Holdings(journal, batch_id, owner=owner, lease=lease, clock=clock),
-        meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)), pace=Pace(patience, clock=clock),
-    )  # fmt: skip
+    crew = Crew(
+        payments,
+        journal,
+        batch_id,
+        leases=Leases(journal, batch_id, owner=owner, lease=lease, clock=clock),
+        meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)),
+        pace=Pace(patience, clock=clock),
+        size=concurrency,
+        stop=stop,
+        tell=progress,
+        looked=looked,
+    )
     if refused is not None:
-        shift.end(refused)
-    await _work(shift, lease)
-    return await shift.refresh()
+        crew.end(refused)
+    await crew.work(lease)
+    return await crew.refresh()
 
 
-async def _prepare(
-    payments: PaymentsSession, journal: Journal, batch_id: str, orders: Iterable[Order] | AsyncIterable[Order] | None,
-    owner: str, patience: float, source_digest: str | None, policy: str | None,
-    tell: Callable[[RunProgress], object] | None, adoption: Adoption | None,
-) -> None:  # fmt: skip
-    identity = account_of(payments)
-    if orders is None:
-        await journal.run(batch_id)  # before it is opened: a batch of a mistyped name must not come to be
-    await journal.open_run(batch_id, identity, source_digest=source_digest, policy=policy)
-    if orders is None:
-        return
+async def _load(
+    payments: PaymentsSession,
+    journal: Journal,
+    batch_id: str,
+    orders: Iterable[Order] | AsyncIterable[Order],
+    owner: str,
+    *,
+    patience: float,
+    adoption: Adoption | None,
+    tell: Callable[[RunProgress], object] | None,
+) -> None:
+    """Write all orders down, once no other process loads them."""
     executor = executor_of(payments)
     deadline = executor.clock() + patience
     while True:
         try:
             await journal.load(batch_id, orders, owner=owner, adoption=adoption)
         except LoadBusy as error:
-            if executor.clock() >= deadline or (error.owner is None and _is_read_once(orders)):
+            is_read_once = isinstance(orders, Iterator | AsyncIterator)
+            if executor.clock() >= deadline or (error.owner is None and is_read_once):
                 raise  # without an owner it came in the middle: what was read is gone, and the rest is not the batch
             if tell is not None:
-                so_far = await journal.progress(batch_id)
-                tell(
-                    RunProgress(
-                        counts=so_far.counts, sums=so_far.sums, waits_for=error.owner, lease_left=error.seconds
-                    )
-                )  # fmt: skip
+                so_far = RunProgress.of(await journal.progress(batch_id))
+                tell(attrs.evolve(so_far, waits_for=error.owner, lease_left=error.seconds))
             await executor.sleep(_LOAD_AGAIN)
         else:
             return
 
 
-def _is_read_once(orders: Iterable[Order] | AsyncIterable[Order]) -> bool:
-    return isinstance(orders, Iterator | AsyncIterator)
-
-
-async def _look(
-    payments: PaymentsSession, journal: Journal, run: Run, back: float, patience: float, now: Callable[[], float],
-    stop: asyncio.Event | None, tell: Callable[[RunProgress], object] | None,
-) -> Looked:  # fmt: skip
-    so_far = await journal.progress(run.batch_id)
-
-    def told(looked: Looked) -> None:
-        if tell is not None:
-            tell(RunProgress(counts=so_far.counts, sums=so_far.sums, conflicts=so_far.conflicts, looked=looked))
-
-    return await look(payments, journal, run, back=back, patience=patience, now=now, stop=stop, tell=told)
-
-
-def _why_not(looked: Looked) -> str | None:
+def _why_not(looked: FirstLook) -> str | None:
+    """Why nothing may be sent after a look: it was not finished."""
     if looked.problem in (None, ASKED_TO_STOP):
         return looked.problem
     return (
@@ -192,36 +193,3 @@ async def _look_up_first(payments: PaymentsSession, journal: Journal, batch_id: 
         raise
     except PaymentsError:
         pass  # a service that cannot be read: what is unknown stays unknown
-
-
-async def _work(shift: Shift, lease: float) -> None:
-    try:
-        async with asyncio.TaskGroup() as upkeep:
-            keeper = upkeep.create_task(shift.keep(lease))
-            try:
-                async with asyncio.TaskGroup() as crew:
-                    crew.create_task(shift.claim())
-                    for _ in range(shift.slots):
-                        crew.create_task(Slot(shift).work())
-            finally:
-                keeper.cancel()
-    except BaseExceptionGroup as group:
-        raise _first(group) from None
-    finally:
-        await finished(_give_back(shift))
-    if shift.failure is not None:
-        raise shift.failure
-
-
-async def _give_back(shift: Shift) -> None:
-    try:
-        await shift.holdings.give_back_all()
-    except JournalError as error:
-        shift.fail(error)  # the leases run out by themselves
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -24,7 +24,7 @@ from bulk.nursery import Child, Nursery, say
 from bulk.worlds import contradiction, payout
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
-from payments_async.bulk import reconcile, run_batch, write_off
+from payments_async.bulk import acknowledge, lift_quarantine, reconcile, run_batch, write_off
 from payments_async.ipn import Handling, Receiver, TransactionEvent, serving
 from payments_async.journal import Adoption, HeldElsewhere, LoadBusy, News, NotParked, SqliteJournal, State, _states
 from payments_async.journal.contract import Evidence, Verdict
@@ -148,7 +148,7 @@ class Life:
     async def work(self, payments: PaymentsSession, journal: SqliteJournal, receiver: Receiver) -> None:
         """From the quarantine to the last decision."""
         await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
-        await journal.lift_quarantine(BATCH, who="Ann", why="none of it was ever sent")
+        await lift_quarantine(journal, BATCH, "Ann", "none of it was ever sent")
         await self.cancel_a_permit(journal)
         await run_batch(payments, journal, BATCH, self.orders(), concurrency=2, lease=LEASE, look_first=self.looks())
         await self.hear(journal, receiver)
@@ -223,7 +223,7 @@ class Life:
         entry = await journal.entry(paid.request_id)
         if entry is not None and entry.state is State.SUCCESSFUL:
             await journal.apply_evidence(wrong)
-        await journal.acknowledge(paid.request_id, who="Ann", why="the statement was wrong")
+        await acknowledge(journal, paid.request_id, "Ann", "the statement was wrong")
 
 
 def half_a_minute_passes(folder: Path) -> None:
@@ -273,7 +273,7 @@ async def strike_all(folder: Path, points: Sequence[str], *, at_once: int = 24) 
 
 async def strike(
     nursery: Nursery, folder: Path, point: str, blow: str, *, seed: int = 0, broken: bool = False
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Strike a life at a point, let another process go on, and say what is wrong in the end."""
     await asyncio.to_thread(folder.mkdir)
     async with Sandbox(
@@ -286,9 +286,13 @@ async def strike(
         if broken:
             sandbox.chaos({Fault.NOTIFY_LOST: 1.0})  # a notification would settle what is wrong in time
         told = {
-            "folder": str(folder), "base": sandbox.base_url, "key": sandbox.app_key, "user": sandbox.user_id,
-            "password": sandbox.app_password, "broken": broken,
-        }  # fmt: skip
+            "folder": str(folder),
+            "base": sandbox.base_url,
+            "key": sandbox.app_key,
+            "user": sandbox.user_id,
+            "password": sandbox.app_password,
+            "broken": broken,
+        }
         async with asyncio.TaskGroup() as group:
             listening: list[asyncio.Task[None]] = []
 

@@ -42,12 +42,15 @@ HIDDEN = [
     pytest.param(SHEET, '<row r="3">', '<row r="3" ht="0" customHeight="1">', "rows", id="row-without-height"),
     pytest.param(SHEET, "<sheetData>", '<sheetFormatPr zeroHeight="1"/><sheetData>', "rows", id="rows-by-default"),
     pytest.param(
-        SHEET, "<sheetData>", f'<cols><col min="{AMOUNT}" max="{AMOUNT}" hidden="true"/></cols><sheetData>', "amount",
+        SHEET,
+        "<sheetData>",
+        f'<cols><col min="{AMOUNT}" max="{AMOUNT}" hidden="true"/></cols><sheetData>',
+        "amount",
         id="column",
     ),
     pytest.param(BOOK, 'sheetId="1"', 'sheetId="1" state="hidden"', "sheet", id="sheet"),
     pytest.param(BOOK, 'sheetId="1"', 'sheetId="1" state="veryHidden"', "sheet", id="sheet-very-hidden"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("part", "shown", "hidden", "field"), HIDDEN)
@@ -97,8 +100,9 @@ async def test_a_banks_name_for_its_code_is_a_concern(tmp_path: Path, payments: 
     rows = [row(kind="bank_transfer", request_id=f"R-{n}", bank_code=code) for n in (1, 2)]
     made = await plan(payments, await read_batch(write_csv(tmp_path / "b.csv", *rows)))
     assert (False, [("bank_code", code, 2)]) == (
-        made.is_clean, [(one.field, one.value, one.orders) for one in made.concerns]
-    )  # fmt: skip
+        made.is_clean,
+        [(one.field, one.value, one.orders) for one in made.concerns],
+    )
 
 
 @pytest.mark.parametrize("code", ["BANK01", "040147", "HTOPUGKX", "HTOPUGKXXXX", "HTUB", "ug-31"])

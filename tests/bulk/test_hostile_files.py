@@ -21,7 +21,8 @@ from bulk.traps import (
     spoiled_workbooks,
 )
 
-from payments_async.bulk import Batch, _workbooks, read_batch
+from payments_async.bulk import Batch, read_batch
+from payments_async.bulk._file import _workbooks
 
 # The largest memory of a process that getrusage tells counts what its parent had when it was started.
 _MEMORY = """

@@ -13,7 +13,7 @@ import attrs
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
 
-from payments_async.bulk import Fuse, Looked, RunProgress, reconcile, run_batch
+from payments_async.bulk import FirstLook, Fuse, RunProgress, lift_quarantine, reconcile, run_batch
 from payments_async.journal import NotLookedFor, SqliteJournal
 from payments_async.sandbox import Fault
 
@@ -117,10 +117,10 @@ async def test_a_backup_from_before_the_run_pays_nothing_again(tmp_path: Path) -
             assert (0, COUNT) == (stopped.sent, stopped.counts["planned"])
             assert "reconcile, then lift it" in str(stopped.stopped)
             with pytest.raises(NotLookedFor):
-                await journal.lift_quarantine(BATCH, who="A. Clerk", why="reconcile said nothing")
+                await lift_quarantine(journal, BATCH, "A. Clerk", "reconcile said nothing")
             report = await reconcile(here.payments, journal, BATCH, interval=0.0)
             assert (COUNT, COUNT) == (report.found, len(report.conflicts))
-            await journal.lift_quarantine(BATCH, who="A. Clerk", why="all looked up")
+            await lift_quarantine(journal, BATCH, "A. Clerk", "all looked up")
             done = await run(restored)
             assert (0, 0) == (done.sent, done.counts["planned"])
         paid_once(here)
@@ -139,7 +139,7 @@ async def test_a_list_that_cannot_be_read_lifts_nothing(tmp_path: Path) -> None:
             report = await reconcile(copy.payments, copy.journal, patience=0.0)
             assert "absence from the list" in report.unread[0]
             with pytest.raises(NotLookedFor):
-                await copy.journal.lift_quarantine(BATCH, who="A. Clerk", why="all looked up")
+                await lift_quarantine(copy.journal, BATCH, "A. Clerk", "all looked up")
 
 
 # --- two journals for one batch ---------------------------------------------------------------------------------------
@@ -355,8 +355,10 @@ async def test_a_run_that_is_to_stop_stops_looking(tmp_path: Path) -> None:
         stop.set()
         done = await running
         assert (0, "it was asked to stop", "it was asked to stop") == (
-            done.sent, done.stopped, done.looked and done.looked.problem,
-        )  # fmt: skip
+            done.sent,
+            done.stopped,
+            done.looked and done.looked.problem,
+        )
 
 
 async def test_refused_credentials_end_the_look(tmp_path: Path) -> None:
@@ -370,7 +372,7 @@ async def test_refused_credentials_end_the_look(tmp_path: Path) -> None:
 
 async def test_how_far_a_look_is_can_be_watched(tmp_path: Path) -> None:
     """A list of many pages takes its time: about once a second the caller hears of it."""
-    seen: list[Looked] = []
+    seen: list[FirstLook] = []
     async with world(tmp_path, {"max_page_size": 5}) as here:
         await run(here, look_first="never")
         seconds = iter(range(10_000))

@@ -7,9 +7,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from payments_async.bulk._cells import DateCell, NumberCell, Unusable, read_account, read_identifier, read_name
-from payments_async.bulk._money import read_money
-from payments_async.bulk._phones import PhoneReader
+from payments_async.bulk._file._cells import (
+    DateCell,
+    NumberCell,
+    PhoneReader,
+    Unusable,
+    read_account,
+    read_identifier,
+    read_money,
+    read_name,
+)
 
 UG = PhoneReader("UG")
 

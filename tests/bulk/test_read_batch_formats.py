@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from payments_async import PayoutOrder
 from payments_async.bulk import Batch, read_batch
-from payments_async.bulk._columns import match_columns
-from payments_async.bulk._formats import find_delimiter
+from payments_async.bulk._file._rows import match_columns
+from payments_async.bulk._file._tables import find_delimiter
 
 ENCODINGS = {
     "utf-8": "utf-8",

@@ -12,8 +12,8 @@ import pytest
 from bulk.files import csv_text, row, write_csv
 
 from payments_async.bulk import BatchChanged, read_batch
-from payments_async.bulk._repeats import Repeats
-from payments_async.bulk._source import BLOCK, fingerprint
+from payments_async.bulk._file._batch import Repeats
+from payments_async.bulk._file._tables import BLOCK, fingerprint
 
 
 def write_many(path: Path, count: int) -> Path:

@@ -242,9 +242,13 @@ async def test_a_stored_notification_settles_an_order(tmp_path: Path) -> None:
         await run_batch(here.payments, here.journal, BATCH, payouts(3))
         order = payout(1)
         told = Evidence(
-            news=News.NOTIFIED_SUCCESSFUL, source="notification", request_id=order.request_id,
-            transaction_id="t-1", amount=order.amount, currency="UGX",
-        )  # fmt: skip
+            news=News.NOTIFIED_SUCCESSFUL,
+            source="notification",
+            request_id=order.request_id,
+            transaction_id="t-1",
+            amount=order.amount,
+            currency="UGX",
+        )
         await here.journal.apply_evidence(told)
         assert () == (await look(here)).parked
         assert "successful" == await here.state(1)
@@ -263,9 +267,12 @@ async def believed(here: World, count: int) -> None:
         entry = await here.journal.entry(order.request_id)
         assert entry is not None
         news = Evidence(
-            news=News.LOOKED_UP_SUCCESSFUL, source="record", request_id=order.request_id, amount=order.amount,
+            news=News.LOOKED_UP_SUCCESSFUL,
+            source="record",
+            request_id=order.request_id,
+            amount=order.amount,
             transaction_id=entry.transaction_id,
-        )  # fmt: skip
+        )
         await here.journal.apply_evidence(news)
 
 

@@ -11,8 +11,9 @@ from aiohttp.test_utils import TestServer
 from bulk.worlds import BATCH, World, payout, payouts, world
 
 from payments_async import Credentials, PaymentsSession, RetryPolicy
-from payments_async.bulk import reconcile, run_batch
-from payments_async.journal import SqliteJournal
+from payments_async.bulk import acknowledge, reconcile, run_batch
+from payments_async.journal import News, SqliteJournal
+from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
 
 LOST = payout(4).request_id
@@ -150,3 +151,23 @@ async def test_statuses_are_believed_only_when_every_list_was_read_to_its_end(tm
         later = Slow(here, 2000.0)
         report = await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
         assert ({}, {"accepted": 3}) == (report.settled, await here.states())
+
+
+async def test_a_named_person_acknowledges_a_contradiction(tmp_path: Path) -> None:
+    """It is shown no more once somebody has seen the order as it stands; what came since they looked would stand."""
+    async with world(tmp_path, processing_delay=0.01) as here:
+        await run_batch(here.payments, here.journal, BATCH, payouts(1))
+        await here.sandbox.settle()
+        later = Slow(here, 2000.0)
+        await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
+        id_ = payout(0).request_id
+        await here.journal.apply_evidence(
+            Evidence(news=News.LOOKED_UP_FAILED, source="statement", request_id=id_, amount=payout(0).amount)
+        )
+        report = await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
+        assert (id_,) == report.conflicts
+        entry = await here.journal.entry(id_)
+        assert entry is not None
+        now = await acknowledge(here.journal, id_, "Ann", "the statement was wrong", seen=entry.updated_at)
+        report = await reconcile(here.payments, here.journal, clock=later.clock, sleep=later.sleep)
+        assert (None, ()) == (now.conflict, report.conflicts)

@@ -1,4 +1,4 @@
-"""What became of a batch, for whoever files it: a table for spreadsheets and a page to print. Changes nothing."""
+"""What became of a batch, for whoever files it: a table for spreadsheets and a page to print."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ import asyncio
 import csv
 import io
 import os
+import stat
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
-from decimal import Context, Decimal
 from operator import attrgetter
 from pathlib import Path
 from typing import IO
 
 import attrs
 
-from payments_async.bulk._html import BEGINNING, Head, Page, Sum
-from payments_async.bulk._lines import Line, decided, line_of, moment_text, standing_words
-from payments_async.bulk._plan import Share
+from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._problems import FORMULA, begins_formula
-from payments_async.bulk._report_files import place_of, replacing
-from payments_async.journal import Journal
+from payments_async.bulk._report._html import BEGINNING, ReportHead, ReportPage
+from payments_async.bulk._report._lines import ReportLine, decided, line_of, moment_text, standing_words
 from payments_async.journal._records import Happening, Run, Standing
 from payments_async.journal._states import State
+from payments_async.journal.contract import Journal
 
 __all__ = ["Report", "report"]
 
-_EXACT = Context(prec=100)
-_NOTHING = Share(count=0, total=Decimal(0))
 _COLUMNS = {
     "request_id": "Request id",
     "kind": "Kind",
@@ -53,6 +52,8 @@ _COLUMNS = {
 _AMOUNT, _AT, _ATTEMPTS = map(list(_COLUMNS).index, ("amount", "at", "attempts"))
 _words = attrgetter(*(name if name not in ("amount", "at", "attempts") else "state" for name in _COLUMNS))
 _RISKY = frozenset((*FORMULA, " "))  # a cell that begins so is looked at twice
+_HEAD = 4096
+_BESIDE_A_JOURNAL = ("-wal", "-shm", "-mark", "-journal")
 
 
 def _header() -> bytes:
@@ -129,16 +130,16 @@ async def report(
     source = getattr(journal, "path", None)
     with ExitStack() as resources:
         places = [
-            None if path is None else place_of(path, marker=marker, overwrite=overwrite, journal=source)
+            None if path is None else _place_of(path, marker=marker, overwrite=overwrite, journal=source)
             for path, marker in ((csv_path, _HEADER), (html_path, BEGINNING))
         ]
         if places[0] is not None and places[0] == places[1]:
             raise ValueError(f"{csv_path} cannot be both the table and the page; name two files")
         sheet, page = (
-            None if place is None else resources.enter_context(replacing(place, marker=marker, overwrite=overwrite))
+            None if place is None else resources.enter_context(_replacing(place, marker=marker, overwrite=overwrite))
             for place, marker in zip(places, (_HEADER, BEGINNING), strict=True)
         )
-        written = _Writing(sheet, None if page is None else resources.enter_context(Page(page, html_rows)))
+        written = _Writing(sheet, None if page is None else resources.enter_context(ReportPage(page, html_rows)))
         written.decided(decisions, personal=personal)
         async for standings in journal.standings(batch_id):
             await asyncio.to_thread(written.take, standings, personal=personal)
@@ -149,11 +150,11 @@ async def report(
 class _Writing:
     """Both files on their way, and the totals of what is in them."""
 
-    def __init__(self, sheet: IO[bytes] | None, page: Page | None) -> None:
+    def __init__(self, sheet: IO[bytes] | None, page: ReportPage | None) -> None:
         self._page = page
         self._text = sheet and io.TextIOWrapper(sheet, encoding="utf-8-sig", newline="")
         self._sheet = self._text and csv.writer(self._text)
-        self.by_kind: dict[tuple[str, State], Share] = {}
+        self.shares: defaultdict[tuple[str, State], Share] = defaultdict(Share)
         self.currencies: set[str] = set()
         self.needing = 0
         self.unpaid = 0
@@ -171,7 +172,7 @@ class _Writing:
         for standing in standings:
             line = line_of(standing, personal=personal)
             key = line.kind, line.state
-            self.by_kind[key] = _more(self.by_kind.get(key, _NOTHING), line.amount)
+            self.shares[key] = self.shares[key].with_one(line.amount)
             self.currencies.add(line.currency)
             self.needing += bool(line.need)
             self.unpaid += bool(line.unpaid)
@@ -182,7 +183,7 @@ class _Writing:
                 for one in standing.persons:
                     self._page.add_decision(decided(one, line.request_id, personal=personal))
 
-    def close(self, head: Head) -> None:
+    def close(self, head: ReportHead) -> None:
         """Finish both."""
         if self._text:
             self._text.flush()
@@ -192,32 +193,29 @@ class _Writing:
 
     def result(self, run: Run, csv_path: Path | None, html_path: Path | None) -> Report:
         """What was written."""
-        kinds: dict[str, Share] = {}
-        states = dict.fromkeys(State, _NOTHING)
-        for (kind, state), share in sorted(self.by_kind.items()):
-            kinds[kind] = _both(kinds.get(kind, _NOTHING), share)
-            states[state] = _both(states[state], share)
+        kinds: defaultdict[str, Share] = defaultdict(Share)
+        states = dict.fromkeys(State, Share())
+        for (kind, state), share in sorted(self.shares.items()):
+            kinds[kind] += share
+            states[state] += share
         return Report(
             batch_id=run.batch_id,
             csv=csv_path,
             html=html_path,
             by_state=states,
-            by_kind=kinds,
+            by_kind=dict(kinds),
             needing=self.needing,
             unpaid=self.unpaid,
         )
 
 
-def _head(run: Run, written: _Writing, clock: Callable[[], float], *, personal: bool) -> Head:
-    return Head(
+def _head(run: Run, written: _Writing, clock: Callable[[], float], *, personal: bool) -> ReportHead:
+    return ReportHead(
         batch_id=run.batch_id,
         service=run.identity.base_address,
         digest=run.source_digest,
         made=datetime.fromtimestamp(clock(), UTC),
-        sums=tuple(
-            Sum(kind=kind, state=state, count=share.count, total=share.total)
-            for (kind, state), share in written.by_kind.items()
-        ),
+        shares=written.shares,
         currency=next(iter(written.currencies)) if len(written.currencies) == 1 else "",
         needing=written.needing,
         unpaid=written.unpaid,
@@ -225,13 +223,12 @@ def _head(run: Run, written: _Writing, clock: Callable[[], float], *, personal: 
     )
 
 
-def _cells(line: Line) -> list[str]:
+def _cells(line: ReportLine) -> list[str]:
     cells = list(_words(line))
     if not "".join(cells).isprintable() or not _RISKY.isdisjoint([cell[:1] for cell in cells]):
         cells = list(map(_harmless, cells))
-    cells[_AMOUNT], cells[_AT], cells[_ATTEMPTS] = (
-        f"{line.amount:f}", "" if line.at is None else moment_text(line.at), str(line.attempts)
-    )  # fmt: skip
+    cells[_AMOUNT], cells[_ATTEMPTS] = f"{line.amount:f}", str(line.attempts)
+    cells[_AT] = "" if line.at is None else moment_text(line.at)
     return cells
 
 
@@ -241,9 +238,81 @@ def _harmless(text: str) -> str:
     return f"'{line}" if begins_formula(text.lstrip(" ")) or begins_formula(line.lstrip(" ")) else line
 
 
-def _more(share: Share, amount: Decimal) -> Share:
-    return Share(count=share.count + 1, total=_EXACT.add(share.total, amount))
+def _place_of(path: Path, *, marker: bytes, overwrite: bool, journal: Path | None) -> Path:
+    """The file that a report may be written to, links followed.
+
+    Args:
+        marker: How a report of this kind begins: only such a file is ever replaced.
+        journal: The file the report is made from, if it is one.
+
+    Raises:
+        ValueError: It is the journal, one of the files beside it, or anything else that is no report.
+        FileExistsError: A report is there, and ``overwrite`` is not set.
+    """
+    place = path.resolve()
+    if journal is not None and _is_of_journal(place, journal.resolve()):
+        raise ValueError(f"{path} is the journal, or belongs to it; name another file")
+    if place.name.casefold().endswith(_BESIDE_A_JOURNAL):
+        raise ValueError(f"{path} is called like a file that belongs to a journal; name another file")
+    try:
+        about = place.stat()
+    except FileNotFoundError:
+        return place
+    if not stat.S_ISREG(about.st_mode):
+        raise ValueError(f"{path} is there, and is no regular file; name another file")
+    if about.st_size and not _begins_with(place, marker):
+        raise ValueError(f"{path} is there, and is no report: it is never replaced; name another file")
+    if not overwrite:
+        raise FileExistsError(f"{path} is there already; name another file, or overwrite it")
+    return place
 
 
-def _both(one: Share, other: Share) -> Share:
-    return Share(count=one.count + other.count, total=_EXACT.add(one.total, other.total))
+@contextmanager
+def _replacing(place: Path, *, marker: bytes, overwrite: bool) -> Iterator[IO[bytes]]:
+    """A file that takes its name when it is complete, and disappears when something goes wrong."""
+    number, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+    unfinished = Path(name)
+    try:
+        with os.fdopen(number, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if overwrite and _place_of(place, marker=marker, overwrite=True, journal=None).exists():  # looked at again
+            unfinished.replace(place)
+        else:
+            _name_first(unfinished, place)
+    finally:
+        with suppress(FileNotFoundError):
+            unfinished.unlink()
+
+
+def _name_first(unfinished: Path, place: Path) -> None:
+    """Give a file its name, unless somebody was faster: a renaming would replace what is there."""
+    try:
+        place.hardlink_to(unfinished)
+    except FileExistsError:
+        raise
+    except OSError as error:  # not every file system has hard links
+        if place.exists():
+            raise FileExistsError(f"{place} is there already; name another file, or overwrite it") from error
+        unfinished.replace(place)
+
+
+def _begins_with(place: Path, marker: bytes) -> bool:
+    with place.open("rb") as file:
+        return file.read(_HEAD).startswith(marker)
+
+
+def _is_of_journal(place: Path, journal: Path) -> bool:
+    """Whether a name is the journal's, or one of those beside it; file systems may not tell small from capital."""
+    if _is_same(place, journal) or any(_is_same(place, Path(f"{journal}{end}")) for end in _BESIDE_A_JOURNAL):
+        return True
+    ours, name = journal.name.casefold(), place.name.casefold()
+    return _is_same(place.parent, journal.parent) and (name == ours or name.startswith(f"{ours}-"))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return one == other

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import attrs
 
-from payments_async.bulk._cells import DateCell, NumberCell
+from payments_async.bulk._file._cells import DateCell, NumberCell
 
 __all__ = ["Sheet", "open_sheet"]
 
@@ -64,8 +64,11 @@ def open_sheet(workbook: IO[bytes], name: str | None, *, looks: bool = True) -> 
     # -P: what lies in the current folder is not imported in place of a library
     with subprocess.Popen(  # noqa: S603 - nothing of the command comes from outside
         [sys.executable, "-P", str(_READER)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-    ) as process:  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
         try:
             lines = _Lines(process)
             lines.hand_over(json.dumps([name, looks]), workbook)

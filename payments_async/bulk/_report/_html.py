@@ -1,4 +1,4 @@
-"""The report of a batch as one HTML page that needs nothing else: for screen, printer and file. Reads no journal."""
+"""The report of a batch as one HTML page that needs nothing else: for screen, printer and file."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from contextlib import ExitStack
 from datetime import datetime
 from decimal import Decimal
 from html import escape
-from types import TracebackType
 from typing import IO
 
 import attrs
 
-from payments_async.bulk._lines import Decision, Line, moment_text, standing_words
-from payments_async.bulk._style import STYLE
+from payments_async.bulk._plan._plan import Share
+from payments_async.bulk._report._lines import ReportDecision, ReportLine, moment_text, standing_words
 from payments_async.journal._states import State
 
-__all__ = ["BEGINNING", "Head", "Page", "Sum"]
+__all__ = ["BEGINNING", "ReportHead", "ReportPage"]
 
 _OPENING = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -40,30 +39,20 @@ _MEANINGS: Mapping[State, str] = {
     State.PARKED: "not found: needs a person",
 }
 _UNPAID = ("Request id", "Outcome", "Amount", "Beneficiary", "Since (UTC)", "Why")
-_DECISIONS = ("When (UTC)", "Who", "About", "Decision", "Why")
+_DECISIONS = ("When (UTC)", "Who", "About", "ReportDecision", "Why")
 _NEED = ("Request id", "Outcome", "Amount", "Beneficiary", "Since (UTC)", "What to do")
 _ROWS = ("Request id", "Kind", "Beneficiary", "Paid to", "Amount", "Outcome", "Since (UTC)", "Evidence", "Transaction")
 
 
 @attrs.frozen(kw_only=True)
-class Sum:
-    """So many orders of one kind in one state, and the exact sum of their amounts."""
-
-    kind: str
-    state: State
-    count: int
-    total: Decimal
-
-
-@attrs.frozen(kw_only=True)
-class Head:
+class ReportHead:
     """What the page says of the batch as a whole.
 
     Attributes:
         service: Its base address.
         digest: Of the plan it was made from, where the journal has it.
         made: When the report was written, in UTC.
-        sums: The orders by kind and state.
+        shares: The orders by kind and state.
         currency: Of all amounts; empty when they do not agree on one.
         needing: Orders that need a person.
         unpaid: Orders that ended without being paid.
@@ -74,14 +63,14 @@ class Head:
     service: str
     digest: str | None
     made: datetime
-    sums: tuple[Sum, ...]
+    shares: Mapping[tuple[str, State], Share]
     currency: str
     needing: int
     unpaid: int
     is_personal: bool
 
 
-class Page:
+class ReportPage(ExitStack):
     """Collects lines, then writes the page with the totals above them. Use it with ``with``.
 
     Args:
@@ -90,22 +79,11 @@ class Page:
     """
 
     def __init__(self, file: IO[bytes], most: int) -> None:
+        super().__init__()
         self._file = file
-        self._resources = ExitStack()
-        self._need, self._unpaid, self._decisions, self._rows = (
-            _Rows(self._resources, most), _Rows(self._resources, most), _Rows(self._resources, most),
-            _Rows(self._resources, most),
-        )  # fmt: skip
+        self._need, self._unpaid, self._decisions, self._rows = (_Rows(self, most) for _ in range(4))
 
-    def __enter__(self) -> Page:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._resources.close()
-
-    def add(self, line: Line) -> None:
+    def add(self, line: ReportLine) -> None:
         """Take one line."""
         if line.need:
             self._need.add(lambda: _need_row(line))
@@ -113,11 +91,11 @@ class Page:
             self._unpaid.add(lambda: _unpaid_row(line))
         self._rows.add(lambda: _row(line))
 
-    def add_decision(self, decision: Decision) -> None:
+    def add_decision(self, decision: ReportDecision) -> None:
         """Take one decision of a person."""
         self._decisions.add(lambda: _decision_row(decision))
 
-    def finish(self, head: Head) -> None:
+    def finish(self, head: ReportHead) -> None:
         """Write the page."""
         self._write(_top(head))
         self._write(_banner(head))
@@ -179,9 +157,8 @@ class _Rows:
         shutil.copyfileobj(self._file, file)
 
 
-def _banner(head: Head) -> str:
-    counts = {state: _total(one for one in head.sums if one.state is state)[0] for state in State}
-    standing = standing_words(counts)
+def _banner(head: ReportHead) -> str:
+    standing = standing_words({state: _share(head, state=state).count for state in State})
     if standing != "final":
         return f'<p class="open banner"><b>{_safe(standing[:1].upper() + standing[1:])}.</b></p>'
     if head.needing or head.unpaid:
@@ -189,7 +166,7 @@ def _banner(head: Head) -> str:
     return '<p class="fine banner"><b>Final.</b> Every order was paid, and none needs a person.</p>'
 
 
-def _top(head: Head) -> str:
+def _top(head: ReportHead) -> str:
     about = [
         ("Service", head.service),
         ("Written", f"{head.made:%d %B %Y, %H:%M} UTC"),
@@ -202,78 +179,72 @@ def _top(head: Head) -> str:
         f"{_OPENING}"
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Payout report {name}</title><style>{STYLE}</style></head>\n<body><main>"
+        f"<title>Payout report {name}</title><style>{_STYLE}</style></head>\n<body><main>"
         f'<header><p class="over">Payout report</p><h1>{name}</h1><dl>{facts}</dl></header>\n{_figures(head)}'
     )
 
 
-def _figures(head: Head) -> str:
-    paid = _total(one for one in head.sums if one.state is State.SUCCESSFUL)
-    everything = _total(head.sums)
+def _figures(head: ReportHead) -> str:
+    paid, everything = _share(head, state=State.SUCCESSFUL), _share(head)
     figures = [
-        ("Orders", f"{everything[0]:,}", _money(everything[1], head.currency)),
-        ("Paid", f"{paid[0]:,}", _money(paid[1], head.currency)),
+        ("Orders", f"{everything.count:,}", _money(everything.total, head.currency)),
+        ("Paid", f"{paid.count:,}", _money(paid.total, head.currency)),
         ("Not paid", f"{head.unpaid:,}", "see below" if head.unpaid else "none has failed so far"),
         ("Need a person", f"{head.needing:,}", "see below" if head.needing else "none"),
     ]
     cells = "".join(f"<div><b>{count}</b><span>{name}</span><i>{note}</i></div>" for name, count, note in figures)
-    return f'<div class="figures">{cells}</div>{_bar(head, everything[0])}\n'
+    return f'<div class="figures">{cells}</div>{_bar(head, everything.count)}\n'
 
 
-def _bar(head: Head, orders: int) -> str:
+def _bar(head: ReportHead, orders: int) -> str:
     parts = "".join(
         f'<span class="{state}" style="width:{100 * count / orders:.3f}%" title="{state}: {count:,}"></span>'
         for state in _MEANINGS
-        if (count := _total(one for one in head.sums if one.state is state)[0])
+        if (count := _share(head, state=state).count)
     )
     return f'<div class="bar">{parts}</div>'
 
 
-def _totals(head: Head) -> Iterator[str]:
+def _totals(head: ReportHead) -> Iterator[str]:
     unit = f" {_safe(head.currency)}" if head.currency else ""
     yield '<section class="totals"><div><h2>By outcome</h2><table><thead><tr>'
-    yield f"{_heads(('Outcome', 'Orders', f'Sum{unit}', 'Meaning'))}</tr></thead><tbody>"
+    yield f"{_heads(('Outcome', 'Orders', f'ReportSum{unit}', 'Meaning'))}</tr></thead><tbody>"
     for state, meaning in _MEANINGS.items():
-        count, total = _total(one for one in head.sums if one.state is state)
-        if count:
-            yield f"<tr><td>{_badge(state)}</td>{_numbers(count, total)}<td>{meaning}</td></tr>"
-    count, total = _total(head.sums)
-    yield f"</tbody><tfoot><tr><th>all</th>{_numbers(count, total)}<td></td></tr></tfoot></table></div>"
+        if (share := _share(head, state=state)).count:
+            yield f"<tr><td>{_badge(state)}</td>{_numbers(share)}<td>{meaning}</td></tr>"
+    yield f"</tbody><tfoot><tr><th>all</th>{_numbers(_share(head))}<td></td></tr></tfoot></table></div>"
     yield "<div><h2>By kind</h2><table><thead><tr>"
-    yield f"{_heads(('Kind', 'Orders', f'Sum{unit}', 'Paid', f'Paid{unit}'))}</tr></thead><tbody>"
-    for kind in sorted({one.kind for one in head.sums}):
-        ours = [one for one in head.sums if one.kind == kind]
-        paid = _total(one for one in ours if one.state is State.SUCCESSFUL)
-        yield f"<tr><td>{_kind(kind)}</td>{_numbers(*_total(ours))}{_numbers(*paid)}</tr>"
+    yield f"{_heads(('Kind', 'Orders', f'ReportSum{unit}', 'Paid', f'Paid{unit}'))}</tr></thead><tbody>"
+    for kind in sorted({kind for kind, _ in head.shares}):
+        paid = _share(head, kind=kind, state=State.SUCCESSFUL)
+        yield f"<tr><td>{_kind(kind)}</td>{_numbers(_share(head, kind=kind))}{_numbers(paid)}</tr>"
     yield "</tbody></table></div></section>\n"
 
 
-def _total(sums: Iterable[Sum]) -> tuple[int, Decimal]:
-    count, total = 0, Decimal(0)
-    for one in sums:
-        count, total = count + one.count, total + one.total
-    return count, total
+def _share(head: ReportHead, *, kind: str | None = None, state: State | None = None) -> Share:
+    """The orders of one kind, in one state; of all where none is named."""
+    chosen = (share for (k, s), share in head.shares.items() if kind in (None, k) and state in (None, s))
+    return sum(chosen, Share())
 
 
-def _need_row(line: Line) -> str:
+def _need_row(line: ReportLine) -> str:
+    return _short_row(line, f"{_safe(line.need)}{_words(line)}")
+
+
+def _unpaid_row(line: ReportLine) -> str:
+    return _short_row(line, f"{_safe(line.unpaid)}<br><small>{_safe(line.evidence)}</small>")
+
+
+def _short_row(line: ReportLine, why: str) -> str:
     cells = (
         f'<td class="id">{_safe(line.request_id)}</td><td>{_badge(line.state)}</td>'
         f'<td class="number">{line.amount:,f}</td><td>{_safe(line.name)}<br><small>{_safe(line.payee)}</small></td>'
-        f"<td>{_when(line)}</td><td>{_safe(line.need)}{_words(line)}</td>"
+        f"<td>{_when(line)}</td><td>{why}</td>"
     )
     return f"<tr>{cells}</tr>\n"
 
 
-def _unpaid_row(line: Line) -> str:
-    cells = (
-        f'<td class="id">{_safe(line.request_id)}</td><td>{_badge(line.state)}</td>'
-        f'<td class="number">{line.amount:,f}</td><td>{_safe(line.name)}<br><small>{_safe(line.payee)}</small></td>'
-        f"<td>{_when(line)}</td><td>{_safe(line.unpaid)}<br><small>{_safe(line.evidence)}</small></td>"
-    )
-    return f"<tr>{cells}</tr>\n"
-
-
-def _decision_row(decision: Decision) -> str:
+def _decision_row(decision: ReportDecision) -> str:
     cells = (
         f"<td>{'' if decision.at is None else moment_text(decision.at)}</td><td>{_safe(decision.who)}</td>"
         f'<td class="id">{_safe(decision.about)}</td><td>{_safe(decision.what)}</td><td>{_safe(decision.why)}</td>'
@@ -281,7 +252,7 @@ def _decision_row(decision: Decision) -> str:
     return f"<tr>{cells}</tr>\n"
 
 
-def _row(line: Line) -> str:
+def _row(line: ReportLine) -> str:
     payee = f"{line.bank_code} {line.payee}".strip()
     cells = (
         f'<td class="id">{_safe(line.request_id)}</td><td>{_kind(line.kind)}</td><td>{_safe(line.name)}</td>'
@@ -292,7 +263,7 @@ def _row(line: Line) -> str:
     return f"<tr>{cells}</tr>\n"
 
 
-def _words(line: Line) -> str:
+def _words(line: ReportLine) -> str:
     said = " ".join(filter(None, (line.code and f"code {line.code}:", line.message)))
     return f"<br><small>{_safe(said)}</small>" if said else ""
 
@@ -305,16 +276,16 @@ def _kind(kind: str) -> str:
     return _safe(kind.replace("_", " "))
 
 
-def _when(line: Line) -> str:
+def _when(line: ReportLine) -> str:
     return moment_text(line.at) if line.at and line.evidence else ""
 
 
-def _numbers(count: int, total: Decimal) -> str:
-    return f'<td class="number">{count:,}</td><td class="number">{total:,f}</td>'
+def _numbers(share: Share) -> str:
+    return f'<td class="number">{share.count:,}</td><td class="number">{share.total:,f}</td>'
 
 
 def _heads(columns: Iterable[str]) -> str:
-    right = ("Orders", "Sum", "Amount", "Paid")
+    right = ("Orders", "ReportSum", "Amount", "Paid")
     return "".join(
         f'<th class="number">{name}</th>' if name.startswith(right) and name != "Paid to" else f"<th>{name}</th>"
         for name in columns
@@ -336,4 +307,80 @@ _BOTTOM = """<section class="signatures">
 <div>Prepared by<span></span></div><div>Checked by<span></span></div><div>Date<span></span></div>
 </section>
 </main></body></html>
+"""
+
+
+_STYLE = """
+:root { --ink: #1c2430; --soft: #5d6877; --line: #d9dee5; --faint: #f5f7f9;
+  --paid: #17754a; --open: #1f6f9f; --none: #8a94a2; --bad: #b3261e; --back: #9a6700; --doubt: #7a3e9d; }
+* { box-sizing: border-box; }
+body { margin: 0; background: #eceff3; color: var(--ink);
+  font: 14px/1.45 "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+main { max-width: 1180px; margin: 24px auto; padding: 40px 44px 48px; background: #fff;
+  box-shadow: 0 1px 4px rgb(28 36 48 / 18%); }
+header { border-bottom: 2px solid var(--ink); padding-bottom: 18px; }
+.over { margin: 0; color: var(--soft); text-transform: uppercase; letter-spacing: .12em; font-size: 12px; }
+h1 { margin: 2px 0 14px; font-size: 30px; line-height: 1.2; overflow-wrap: anywhere; }
+h2 { margin: 30px 0 8px; font-size: 17px; }
+dl { display: flex; flex-wrap: wrap; gap: 6px 36px; margin: 0; }
+dt { color: var(--soft); font-size: 12px; }
+dd { margin: 0; overflow-wrap: anywhere; }
+.figures { display: grid; grid-template-columns: repeat(4, 1fr); gap: 16px; margin: 22px 0 16px; }
+.figures div { border: 1px solid var(--line); border-radius: 6px; padding: 14px 18px; }
+.figures b { font-size: 28px; line-height: 1.1; font-variant-numeric: tabular-nums; }
+.figures span { display: inline-block; margin-left: 8px; color: var(--soft); }
+.figures i { display: block; margin-top: 2px; font-style: normal; font-variant-numeric: tabular-nums; }
+.bar { display: flex; height: 12px; border-radius: 6px; overflow: hidden; background: var(--faint); }
+.bar span { min-width: 3px; background: var(--tone); border-right: 1px solid #fff; }
+.bar span:last-child { border-right: 0; }
+table { width: 100%; border-collapse: collapse; }
+th { padding: 6px 10px 6px 0; border-bottom: 1px solid var(--ink); text-align: left; vertical-align: bottom;
+  font-size: 12px; font-weight: 600; color: var(--soft); }
+td { padding: 6px 10px 6px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+tfoot th, tfoot td { border-bottom: 0; border-top: 1px solid var(--ink); color: var(--ink); font-size: inherit;
+  font-weight: 600; }
+small { color: var(--soft); }
+.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; padding-right: 18px; }
+.id { min-width: 9.5em; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
+.rows { font-size: 12.5px; }
+.rows .when { white-space: nowrap; }
+.rows tbody tr:nth-child(even) { background: var(--faint); }
+.rows tbody td:first-child, .rows th:first-child { padding-left: 6px; }
+.need { margin-top: 26px; padding: 4px 20px 14px; border: 1px solid var(--doubt); border-left-width: 6px;
+  border-radius: 6px; }
+.need h2 { margin-top: 12px; color: var(--doubt); }
+.need tbody tr:last-child td { border-bottom: 0; }
+.banner { margin-top: 22px; padding: 10px 18px; border: 1px solid var(--tone); border-left-width: 6px;
+  border-radius: 6px; }
+.fine { --tone: var(--paid); }
+.open { --tone: var(--back); }
+.ended { --tone: var(--bad); }
+.unpaid { margin-top: 26px; padding: 4px 20px 14px; border: 1px solid var(--bad); border-left-width: 6px;
+  border-radius: 6px; }
+.unpaid h2 { margin-top: 12px; color: var(--bad); }
+.unpaid tbody tr:last-child td { border-bottom: 0; }
+.totals { display: grid; grid-template-columns: 1fr 1fr; gap: 0 44px; }
+.badge { display: inline-block; padding: 0 8px; border: 1px solid var(--tone); border-radius: 9px; color: var(--tone);
+  font-size: 12px; line-height: 17px; white-space: nowrap; }
+.successful { --tone: var(--paid); }
+.accepted, .sending { --tone: var(--open); }
+.planned { --tone: var(--none); }
+.rejected, .failed { --tone: var(--bad); }
+.reversed { --tone: var(--back); }
+.unknown, .parked { --tone: var(--doubt); }
+.signatures { display: grid; grid-template-columns: 2fr 2fr 1fr; gap: 32px; margin-top: 64px; color: var(--soft);
+  font-size: 12px; break-inside: avoid; }
+.signatures span { display: block; margin-top: 38px; border-bottom: 1px solid var(--ink); }
+@media (max-width: 900px) { main { margin: 0; padding: 20px; overflow-x: auto; }
+  .totals { grid-template-columns: 1fr; } }
+@media print {
+  @page { size: A4 landscape; margin: 13mm; }
+  * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  body { background: #fff; font-size: 11px; }
+  main { max-width: none; margin: 0; padding: 0; box-shadow: none; }
+  .rows { font-size: 9.5px; }
+  thead { display: table-header-group; }
+  tr, .figures, .totals > div { break-inside: avoid; }
+  h2 { break-after: avoid; }
+}
 """

@@ -1,4 +1,4 @@
-"""One order of a journal as a line of a report: outcome, since when, what evidence, what to do. Reads no journal."""
+"""One order of a journal as a line of a report: outcome, since when, what evidence, what to do."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ from decimal import Decimal
 
 import attrs
 
+from payments_async._kinds import item_of, reference_of
 from payments_async._masking import mask, redact
 from payments_async._orders import BankAccount, CollectionOrder
-from payments_async.bulk._payees import item_of, reference_of
 from payments_async.journal._records import Entry, Happening, Standing
 from payments_async.journal._states import State
 
-__all__ = ["Decision", "Line", "decided", "evidence_words", "line_of", "moment_text", "need_of", "standing_words"]
+__all__ = [
+    "ReportDecision",
+    "ReportLine",
+    "decided",
+    "evidence_words",
+    "line_of",
+    "moment_text",
+    "need_of",
+    "standing_words",
+]
 
 # What a person has to do about an order that stands so.
 _NEEDS: Mapping[State, str] = {
@@ -54,7 +63,7 @@ _WORDS = {
 
 
 @attrs.frozen(kw_only=True, slots=False)  # created in half the time; of these there is one for every order
-class Line:
+class ReportLine:
     """What a report says of one order. Personal values are masked unless they were asked for.
 
     Attributes:
@@ -87,7 +96,7 @@ class Line:
 
 
 @attrs.frozen(kw_only=True)
-class Decision:
+class ReportDecision:
     """What a named person decided.
 
     Attributes:
@@ -113,10 +122,10 @@ def standing_words(counts: Mapping[State, int]) -> str:
     return f"not final yet: {', '.join(waits)}" if waits else "final"
 
 
-def decided(happening: Happening, about: str, *, personal: bool) -> Decision:
+def decided(happening: Happening, about: str, *, personal: bool) -> ReportDecision:
     """What a person decided about an order or a batch."""
     kind, _, why = (happening.detail or "").partition(": ")
-    return Decision(
+    return ReportDecision(
         about=about,
         who=happening.by or "",
         what=_DECIDED.get(kind, kind),
@@ -125,7 +134,7 @@ def decided(happening: Happening, about: str, *, personal: bool) -> Decision:
     )
 
 
-def line_of(standing: Standing, *, personal: bool) -> Line:
+def line_of(standing: Standing, *, personal: bool) -> ReportLine:
     """The line of an order; where nothing has happened to it, what the order itself tells."""
     entry, decision = standing.entry, standing.decision
     order = entry.order
@@ -133,7 +142,7 @@ def line_of(standing: Standing, *, personal: bool) -> Line:
     bank = None if isinstance(order, CollectionOrder) else order.destination
     message = "" if not entry.message else redact(entry.message, () if personal else (name, payee, *name.split()))
     code = "" if entry.code is None else str(entry.code)
-    return Line(
+    return ReportLine(
         request_id=entry.request_id,
         kind=order.kind,
         name=name if personal else mask(name),

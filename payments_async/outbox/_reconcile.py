@@ -1,4 +1,4 @@
-"""Reconcile: settle what is open from what the service shows, and report what needs a person. Sends no order."""
+"""Reconcile: settle what is open from what the service shows, and report what needs a person."""
 
 from __future__ import annotations
 
@@ -15,15 +15,34 @@ from payments_async._models import Acceptance, Transaction
 from payments_async._resources.lists import Reader
 from payments_async._resources.statuses import read_statuses
 from payments_async._session import PaymentsSession, executor_of
-from payments_async.bulk._account import check_account
-from payments_async.bulk._findings import LOOKED_UP, STATES, Findings, Reconciliation
-from payments_async.bulk._sweeps import Shown, Sweeper
-from payments_async.bulk._window import CONFIRMED, OPEN, Wanted, Window, collect, day_of
-from payments_async.journal import Journal
 from payments_async.journal._records import Entry, Evidence
 from payments_async.journal._states import News, State
+from payments_async.journal.contract import Journal
+from payments_async.outbox._sweeps import (
+    CONFIRMED,
+    LOOKED_UP,
+    OPEN,
+    STATES,
+    Difference,
+    Findings,
+    Shown,
+    SoughtOrder,
+    Sweeper,
+    Window,
+    check_account,
+    collect,
+    day_of,
+)
 
-__all__ = ["look_up_open", "reconcile", "write_off"]
+__all__ = [
+    "Double",
+    "Reconciliation",
+    "acknowledge",
+    "lift_quarantine",
+    "look_up_open",
+    "reconcile",
+    "write_off",
+]
 
 _FEW = 20_000  # orders looked up before a run goes on; the others wait for reconcile
 _AT_ONCE = 50  # questions to the journal
@@ -32,6 +51,51 @@ _LATE = 86_400.0  # seconds after which a rejected order that was carried out al
 _OF_THE_LIST = "absence from the list of {days} proves nothing"
 _STATUSLESS = 20  # records without a status, after which looking at more of them says nothing new
 _NOTIFIED = {TransactionSucceeded: News.NOTIFIED_SUCCESSFUL, TransactionFailed: News.NOTIFIED_FAILED}
+
+
+@attrs.frozen(kw_only=True)
+class Double:
+    """An order of which the service shows more than one transaction: it may have been paid more than once.
+
+    Attributes:
+        transaction_ids: Those that were seen, the one we knew first.
+    """
+
+    request_id: str
+    transaction_ids: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Reconciliation:
+    """What became of open orders, and what needs a person.
+
+    Attributes:
+        found: How many orders the list showed that were planned as far as the journal knew: they are not sent.
+        settled: How many orders left ``unknown``, ``parked`` or ``accepted``, by their state now.
+        unknown: Request ids of orders that are still unknown.
+        parked: Request ids of orders parked by this very call.
+        conflicts: Request ids with a contradiction that nobody has acknowledged.
+        stuck: Request ids accepted longer ago than ``stuck_after`` and without an end.
+        strangers: Records in the list whose request id the journal does not hold, at most 1,000 of them.
+        strangers_seen: How many there were, counted once for each time the days they are in were read.
+        differences: Records whose amount or currency is not the order's.
+        doubles: Orders with more than one transaction.
+        unread: What is not settled because a list could not be read to its end; reconcile again when it can be.
+        notes: What hindered, that included: filters the service ignores, lists that show too little to prove anything.
+    """
+
+    settled: Mapping[str, int]
+    found: int = 0
+    unknown: tuple[str, ...] = ()
+    parked: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
+    strangers: tuple[Transaction, ...] = ()
+    strangers_seen: int = 0
+    differences: tuple[Difference, ...] = ()
+    doubles: tuple[Double, ...] = ()
+    unread: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 async def reconcile(
@@ -84,21 +148,39 @@ async def reconcile(
     search = _Search(payments, journal, findings, reader, grace=grace, interval=interval, clock=clock)
     await search.begin(batch_id)
     await search.look_for_what_was_forgotten()
-    async for wanted in collect(journal, batch_id):
-        await search.look(wanted, sweeps=sweeps, sleep=sleep)
-        for order in wanted.values():
+    async for sought in collect(journal, batch_id):
+        await search.look(sought, sweeps=sweeps, sleep=sleep)
+        for order in sought.values():
             findings.sum_up(order, clock() - stuck_after)
             _tell_the_session(payments, order)
     await search.look_for_the_rest()
     if reversals:
-        async for wanted in collect(journal, batch_id, states=(State.SUCCESSFUL,)):
-            await search.look_again(wanted)
-            for order in wanted.values():
+        async for sought in collect(journal, batch_id, states=(State.SUCCESSFUL,)):
+            await search.look_again(sought)
+            for order in sought.values():
                 findings.sum_up(order, clock() - stuck_after)
-    return await findings.report(batch_id)
+    return await _report(journal, findings, batch_id)
 
 
-def _tell_the_session(payments: PaymentsSession, order: Wanted) -> None:
+async def _report(journal: Journal, findings: Findings, batch_id: str | None) -> Reconciliation:
+    """All that was found, and the contradictions that nobody has acknowledged."""
+    return Reconciliation(
+        settled=dict(findings.settled),
+        found=findings.found,
+        unknown=tuple(findings.unknown),
+        parked=tuple(findings.parked),
+        conflicts=tuple([entry.request_id async for entry in journal.conflicts(batch_id)]),
+        stuck=tuple(findings.stuck),
+        strangers=tuple(findings.strangers.values()),
+        strangers_seen=findings.strangers_seen,
+        differences=tuple(findings.differences.values()),
+        doubles=tuple(Double(request_id=id_, transaction_ids=tuple(seen)) for id_, seen in findings.doubles.items()),
+        unread=tuple(findings.unread),
+        notes=(*findings.unread, *findings.notes),
+    )
+
+
+def _tell_the_session(payments: PaymentsSession, order: SoughtOrder) -> None:
     """What was found of an order that the session may have sent; it is not sent again by it."""
     if order.state in CONFIRMED and order.transaction_id is not None:
         found = Acceptance(request_id=order.request_id, transaction_id=order.transaction_id)
@@ -116,8 +198,8 @@ async def look_up_open(payments: PaymentsSession, journal: Journal, batch_id: st
     findings = Findings(journal)
     search = _Search(payments, journal, findings, reader, grace=0.0, interval=0.0, clock=time.time, by_status=False)
     await search.begin(batch_id)
-    async for wanted in collect(journal, batch_id, portion=_FEW):
-        await search.look(wanted, sweeps=1, sleep=asyncio.sleep)
+    async for sought in collect(journal, batch_id, portion=_FEW):
+        await search.look(sought, sweeps=1, sleep=asyncio.sleep)
         return
 
 
@@ -135,6 +217,30 @@ async def write_off(journal: Journal, request_id: str, who: str, why: str, *, se
         OrderUnknown: The journal holds no such order.
     """
     return await journal.write_off(request_id, who=who, why=why, seen=seen)
+
+
+async def acknowledge(journal: Journal, request_id: str, who: str, why: str, *, seen: float | None = None) -> Entry:
+    """State, as a named person, that the contradiction about an order was looked into: it is shown no more.
+
+    The same evidence again is no new contradiction; any other is.
+
+    Args:
+        seen: ``Entry.updated_at`` of the order as that person saw it: one that came since then stands.
+
+    Raises:
+        OrderUnknown: The journal holds no such order.
+    """
+    return await journal.acknowledge(request_id, who=who, why=why, seen=seen)
+
+
+async def lift_quarantine(journal: Journal, batch_id: str, who: str, why: str) -> int:
+    """State, as a named person, that the orders in quarantine were looked up: they may be sent. Tells how many chunks.
+
+    Raises:
+        NotLookedFor: No complete sweep of all days since the batch was made is on record since the quarantine.
+        RunUnknown: The journal holds no such batch.
+    """
+    return await journal.lift_quarantine(batch_id, who=who, why=why)
 
 
 @attrs.define
@@ -169,10 +275,8 @@ class _Search:
         quarantined = [run for run in runs if run.quarantined]
         self._is_doubted = bool(quarantined)
         self._batches = [batch_id] if batch_id is not None else [None, *(run.batch_id for run in quarantined)]
-        complete = [
-            sweep.begun for sweep in await self.journal.sweeps(batch_id)
-            if sweep.is_complete and sweep.batch_id == batch_id
-        ]  # fmt: skip
+        sweeps = await self.journal.sweeps(batch_id)
+        complete = [sweep.begun for sweep in sweeps if sweep.is_complete and sweep.batch_id == batch_id]
         after = max(complete, default=0.0) - _LATE
         moments = [
             await self.journal.sent_since(batch_id, (State.REJECTED,), after=after),
@@ -183,19 +287,19 @@ class _Search:
         self._sent_before = await self.journal.sent_since(batch_id, OPEN)
 
     async def look(
-        self, wanted: Mapping[str, Wanted], *, sweeps: int, sleep: Callable[[float], Awaitable[object]]
+        self, sought: Mapping[str, SoughtOrder], *, sweeps: int, sleep: Callable[[float], Awaitable[object]]
     ) -> None:
         """Look everywhere. With fewer than two sweeps nothing is parked."""
-        await self._in_notifications(list(wanted.values()))
-        window = self._window([order for order in wanted.values() if order.is_open])
+        await self._in_notifications(list(sought.values()))
+        window = self._window([order for order in sought.values() if order.is_open])
         for turn in range(sweeps):
             if turn:
                 await sleep(self.interval)
             if window is not None:
                 await self._sweep(window)
             if not turn:
-                await self._by_id([order for order in wanted.values() if order.is_open and order.transaction_id])
-            if window is None or not any(map(self._may_be_parked, window.wanted.values())):
+                await self._by_id([order for order in sought.values() if order.is_open and order.transaction_id])
+            if window is None or not any(map(self._may_be_parked, window.sought.values())):
                 return
         if sweeps > 1 and window is not None:
             await self._park(window, sweeps)
@@ -211,23 +315,23 @@ class _Search:
         if window is not None:
             await self._sweep(window)
 
-    async def look_again(self, wanted: Mapping[str, Wanted]) -> None:
+    async def look_again(self, sought: Mapping[str, SoughtOrder]) -> None:
         """Look through the list whether orders that ended well are shown under another status by now."""
-        if (window := self._window(wanted.values())) is not None:
+        if (window := self._window(sought.values())) is not None:
             await self._sweep(window)
 
-    def _window(self, wanted: Collection[Wanted]) -> Window | None:
+    def _window(self, sought: Collection[SoughtOrder]) -> Window | None:
         """The days of these orders, and of all others that matter; ``None`` when there are none."""
-        moments = [order.at for order in wanted]
+        moments = [order.at for order in sought]
         if moments and self._sent_before is not None:
             moments.append(self._sent_before)
         if self._first is not None:
             moments.append(self._first)
         if not moments:
             return None
-        return Window.to_now(min(moments), self.clock(), self.payments.dialect.timezone, wanted)
+        return Window.to_now(min(moments), self.clock(), self.payments.dialect.timezone, sought)
 
-    async def _in_notifications(self, orders: list[Wanted]) -> None:
+    async def _in_notifications(self, orders: list[SoughtOrder]) -> None:
         for first in range(0, len(orders), _AT_ONCE):
             some = orders[first : first + _AT_ONCE]
             events = await asyncio.gather(*(self.journal.final_event(order.request_id) for order in some))
@@ -236,9 +340,13 @@ class _Search:
                 if event is None or news is None:
                     continue
                 evidence = Evidence(
-                    news=news, source="stored notification", request_id=event.request_id,
-                    transaction_id=event.transaction_id, amount=event.amount, currency=event.currency_code or None,
-                )  # fmt: skip
+                    news=news,
+                    source="stored notification",
+                    request_id=event.request_id,
+                    transaction_id=event.transaction_id,
+                    amount=event.amount,
+                    currency=event.currency_code or None,
+                )
                 await self.findings.apply(order, evidence)
 
     async def _sweep(self, window: Window) -> None:
@@ -254,7 +362,7 @@ class _Search:
             self.findings.note(f"{_OF_THE_LIST.format(days=window)}: the service does not say how many rows there are")
 
     async def _statuses(self, window: Window, shown: dict[str, Shown]) -> None:
-        orders = {id_: row for id_, row in shown.items() if window.wanted[row.request_id].may_change}
+        orders = {id_: row for id_, row in shown.items() if window.sought[row.request_id].may_change}
         if not orders:
             return
         statuses = await read_statuses(self.reader, window.since, window.until, orders)
@@ -264,22 +372,27 @@ class _Search:
         for found, status in statuses.found.items():
             transaction_id = by_id[found]
             row = orders[transaction_id]
-            if STATES[status] is not window.wanted[row.request_id].state:
+            order = window.sought[row.request_id]
+            if STATES[status] is not order.state:
                 evidence = Evidence(
-                    news=LOOKED_UP[status], source=f"list {status}", request_id=row.request_id,
-                    transaction_id=transaction_id, amount=row.amount, currency=row.currency,
-                )  # fmt: skip
-                await self.findings.apply(window.wanted[row.request_id], evidence)
+                    news=LOOKED_UP[status],
+                    source=f"list {status}",
+                    request_id=row.request_id,
+                    transaction_id=transaction_id,
+                    amount=row.amount,
+                    currency=row.currency,
+                )
+                await self.findings.apply(order, evidence)
 
-    async def _by_id(self, orders: list[Wanted]) -> None:
+    async def _by_id(self, orders: list[SoughtOrder]) -> None:
         statusless = 0
 
-        def worth_it() -> Iterator[Wanted]:
+        def worth_it() -> Iterator[SoughtOrder]:
             for order in sorted(orders, key=lambda order: order.state is State.ACCEPTED):
                 if order.state is not State.ACCEPTED or statusless < _STATUSLESS:
                     yield order
 
-        async def look(order: Wanted) -> Transaction:
+        async def look(order: SoughtOrder) -> Transaction:
             return await self.payments.transactions.get(order.transaction_id or "")
 
         async for order, record in self.payments.map(look, worth_it(), concurrency=_READS):
@@ -294,14 +407,14 @@ class _Search:
                 case _:
                     raise record
 
-    def _may_be_parked(self, order: Wanted) -> bool:
+    def _may_be_parked(self, order: SoughtOrder) -> bool:
         return order.state is State.UNKNOWN and order.at + self.grace <= self.clock()
 
     def _count_clean(self, window: Window, began: float) -> None:
         if window.swept_at is not None and began - window.swept_at < self.interval:
             return
         window.swept_at = self.clock()
-        for order in window.wanted.values():
+        for order in window.sought.values():
             if order.state is not State.UNKNOWN or order.at + self.grace > began:
                 continue
             if not window.shows(day_of(order.at, self.payments.dialect.timezone)):
@@ -312,6 +425,6 @@ class _Search:
     async def _park(self, window: Window, sweeps: int) -> None:
         last = datetime.fromtimestamp(window.swept_at or 0.0, UTC).isoformat(timespec="seconds")
         detail = f"not in {sweeps} complete lists of {window}, the last one read at {last}"
-        for order in window.wanted.values():
+        for order in window.sought.values():
             if self._may_be_parked(order) and order.clean >= sweeps:
                 await self.findings.park(order, detail)

@@ -1,46 +1,53 @@
-"""What a batch would do, before anything is sent: sums, problems, duplicates, balance and a digest. Moves no money."""
+"""What a batch would do, before anything is sent: sums, problems, duplicates, balance and a digest."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import math
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
-from functools import reduce
+from itertools import islice
 
 import attrs
 
 from payments_async._amounts import amount_text
+from payments_async._masking import redact
 from payments_async._models import Account
 from payments_async._orders import PayoutOrder
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire.orders import write_order
-from payments_async.bulk._batch import Batch
-from payments_async.bulk._catalogue import Catalogue
-from payments_async.bulk._concerns import Concern, Concerns, Fault, Marks
-from payments_async.bulk._duplicates import Duplicates, Payees
-from payments_async.bulk._earlier import DAY, Earlier
-from payments_async.bulk._opinions import Opinions
-from payments_async.bulk._payees import bank_named
-from payments_async.bulk._pieces import Planned, in_pieces
-from payments_async.journal import Journal
+from payments_async.bulk._file._batch import Batch, BatchOrders
+from payments_async.bulk._plan._catalogue import Catalogue, Validations
+from payments_async.bulk._plan._payees import DAY, BitSet, Duplicates, Payees, PriorOrders, bank_named
+from payments_async.bulk._problems import Issue, OrderIssue, Problem, harmless
 from payments_async.journal._records import Entry, body_digest
 from payments_async.journal._states import State
+from payments_async.journal.contract import Journal
 
 __all__ = ["Plan", "Share", "plan"]
 
+_AT_ONCE = 500  # orders
+_SHOWN = 1000  # different issues; more are counted
 _EXACT = Context(prec=100)  # the usual 28 digits could round a great sum
 _VERSION = b"payments-async plan 1\0"
-_REPEATED = Fault("request_id", "", "an earlier order of this batch has this request id; leave one of them out")
+_REPEATED = OrderIssue("request_id", "", "an earlier order of this batch has this request id; leave one of them out")
 
 
 @attrs.frozen(kw_only=True)
 class Share:
     """So many orders, and the exact sum of their amounts."""
 
-    count: int
-    total: Decimal
+    count: int = 0
+    total: Decimal = Decimal(0)
+
+    def __add__(self, other: Share) -> Share:
+        return Share(count=self.count + other.count, total=_EXACT.add(self.total, other.total))
+
+    def with_one(self, amount: Decimal) -> Share:
+        """One order more."""
+        return Share(count=self.count + 1, total=_EXACT.add(self.total, amount))
 
 
 @attrs.frozen(kw_only=True)
@@ -72,12 +79,12 @@ class Plan:
     total: Decimal
     by_kind: Mapping[str, Share]
     by_item: Mapping[str, Share]
-    problems: tuple[Concern, ...]
+    problems: tuple[Issue, ...]
     problem_count: int
-    concerns: tuple[Concern, ...]
+    concerns: tuple[Issue, ...]
     acknowledged: bool
-    skipped: tuple[Concern, ...]
-    warnings: tuple[Concern, ...]
+    skipped: tuple[Issue, ...]
+    warnings: tuple[Issue, ...]
     duplicates: Duplicates
     left_out: int
     recorded: int
@@ -134,27 +141,25 @@ async def plan(
     source: Iterable[PayoutOrder] = orders.orders if isinstance(orders, Batch) else orders
     if isinstance(source, Iterator):
         raise TypeError("orders: an iterator would be used up by planning; pass a list, or what read_batch gave")
-    pace = _Pace(payments, concurrency, rate)
     account = await payments.accounts.get()
-    earlier = Earlier(journal, batch_id, recent)
-    await earlier.begin()
+    prior = PriorOrders(journal, batch_id, recent)
+    await prior.begin()
+    catalogue = Catalogue(payments)
     # a file's reader has told repeated ids already, in constant memory
-    walk = _Walk(
-        payments,
-        account,
-        earlier,
-        skip_bad=skip_bad,
-        acknowledged=acknowledged,
-        ids=None if isinstance(orders, Batch) else set(),
-    )
+    ids: set[str] | None = None if isinstance(orders, Batch) else set()
+    walk = _Walk(catalogue, account, prior, skip_bad=skip_bad, acknowledged=acknowledged, ids=ids)
     if isinstance(orders, Batch):
         walk.take_file(orders)
-    await pace.time(walk.catalogue.read())
-    opinions = Opinions(payments, concurrency) if validate else None
+    clock = executor_of(payments).clock
+    began = clock()
+    await catalogue.read()
+    wait = max(clock() - began, 0.001)  # one read stands for a payout
+    speed = min(math.inf if rate is None else rate, concurrency / wait)
+    validations = Validations(payments, concurrency) if validate else None
     with Payees() as payees:
-        async for piece in in_pieces(source):
-            await walk.take(piece, payees, opinions)
-        return await walk.end(payees, source, pace)
+        async for some in _some_at_once(source):
+            await walk.take(some, payees, validations)
+        return await walk.end(payees, source, speed)
 
 
 class _Walk:
@@ -162,26 +167,26 @@ class _Walk:
 
     def __init__(
         self,
-        payments: PaymentsSession,
+        catalogue: Catalogue,
         account: Account,
-        earlier: Earlier,
+        prior: PriorOrders,
         *,
         skip_bad: bool,
         acknowledged: bool,
         ids: set[str] | None,
     ) -> None:
-        self.catalogue = Catalogue(payments)
+        self._catalogue = catalogue
         self._account = account
-        self._earlier = earlier
+        self._prior = prior
         self._skip_bad = skip_bad
         self._acknowledged = acknowledged
-        self._concerns = Concerns()
-        self._file_concerns: tuple[Concern, ...] = ()
-        self._problems, self._skipped, self._warnings = Concerns(), Concerns(), Concerns()
-        self._kinds: dict[str, Share] = {}
-        self._items: dict[str, Share] = {}
-        self._open = Share(count=0, total=Decimal(0))
-        self._left_out = Marks()
+        self._concerns = _Issues()
+        self._file_concerns: tuple[Issue, ...] = ()
+        self._problems, self._skipped, self._warnings = _Issues(), _Issues(), _Issues()
+        self._kinds: defaultdict[str, Share] = defaultdict(Share)
+        self._items: defaultdict[str, Share] = defaultdict(Share)
+        self._open = Share()
+        self._left_out = BitSet()
         self._digest = hashlib.sha256(_VERSION)
         self._currencies: set[str] = set()
         self._ids = ids
@@ -193,76 +198,79 @@ class _Walk:
         self._rows_left_out = batch.rows - len(batch.orders)
         self._file_concerns = batch.concerns
 
-    async def take(self, piece: Sequence[PayoutOrder], payees: Payees, opinions: Opinions | None) -> None:
+    async def take(self, orders: Sequence[PayoutOrder], payees: Payees, validations: Validations | None) -> None:
         """Judge and count some orders."""
-        entries = await self._earlier.entries(piece)
-        new = [order for order in piece if not self._earlier.is_recorded(order, entries.get(order.request_id))]
-        await self.catalogue.learn(new)
-        faults = {order.request_id: self._faults(order, entries.get(order.request_id)) for order in new}
-        if opinions is not None:
-            fit = [order for order in new if not _blocked(faults[order.request_id])]
-            await opinions.ask(fit)
+        entries = await self._prior.entries(orders)
+        new = [order for order in orders if not self._prior.is_recorded(order, entries.get(order.request_id))]
+        await self._catalogue.learn(new)
+        issues = {order.request_id: self._issues(order, entries.get(order.request_id)) for order in new}
+        if validations is not None:
+            fit = [order for order in new if not _blocked(issues[order.request_id])]
+            await validations.ask(fit)
             for order in fit:
-                faults[order.request_id] += opinions.faults(order)
-        for order in piece:
+                issues[order.request_id] += validations.issues(order)
+        for order in orders:
             entry = entries.get(order.request_id)
             repeats = self._ids is not None and order.request_id in self._ids
-            self._take_one(order, [_REPEATED] if repeats else faults.get(order.request_id, []), entry, payees)
+            self._take_one(order, [_REPEATED] if repeats else issues.get(order.request_id, []), entry, payees)
 
-    def _faults(self, order: PayoutOrder, entry: Entry | None) -> list[Fault]:
-        found = list(self.catalogue.faults(order))
-        if named := bank_named(order):
-            found.append(named)
-        if earlier := self._earlier.fault(order, entry):
-            found.append(earlier)
+    def _issues(self, order: PayoutOrder, entry: Entry | None) -> list[OrderIssue]:
+        """What speaks against a new order, or for a second look."""
+        found = list(self._catalogue.issues(order))
+        found += filter(None, (bank_named(order), self._prior.issue(order, entry)))
         ours = self._account.currency
         if order.currency and ours and order.currency != ours:
-            found.append(Fault("currency", order.currency, f"the account is kept in {ours}; leave these orders out"))
+            found.append(
+                OrderIssue("currency", order.currency, f"the account is kept in {ours}; leave these orders out")
+            )
         return found
 
-    def _take_one(self, order: PayoutOrder, faults: Sequence[Fault], entry: Entry | None, payees: Payees) -> None:
+    def _take_one(self, order: PayoutOrder, issues: Sequence[OrderIssue], entry: Entry | None, payees: Payees) -> None:
+        """Count one order with its issues, or leave it out."""
         number, self._number = self._number, self._number + 1
-        leave_out = self._skip_bad and _blocked(faults)
-        for fault in faults:
+        leave_out = self._skip_bad and _blocked(issues)
+        for issue in issues:
             against = self._skipped if leave_out else self._problems
-            unblocked = self._concerns if fault.concerns else self._warnings
-            (against if fault.blocks else unblocked).add(order.request_id, fault)
+            unblocked = self._concerns if issue.concerns else self._warnings
+            (against if issue.blocks else unblocked).add(order.request_id, issue)
         if self._ids is not None:
             self._ids.add(order.request_id)
         if leave_out:
             self._left_out.add(number)
             return
-        kind = order.kind
-        self._kinds[kind] = _more(self._kinds.get(kind), order.amount)
-        self._items[order.product_item_id] = _more(self._items.get(order.product_item_id), order.amount)
-        self._recorded += self._earlier.is_recorded(order, entry)
+        kind, item = order.kind, order.product_item_id
+        self._kinds[kind] = self._kinds[kind].with_one(order.amount)
+        self._items[item] = self._items[item].with_one(order.amount)
+        self._recorded += self._prior.is_recorded(order, entry)
         if entry is None or entry.state is State.PLANNED:
-            self._open = _more(self._open, order.amount)
+            self._open = self._open.with_one(order.amount)
         if order.currency:
             self._currencies.add(order.currency)
         self._digest.update(body_digest(order.request_id, amount_text(order.amount), write_order(order)))
         payees.add(order)
 
-    async def end(self, payees: Payees, source: Iterable[PayoutOrder], pace: _Pace) -> Plan:
-        """The plan, after the last order."""
-        async for entries in self._earlier.paid():
+    async def end(self, payees: Payees, source: Iterable[PayoutOrder], speed: float) -> Plan:
+        """The plan, after the last order.
+
+        Args:
+            speed: Orders a second.
+        """
+        async for entries in self._prior.paid():
             for entry in entries:
-                payees.add_earlier(entry.order, entry.batch_id, entry.state)
-        shares = self._kinds.values()
-        count = sum(share.count for share in shares)
-        total = reduce(_EXACT.add, (share.total for share in shares), Decimal(0))
-        self._judge_batch(count)
+                payees.add_prior(entry.order, entry.batch_id, entry.state)
+        everything = sum(self._kinds.values(), Share())
+        self._judge_batch(everything.count)
         return Plan(
-            count=count,
-            total=total,
+            count=everything.count,
+            total=everything.total,
             by_kind=dict(sorted(self._kinds.items())),
             by_item=dict(sorted(self._items.items())),
-            problems=self._problems.told(),
+            problems=self._problems.shown(),
             problem_count=self._problems.count,
-            concerns=(*(self._file_concerns if self._recorded < count else ()), *self._concerns.told()),
+            concerns=(*(self._file_concerns if self._recorded < everything.count else ()), *self._concerns.shown()),
             acknowledged=self._acknowledged,
-            skipped=self._skipped.told(),
-            warnings=self._warnings.told(),
+            skipped=self._skipped.shown(),
+            warnings=self._warnings.shown(),
             duplicates=await asyncio.to_thread(payees.found),
             left_out=self._left_out.count + (self._rows_left_out if self._skip_bad else 0),
             recorded=self._recorded,
@@ -270,13 +278,13 @@ class _Walk:
             open_total=self._open.total,
             balance=self._account.balance,
             currency=self._account.currency or (self._currencies.pop() if len(self._currencies) == 1 else None),
-            seconds=pace.estimate(self._open.count),
+            seconds=math.ceil(self._open.count / speed),
             digest=self._digest.hexdigest(),
-            orders=Planned(source, self._left_out),
+            orders=_PlannedOrders(source, self._left_out),
         )
 
     def _judge_batch(self, count: int) -> None:
-        account, run = self._account, self._earlier.run
+        account, run = self._account, self._prior.run
         if not count:
             self._problems.add_batch("batch", "", "there is nothing to send")
         if self._open.total > account.balance:
@@ -290,35 +298,81 @@ class _Walk:
             self._problems.add_batch("batch", run.batch_id, remedy)
         if account.currency is None and len(self._currencies) > 1:
             self._problems.add_batch("currency", ", ".join(sorted(self._currencies)), "make a batch for each currency")
-        if self.catalogue.note:
-            self._warnings.add_batch("products", "", self.catalogue.note)
+        if self._catalogue.note:
+            self._warnings.add_batch("products", "", self._catalogue.note)
 
 
-class _Pace:
-    """How fast the service answers, for the estimate."""
+class _Issues:
+    """Issues as they come; those that are alike become one.
 
-    def __init__(self, payments: PaymentsSession, concurrency: int, rate: float | None) -> None:
-        self._clock = executor_of(payments).clock
-        self._concurrency = concurrency
-        self._rate = math.inf if rate is None else rate
-        self._wait = 0.0
+    Attributes:
+        count: All of them, orders counted one by one.
+    """
 
-    async def time(self, read: Awaitable[object]) -> None:
-        """Let one read stand for a payout."""
-        began = self._clock()
-        await read
-        self._wait = max(self._clock() - began, 0.001)
+    def __init__(self) -> None:
+        self.count = 0
+        self._orders: dict[OrderIssue, tuple[str, int]] = {}
+        self._others: list[Issue] = []
 
-    def estimate(self, orders: int) -> float:
-        """Seconds that so many orders take."""
-        return math.ceil(orders / min(self._rate, self._concurrency / self._wait))
+    def add(self, request_id: str, issue: OrderIssue) -> None:
+        """Something about one order."""
+        self.count += 1
+        first, orders = self._orders.get(issue, (request_id, 0))
+        if orders or len(self._orders) < _SHOWN:
+            self._orders[issue] = first, orders + 1
+
+    def add_batch(self, field: str, value: str, remedy: str) -> None:
+        """Something about the batch as a whole."""
+        self.count += 1
+        self._others.append(Issue(field=field, value=value, remedy=remedy))
+
+    def add_file(self, problems: Iterable[Problem]) -> None:
+        """What the reader of a file refused."""
+        for one in problems:
+            self.count += 1
+            if len(self._others) < _SHOWN:
+                self._others.append(Issue(field=one.column, value=one.value, remedy=one.remedy, row=one.row))
+
+    def shown(self) -> tuple[Issue, ...]:
+        """All of them, or the first thousand: of the batch, then of rows, then of orders."""
+        about_orders = (
+            Issue(
+                field=issue.field,
+                value=harmless(redact(issue.value)),
+                remedy=redact(issue.remedy),
+                request_id=request_id,
+                orders=orders,
+            )
+            for issue, (request_id, orders) in self._orders.items()
+        )
+        return (*sorted(self._others, key=lambda one: one.row or 0), *about_orders)
 
 
-def _blocked(faults: Sequence[Fault]) -> bool:
-    return any(fault.blocks for fault in faults)
+@attrs.frozen(eq=False)
+class _PlannedOrders(Iterable[PayoutOrder]):
+    """The orders of a plan, walked through anew each time; what was left out stays out."""
+
+    _orders: Iterable[PayoutOrder]
+    _left_out: BitSet
+
+    def __iter__(self) -> Iterator[PayoutOrder]:
+        return (order for number, order in enumerate(self._orders) if number not in self._left_out)
 
 
-def _more(share: Share | None, amount: Decimal) -> Share:
-    if share is None:
-        return Share(count=1, total=amount)
-    return Share(count=share.count + 1, total=_EXACT.add(share.total, amount))
+async def _some_at_once(orders: Iterable[PayoutOrder]) -> AsyncGenerator[list[PayoutOrder], None]:
+    """Lists of up to 500 orders, so that a long walk stops nobody else.
+
+    A file is read in a thread; anything else may belong to this one, so it stays.
+    """
+    iterator = iter(orders)
+
+    def take() -> list[PayoutOrder]:
+        return list(islice(iterator, _AT_ONCE))
+
+    while some := (await asyncio.to_thread(take) if isinstance(orders, BatchOrders) else take()):
+        yield some
+        await asyncio.sleep(0)
+
+
+def _blocked(issues: Iterable[OrderIssue]) -> bool:
+    return any(issue.blocks for issue in issues)

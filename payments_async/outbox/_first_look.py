@@ -1,4 +1,4 @@
-"""Looking first: before the first order of a batch is sent, what the service has already is read. Sends nothing."""
+"""Looking first: before the first order of a batch is sent, what the service shows of it already is read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import attrs
 
 from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
-from payments_async.bulk._findings import Findings
-from payments_async.bulk._sweeps import Sweeper
-from payments_async.bulk._window import Window
-from payments_async.journal import Journal
 from payments_async.journal._records import Run
 from payments_async.journal._states import State
+from payments_async.journal.contract import Journal
+from payments_async.outbox._sweeps import Findings, Sweeper, Window
 
-__all__ = ["ASKED_TO_STOP", "LookFirst", "Looked", "check_look_first", "is_look_due", "look_first"]
+__all__ = ["ASKED_TO_STOP", "FirstLook", "LookFirst", "check_look_first", "is_look_due", "look_first"]
 
 ASKED_TO_STOP = "it was asked to stop"
 LookFirst = Literal["always", "in_doubt", "never"]
@@ -27,7 +25,7 @@ _STEP = 1.0  # seconds of a wait after which it is looked whether the run was as
 
 
 @attrs.frozen(kw_only=True)
-class Looked:
+class FirstLook:
     """What a run did before it sent anything: it read the service's list, for the journal may have forgotten.
 
     That an order is not in the list proves nothing: a list may show it minutes late.
@@ -93,9 +91,16 @@ async def _forgot_until(journal: Journal) -> float:
 
 
 async def look_first(
-    payments: PaymentsSession, journal: Journal, run: Run, *, back: float, patience: float, now: Callable[[], float],
-    stop: asyncio.Event | None = None, tell: Callable[[Looked], object] | None = None,
-) -> Looked:  # fmt: skip
+    payments: PaymentsSession,
+    journal: Journal,
+    run: Run,
+    *,
+    back: float,
+    patience: float,
+    now: Callable[[], float],
+    stop: asyncio.Event | None = None,
+    tell: Callable[[FirstLook], object] | None = None,
+) -> FirstLook:
     """Read the list of all days in which orders of a batch may have been sent; what it shows is not sent again.
 
     Args:
@@ -114,11 +119,17 @@ async def look_first(
     window = Window.to_now(min(run.look_since, now()) - back, now(), payments.dialect.timezone)
     sweeper = Sweeper(payments, journal, Findings(journal), reader)
 
-    def looked(reading: Reading) -> Looked:
-        return Looked(
-            since=window.since, until=window.until, rows=reading.rows, requests=reader.requests,
-            seconds=clock() - begun, found=sweeper.found, counted=reading.counted, problem=reading.problem,
-        )  # fmt: skip
+    def looked(reading: Reading) -> FirstLook:
+        return FirstLook(
+            since=window.since,
+            until=window.until,
+            rows=reading.rows,
+            requests=reader.requests,
+            seconds=clock() - begun,
+            found=sweeper.found,
+            counted=reading.counted,
+            problem=reading.problem,
+        )
 
     def told_of(reading: Reading) -> None:
         nonlocal told
@@ -131,7 +142,7 @@ async def look_first(
     try:
         reading, _ = await sweeper.sweep(window, [run.batch_id], tell=told_of)
     except _Stopped:
-        return Looked(since=window.since, until=window.until, requests=reader.requests, problem=ASKED_TO_STOP)
+        return FirstLook(since=window.since, until=window.until, requests=reader.requests, problem=ASKED_TO_STOP)
     return looked(reading)
 
 

@@ -1,21 +1,24 @@
-"""Products and items as the service lists them, read once, and what they say against an order. Asks about no person."""
+"""What the service says of orders before they are sent: its list of products and items, and its validation."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from typing import TypeAlias
 
 import attrs
 
-from payments_async._errors import AuthenticationFailed, Rejected, UnreadableReply
-from payments_async._models import Product, ProductItem
+from payments_async._errors import AuthenticationFailed, PaymentsError, Rejected, UnreadableReply
+from payments_async._fanout import fan_out
+from payments_async._kinds import reference_of
+from payments_async._masking import redact
+from payments_async._models import Product, ProductItem, Validation
 from payments_async._orders import PayoutOrder
 from payments_async._session import PaymentsSession
-from payments_async.bulk._concerns import Fault
-from payments_async.bulk._payees import reference_of
+from payments_async.bulk._problems import OrderIssue
 
-__all__ = ["Catalogue"]
+__all__ = ["Catalogue", "Validations"]
 
 _LONGEST_PATTERN = 200
 _SLOW = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P?[=<!]")  # may take for ever on a text that nearly matches
@@ -26,18 +29,18 @@ class _Entry:
     """What holds for every order of one item.
 
     Attributes:
-        faults: Against all of them.
+        issues: Against all of them.
         price: The amount, where it is fixed.
         pattern: What references are said to look like.
     """
 
-    faults: tuple[Fault, ...] = ()
+    issues: tuple[OrderIssue, ...] = ()
     price: Decimal | None = None
     pattern: re.Pattern[str] | None = None
 
 
 class Catalogue:
-    """What the service sells. ``read`` first; ``learn`` before ``faults``."""
+    """What the service sells. ``read`` first; ``learn`` before ``issues``."""
 
     def __init__(self, payments: PaymentsSession) -> None:
         self._payments = payments
@@ -72,16 +75,16 @@ class Catalogue:
             if key not in self._known:
                 self._known[key] = await self._entry(*key)
 
-    def faults(self, order: PayoutOrder) -> Iterator[Fault]:
+    def issues(self, order: PayoutOrder) -> Iterator[OrderIssue]:
         """What the catalogue says against an order."""
         item = order.product_item_id
         entry = self._known[item, order.product_id]
-        yield from entry.faults
+        yield from entry.issues
         if entry.price is not None and order.amount != entry.price:
-            yield Fault("amount", f"{order.amount:f}", f"{item} costs exactly {entry.price:f}; correct the amount")
+            yield OrderIssue("amount", f"{order.amount:f}", f"{item} costs exactly {entry.price:f}; correct the amount")
         if entry.pattern is not None and not _resembles(entry.pattern, reference_of(order)):
             remedy = f"does not look as {item} says its customers' references do; check a few, it may be its mistake"
-            yield Fault("destination", "", remedy, blocks=False)
+            yield OrderIssue("destination", "", remedy, blocks=False)
 
     async def _entry(self, item_id: str, product_id: str | None) -> _Entry:
         if not self._products:
@@ -92,14 +95,14 @@ class Catalogue:
         if owner is None or owner not in self._products:
             field, value = ("product_id", product_id) if product_id else ("product_item_id", item_id)
             remedy = "the service lists no such product; correct the id (see `payments-async products`)"
-            return _Entry(faults=(Fault(field, value, remedy, blocks=self._complete),))
+            return _Entry(issues=(OrderIssue(field, value, remedy, blocks=self._complete),))
         if self._products[owner].is_active is False:
             remedy = "the service says that this product is not active; leave these orders out, or ask the service"
-            return _Entry(faults=(Fault("product_id", owner, remedy),))
+            return _Entry(issues=(OrderIssue("product_id", owner, remedy),))
         items = await self._items_of(owner)
         if items is None:
             remedy = "the items of this product could not be read, so they were not checked"
-            return _Entry(faults=(Fault("product_id", owner, remedy, blocks=False),))
+            return _Entry(issues=(OrderIssue("product_id", owner, remedy, blocks=False),))
         return _judged(items.get(item_id), item_id, owner, self._products[owner])
 
     async def _items_of(self, product_id: str) -> dict[str, ProductItem] | None:
@@ -118,10 +121,10 @@ class Catalogue:
 def _judged(item: ProductItem | None, item_id: str, product_id: str, product: Product) -> _Entry:
     if item is None:
         remedy = f"{product_id} has no such item; correct the id (see `payments-async products {product_id}`)"
-        return _Entry(faults=(Fault("product_item_id", item_id, remedy),))
+        return _Entry(issues=(OrderIssue("product_item_id", item_id, remedy),))
     if item.is_active is False:
         remedy = "the service says that this item is not active; leave these orders out, or ask the service"
-        return _Entry(faults=(Fault("product_item_id", item_id, remedy),))
+        return _Entry(issues=(OrderIssue("product_item_id", item_id, remedy),))
     price = item.amount if item.is_amount_fixed and item.amount else None
     return _Entry(price=price, pattern=_pattern(item.product_regex or product.product_regex))
 
@@ -138,3 +141,68 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
 def _resembles(pattern: re.Pattern[str], reference: str) -> bool:
     """Whether the reference matches, with its plus or without: one published pattern refuses the plus."""
     return any(pattern.search(text) for text in (reference, reference.removeprefix("+")))
+
+
+_REMEMBERED = 100_000
+
+_Question: TypeAlias = tuple[str, str, Decimal]
+
+
+class Validations:
+    """The service's validation of orders, asked once for each different item, reference and amount.
+
+    Attributes:
+        asked: Calls that were made.
+    """
+
+    def __init__(self, payments: PaymentsSession, concurrency: int) -> None:
+        self._payments = payments
+        self._concurrency = concurrency
+        self._answers: dict[_Question, OrderIssue | None] = {}
+        self.asked = 0
+
+    async def ask(self, orders: Iterable[PayoutOrder]) -> None:
+        """Ask about the orders nobody has asked about.
+
+        Raises:
+            AuthenticationFailed: Nothing will be answered.
+        """
+        questions = {_question(order): order for order in orders}
+        if len(self._answers) + len(questions) > _REMEMBERED:
+            self._answers.clear()
+        new = [order for question, order in questions.items() if question not in self._answers]
+        self.asked += len(new)
+        async for order, answer in fan_out(self._validate, new, self._concurrency):
+            if isinstance(answer, Exception) and not _may_pass(answer):
+                raise answer
+            self._answers[_question(order)] = _issue(order, answer)
+
+    def issues(self, order: PayoutOrder) -> Iterator[OrderIssue]:
+        """What the service said against an order."""
+        if issue := self._answers[_question(order)]:
+            yield issue
+
+    async def _validate(self, order: PayoutOrder) -> Validation:
+        return await self._payments.products.validate(*_question(order))
+
+
+def _question(order: PayoutOrder) -> _Question:
+    return order.product_item_id, reference_of(order), order.amount
+
+
+def _may_pass(error: Exception) -> bool:
+    return isinstance(error, PaymentsError) and not isinstance(error, AuthenticationFailed)
+
+
+def _issue(order: PayoutOrder, answer: Validation | Exception) -> OrderIssue | None:
+    match answer:
+        case Validation(ok=True):
+            return None
+        case Validation(message=message):
+            person = order.beneficiary
+            words = redact(message or "no reason was given", (reference_of(order), person.name, *person.name.split()))
+            return OrderIssue(
+                "destination", "", f"the service would refuse it: {words}; correct the order or leave it out"
+            )
+        case _:
+            return OrderIssue("destination", "", "the service could not say whether it would take it", blocks=False)

@@ -1,12 +1,16 @@
-"""Rows of a batch file, whichever of the three formats it has. Knows where a row stands, not what it means."""
+"""A batch file opened as a table of rows: the bytes that were checked, in whichever of the three formats they are."""
 
 from __future__ import annotations
 
+import codecs
 import csv
+import hashlib
 import io
 import json
+import os
 import re
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -15,13 +19,32 @@ from typing import Literal, NamedTuple
 import attrs
 import msgspec
 
-from payments_async.bulk._cells import NumberCell
-from payments_async.bulk._columns import Columns, column_named, match_columns
-from payments_async.bulk._source import CheckedFile, Fingerprint, check_unchanged
-from payments_async.bulk._workbooks import Sheet, open_sheet
+from payments_async.bulk._file._cells import NumberCell
+from payments_async.bulk._file._rows import Columns, column_named, match_columns
+from payments_async.bulk._file._workbooks import Sheet, open_sheet
 
-__all__ = ["Layout", "Row", "Table", "find_delimiter", "format_of", "open_table"]
+__all__ = [
+    "BLOCK",
+    "BatchChanged",
+    "FileRow",
+    "Layout",
+    "Table",
+    "find_delimiter",
+    "find_layout",
+    "fingerprint",
+    "open_table",
+]
 
+BLOCK = 2**20
+_MARK = 16  # bytes of digest kept for each block, so 16 MB for a file of 1 TB
+_HEAD = 4096
+_BYTE_ORDER_MARKS = (  # UTF-32 begins as UTF-16 does, so it comes first
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+)
 Format = Literal["csv", "jsonl", "xlsx"]
 _LONGEST_LINE = 2**20
 _LONGEST_INT = 4000  # digits
@@ -41,11 +64,158 @@ _WORDS = frozenset({"message", "metadata"})  # columns in which nobody writes a 
 _exact_json = msgspec.json.Encoder(decimal_format="number")
 
 
+class BatchChanged(RuntimeError):
+    """The file is not the one that ``read_batch`` checked: read it again, and look at its problems again."""
+
+
+@attrs.frozen(kw_only=True)
+class Fingerprint:
+    """What identifies the content of a file.
+
+    Attributes:
+        size: Its length in bytes.
+        modified: When it was last written, in nanoseconds.
+        digest: SHA-256 of its bytes, in hexadecimal digits.
+        blocks: A short digest of each MiB, one after the other.
+        head: The first 4096 bytes.
+        is_utf8: Whether the whole file is valid UTF-8.
+        ends_a_line: Whether the last line is complete.
+    """
+
+    size: int
+    modified: int
+    digest: str
+    blocks: bytes = attrs.field(repr=False)
+    head: bytes = attrs.field(repr=False)
+    is_utf8: bool
+    ends_a_line: bool
+
+
+def fingerprint(path: Path, *, go_on: Callable[[], None] = lambda: None) -> Fingerprint:
+    """Read the file once, a MiB at a time.
+
+    Args:
+        go_on: Called between two blocks; it may raise to stop the reading.
+
+    Raises:
+        ValueError: When the path is no regular file, such as a pipe, which cannot be read twice.
+    """
+    _check_regular(path.stat())  # before it is opened: a pipe that nobody writes to would be waited for
+    with path.open("rb") as file:
+        about = os.fstat(file.fileno())
+        _check_regular(about)
+        whole, marks, head, tail, size = hashlib.sha256(), bytearray(), b"", b"", 0
+        decoder, is_utf8 = codecs.getincrementaldecoder("utf-8")(), True
+        while block := file.read(BLOCK):
+            go_on()
+            whole.update(block)
+            is_utf8 = is_utf8 and _decodes(decoder, block)
+            marks += _mark(block)
+            head = head or block[:_HEAD]
+            tail = block[-4:]
+            size += len(block)
+    return Fingerprint(
+        size=size,
+        modified=about.st_mtime_ns,
+        digest=whole.hexdigest(),
+        blocks=bytes(marks),
+        head=head,
+        is_utf8=is_utf8 and _decodes(decoder, b"", final=True),
+        ends_a_line=tail.rstrip(b"\0")[-1:] in (b"\n", b"\r"),
+    )
+
+
+def _decodes(decoder: codecs.IncrementalDecoder, block: bytes, *, final: bool = False) -> bool:
+    """Whether a text that was valid so far goes on as such."""
+    try:
+        decoder.decode(block, final)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _check_regular(about: os.stat_result) -> None:
+    if not stat.S_ISREG(about.st_mode):
+        raise ValueError("path: not a regular file, and a batch is read more than once; save it to disk first")
+
+
+def _check_unchanged(path: Path, known: Fingerprint) -> None:
+    """Compare the file with what is known of it; its content is read only if its time stamp differs.
+
+    Raises:
+        BatchChanged: When it has another content.
+    """
+    about = path.stat()
+    if about.st_size == known.size and about.st_mtime_ns == known.modified:
+        return  # what is read is still compared, block by block
+    if about.st_size != known.size or fingerprint(path).digest != known.digest:
+        raise BatchChanged(f"{path.name} was changed since it was checked; call read_batch again")
+
+
+def _text_encoding(known: Fingerprint) -> tuple[str, str | None]:
+    """The encoding of a text file, and a note where it had to be guessed."""
+    for byte_order_mark, encoding in _BYTE_ORDER_MARKS:
+        if known.head.startswith(byte_order_mark):
+            return encoding, None
+    nulls = known.head[0::2].count(0), known.head[1::2].count(0)
+    if max(nulls) * 4 > len(known.head):  # letters of western languages are half nulls in UTF-16
+        encoding = "utf-16-be" if nulls[0] > nulls[1] else "utf-16-le"
+        return encoding, f"the file does not say its encoding; read as {encoding.upper()}: check a few names"
+    if known.is_utf8:
+        return "utf-8", None
+    return "cp1252", "the file is not UTF-8; read as CP1252 (Windows, western Europe): check names with accents"
+
+
+class _CheckedFile(io.RawIOBase):
+    """A file that hands out no byte before the block it is in was found unchanged.
+
+    Raises:
+        BatchChanged: On reading, when a block is not what it was.
+    """
+
+    def __init__(self, path: Path, known: Fingerprint) -> None:
+        self._file = path.open("rb")
+        self._name = path.name
+        self._marks = known.blocks
+        self._number = 0
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Whether it can be read: yes."""
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # what BufferedReader passes
+        """Fill the buffer from the block at hand, or from the next one."""
+        if not self._rest:
+            self._rest = memoryview(self._next_block())
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
+
+    def _next_block(self) -> bytes:
+        block = self._file.read(BLOCK)
+        expected = self._marks[self._number * _MARK : (self._number + 1) * _MARK]
+        if (_mark(block) if block else b"") != expected:
+            raise BatchChanged(f"{self._name} was changed since it was checked; call read_batch again")
+        self._number += 1
+        return block
+
+
+def _mark(block: bytes) -> bytes:
+    return hashlib.blake2b(block, digest_size=_MARK).digest()
+
+
 class Torn(NamedTuple):
     """A row read otherwise: its amount may go on in the next cells.
 
     Attributes:
-        cells: As in ``Row``, with the amount in one piece.
+        cells: As in ``FileRow``, with the amount in one piece.
         may_be_code: The next column may hold codes of three digits, so that the amount ends where it seems to.
     """
 
@@ -53,7 +223,7 @@ class Torn(NamedTuple):
     may_be_code: bool
 
 
-class Row(NamedTuple):
+class FileRow(NamedTuple):
     """One row with something in it.
 
     Attributes:
@@ -108,7 +278,7 @@ class Table:
     """
 
     columns: Columns | None
-    rows: Iterator[Row]
+    rows: Iterator[FileRow]
     unknown: dict[str, None] = attrs.field(factory=dict)
     sheet: Sheet | None = None
 
@@ -125,8 +295,8 @@ def open_table(path: Path, layout: Layout, *, looks: bool = False) -> Iterator[T
         ImportError: For a workbook, when python-calamine is not installed.
         ValueError: For a workbook that cannot be opened, or that has no such sheet.
     """
-    check_unchanged(path, layout.fingerprint)
-    with io.BufferedReader(CheckedFile(path, layout.fingerprint)) as file:
+    _check_unchanged(path, layout.fingerprint)
+    with io.BufferedReader(_CheckedFile(path, layout.fingerprint)) as file:
         match layout.format:
             case "xlsx":
                 with open_sheet(file, layout.sheet, looks=looks) as sheet:
@@ -137,7 +307,36 @@ def open_table(path: Path, layout: Layout, *, looks: bool = False) -> Iterator[T
                 yield _json_lines(io.TextIOWrapper(file, layout.encoding, newline=""))
 
 
-def format_of(head: bytes, encoding: str) -> Format:
+def find_layout(
+    path: Path, *, encoding: str | None, delimiter: str | None, sheet: str | None, go_on: Callable[[], None]
+) -> Layout:
+    """Read a file once, and find out what was not told of it.
+
+    Args:
+        go_on: Called now and then; it may raise to stop the reading.
+
+    Raises:
+        ValueError: For a wrong argument, or a path that is no regular file.
+    """
+    content = fingerprint(path, go_on=go_on)
+    guess, guessed = _text_encoding(content)
+    try:
+        format_ = _format_of(content.head, encoding or guess)
+    except LookupError:
+        raise ValueError(f"encoding: Python knows no {encoding!r}; leave it out to have it guessed") from None
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise ValueError("delimiter: expected one sign, and no quotation mark; leave it out to have it guessed")
+    return Layout(
+        format=format_,
+        encoding=encoding or guess,
+        delimiter=delimiter or find_delimiter(content.head, encoding or guess),
+        sheet=sheet,
+        note=None if encoding or format_ == "xlsx" else guessed,
+        fingerprint=content,
+    )
+
+
+def _format_of(head: bytes, encoding: str) -> Format:
     """The format by the first bytes of a file: names of files are too often wrong."""
     if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
         return "xlsx"
@@ -164,7 +363,7 @@ def _csv(text: io.TextIOWrapper, delimiter: str) -> Table:
     records = _records(text, delimiter)
     for number, line, record, fault in records:
         if fault:  # without a header no row can be understood
-            return Table(None, iter([Row(number, line, {}, ("", fault))]))
+            return Table(None, iter([FileRow(number, line, {}, ("", fault))]))
         if not any(map(str.strip, record)) or (number == 1 and _is_separator_line(record, delimiter)):
             continue
         columns = match_columns(number, record)
@@ -227,13 +426,13 @@ def _unreadable(error: UnicodeError | _EndlessLine) -> str:
     return f"the file {what}, and nothing from here on was read; save it again as UTF-8"
 
 
-def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iterator[Row]:
+def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iterator[FileRow]:
     wanted = [(position, name) for position, name in enumerate(columns.names) if name]
     width = len(columns.names)
     amount = columns.names.index("amount") if delimiter in _GROUPING and "amount" in columns.names else width
     for number, line, record, remedy in records:
         if remedy:
-            yield Row(number, line, {}, ("", remedy))
+            yield FileRow(number, line, {}, ("", remedy))
             continue
         beside = record[amount + 1].strip() if amount + 1 < len(record) else ""
         torn = _torn_amounts(record, amount, columns.names) if beside[:1].isdecimal() else ()
@@ -246,9 +445,9 @@ def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iter
                 f"{len(record)} cells where the header has {width}; "
                 f"put a value that contains {delimiter!r}, such as an amount, in quotation marks"
             )
-            yield Row(number, line, cells, ("", remedy))
+            yield FileRow(number, line, cells, ("", remedy))
         elif cells or any(map(str.strip, record)):
-            yield Row(number, line, cells, None, short, torn, is_witness)
+            yield FileRow(number, line, cells, None, short, torn, is_witness)
 
 
 def _torn_amounts(record: Sequence[str], amount: int, names: Sequence[str | None]) -> tuple[Torn, ...]:
@@ -291,25 +490,25 @@ def _json_lines(text: io.TextIOWrapper) -> Table:
     return Table(None, _objects(text, unknown), unknown)
 
 
-def _objects(text: io.TextIOWrapper, unknown: dict[str, None]) -> Iterator[Row]:
+def _objects(text: io.TextIOWrapper, unknown: dict[str, None]) -> Iterator[FileRow]:
     number = 0
     while True:
         number += 1
         try:
             line = text.readline(_LONGEST_LINE)
         except UnicodeError as error:
-            yield Row(number, number, {}, ("", _unreadable(error)))
+            yield FileRow(number, number, {}, ("", _unreadable(error)))
             return
         if not line:
             return
         if len(line) == _LONGEST_LINE:
-            yield Row(number, number, {}, ("", _unreadable(_EndlessLine())))
+            yield FileRow(number, number, {}, ("", _unreadable(_EndlessLine())))
             return
         if line.strip():
             yield _object(number, line, unknown)
 
 
-def _object(number: int, line: str, unknown: dict[str, None]) -> Row:
+def _object(number: int, line: str, unknown: dict[str, None]) -> FileRow:
     try:
         pairs = json.loads(
             line, parse_float=NumberCell, parse_int=NumberCell, parse_constant=NumberCell, object_pairs_hook=_Pairs
@@ -317,7 +516,9 @@ def _object(number: int, line: str, unknown: dict[str, None]) -> Row:
     except (ValueError, RecursionError):
         pairs = None
     if not isinstance(pairs, _Pairs):
-        return Row(number, number, {}, ("", "not a JSON object; write one {...} on each line, without commas between"))
+        return FileRow(
+            number, number, {}, ("", "not a JSON object; write one {...} on each line, without commas between")
+        )
     cells: dict[str, str] = {}
     seen: set[str] = set()
     for key, value in pairs:
@@ -327,17 +528,17 @@ def _object(number: int, line: str, unknown: dict[str, None]) -> Row:
                 unknown[key] = None
             continue
         if name in seen:
-            return Row(number, number, cells, (name, "given twice in one object; keep one of them"))
+            return FileRow(number, number, cells, (name, "given twice in one object; keep one of them"))
         seen.add(name)
         if isinstance(value, list) and name != "metadata":
-            return Row(number, number, cells, (name, "an object or a list; write a text or a number"))
+            return FileRow(number, number, cells, (name, "an object or a list; write a text or a number"))
         try:
             cell = _nested(line, key) if isinstance(value, list) else _json_text(value)
         except RecursionError:
-            return Row(number, number, cells, (name, "objects within objects without end; write a text"))
+            return FileRow(number, number, cells, (name, "objects within objects without end; write a text"))
         if cell:
             cells[name] = cell
-    return Row(number, number, cells)
+    return FileRow(number, number, cells)
 
 
 class _Pairs(list[tuple[str, object]]):

@@ -49,7 +49,7 @@ _DOCTYPE = "the workbook defines entities (DOCTYPE), as no spreadsheet does; ask
 _TOO_LARGE = f"the workbook is too large to be read as one; {_CSV}"
 
 
-class Unreadable(Exception):
+class UnreadableWorkbook(Exception):
     """The workbook is bad input; the text is the remedy."""
 
 
@@ -61,7 +61,7 @@ def main() -> None:
             for told in _told():
                 out.write(json.dumps(told).encode() + b"\n")
             last: dict[str, object] = {"end": True}
-        except Unreadable as error:
+        except UnreadableWorkbook as error:
             last = {"error": str(error)}
         except MemoryError:
             last = {"error": _TOO_LARGE}
@@ -87,15 +87,17 @@ def _told() -> Iterator[object]:
         sheet, looks = json.loads(file.readline())
         data = file.read(_LARGEST_FILE + 1)
     if len(data) > _LARGEST_FILE:
-        raise Unreadable(_TOO_LARGE)
+        raise UnreadableWorkbook(_TOO_LARGE)
     with _opened(data) as book:
         place = _place_of_book(book)
         sheets = _sheets(book, place)
         names = [name for name, _, _ in sheets]
         if not sheets:
-            raise Unreadable("the workbook has no sheet")
+            raise UnreadableWorkbook("the workbook has no sheet")
         if sheet is not None and sheet not in names:
-            raise Unreadable(f"sheet: the workbook has no sheet {sheet!r}; it has {', '.join(map(repr, names))}")
+            raise UnreadableWorkbook(
+                f"sheet: the workbook has no sheet {sheet!r}; it has {', '.join(map(repr, names))}"
+            )
         name, state, relation = sheets[0 if sheet is None else names.index(sheet)]
         seen = _Seen()
         if looks:
@@ -117,7 +119,7 @@ def _blocks(rows: Iterator[list[object]]) -> Iterator[list[list[object]]]:
     for row in rows:
         width = sum(len(cell) if isinstance(cell, str) else 8 for cell in row)
         if width > _LONGEST_ROW:
-            raise Unreadable(f"a row holds more than {_LONGEST_ROW:,} characters; is it the right sheet?")
+            raise UnreadableWorkbook(f"a row holds more than {_LONGEST_ROW:,} characters; is it the right sheet?")
         block.append(row)
         length += width
         if length >= _BLOCK:
@@ -210,7 +212,7 @@ class _Seen:
         self._top, self._bottom = min(self._top or row, row), max(self._bottom, row)
         area = (self._right - self._left + 1) * (self._bottom - self._top + 1)
         if area > _MOST_CELLS or self._cells > _MOST_CELLS:
-            raise Unreadable(
+            raise UnreadableWorkbook(
                 f"the sheet reaches to row {self._bottom:,} and column {self._right:,}, which is too large to be read; "
                 f"delete what stands far away from the payments, or {_CSV}"
             )
@@ -239,26 +241,26 @@ def _number(text: str | None) -> int:
 def _opened(data: bytes) -> Iterator[zipfile.ZipFile]:
     """The archive of a workbook, if it may be unpacked; whatever is wrong with it is bad input."""
     if data.startswith(_OLD):
-        raise Unreadable(_PROTECTED)
+        raise UnreadableWorkbook(_PROTECTED)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as book:
             parts = book.infolist()
             unpacked = sum(part.file_size for part in parts)
             is_bomb = unpacked > _SMALL and unpacked > _HIGHEST_RATIO * len(data)
             if len(parts) > _MOST_PARTS or unpacked > _LARGEST_UNPACKED or is_bomb:
-                raise Unreadable(_TOO_LARGE)
+                raise UnreadableWorkbook(_TOO_LARGE)
             yield book
     except (zipfile.BadZipFile, zlib.error, expat.ExpatError, KeyError, EOFError, NotImplementedError) as error:
-        raise Unreadable(_DAMAGED) from error
+        raise UnreadableWorkbook(_DAMAGED) from error
     except RuntimeError as error:  # what zipfile raises for a part with a password
-        raise Unreadable(_PROTECTED) from error
+        raise UnreadableWorkbook(_PROTECTED) from error
 
 
 def _place_of_book(book: zipfile.ZipFile) -> str:
     for kind, target in _targets(book, "_rels/.rels", "").values():
         if kind.endswith("officeDocument"):
             return target
-    raise Unreadable(_DAMAGED)
+    raise UnreadableWorkbook(_DAMAGED)
 
 
 def _sheets(book: zipfile.ZipFile, place: str) -> list[tuple[str, str, str]]:
@@ -301,7 +303,7 @@ def _parse(book: zipfile.ZipFile, place: str, begin: Callable[[str, Mapping[str,
         begin(tag.rpartition(":")[2] if ":" in tag else tag, values)
 
     def refuse(*_: Any) -> None:
-        raise Unreadable(_DOCTYPE)
+        raise UnreadableWorkbook(_DOCTYPE)
 
     parser = expat.ParserCreate()
     parser.StartElementHandler = started

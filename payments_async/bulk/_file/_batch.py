@@ -1,0 +1,497 @@
+"""A batch file, checked as a whole and read again for its orders."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import struct
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import IO, Literal
+
+import attrs
+
+from payments_async._masking import redact
+from payments_async._orders import PayoutOrder
+from payments_async.bulk._file._cells import PhoneReader, read_currency
+from payments_async.bulk._file._rows import COLUMNS, Columns, RowReading, Rules, always_needed, read_kind, read_row
+from payments_async.bulk._file._tables import FileRow, Layout, Table, find_layout, open_table
+from payments_async.bulk._problems import Issue, Problem, harmless, problem
+
+__all__ = ["Batch", "BatchOrders", "Repeat", "Repeats", "read_batch"]
+
+RepeatKind = Literal["nothing", "amount", "details"]
+_RECORD = struct.Struct("<16sQQqq")
+_ID = 16
+_BUCKETS = 256
+_REPEATED = {
+    "nothing": "repeats row {first} exactly; delete it, or give it an id of its own if both are meant",
+    "amount": "row {first} has this id with another amount; delete the wrong one, or give this one an id of its own",
+    "details": "row {first} has this id with the same amount and other details; delete the wrong one, "
+    "or give this one an id of its own",
+}
+_CUT_OFF = "the file ends within this row and may be cut off; export it again, with a line break after the last row"
+_NO_HEADER = "no header, or none that is known; put one such as request_id,kind,amount,name,... above the rows"
+_TORN = (
+    "followed by {}, which may be the rest of it; put an amount with a comma in quotation marks, and write {}.00 where "
+    "that is the whole amount"
+)
+_MOST_PROBLEMS = 100_000  # more would fill the memory, and nobody mends so many one by one
+_TOO_MANY = f"more than {_MOST_PROBLEMS:,} problems: the rest was not read, and no row is taken; is it the right file?"
+_HIDDEN_ROWS = (
+    "rows are hidden in the spreadsheet, by a filter or by hand, and would be paid: {} of them, the first is row {}; "
+    "show them and look at them, or delete them"
+)
+_HIDDEN_COLUMN = "the column is hidden in the spreadsheet, and is read; show it and look at it"
+_HIDDEN_SHEET = "the sheet is hidden in the spreadsheet, and would be paid; show it and look at it, or name another"
+_FEWEST_COLUMNS = 3  # a row of cells may have one that sounds like a column, such as a kind "bank"
+
+
+@attrs.frozen(kw_only=True)
+class Repeat:
+    """A row that uses the request id of an earlier one.
+
+    Attributes:
+        row: The later row; it is not among the orders.
+        line: The line of a text file where it begins.
+        first_row: The row that used the id first.
+        difference: What sets them apart: ``"nothing"``, the ``"amount"``, or other ``"details"`` of the payout.
+    """
+
+    row: int
+    line: int
+    first_row: int
+    difference: RepeatKind
+
+
+@attrs.frozen(kw_only=True)
+class BatchOrders(Iterable[PayoutOrder]):
+    """The good rows of a file as orders, read anew each time it is walked through: nothing is kept in memory.
+
+    Raises:
+        BatchChanged: While walking, before the first order that could be wrong, when the file is another one now.
+    """
+
+    _path: Path
+    _layout: Layout
+    _rules: Rules
+    _refused: frozenset[int]
+    _count: int
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[PayoutOrder]:
+        if not self._count:
+            return
+        with open_table(self._path, self._layout) as table:
+            for row in table.rows:
+                if row.fault or row.number in self._refused:
+                    continue
+                order = read_row(row.cells, self._rules).order
+                if order is not None:
+                    yield order
+
+
+@attrs.frozen(kw_only=True)
+class Batch:
+    """A file that was checked from the first row to the last.
+
+    Look at ``problems`` and ``concerns`` before anything is sent: ``orders`` leaves bad rows out, so an incomplete
+    batch looks like a complete one. Of several rows with one request id, the first is among the orders and the others
+    are problems.
+
+    Attributes:
+        path: The file.
+        orders: The good rows, in the order of the file; see ``BatchOrders``. Its length is their number.
+        problems: Everything that is wrong, by row and column. Empty means that every row is among the orders. After
+            100,000 of them the rest is not read, and no row is among the orders.
+        concerns: What a person must have looked at, though it may be right: hidden rows that would be paid, a hidden
+            column that is read. ``plan`` takes them as problems until they are acknowledged.
+        notes: What a person should know, though nothing is wrong: a guessed encoding, columns nobody reads.
+        repeats: The rows with a request id that an earlier row has; each is among the problems too.
+        rows: Rows with something in them, good and bad, without the header.
+        digest: SHA-256 of the file's bytes, in hexadecimal digits.
+    """
+
+    path: Path
+    orders: BatchOrders
+    problems: tuple[Problem, ...]
+    concerns: tuple[Issue, ...]
+    notes: tuple[str, ...]
+    repeats: tuple[Repeat, ...]
+    rows: int
+    digest: str
+
+
+async def read_batch(
+    path: str | os.PathLike[str],
+    *,
+    kind: str | None = None,
+    derive_request_ids: bool = False,
+    batch_id: str | None = None,
+    currency: str | None = None,
+    region: str = "UG",
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    sheet: str | None = None,
+) -> Batch:
+    """Check a file of payouts (CSV, JSON lines or XLSX) in a thread of its own, and report every bad row at once.
+
+    Memory stays the same for CSV and JSON lines of any length, but for the problems themselves. Request ids cost 48
+    bytes each: in memory up to 16 MiB, then in a temporary file (480 MB for 10,000,000 rows). An XLSX sheet is read by
+    a process of its own, which holds all of it: up to 10,000,000 cells (some 600,000 rows of fifteen columns), with
+    limits of memory and time where the operating system has them.
+
+    Names, messages and metadata go into the orders exactly as they are, without surrounding blanks. A name, an id or
+    a code that begins like a spreadsheet formula is refused; a message may begin as it likes.
+
+    Args:
+        path: A regular file; its format is told by its content.
+        kind: Kind of the rows that name none.
+        derive_request_ids: Give rows without a request id one that ``request_id_for`` derives from ``batch_id``,
+            kind, amount, currency, product and item, message, metadata and destination (the wallet's or line's number;
+            account and bank code; customer reference and area). The same file exported again gives the same ids, and
+            so do rows that are alike in all of these: they are told as repeated. Without ``batch_id`` or a message
+            that names the month, next month's salary has the id of this month's.
+        batch_id: Batch that all orders are marked with.
+        currency: Currency of the rows that name none; a row that names another is refused.
+        region: Where telephone numbers without a country code belong.
+        encoding: Of a text file, when the guess is wrong.
+        delimiter: Of a CSV file, when the guess is wrong.
+        sheet: Of a workbook; the first one by default.
+
+    Raises:
+        OSError: When the file cannot be read.
+        ImportError: When an extra is not installed: ``cli`` for telephone numbers, ``xlsx`` for workbooks.
+        ValueError: For a wrong argument, a path that is no regular file, or a workbook that cannot be read: damaged,
+            protected, too large, or a trap.
+        BatchChanged: When the file is written to while it is checked.
+    """
+    rules = Rules(
+        kind=None if kind is None else read_kind(kind),
+        currency=None if currency is None else read_currency(currency),
+        batch_id=batch_id,
+        derive_request_ids=derive_request_ids,
+        phone=PhoneReader(region),
+    )
+    stopped = threading.Event()
+
+    def go_on() -> None:
+        if stopped.is_set():
+            raise InterruptedError("the reading of the batch was cancelled")
+
+    def work() -> Batch:
+        source = Path(path)
+        layout = find_layout(source, encoding=encoding, delimiter=delimiter, sheet=sheet, go_on=go_on)
+        return _survey(source, layout, rules, go_on)
+
+    try:
+        return await asyncio.to_thread(work)
+    finally:
+        stopped.set()  # a cancelled caller leaves no thread behind that reads for minutes
+
+
+def _survey(path: Path, layout: Layout, rules: Rules, go_on: Callable[[], None]) -> Batch:
+    """Check every row of a file, in one walk that keeps no row.
+
+    Args:
+        go_on: Called now and then; it may raise to stop the walk.
+    """
+    with open_table(path, layout, looks=True) as table, Repeats() as repeats:
+        walk = _Walk(path, layout, table, rules)
+        sound = walk.check_header(table.columns)
+        if sound is not None:
+            for row in table.rows:
+                if not walk.rows % 1024:
+                    go_on()
+                walk.check_row(row, repeats)
+                if len(walk.problems) > _MOST_PROBLEMS:
+                    return walk.given_up()
+        found = tuple(sorted(islice(repeats.found(), _MOST_PROBLEMS + 1), key=lambda repeat: repeat.row))
+    if len(found) > _MOST_PROBLEMS:
+        return walk.given_up()
+    if walk.last and walk.last.short and not layout.fingerprint.ends_a_line and layout.format == "csv":
+        walk.refuse(walk.last.number, walk.last.line, "", "", _CUT_OFF)
+    ids = _request_ids(path, layout, {repeat.row for repeat in found}) if found else {}
+    for repeat in found:
+        remedy = _REPEATED[repeat.difference].format(first=repeat.first_row)
+        walk.refuse(repeat.row, repeat.line, "request_id", ids.get(repeat.row, ""), remedy)
+    if walk.torn > _MOST_PROBLEMS:
+        return walk.given_up()
+    walk.tell_torn()
+    walk.tell_lacking()
+    good = walk.good - len(walk.refused) if sound else 0
+    if sound is None:
+        return walk.batch(good, repeats=found)
+    return walk.batch(good, concerns=tuple(walk.concerns()), notes=tuple(walk.notes()), repeats=found)
+
+
+class _Walk:
+    """What was seen so far."""
+
+    def __init__(self, path: Path, layout: Layout, table: Table, rules: Rules) -> None:
+        self._path = path
+        self._layout = layout
+        self._table = table
+        columns = table.columns
+        self._rules = attrs.evolve(rules, unusable=columns.absent if columns else frozenset())
+        self._header_row = columns.row if columns else 1
+        self.problems: list[Problem] = []
+        self.refused: set[int] = set()
+        self.rows = 0
+        self.good = 0
+        self.last: FileRow | None = None
+        self._ignored: dict[str, list[int]] = {}  # column: how many rows fill it in vain, and the first of them
+        self._hidden: list[int] = []  # rows nobody sees and that would be paid
+        self._torn: list[tuple[int, int, str, str]] | None = []  # None once a column of codes explains all of them
+        self._bad: set[int] = set()
+        self._told: set[str] = set()  # columns the header was already blamed for
+        self._lacking: dict[str, tuple[int, str | None]] = {}  # column: first row that needs it, and its kind
+
+    def batch(
+        self,
+        good: int,
+        *,
+        concerns: tuple[Issue, ...] = (),
+        notes: tuple[str, ...] = (),
+        repeats: tuple[Repeat, ...] = (),
+    ) -> Batch:
+        """What was found; ``good`` of the rows are orders."""
+        refused = frozenset(self.refused)
+        return Batch(
+            path=self._path,
+            orders=BatchOrders(path=self._path, layout=self._layout, rules=self._rules, refused=refused, count=good),
+            problems=tuple(sorted(self.problems, key=_place)),
+            concerns=concerns,
+            notes=notes,
+            repeats=repeats,
+            rows=self.rows,
+            digest=self._layout.fingerprint.digest,
+        )
+
+    def given_up(self) -> Batch:
+        """A file that is wrong from end to end: none of its rows is an order."""
+        row = self.last.number + 1 if self.last else 1
+        self.problems.append(Problem(row=row, column="", value="", remedy=_TOO_MANY))
+        return self.batch(0)
+
+    def check_header(self, columns: Columns | None) -> bool | None:
+        """Whether rows can be paid by this header; ``None`` when they cannot even be read."""
+        if columns is None:
+            return True  # each row names its own, or there is none
+        if len(columns.doubled) + sum(map(bool, columns.names)) < _FEWEST_COLUMNS:
+            self._blame_header("", "", _NO_HEADER)  # what stands there may be a person's
+            return None
+        for column, headings in columns.doubled.items():
+            self._blame_header(column, " / ".join(headings), "the file has this column twice; keep one of them")
+        for column in sorted(always_needed(self._rules) & columns.absent - columns.doubled.keys()):
+            others = f"; it has no use for {_listed(columns.unknown)}" if columns.unknown else ""
+            self._blame_header(column, "", f"the file has no such column{others}; add it, or mend its heading")
+        return not self.problems
+
+    def check_row(self, row: FileRow, repeats: Repeats) -> None:
+        """Read one row, and keep what is to be said about it."""
+        self.rows += 1
+        self.last = row
+        if row.fault:
+            column, remedy = row.fault
+            self._blame(row, column, row.cells.get(column, ""), remedy)
+            return
+        reading = read_row(row.cells, self._rules)
+        for column, value, remedy in reading.faults:
+            self._blame(row, column, value, remedy)
+        for column in reading.lacking:
+            self._bad.add(row.number)
+            self._lacking.setdefault(column, (row.number, reading.kind))
+        for column in reading.ignored:
+            self._ignored.setdefault(column, [0, row.number])[0] += 1
+        if request_id := reading.values.get("request_id"):
+            repeats.add(request_id, row.number, row.line, *_hashes(reading))
+        if reading.order is not None:
+            self.good += 1
+            if self._table.sheet is not None and row.number in self._table.sheet.hidden_rows:
+                self._hidden.append(row.number)
+            if row.torn:
+                self._take_torn(row)
+        if row.is_witness:
+            self._torn = None
+
+    @property
+    def torn(self) -> int:
+        """How many rows may be torn, as far as they are counted."""
+        return len(self._torn or ())
+
+    def refuse(self, row: int, line: int, column: str, value: str, remedy: str) -> None:
+        """Blame a row for what only shows in the company of others."""
+        self.problems.append(problem(row, line, column, value, remedy))
+        if row not in self._bad:
+            self.refused.add(row)
+
+    def _take_torn(self, row: FileRow) -> None:
+        """Keep a row that makes an order as it stands, and another one if its amount goes on in the next cell."""
+        for torn in row.torn:
+            if not _may_be_meant(read_row(torn.cells, self._rules)):
+                continue
+            amount, whole = row.cells["amount"], torn.cells["amount"]
+            if not torn.may_be_code:
+                self._refuse_torn(row.number, row.line, amount, whole)
+            elif self._torn is not None and len(self._torn) <= _MOST_PROBLEMS:
+                self._torn.append((row.number, row.line, amount, whole))
+            return
+
+    def _refuse_torn(self, row: int, line: int, amount: str, whole: str) -> None:
+        self.refuse(row, line, "amount", amount, _TORN.format(whole[len(amount) + 1 :], amount))
+
+    def tell_torn(self) -> None:
+        """Refuse the rows whose amount may be torn, unless whole amounts stand beside such numbers too."""
+        for place in self._torn or ():
+            self._refuse_torn(*place)
+
+    def tell_lacking(self) -> None:
+        """Say once which columns rows need that the file is without."""
+        if not self.rows and not self.problems:
+            self._blame_header("", "", "there is no row to pay; is it the right file?")
+        for column, (row, kind) in self._lacking.items():
+            if column not in self._told:
+                remedy = f"the file has no such column, and {kind or 'some'} rows need it (first in row {row}); add it"
+                self._blame_header(column, "", remedy)
+
+    def _blame(self, row: FileRow, column: str, value: str, remedy: str) -> None:
+        self._bad.add(row.number)
+        self.problems.append(problem(row.number, row.line, column, value, remedy))
+
+    def _blame_header(self, column: str, value: str, remedy: str) -> None:
+        self._told.add(column)
+        self.problems.append(Problem(row=self._header_row, column=column, value=harmless(value), remedy=remedy))
+
+    def notes(self) -> Iterator[str]:
+        """What a person should know, though nothing is wrong."""
+        table = self._table
+        if self._layout.note:
+            yield self._layout.note
+        if unknown := [*(table.columns.unknown if table.columns else ()), *table.unknown]:
+            yield f"columns that are not known and not read: {_listed(unknown)}"
+        for column, (count, first) in self._ignored.items():
+            yield (
+                f"{column} is filled in {count} rows whose kind has no use for it (first in row {first}); "
+                "it is not sent"
+            )
+        if table.sheet is not None and table.sheet.others:
+            yield f"only one sheet is read; the workbook also has {_listed(table.sheet.others)}"
+        if self._rules.derive_request_ids and not self._rules.batch_id:
+            yield (
+                "request ids are derived without a batch id: rows that are alike in the file of another month "
+                "get the same ids; pass a batch id"
+            )
+
+    def concerns(self) -> Iterator[Issue]:
+        """What a person must have looked at: what nobody sees who opens the workbook."""
+        sheet = self._table.sheet
+        if sheet is None:
+            return
+        if sheet.is_hidden and self.good:
+            yield Issue(field="sheet", value=harmless(sheet.name), remedy=_HIDDEN_SHEET)
+        if self._hidden:
+            yield Issue(field="rows", value="", remedy=_HIDDEN_ROWS.format(len(self._hidden), self._hidden[0]))
+        names = self._table.columns.names if self._table.columns else ()
+        for position in sorted(sheet.hidden_columns):
+            if position < len(names) and (name := names[position]) is not None:
+                yield Issue(field=name, value="", remedy=_HIDDEN_COLUMN)
+
+
+def _may_be_meant(reading: RowReading) -> bool:
+    """Whether a row that was read otherwise makes an order, into an account that has digits."""
+    account = reading.cells.get("account_number") if reading.kind == "bank_transfer" else None
+    return reading.order is not None and (account is None or any(map(str.isdecimal, account)))
+
+
+def _place(problem: Problem) -> tuple[int, int]:
+    return problem.row, COLUMNS.index(problem.column) if problem.column in COLUMNS else -1
+
+
+def _hashes(reading: RowReading) -> tuple[int, int]:
+    """Of the amount, and of all that the row says: what is alike once read counts as alike."""
+    amount = hash(reading.amount if reading.amount is not None else reading.cells.get("amount"))
+    content = hash(reading.order) if reading.order is not None else hash(frozenset(reading.cells.items()))
+    return amount, content
+
+
+def _request_ids(path: Path, layout: Layout, rows: set[int]) -> dict[int, str]:
+    """The ids in some rows, read again: all of them would not fit into memory."""
+    with open_table(path, layout) as table:
+        return {row.number: row.cells.get("request_id", "") for row in table.rows if row.number in rows}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(harmless(redact(name))) for name in names)
+
+
+class Repeats(ExitStack):
+    """Collects the ids of a file of any length, and says at the end which came twice.
+
+    Each id costs 48 bytes. Up to ``memory`` bytes they stay in memory; then they go to a temporary file without a
+    name (480 MB for 10,000,000 rows), sorted into 256 buckets that are compared one at a time.
+
+    Args:
+        memory: Bytes of records kept in memory.
+    """
+
+    def __init__(self, *, memory: int = 16 * 2**20) -> None:
+        super().__init__()
+        self._limit = memory // _RECORD.size
+        self._waiting = 0
+        self._buckets = [bytearray() for _ in range(_BUCKETS)]
+        self._spilled: list[list[tuple[int, int]]] = [[] for _ in range(_BUCKETS)]  # where in the file, how long
+        self._file: IO[bytes] | None = None
+
+    def add(self, request_id: str, row: int, line: int, amount: int, content: int) -> None:
+        """Take down one row.
+
+        Args:
+            amount: Hash of the amount.
+            content: Hash of all that the row says.
+        """
+        digest = hashlib.blake2b(request_id.encode("utf-8", "surrogatepass"), digest_size=_ID).digest()
+        self._buckets[digest[0]] += _RECORD.pack(digest, row, line, amount, content)
+        self._waiting += 1
+        if self._waiting >= self._limit:
+            self._spill()
+
+    def found(self) -> Iterator[Repeat]:
+        """Every row whose id an earlier row has, in no particular order."""
+        for number in range(_BUCKETS):
+            first: dict[bytes, tuple[int, int, int]] = {}
+            for digest, row, line, amount, content in _RECORD.iter_unpack(self._bucket(number)):
+                if (earlier := first.setdefault(digest, (row, amount, content)))[0] != row:
+                    difference = _difference(earlier[1:], (amount, content))
+                    yield Repeat(row=row, line=line, first_row=earlier[0], difference=difference)
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="payments-async-")  # noqa: SIM115  lives as long as self
+            self.enter_context(self._file)
+        for bucket, pieces in zip(self._buckets, self._spilled, strict=True):
+            pieces.append((self._file.tell(), len(bucket)))
+            self._file.write(bucket)
+            bucket.clear()
+        self._waiting = 0
+
+    def _bucket(self, number: int) -> bytes:
+        pieces = []
+        for offset, length in self._spilled[number]:
+            assert self._file is not None
+            self._file.seek(offset)
+            pieces.append(self._file.read(length))
+        return b"".join([*pieces, self._buckets[number]])
+
+
+def _difference(first: tuple[int, int], later: tuple[int, int]) -> RepeatKind:
+    if first == later:
+        return "nothing"
+    return "amount" if first[0] != later[0] else "details"

@@ -1,0 +1,1 @@
+"""What a batch would do, before anything is sent, and what speaks against it."""

@@ -1,0 +1,1 @@
+"""The crew: sends what the journal holds, each order under a permit, and settles it by what the service shows."""

@@ -1,0 +1,553 @@
+"""The crew of one process on one batch: workers that send one order after another, each under a permit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+import attrs
+
+from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, Rejected
+from payments_async._retry import RetryPolicy
+from payments_async._session import PaymentsSession, executor_of
+from payments_async._wire import endpoints
+from payments_async._wire.orders import private_texts
+from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
+from payments_async.journal._records import NotPermitted, Outcome, Permit, Progress
+from payments_async.journal._states import News
+from payments_async.journal.contract import Journal
+from payments_async.outbox._brakes import Meter, Pace
+from payments_async.outbox._first_look import ASKED_TO_STOP, FirstLook
+from payments_async.outbox._leases import LeasedOrder, Leases
+
+__all__ = ["Crew", "RunProgress"]
+
+_log = logging.getLogger("payments_async")
+
+_TICK = 0.1  # seconds between two looks at what is due
+_REFRESH = 1.0  # seconds between two looks into the journal
+_ASK_AGAIN = 0.5  # seconds until free chunks are looked for again where there was none
+_ONE_TRY = RetryPolicy(attempts=1, total=5.0)  # one permit, one try; a wait must not outlive the lease
+_WRITES = 6  # tries to write an outcome down; after them the order is unknown when the lease runs out
+_WRITE_WAIT = 0.1  # seconds before the second, doubled each time
+_UNREAD = 401  # the next order logs in again; nothing is the matter with the service
+_LONGEST = 500  # characters of the service's words that are kept
+
+T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True)
+class RunProgress(Progress):
+    """How a batch stands, and what this run has done for it.
+
+    Attributes:
+        stopped: Why the run ended before the batch was through, or ``None``. The same command goes on.
+        sent: Orders this process has sent, whatever became of them.
+        seconds: Since the run began.
+        waits_for: Whose lease this run waits for, since there is nothing else left to do: a process that works on the
+            rest of the batch, or one that died. ``None`` while it is at work itself.
+        lease_left: Seconds until that lease ends, if it is not renewed.
+        looked: What was looked for in the service's list before anything was sent; ``None`` where there was no need.
+    """
+
+    stopped: str | None = None
+    sent: int = 0
+    seconds: float = 0.0
+    waits_for: str | None = None
+    lease_left: float = 0.0
+    looked: FirstLook | None = None
+
+    @classmethod
+    def of(cls, progress: Progress) -> RunProgress:
+        """How a batch stands, before this run has done anything."""
+        return cls(counts=progress.counts, sums=progress.sums, conflicts=progress.conflicts)
+
+
+class Crew:
+    """All workers of one process on one batch: what they share, and what ends their work.
+
+    Args:
+        size: Orders under way at once.
+        stop: Set from outside to finish what is under way and end.
+        tell: Hears how far it is.
+        looked: What was looked for before.
+
+    Attributes:
+        call_of: Describes the sending of an order.
+        stopped: Why it ends early, or ``None``.
+        failure: What ends it with an error, or ``None``.
+        drains: Nothing more is begun.
+        sent: Orders sent.
+    """
+
+    def __init__(
+        self,
+        payments: PaymentsSession,
+        journal: Journal,
+        batch_id: str,
+        *,
+        leases: Leases,
+        meter: Meter,
+        pace: Pace,
+        size: int,
+        stop: asyncio.Event | None = None,
+        tell: Callable[[RunProgress], object] | None = None,
+        looked: FirstLook | None = None,
+    ) -> None:
+        self.payments = payments
+        self.executor = executor_of(payments)
+        self.call_of = endpoints.sends_written(payments.dialect)
+        self.journal = journal
+        self.batch_id = batch_id
+        self.leases = leases
+        self.meter = meter
+        self.pace = pace
+        self.stopped: str | None = None
+        self.failure: Exception | None = None
+        self.drains = False
+        self.sent = 0
+        self._size = size
+        self._aside: list[str] = []
+        self._is_full = False  # whoever claims chunks rests until fewer orders are in hand
+        self._ask_again = 0.0  # when to look for free chunks again
+        self._waits_for: tuple[str, float] | None = None  # whose lease, and when it ends
+        self._stop = stop
+        self._tell = tell
+        self._looked = looked
+        self._begun = self.executor.clock()
+        self._news = asyncio.Event()
+
+    async def work(self, lease: float) -> None:
+        """Send until the batch is through, something stops it, or it fails; then give every chunk back.
+
+        Args:
+            lease: Seconds.
+
+        Raises:
+            JournalError: The journal could not be written. What was under way was finished.
+        """
+        try:
+            async with asyncio.TaskGroup() as upkeep:
+                keeper = upkeep.create_task(self._keep(lease))
+                try:
+                    async with asyncio.TaskGroup() as workers:
+                        workers.create_task(self._claim())
+                        for _ in range(self._size):
+                            workers.create_task(_Worker(self).work())
+                finally:
+                    keeper.cancel()
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+        finally:
+            await _finished(self._give_back())
+        if self.failure is not None:
+            raise self.failure
+
+    def end(self, why: str) -> None:
+        """Begin nothing more, and say why; what is under way is finished. The first reason stands."""
+        if not self.drains:
+            self.stopped = why
+            _log.warning("the run stops", extra={"batch_id": self.batch_id, "why": why})
+        self.drain()
+
+    def fail(self, error: Exception) -> None:
+        """Begin nothing more, and raise this when what is under way is finished. The first error stands."""
+        if self.failure is None:
+            self.failure = error
+        self.drain()
+
+    def drain(self) -> None:
+        """Begin nothing more."""
+        self.drains = True
+        self.wake()
+
+    def next_order(self) -> LeasedOrder | None:
+        """An order to be tried now, already counted by the fuse; ``None`` when there is none at the moment."""
+        if self._stop is not None and self._stop.is_set():
+            self.end(ASKED_TO_STOP)
+        if self.drains or self.meter.lacks_balance or not self.pace.may_go():
+            return None
+        order = self.leases.take()
+        if order is None:
+            self.pace.did_not_go()
+            return None
+        why = self.meter.reserve(order.claimed.amount)
+        if why is not None:
+            self.leases.put_back(order)
+            self.end(why)
+            return None
+        if self._is_full and not self.leases.has_plenty(self._size):
+            self.wake()
+        return order
+
+    def set_aside(self, order: LeasedOrder, error: Exception) -> None:
+        """An order cannot be written as a request at all: it stays planned, and the others go on."""
+        self.leases.set_aside()
+        self._aside.append(f"{order.claimed.request_id} ({error})")
+        self.wake()
+
+    def wake(self) -> None:
+        """Something has changed: everybody who waits looks again."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Wait until something has changed."""
+        await self._news.wait()
+
+    def tried(self, news: News) -> None:
+        """An order was tried, and the journal does not know it yet."""
+        if news is not News.NOT_SENT:
+            self.sent += 1
+            self.meter.ended(news)
+
+    def done(self, order: LeasedOrder) -> None:
+        """The end of an order is written down."""
+        if self.leases.done(order) or not self.leases.open:
+            self.wake()
+
+    async def refresh(self) -> RunProgress:
+        """Look into the journal, and tell."""
+        progress = await self.journal.progress(self.batch_id)
+        self.meter.refresh(progress)
+        now = self.executor.clock()
+        owner, until = self._waits_for or (None, now)
+        report = attrs.evolve(
+            RunProgress.of(progress),
+            stopped=self.stopped,
+            sent=self.sent,
+            seconds=now - self._begun,
+            waits_for=owner,
+            lease_left=max(until - now, 0.0),
+            looked=self._looked,
+        )
+        try:
+            if self._tell is not None:
+                self._tell(report)
+        except Exception as error:  # noqa: BLE001 - a broken display must not break off what is under way
+            self.fail(error)
+        return report
+
+    async def _claim(self) -> None:
+        """Give back chunks that are finished, and keep enough others until there are no more anywhere.
+
+        Those of others are waited for.
+        """
+        leases, clock = self.leases, self.executor.clock
+        while not self.drains:
+            await self._survives(leases.give_back_finished())
+            self._is_full = leases.has_plenty(self._size)
+            if self._is_full or (leases.open and clock() < self._ask_again):
+                await self.wait()
+            elif await self._survives(leases.claim()):
+                self._waits_for = None
+                self.wake()
+            elif not self.drains:
+                self._ask_again = clock() + _ASK_AGAIN
+                if not leases.open and await self._survives(self._is_through()):
+                    if self._aside:
+                        orders = f"{len(self._aside)} orders cannot be written as a request, such as {self._aside[0]}"
+                        self.end(orders)
+                    self.drain()
+                else:
+                    await self.wait()
+
+    async def _keep(self, lease: float) -> None:
+        """Renew leases every third of their time, tell how far it is, and wake who waits for a moment."""
+        clock, sleep = self.executor.clock, self.executor.sleep
+        renewed = told = clock()
+        while True:
+            await sleep(_TICK)
+            now = clock()
+            if now - renewed >= lease / 3:
+                renewed = now
+                await self._survives(self.leases.renew())
+            if now - told >= _REFRESH:
+                told = now
+                await self._survives(self.refresh())
+            if self.meter.wants_balance and not self.drains:
+                await self._read_balance()
+            if self._stop is not None and self._stop.is_set():
+                self.end(ASKED_TO_STOP)
+            self.wake()
+
+    async def _read_balance(self) -> None:
+        """Ask for the balance, which the fuse wants."""
+        try:
+            account = await self.payments.accounts.get()
+        except PaymentsError as error:
+            self.meter.read_balance(None)
+            if self.meter.lacks_balance:
+                self.end(f"the balance could not be read: {error.message}")
+        else:
+            self.meter.read_balance(account.balance)
+
+    async def _is_through(self) -> bool:
+        """Whether no other process has anything of the batch either; notes whom it waits for otherwise."""
+        chunks = await self.journal.chunks(self.batch_id)
+        if chunks.quarantined:
+            self.end(
+                f"chunks in quarantine, since the journal was copied or restored, or its orders were adopted: "
+                f"{chunks.quarantined}; reconcile, then lift it"
+            )
+        is_through = not chunks.open and chunks.leased <= len(self.leases)
+        owner, left = chunks.next_owner, chunks.next_expiry
+        if is_through or owner is None or left is None:
+            self._waits_for = None
+        else:
+            self._waits_for = owner, self.executor.clock() + left
+        return is_through
+
+    async def _survives(self, awaitable: Awaitable[object]) -> bool:
+        """What comes of it; where the journal fails, the crew drains."""
+        try:
+            return bool(await awaitable)
+        except JournalError as error:
+            self.fail(error)
+            return False
+
+    async def _give_back(self) -> None:
+        """Give every chunk back. If the journal fails, their leases run out by themselves."""
+        await self._survives(self.leases.give_back_all())
+
+
+class _Tried(NamedTuple):
+    """An order that was tried, whose outcome rides with the next permit."""
+
+    order: LeasedOrder
+    outcome: Outcome
+    retry_after: float | None = None
+
+
+class _Worker:
+    """One of the places for orders under way. It never has more than one permit."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self._clock = crew.executor.clock
+        self._after: _Tried | None = None
+
+    async def work(self) -> None:
+        """Send until the crew drains. What was sent is written down even when this is cancelled."""
+        crew = self._crew
+        try:
+            while True:
+                order = crew.next_order()
+                if order is not None:
+                    await self._try(order)
+                elif self._after is not None:
+                    await self._write_down()
+                elif crew.drains:
+                    return
+                else:
+                    await crew.wait()
+        finally:
+            if self._after is not None:
+                await _finished(self._write_down())
+
+    async def _try(self, order: LeasedOrder) -> None:
+        """Get a permit, writing down with it how the order before ended, and send."""
+        crew, before = self._crew, self._after
+        if not crew.payments.is_logged_in and not await self._log_in(order):
+            return
+        try:
+            granted = await crew.journal.permit(
+                order.lease.chunk, order.claimed, after=None if before is None else before.outcome
+            )
+        except asyncio.CancelledError:
+            self._after = None  # the journal has it all the same
+            raise
+        except JournalError as error:
+            crew.fail(error)
+            crew.pace.did_not_go()
+            return
+        self._after = None
+        if before is not None:
+            self._written(before)
+        if not isinstance(granted, Permit):
+            self._not_permitted(order, granted)
+        elif self._clock() >= order.lease.good_until:
+            # we stalled: the lease has run out since the permit was granted, and somebody may hold the order now
+            crew.pace.did_not_go()
+            late = Outcome(permit=granted, news=News.NOT_SENT, message="the lease ran out before it was sent")
+            self._note(order, late)
+        else:
+            await self._send(order, granted)
+
+    async def _log_in(self, order: LeasedOrder) -> bool:
+        """Log in before there is a permit, so that a login that fails leaves the order as it is."""
+        crew = self._crew
+        try:
+            await crew.payments.log_in()
+        except PaymentsError as error:
+            crew.meter.give_back(order.claimed.amount)
+            crew.leases.put_back(order)
+            self._trouble(error)
+            if isinstance(error, AuthenticationFailed):
+                crew.end(f"the credentials were refused: {error.message}")
+            return False
+        except BaseException:
+            crew.pace.did_not_go()
+            raise
+        return True
+
+    def _not_permitted(self, order: LeasedOrder, refusal: NotPermitted) -> None:
+        """The journal let an order not go: it is somebody else's now, or something is known of it."""
+        crew = self._crew
+        crew.meter.give_back(order.claimed.amount)
+        if refusal.lease_lost:
+            crew.leases.drop(order.lease)
+        crew.done(order)
+        crew.pace.did_not_go()
+
+    async def _send(self, order: LeasedOrder, permit: Permit) -> None:
+        """Send an order once, and note how that ended, whatever happens."""
+        crew, claimed = self._crew, order.claimed
+        try:
+            call = crew.call_of(
+                claimed.request_id,
+                claimed.amount,
+                claimed.body,
+                sent_before=permit.sent_before,
+                private=lambda: private_texts(claimed.order),
+            )
+            acceptance = await crew.executor.execute(call, retry=_ONE_TRY)
+        except (ValueError, TypeError) as error:  # an InvalidOrder too: the session has sent another one under its id
+            self._note(order, _broken_off(permit, error, left=self._left(order)))
+            await self._write_down(aside=error)
+        except PaymentsError as error:
+            self._note(order, _refused(permit, error), error.retry_after)
+            self._trouble(error)
+        except BaseException as error:
+            left = self._left(order) or crew.payments.knows(claimed.request_id)  # found by somebody meanwhile
+            self._note(order, _broken_off(permit, error, left=left))
+            raise
+        else:
+            crew.pace.answered()
+            accepted = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=acceptance.transaction_id)
+            self._note(order, accepted)
+
+    def _left(self, order: LeasedOrder) -> bool:
+        """Whether a byte of it may have left."""
+        return order.claimed.request_id in self._crew.payments.unsettled
+
+    def _note(self, order: LeasedOrder, outcome: Outcome, retry_after: float | None = None) -> None:
+        """Keep how a try ended until it is written down."""
+        self._crew.tried(outcome.news)
+        self._after = _Tried(order, outcome, retry_after)
+
+    def _trouble(self, error: PaymentsError) -> None:
+        """What an error says of the service: slow down, or stop."""
+        pace = self._crew.pace
+        match error:
+            case AuthenticationFailed():
+                # a fresh token was refused; a few times it may have been revoked since, by a login elsewhere for one
+                pace.failed(error.message)
+                if pace.is_stuck:
+                    self._crew.end(f"the credentials were refused: {error.message}")
+            case NotSent() if error.status == _UNREAD:
+                pace.did_not_go()
+            case NotSent() | OutcomeUnknown():
+                pace.failed(error.message, retry_after=error.retry_after)
+            case Rejected():
+                pace.answered()
+            case _:  # the login failed for now
+                pace.failed(error.message, retry_after=error.retry_after)
+        if pace.gave_up is not None:
+            self._crew.end(pace.gave_up)
+
+    async def _write_down(self, *, aside: Exception | None = None) -> None:
+        """Write down how the last try ended, without a next one."""
+        tried, self._after = self._after, None
+        if tried is not None and await self._recorded(tried.outcome):
+            self._written(tried, aside=aside)
+
+    async def _recorded(self, outcome: Outcome) -> bool:
+        """Write an outcome down, several times if need be; tells whether the journal has it."""
+        crew = self._crew
+        for turn in range(_WRITES):
+            try:
+                await crew.journal.record(outcome)
+            except JournalUnavailable as error:
+                crew.fail(error)
+                if isinstance(error, JournalClosed):
+                    return False
+                await crew.executor.sleep(_WRITE_WAIT * 2**turn)
+            except JournalError as error:
+                crew.fail(error)
+                return False
+            else:
+                return True
+        return False
+
+    def _written(self, tried: _Tried, *, aside: Exception | None = None) -> None:
+        """The journal knows how a try ended: count it, or have it go again."""
+        crew, order, news = self._crew, tried.order, tried.outcome.news
+        if news is not News.NOT_SENT:
+            crew.meter.written(news, order.claimed.amount)
+            crew.done(order)
+            return
+        crew.meter.give_back(order.claimed.amount)
+        if aside is not None:
+            crew.set_aside(order, aside)
+            return
+        order.tries += 1
+        crew.leases.again(order, crew.pace.again_after(order.tries, tried.retry_after))
+
+
+def _refused(permit: Permit, error: PaymentsError) -> Outcome:
+    """The try raised one of the errors that a payout may raise."""
+    match error:
+        case NotSent() | AuthenticationFailed():  # credentials are refused before anybody reads the order
+            news = News.NOT_SENT
+        case Rejected():
+            news = News.REJECTED
+        case _:
+            news = News.UNKNOWN
+    return Outcome(
+        permit=permit,
+        news=news,
+        transaction_id=error.transaction_id if news is News.UNKNOWN else None,
+        code=error.code,
+        message=error.message[:_LONGEST],
+    )
+
+
+def _broken_off(permit: Permit, error: BaseException, *, left: bool) -> Outcome:
+    """The try was cancelled, or failed in a way nobody foresaw.
+
+    Args:
+        left: Whether a byte of it may have left.
+    """
+    news = News.UNKNOWN if left else News.NOT_SENT
+    return Outcome(permit=permit, news=news, message=f"broken off ({type(error).__name__})")
+
+
+async def _finished(awaitable: Awaitable[T]) -> T:
+    """Wait for something to the end, also when cancelled meanwhile; the cancellation comes after it."""
+    task = asyncio.ensure_future(awaitable)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+        except Exception:  # noqa: BLE001, S110 - raised below, as the result
+            pass
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # looked at: the cancellation tells enough
+        raise cancelled
+    return task.result()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first of several errors that came together."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,497 @@
+"""A sweep: the service's list of some days, read to its end, compared with the journal, and put on record there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from decimal import Decimal
+from typing import NamedTuple
+
+import attrs
+
+from payments_async._models import Transaction, TransactionStatus
+from payments_async._resources.lists import Reader, Reading
+from payments_async._session import PaymentsSession, executor_of
+from payments_async.journal._faults import WrongAccount
+from payments_async.journal._records import Entry, Evidence, RunIdentity
+from payments_async.journal._states import News, State
+from payments_async.journal.contract import Journal
+
+__all__ = [
+    "CONFIRMED",
+    "LOOKED_UP",
+    "OPEN",
+    "STATES",
+    "Difference",
+    "Findings",
+    "Shown",
+    "SoughtOrder",
+    "Sweeper",
+    "Window",
+    "account_of",
+    "check_account",
+    "collect",
+    "day_of",
+    "evidence_of",
+]
+
+_log = logging.getLogger("payments_async")
+
+OPEN = (State.UNKNOWN, State.PARKED, State.ACCEPTED)
+CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
+_PORTION = 200_000  # orders looked for at once; an order costs some 300 bytes meanwhile
+_MOST_DAYS = 25_000  # that a clock may be wrong by: one that begins in 1970 is
+_MARGIN = timedelta(days=1)  # the service names no time zone, and its clock is not ours
+
+_MOST = 1000  # records nobody sent that are kept in the report; the others are counted
+LOOKED_UP: Mapping[TransactionStatus, News] = {
+    TransactionStatus.ENQUEUED: News.LOOKED_UP_PROCESSING,
+    TransactionStatus.PROCESSING: News.LOOKED_UP_PROCESSING,
+    TransactionStatus.SUCCESSFUL: News.LOOKED_UP_SUCCESSFUL,
+    TransactionStatus.FAILED: News.LOOKED_UP_FAILED,
+    TransactionStatus.REVERSED: News.LOOKED_UP_REVERSED,
+}
+STATES: Mapping[TransactionStatus, State] = {
+    TransactionStatus.SUCCESSFUL: State.SUCCESSFUL,
+    TransactionStatus.FAILED: State.FAILED,
+    TransactionStatus.REVERSED: State.REVERSED,
+}
+_WRONG_CLOCK = "this machine's clock is days away from the service's: set it; the list of its days was read too"
+_DATE_KEYS = "the service may not know days as they are written; compare Dialect.date_keys"
+
+
+@attrs.define(eq=False)
+class SoughtOrder:
+    """An order that is looked for, or that the list shows.
+
+    Attributes:
+        first, state: When it was looked for, and as far as we know it by now.
+        at: Unix seconds of its last permit.
+        clean: Clean sweeps in a row that began after its period of grace and did not show it.
+    """
+
+    request_id: str
+    first: State
+    state: State
+    amount: Decimal
+    currency: str | None
+    transaction_id: str | None
+    at: float
+    clean: int = 0
+
+    @classmethod
+    def of(cls, entry: Entry) -> SoughtOrder:
+        """An order as the journal has it."""
+        return cls(
+            request_id=entry.request_id,
+            first=entry.state,
+            state=entry.state,
+            amount=entry.amount,
+            currency=entry.order.currency,
+            transaction_id=entry.transaction_id,
+            at=entry.updated_at if entry.permitted_at is None else entry.permitted_at,
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still has no final outcome."""
+        return self.state in OPEN
+
+    def agrees(self, record: Transaction) -> bool:
+        """Whether a record is about the same amount and currency, as far as it names them."""
+        same = record.amount is None or record.amount.copy_abs() == self.amount
+        if self.currency is not None and record.currency is not None:
+            same = same and self.currency.upper() == record.currency.strip().upper()
+        return same
+
+    @property
+    def may_change(self) -> bool:
+        """Whether the list under each status has something to say: it is open, or it is looked at again."""
+        return self.is_open or self.first is State.SUCCESSFUL
+
+
+@attrs.define(eq=False)
+class Window:
+    """Days of the list, and what is looked for in them.
+
+    Attributes:
+        since, until: First and last day, in the service's time zone, with a margin around them.
+        sought: By request id.
+        swept_at: Unix seconds at which the last clean sweep ended.
+        listed: SoughtOrder orders that the last sweep has shown, whatever it says of them.
+        days: Those of orders that the last sweep has shown, and that are known to be of these days.
+        earlier, later: How many days were taken in before and after, since the service's clock is not ours.
+    """
+
+    since: date
+    until: date
+    sought: dict[str, SoughtOrder] = attrs.field(factory=dict)
+    swept_at: float | None = None
+    listed: set[str] = attrs.field(factory=set)
+    days: set[date] = attrs.field(factory=set)
+    earlier: int = 0
+    later: int = 0
+
+    @classmethod
+    def to_now(cls, first: float, now: float, zone: tzinfo, sought: Iterable[SoughtOrder] = ()) -> Window:
+        """All days from a moment until today: what was sent once may turn up on any day after, and twice.
+
+        Args:
+            first, now: Unix seconds.
+        """
+        return cls(
+            since=day_of(min(first, now), zone) - _MARGIN,
+            until=day_of(now, zone) + _MARGIN,
+            sought={order.request_id: order for order in sought},
+        )
+
+    def follow(self, difference: float | None) -> bool:
+        """Take in what these days are by the service's clock as well. Tells whether they were not in it already.
+
+        Args:
+            difference: Seconds by which that is ahead of ours.
+        """
+        days = max(-_MOST_DAYS, min(_MOST_DAYS, round((difference or 0.0) / 86_400.0)))
+        earlier, later = min(days, self.earlier), max(days, self.later)
+        if (earlier, later) == (self.earlier, self.later):
+            return False
+        self.since += timedelta(days=earlier - self.earlier)
+        self.until += timedelta(days=later - self.later)
+        self.earlier, self.later = earlier, later
+        return True
+
+    def shows(self, day: date) -> bool:
+        """Whether the last sweep has shown an order of ours of about this day, so that absence says something."""
+        return any(abs(day - known) <= _MARGIN for known in self.days)
+
+    def __str__(self) -> str:
+        return f"{self.since.isoformat()} to {self.until.isoformat()}"
+
+
+def day_of(at: float, zone: tzinfo) -> date:
+    """The day of a moment where the service is."""
+    return datetime.fromtimestamp(at, UTC).astimezone(zone).date()
+
+
+async def collect(
+    journal: Journal, batch_id: str | None, *, states: Sequence[State] = OPEN, portion: int = _PORTION
+) -> AsyncIterator[dict[str, SoughtOrder]]:
+    """Orders of some states, so many at a time: unknown and parked ones all at first, then the others."""
+    found: dict[str, SoughtOrder] = {}
+    for state in states:
+        async for entry in journal.entries(batch_id, state):
+            if state in CONFIRMED and len(found) >= portion:
+                yield found
+                found = {}
+            found[entry.request_id] = SoughtOrder.of(entry)
+    if found:
+        yield found
+
+
+@attrs.frozen(kw_only=True)
+class Difference:
+    """A record of the service that carries the request id of an order, and another amount or currency.
+
+    Attributes:
+        ours, theirs: Magnitudes.
+    """
+
+    request_id: str
+    transaction_id: str
+    ours: Decimal
+    theirs: Decimal | None
+    our_currency: str | None = None
+    their_currency: str | None = None
+
+
+@attrs.define
+class Findings:
+    """Puts evidence into the journal and remembers what there is to report; see ``Reconciliation``."""
+
+    journal: Journal
+    settled: Counter[str] = attrs.field(factory=Counter)
+    found: int = 0
+    unknown: list[str] = attrs.field(factory=list)
+    parked: list[str] = attrs.field(factory=list)
+    stuck: list[str] = attrs.field(factory=list)
+    strangers: dict[str, Transaction] = attrs.field(factory=dict)
+    strangers_seen: int = 0
+    differences: dict[str, Difference] = attrs.field(factory=dict)
+    doubles: dict[str, dict[str, None]] = attrs.field(factory=dict)  # transaction ids, in the order they were seen in
+    unread: dict[str, None] = attrs.field(factory=dict)
+    notes: dict[str, None] = attrs.field(factory=dict)
+
+    def note(self, words: str) -> None:
+        """Something that hinders."""
+        self.notes[words] = None
+
+    async def apply(self, order: SoughtOrder, evidence: Evidence) -> bool:
+        """Write evidence about an order down; tells whether it agrees with the order."""
+        finding = await self.journal.apply_evidence(evidence)
+        if finding is None or finding.request_id != order.request_id:
+            return False
+        order.state = finding.state
+        if (finding.conflict is None or finding.state is not finding.before) and evidence.transaction_id is not None:
+            order.transaction_id = evidence.transaction_id
+        return finding.conflict is None
+
+    async def apply_record(self, order: SoughtOrder, record: Transaction, source: str) -> bool:
+        """Write down what a record says of an order, at least that the service has it."""
+        if not order.agrees(record):
+            self.differences[record.transaction_id] = Difference(
+                request_id=order.request_id,
+                transaction_id=record.transaction_id,
+                ours=order.amount,
+                theirs=None if record.amount is None else record.amount.copy_abs(),
+                our_currency=order.currency,
+                their_currency=record.currency,
+            )
+        return await self.apply(order, evidence_of(record, source))
+
+    async def park(self, order: SoughtOrder, detail: str) -> None:
+        """Nothing shows an order: a person has to decide."""
+        finding = await self.journal.park(order.request_id, detail=detail)
+        order.state = finding.state
+        if finding.state is State.PARKED and finding.before is not State.PARKED:
+            self.parked.append(order.request_id)
+
+    def double(self, request_id: str, *transaction_ids: str) -> None:
+        """More than one transaction of one order."""
+        self.doubles.setdefault(request_id, {}).update(dict.fromkeys(transaction_ids))
+
+    def stranger(self, record: Transaction) -> None:
+        """A record nobody here has sent."""
+        if record.transaction_id not in self.strangers:
+            self.strangers_seen += 1
+            if len(self.strangers) < _MOST:
+                self.strangers[record.transaction_id] = record
+
+    def sum_up(self, order: SoughtOrder, before: float) -> None:
+        """An order has been looked for everywhere.
+
+        Args:
+            before: Unix seconds; one accepted earlier than that should have ended by now.
+        """
+        if order.state is not order.first and order.state is not State.PARKED:
+            self.settled[order.state.value] += 1
+        if order.state is State.UNKNOWN:
+            self.unknown.append(order.request_id)
+        if order.state is State.ACCEPTED and order.at <= before:
+            self.stuck.append(order.request_id)
+
+
+def evidence_of(record: Transaction, source: str) -> Evidence:
+    """What a record says, word for word; without a status that is known, that the service has the order."""
+    news = None if record.status is None else LOOKED_UP.get(record.status)
+    return Evidence(
+        news=news or News.LOOKED_UP_PROCESSING,
+        source=source,
+        request_id=record.request_id,
+        transaction_id=record.transaction_id,
+        amount=record.amount,
+        currency=record.currency,
+    )
+
+
+class Shown(NamedTuple):
+    """A sought order as the unfiltered list shows it."""
+
+    request_id: str
+    amount: Decimal | None
+    currency: str | None
+
+
+@attrs.define
+class Sweeper:
+    """Makes sweeps.
+
+    Attributes:
+        found: Orders that were planned as far as the journal knew, and that the list has shown.
+    """
+
+    payments: PaymentsSession
+    journal: Journal
+    findings: Findings
+    reader: Reader
+    found: int = 0
+    _first: dict[str, str] = attrs.field(factory=dict)  # transactions of orders that have none by the journal
+    _ours: int = 0  # orders of the journal that the last list has shown
+
+    async def sweep(
+        self, window: Window, batches: Sequence[str | None], *, tell: Callable[[Reading], object] | None = None
+    ) -> tuple[Reading, dict[str, Shown]]:
+        """Read a list, apply what each row says of any order of the journal, and note the sweep for these batches.
+
+        Args:
+            tell: Hears after each page how far it is.
+
+        Returns:
+            What the list is worth, and the sought orders it showed, by transaction id.
+        """
+        begun = [
+            await self.journal.begin_sweep(batch_id, since=window.since, until=window.until) for batch_id in batches
+        ]
+        requests, shown = self.reader.requests, dict[str, Shown]()
+        window.listed.clear()
+        window.days.clear()
+        self._ours = 0
+        reading = await self._read_window(window, shown, tell)
+        if reading.problem is None and not self._ours and await self._is_beyond(window, shown):
+            self.findings.note(f"the list of {window} shows no order of ours, the list of all days does: {_DATE_KEYS}")
+            reading = self.reader.read(None, None, probes=True)
+            await self._read(window, reading, shown, tell)
+        for sweep in begun:
+            ended = attrs.evolve(
+                sweep,
+                rows=reading.rows,
+                requests=self.reader.requests - requests,
+                counted=reading.counted,
+                problem=reading.problem,
+            )
+            await self.journal.end_sweep(ended)
+        return reading, shown
+
+    async def _read_window(
+        self, window: Window, shown: dict[str, Shown], tell: Callable[[Reading], object] | None
+    ) -> Reading:
+        """Read the list of its days, of those by the service's clock as well."""
+        window.follow(self.payments.clock_difference)
+        while True:
+            reading = self.reader.read(window.since, window.until, probes=True)
+            await self._read(window, reading, shown, tell)
+            if not window.follow(self.payments.clock_difference):  # the first answer of a session tells of it
+                break
+        if window.earlier or window.later:
+            self.findings.note(_WRONG_CLOCK)
+            _log.warning(_WRONG_CLOCK, extra={"earlier": window.earlier, "later": window.later})
+        return reading
+
+    async def _read(
+        self, window: Window, reading: Reading, shown: dict[str, Shown], tell: Callable[[Reading], object] | None
+    ) -> None:
+        async with aclosing(reading.pages()) as pages:
+            async for rows in pages:
+                await self._take(window, rows, shown)
+                if tell is not None:
+                    tell(reading)
+
+    async def _is_beyond(self, window: Window, shown: dict[str, Shown]) -> bool:
+        """Whether the list of all days shows orders that belong into this window, or that were never sent from here.
+
+        A service may understand days in another way than they are written, and show nothing of any. So where a list
+        shows no order of ours, the first and the last transactions of all days are looked at.
+        """
+        known = self.found
+        window.days.clear()
+        await self._take(window, await self.reader.edges(), shown)
+        return self.found > known or any(window.since < day < window.until for day in window.days)
+
+    async def _take(self, window: Window, rows: list[Transaction], shown: dict[str, Shown]) -> None:
+        named = _grouped(rows)
+        orders = {request_id: window.sought[request_id] for request_id in named if request_id in window.sought}
+        window.listed |= orders.keys()
+        others = await self.journal.entries_of([request_id for request_id in named if request_id not in orders])
+        orders |= {request_id: SoughtOrder.of(entry) for request_id, entry in others.items()}
+        orders |= await self._written_otherwise(window, [one for one in named if one not in orders])
+        self._ours += len(orders)
+        await asyncio.gather(
+            *(self._nameless(row) for row in rows if row.request_id not in orders),
+            *(self._all_of(order, named[request_id], window, shown) for request_id, order in orders.items()),
+        )
+
+    async def _written_otherwise(self, window: Window, request_ids: Sequence[str]) -> dict[str, SoughtOrder]:
+        """Orders whose request id the list has in small or capital letters, or with spaces around it."""
+        if not request_ids:
+            return {}
+        ways = {way: one for one in request_ids for way in _ways(one)}
+        plain = {request_id.strip().lower(): request_id for request_id in request_ids}
+        mixed = await self.journal.entries_of(list(plain), in_mixed_letters=True)
+        ways |= {one: plain[one.lower()] for one in mixed if one.lower() in plain}
+        found = {way: window.sought[way] for way in ways if way in window.sought}
+        others = await self.journal.entries_of([way for way in ways if way not in found])
+        found |= {way: SoughtOrder.of(entry) for way, entry in others.items()}
+        for way in found:
+            self.findings.note(f"the list has request ids in other letters than they were sent in, such as {ways[way]}")
+            break
+        window.listed |= found.keys() & window.sought.keys()
+        return {ways[way]: order for way, order in found.items()}
+
+    async def _all_of(
+        self, order: SoughtOrder, rows: Iterable[Transaction], window: Window, shown: dict[str, Shown]
+    ) -> None:
+        """All rows of one order, one after the other: more than one is more than one payment."""
+        for row in rows:
+            known = order.transaction_id if order.state in CONFIRMED else None
+            first = known or self._first.setdefault(order.request_id, row.transaction_id)
+            if first.lower() != row.transaction_id.lower():
+                self.findings.double(order.request_id, first, row.transaction_id)
+            if await self._is_about(order, row):
+                window.days.add(day_of(order.at, self.payments.dialect.timezone))
+                if order.request_id in window.sought:
+                    shown[row.transaction_id] = Shown(order.request_id, row.amount, row.currency)
+
+    async def _is_about(self, order: SoughtOrder, row: Transaction) -> bool:
+        """Whether a row is about this order indeed, after taking from it what it says."""
+        if order.state is State.SENDING:
+            return False  # its own answer is under way
+        final = row.status is not None and row.status.is_final
+        same = order.state in CONFIRMED and _is_same(row, order) and order.agrees(row)
+        if same and (row.status is None or not final or STATES.get(row.status) is order.state):
+            return True
+        before = order.state
+        named = attrs.evolve(row, request_id=order.request_id)  # in the letters in which it was sent
+        agrees = await self.findings.apply_record(order, named, "list")
+        if before is State.PLANNED and order.state is not State.PLANNED:
+            self.found += 1
+            self.findings.found += 1
+        return agrees
+
+    async def _nameless(self, row: Transaction) -> None:
+        """A row whose request id the journal does not hold, or that has none."""
+        finding = None
+        if row.request_id is None:
+            finding = await self.journal.apply_evidence(evidence_of(row, "list"))
+        if finding is None:
+            self.findings.stranger(row)
+
+
+def _ways(request_id: str) -> set[str]:
+    plain = request_id.strip()
+    return {plain, plain.lower(), plain.upper()} - {request_id}
+
+
+def _grouped(rows: Iterable[Transaction]) -> dict[str, list[Transaction]]:
+    groups: dict[str, list[Transaction]] = {}
+    for row in rows:
+        if row.request_id is not None:
+            groups.setdefault(row.request_id, []).append(row)
+    return groups
+
+
+def _is_same(row: Transaction, order: SoughtOrder) -> bool:
+    return order.transaction_id is not None and row.transaction_id.lower() == order.transaction_id.lower()
+
+
+def account_of(payments: PaymentsSession) -> RunIdentity:
+    """The account a session logs in to."""
+    who = executor_of(payments).credentials
+    return RunIdentity.of(payments.base_url, app_key=who.app_key, user_id=who.user_id)
+
+
+async def check_account(payments: PaymentsSession, journal: Journal) -> None:
+    """Refuse to ask one account about the orders of another: its list shows none of them, or others of the same ids.
+
+    Raises:
+        WrongAccount: The journal is about another one.
+    """
+    ours = account_of(payments)
+    for run in await journal.runs():
+        if run.identity != ours:
+            raise WrongAccount(
+                f"the journal belongs to user {run.identity.user_id} at {run.identity.base_address}, and the session "
+                f"is one of user {ours.user_id} at {ours.base_address}"
+            )
