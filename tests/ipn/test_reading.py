@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from payments_async._wire.notifications import UnreadableNotification, read_notification, read_unusual
-from payments_async._wire.usual_notifications import read_usual
+from payments_async._wire.notifications import UnreadableNotification, read_notification, read_unusual, read_usual
 from payments_async.ipn import TransactionEvent, TransactionSucceeded
 
 LEAST = b'"TransactionId":"a","StatusCode":0'

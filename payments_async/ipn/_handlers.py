@@ -1,4 +1,4 @@
-"""Which handlers hear an event, and running them: side by side, each within its time. Knows nothing of retries."""
+"""The handlers of a receiver: which of them hear an event, and running them, side by side and not too many at once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 import inspect
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import attrs
 
@@ -15,12 +16,57 @@ from payments_async._deadlines import Deadlines
 from payments_async._events import TransactionEvent
 from payments_async._masking import redact
 
-__all__ = ["Failure", "Handler", "Predicate", "Router", "words"]
+__all__ = ["Failure", "Handler", "HandlerPolicy", "Router", "Tasks", "Workers", "error_text"]
 
+T = TypeVar("T")
 Handler = Callable[[Any], Awaitable[object]]
-Predicate = Callable[[Any], bool]
 _log = logging.getLogger("payments_async.ipn")
-_LONGEST_WORDS = 200
+_LONGEST_ERROR = 200
+
+
+def _above_zero(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
+    if not value > 0:
+        raise ValueError(f"{attribute.name}: must be above zero")
+
+
+@attrs.frozen(kw_only=True)
+class HandlerPolicy:
+    """How patiently handlers are run, and how many at once.
+
+    With an inbox, a handler that fails is run again, alone, after a wait with full jitter:
+    ``random() * min(wait_max, wait_initial * 2 ** tries)``. By default that is up to 1, 2, 4 ... 512 and then up to 900
+    seconds, half of it on average: an event becomes a dead letter some six hours after its first failure (at most
+    twelve and a half), so that an outage of your database costs none. Without an inbox, the service is asked to send
+    again.
+
+    Attributes:
+        concurrency: Handlers running at once.
+        timeout: Seconds for one handler and one event.
+        attempts: Rounds before an event becomes a dead letter. Where the service cannot be asked to confirm an event,
+            no round counts: the event waits.
+        wait_initial: Longest wait before the second round, in seconds.
+        wait_max: Longest wait before any round, in seconds.
+        poll: Seconds between two looks for events that are due: retries, and what another receiver left behind.
+        drain: Seconds that a shutdown waits for handlers under way.
+    """
+
+    concurrency: int = attrs.field(default=100, validator=_above_zero)
+    timeout: float = attrs.field(default=30.0, validator=_above_zero)
+    attempts: int = attrs.field(default=60, validator=_above_zero)
+    wait_initial: float = attrs.field(default=1.0, validator=_above_zero)
+    wait_max: float = attrs.field(default=900.0, validator=_above_zero)
+    poll: float = attrs.field(default=1.0, validator=_above_zero)
+    drain: float = 10.0
+
+    @property
+    def lease(self) -> float:
+        """Seconds that an event belongs to one receiver: time to queue, and to run every handler once."""
+        return 3 * self.timeout
+
+    def wait(self, tries: int, chance: float) -> float:
+        """Seconds before the next round, after so many; ``chance`` is in [0, 1)."""
+        longest = min(self.wait_max, self.wait_initial * 2.0 ** min(tries, 60))
+        return chance * longest
 
 
 @attrs.frozen(kw_only=True)
@@ -33,7 +79,7 @@ class _Route:
 
     name: str
     kind: type[TransactionEvent]
-    when: Predicate | None
+    when: Callable[[Any], bool] | None
     call: Handler
 
 
@@ -59,7 +105,9 @@ class Router:
         self._slots = asyncio.Semaphore(concurrency)
         self._deadlines = Deadlines(timeout)
 
-    def add(self, kind: type[TransactionEvent], when: Predicate | None, call: Handler, name: str | None) -> None:
+    def add(
+        self, kind: type[TransactionEvent], when: Callable[[Any], bool] | None, call: Handler, name: str | None
+    ) -> None:
         """Register a handler for a kind of event and its subtypes.
 
         Raises:
@@ -143,13 +191,78 @@ class Router:
         except (KeyboardInterrupt, GeneratorExit):
             raise  # the end of the process, or of this very handler
         except BaseException as error:  # noqa: BLE001 - whatever else a handler raises, the others go on
-            return _failed(route, event, words(error), _place(error))
+            return _failed(route, event, error_text(error), _place(error))
         return ()
 
 
-def words(error: BaseException) -> str:
+class Tasks:
+    """The tasks of one receiver. Unlike a ``TaskGroup`` it may be opened in one task and closed in another."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run it; a caller who gives up waiting for it does not stop it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def aclose(self, drain: float = 0.0) -> None:
+        """Wait for all of them, those they start included, for so many seconds; cancel whatever still runs then."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + drain
+        while self._running and (left := deadline - now()) > 0:
+            await asyncio.wait(self._running, timeout=left)
+        running = tuple(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+class Workers(Generic[T]):
+    """As many tasks as there are jobs that wait for something: a job that waits for nothing costs none.
+
+    Args:
+        work: Does one job, and raises nothing.
+        most: Jobs under way at once.
+    """
+
+    def __init__(self, tasks: Tasks, work: Callable[[T], Awaitable[None]], *, most: int) -> None:
+        self.jobs: deque[T] = deque()
+        self._tasks = tasks
+        self._work = work
+        self._most = most
+        self._count = 0
+        self._starting = False
+
+    def put(self, job: T) -> None:
+        """Do a job as soon as those before it are done or wait for something."""
+        self.jobs.append(job)
+        if not self._starting:
+            self._start(1)
+
+    def _start(self, count: int) -> None:
+        count = min(count, len(self.jobs), self._most - self._count)
+        self._starting = count > 0
+        if self._starting:
+            self._count += count
+            for _ in range(count):
+                self._tasks.start(self._run())
+            # after their first steps: twice as many, should those have to wait
+            asyncio.get_running_loop().call_soon(self._start, 2 * count)
+
+    async def _run(self) -> None:
+        try:
+            while self.jobs:
+                await self._work(self.jobs.popleft())
+        finally:
+            self._count -= 1
+
+
+def error_text(error: BaseException) -> str:
     """An exception in one line fit for a log: long numbers and e-mail addresses masked."""
-    return f"{type(error).__name__}: {redact(str(error))}"[:_LONGEST_WORDS]
+    return f"{type(error).__name__}: {redact(str(error))}"[:_LONGEST_ERROR]
 
 
 def _failed(route: _Route, event: TransactionEvent, why: str, place: str) -> Sequence[Failure]:

@@ -1,4 +1,4 @@
-"""Those who wait for an order's final event. Believes nobody by itself."""
+"""Those who wait for an order's final event."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 import attrs
 
 from payments_async._events import TransactionEvent
+from payments_async._status_codes import FINAL_CODES
 
-__all__ = ["Waiting", "Wanted"]
-
-FINAL = (0, 2)  # Spec: "0 success, 1 processing, 2 error"
+__all__ = ["Waiters"]
 
 
 @attrs.frozen(kw_only=True)
-class Wanted:
+class _Wanted:
     """Which final event is waited for.
 
     Attributes:
@@ -24,12 +23,12 @@ class Wanted:
     """
 
     request_id: str
-    transaction_id: str | None = None
-    when: Callable[[TransactionEvent], bool] | None = None
+    transaction_id: str | None
+    when: Callable[[TransactionEvent], bool] | None
 
     def fits(self, event: TransactionEvent) -> bool:
         """Whether it is the event."""
-        if event.status_code not in FINAL:
+        if event.status_code not in FINAL_CODES:
             return False
         if self.transaction_id is None:
             is_named = event.request_id == self.request_id
@@ -38,8 +37,8 @@ class Wanted:
         return is_named and (self.when is None or self.when(event))
 
 
-class Waiting:
-    """Waiters by request id, and by transaction id where they know it.
+class Waiters:
+    """They wait by request id, and by transaction id where they know it.
 
     Args:
         poll: Seconds between two looks into the inbox, for another process may have taken the notification.
@@ -47,11 +46,11 @@ class Waiting:
 
     def __init__(self, *, poll: float) -> None:
         self._poll = poll
-        self._waiters: dict[str, dict[asyncio.Future[TransactionEvent], Wanted]] = {}
+        self._waiters: dict[str, dict[asyncio.Future[TransactionEvent], _Wanted]] = {}
 
     def announce(self, event: TransactionEvent) -> None:
         """Wake those who wait for this event, if it is final."""
-        if not self._waiters or event.status_code not in FINAL:
+        if not self._waiters or event.status_code not in FINAL_CODES:
             return
         for key in {event.request_id or "", event.transaction_id}:
             for future, wanted in self._waiters.get(key, {}).items():
@@ -59,16 +58,26 @@ class Waiting:
                     _tell(future, wanted, event)
 
     async def wait(
-        self, wanted: Wanted, look_up: Callable[[str, str | None], Awaitable[Sequence[TransactionEvent]]]
+        self,
+        request_id: str,
+        *,
+        transaction_id: str | None,
+        when: Callable[[TransactionEvent], bool] | None,
+        look_up: Callable[[str, str | None], Awaitable[Sequence[TransactionEvent]]],
     ) -> TransactionEvent:
-        """The final event, as soon as it is announced or found."""
+        """The final event, as soon as it is announced or found.
+
+        Args:
+            look_up: Gives the final events of an order, or of one transaction of it, that came before.
+        """
+        wanted = _Wanted(request_id=request_id, transaction_id=transaction_id, when=when)
         future: asyncio.Future[TransactionEvent] = asyncio.get_running_loop().create_future()
-        key = wanted.request_id if wanted.transaction_id is None else wanted.transaction_id
+        key = request_id if transaction_id is None else transaction_id
         waiters = self._waiters.setdefault(key, {})
         waiters[future] = wanted  # before the first look: it may come while we look
         try:
             while True:
-                for event in await look_up(wanted.request_id, wanted.transaction_id):
+                for event in await look_up(request_id, transaction_id):
                     if wanted.fits(event):
                         return event
                 if (await asyncio.wait({future}, timeout=self._poll))[0]:
@@ -79,7 +88,7 @@ class Waiting:
                 del self._waiters[key]
 
 
-def _tell(future: asyncio.Future[TransactionEvent], wanted: Wanted, event: TransactionEvent) -> None:
+def _tell(future: asyncio.Future[TransactionEvent], wanted: _Wanted, event: TransactionEvent) -> None:
     try:
         if wanted.fits(event):
             future.set_result(event)
