@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, tzinfo
 from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple, Protocol
 
+import attrs
 from multidict import MultiMapping
 
 from payments_async._dialect import Dialect
@@ -103,10 +104,24 @@ class Way(Protocol):
         """Stop, and wait for handlers under way. It may be started again."""
 
 
+def _checked_token(token: str | None) -> str | None:
+    """The path token, if it can stand in a URL and is long enough not to be guessed.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
+        raise ValueError("path_token: at least 16 printable ASCII characters, such as secrets.token_urlsafe() gives")
+    if token is not None and set(token) & set("/?#% "):
+        raise ValueError("path_token: without '/', '?', '#', '%' and spaces")
+    return token
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
 class Intake:
     """Takes notifications from those it knows.
 
-    Args:
+    Attributes:
         way: Where they go on.
         verifier_time: Seconds that a verifier may take.
         clock: Gives Unix seconds.
@@ -114,36 +129,26 @@ class Intake:
     The others are those of ``Receiver``.
     """
 
-    def __init__(
-        self,
-        way: Way,
-        *,
-        senders: Senders,
-        path_token: str | None,
-        verifiers: Iterable[Verifier],
-        verifier_time: float,
-        shadow: bool,
-        reported: Callable[[TransactionEvent, str], object],
-        max_body: int,
-        body_time: float,
-        dialect: Dialect,
-        clock: Callable[[], float],
-    ) -> None:
-        self.way = way
-        self.senders = senders
-        self.path_token = _checked(path_token)
-        self.max_body = max_body
-        self.body_time = body_time
-        self.refusals = Refusals(clock)
-        self._verifiers = tuple(verifiers)
-        self._verifier_time = verifier_time
-        self._shadow = shadow
-        self._reported = reported
-        self._timezone = dialect.timezone
-        self._response_code = quoted(dialect.ipn_response_code)
-        self._clock = clock
-        self._second = -1  # of the time that is written out, once a second
-        self._now = ""
+    way: Way
+    senders: Senders
+    path_token: str | None = attrs.field(converter=_checked_token)
+    max_body: int
+    body_time: float
+    refusals: Refusals
+    _verifiers: Sequence[Verifier]
+    _verifier_time: float
+    _shadow: bool
+    _reported: Callable[[TransactionEvent, str], object]
+    _dialect: Dialect
+    _clock: Callable[[], float]
+    _timezone: tzinfo = attrs.field(init=False)
+    _response_code: str = attrs.field(init=False)
+    _second: int = attrs.field(default=-1, init=False)  # of the time that is written out, once a second
+    _now: str = attrs.field(default="", init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._timezone = self._dialect.timezone
+        self._response_code = quoted(self._dialect.ipn_response_code)
 
     @property
     def verifies(self) -> bool:
@@ -261,16 +266,3 @@ class Intake:
     def _refused(self, address: str, answer: Answer, why: str) -> Answer:
         self.refusals.note(address, why)
         return answer
-
-
-def _checked(token: str | None) -> str | None:
-    """The path token, if it can stand in a URL and is long enough not to be guessed.
-
-    Raises:
-        ValueError: It is not.
-    """
-    if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
-        raise ValueError("path_token: at least 16 printable ASCII characters, such as secrets.token_urlsafe() gives")
-    if token is not None and set(token) & set("/?#% "):
-        raise ValueError("path_token: without '/', '?', '#', '%' and spaces")
-    return token

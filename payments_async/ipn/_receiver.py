@@ -17,7 +17,7 @@ from payments_async._wire.notifications import plain_transaction_id, read_notifi
 from payments_async.ipn._confirm import RecordSource
 from payments_async.ipn._handlers import HandlerPolicy, Router
 from payments_async.ipn._intake import Answer, Intake, Way
-from payments_async.ipn._refusals import Refusal
+from payments_async.ipn._refusals import Refusal, Refusals
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, Senders
 from payments_async.ipn._verifiers import Delivery, Verifier
 from payments_async.ipn._waiters import Waiters
@@ -107,12 +107,12 @@ class Receiver:
         way: Way
         if inbox is None:
             read = partial(read_notification, timezone=dialect.timezone)
-            way = WithoutInbox(router, policy, read=read, confirm=confirm, believed=waiters.announce)
+            way = WithoutInbox(router=router, policy=policy, read=read, confirm=confirm, believed=waiters.announce)
         else:
             way = WithInbox(
-                inbox,
-                router,
-                policy,
+                inbox=inbox,
+                router=router,
+                policy=policy,
                 owner=owner,
                 confirm=confirm,
                 believed=waiters.announce,
@@ -123,15 +123,16 @@ class Receiver:
         self._router = router
         self._waiters = waiters
         self._intake = Intake(
-            way,
+            way=way,
             senders=Senders(senders, trusted_proxies, proxy_headers=proxy_headers),
             path_token=path_token,
-            verifiers=verifiers,
+            verifiers=tuple(verifiers),
             verifier_time=policy.timeout,
             shadow=shadow,
             reported=reported,
             max_body=max_body,
             body_time=body_time,
+            refusals=Refusals(clock),
             dialect=dialect,
             clock=clock,
         )

@@ -10,6 +10,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+import attrs
+
 from payments_async._errors import AuthenticationFailed, Rejected
 from payments_async._events import TransactionEvent, contradicting
 from payments_async.ipn._confirm import RecordSource, difference
@@ -27,53 +29,47 @@ _QUIET = 3  # turns of the loop: what has reached a socket needs one to be parse
 _MOST = 12  # turns of the loop that a batch waits for more
 
 
+@attrs.define(eq=False, repr=False, kw_only=True)
 class WithInbox:
     """Stores what comes, then has it handled.
 
-    Args:
+    Attributes:
         owner: Name in the inbox that outlives the process; without one it is random.
         believed: Told of every event that is new, confirmed where that is asked for, and contradicts nothing.
     """
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        router: Router,
-        policy: HandlerPolicy,
-        *,
-        owner: str | None,
-        confirm: RecordSource | None,
-        believed: Callable[[TransactionEvent], None],
-        clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]],
-        random: Callable[[], float],
-    ) -> None:
-        self._inbox = inbox
-        self._router = router
-        self._policy = policy
-        self._confirm = confirm
-        self._believed = believed
-        self._clock = clock
-        self._is_named = owner is not None
-        self._is_over = False
-        self._is_failing = False
-        self._watching: asyncio.Task[None] | None = None
-        self._unhook: Callable[[], None] = lambda: None
-        self._tasks = Tasks()
-        named = _Owner(owner)
-        self._batches = Batches(inbox, owner=named, stored=self._stored, tasks=self._tasks)
+    _inbox: Inbox
+    _router: Router
+    _policy: HandlerPolicy
+    _owner: str | None
+    _confirm: RecordSource | None
+    _believed: Callable[[TransactionEvent], None]
+    _clock: Callable[[], float]
+    _sleep: Callable[[float], Awaitable[None]]
+    _random: Callable[[], float]
+    _tasks: Tasks = attrs.field(factory=Tasks, init=False)
+    _batches: Batches = attrs.field(init=False)
+    _dispatcher: _Dispatcher = attrs.field(init=False)
+    _watching: asyncio.Task[None] | None = attrs.field(default=None, init=False)
+    _unhook: Callable[[], None] = attrs.field(default=lambda: None, init=False)
+    _is_over: bool = attrs.field(default=False, init=False)
+    _is_failing: bool = attrs.field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        owner = _Owner(self._owner)
+        self._batches = Batches(self._inbox, owner=owner, stored=self._stored, tasks=self._tasks)
         self._dispatcher = _Dispatcher(
-            inbox,
-            self._batches,
-            router,
-            policy,
-            owner=named,
-            confirm=confirm,
-            believed=believed,
+            inbox=self._inbox,
+            batches=self._batches,
+            router=self._router,
+            policy=self._policy,
+            owner=owner,
+            confirm=self._confirm,
+            believed=self._believed,
             tasks=self._tasks,
-            clock=clock,
-            sleep=sleep,
-            random=random,
+            clock=self._clock,
+            sleep=self._sleep,
+            random=self._random,
         )
 
     def start(self) -> None:
@@ -81,7 +77,7 @@ class WithInbox:
         self._is_over = False
         if self._watching is None:
             self._unhook = self._inbox.before_close(self._before_close)
-            self._watching = self._tasks.start(self._dispatcher.watch(again=self._is_named))
+            self._watching = self._tasks.start(self._dispatcher.watch(again=self._owner is not None))
 
     async def _before_close(self) -> None:
         """The inbox closes first: what is under way ends, and what comes now is not stored."""
@@ -190,30 +186,24 @@ class _Owner:
         return self._drawn
 
 
+@attrs.define(eq=False, repr=False)
 class Batches:
     """What came and what was handled, on its way to the inbox: while one batch is written, the next gathers.
 
-    Args:
+    Attributes:
+        owner: Gives the receiver's name in the inbox.
         stored: Told what became of each arrival, though nobody waits for it any more, and gives its answer.
     """
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        *,
-        owner: Callable[[], str],
-        stored: Callable[[Arrival, Receipt | Exception], Answer | None],
-        tasks: Tasks,
-    ) -> None:
-        self._inbox = inbox
-        self._owner = owner
-        self._stored = stored
-        self._tasks = tasks
-        self._arrivals: list[Arrival] = []
-        self._waiting: list[asyncio.Future[Answer | None]] = []
-        self._done: dict[int, list[str]] = {}
-        self._handled: list[int] = []
-        self._is_writing = False
+    _inbox: Inbox
+    _owner: Callable[[], str] = attrs.field(kw_only=True)
+    _stored: Callable[[Arrival, Receipt | Exception], Answer | None] = attrs.field(kw_only=True)
+    _tasks: Tasks = attrs.field(kw_only=True)
+    _arrivals: list[Arrival] = attrs.field(factory=list, init=False)
+    _waiting: list[asyncio.Future[Answer | None]] = attrs.field(factory=list, init=False)
+    _done: dict[int, list[str]] = attrs.field(factory=dict, init=False)
+    _handled: list[int] = attrs.field(factory=list, init=False)
+    _is_writing: bool = attrs.field(default=False, init=False)
 
     def put(self, arrival: Arrival) -> asyncio.Future[Answer | None]:
         """Store an arrival."""
@@ -318,45 +308,37 @@ class _Leased(NamedTuple):
     doubt: Doubt | None
 
 
+@attrs.define(eq=False, repr=False, kw_only=True)
 class _Dispatcher:
     """Runs the handlers of stored events: retries, dead letters, and what another receiver left behind.
 
-    Args:
+    Attributes:
         owner: Gives the receiver's name in the inbox.
         believed: Told of every event that is confirmed and contradicts nothing.
     """
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        batches: Batches,
-        router: Router,
-        policy: HandlerPolicy,
-        *,
-        owner: Callable[[], str],
-        confirm: RecordSource | None,
-        believed: Callable[[TransactionEvent], None],
-        tasks: Tasks,
-        clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]],
-        random: Callable[[], float],
-    ) -> None:
-        self._inbox = inbox
-        self._batches = batches
-        self._router = router
-        self._policy = policy
-        self._owner = owner
-        self._confirm = confirm
-        self._believed = believed
-        self._clock = clock
-        self._sleep = sleep
-        self._random = random
-        self._workers = Workers(tasks, self._work, most=policy.concurrency)
-        self._mine: set[int] = set()
-        self._done: dict[int, list[str]] = {}  # of events with several handlers, those that have finished
-        self._room = policy.concurrency * _PER_HANDLER
-        self._claiming = asyncio.Lock()
-        self._is_open = True
+    _inbox: Inbox
+    _batches: Batches
+    _router: Router
+    _policy: HandlerPolicy
+    _owner: Callable[[], str]
+    _confirm: RecordSource | None
+    _believed: Callable[[TransactionEvent], None]
+    _tasks: Tasks
+    _clock: Callable[[], float]
+    _sleep: Callable[[float], Awaitable[None]]
+    _random: Callable[[], float]
+    _workers: Workers[_Leased] = attrs.field(init=False)
+    _room: int = attrs.field(init=False)
+    _mine: set[int] = attrs.field(factory=set, init=False)
+    # of events with several handlers, those that have finished
+    _done: dict[int, list[str]] = attrs.field(factory=dict, init=False)
+    _claiming: asyncio.Lock = attrs.field(factory=asyncio.Lock, init=False)
+    _is_open: bool = attrs.field(default=True, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._workers = Workers(self._tasks, self._work, most=self._policy.concurrency)
+        self._room = self._policy.concurrency * _PER_HANDLER
 
     @property
     def lease(self) -> float:

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+import attrs
+
 from payments_async._amounts import magnitude_text
 from payments_async._events import TransactionEvent, contradicting
 from payments_async._status_codes import FINAL_CODES
@@ -41,32 +43,28 @@ _Key = tuple[str, str]  # transaction id, and what is said of it
 _Job = tuple[TransactionEvent, TransactionEvent, _Words, _Key]  # the event, and what handlers are told
 
 
+@attrs.define(eq=False, repr=False, kw_only=True)
 class WithoutInbox:
     """Handles events at once and remembers the last transactions, in memory.
 
-    Args:
+    Attributes:
         read: Gives the event of body and query again.
         believed: Told of every event that is new, confirmed where that is asked for, and contradicts nothing.
     """
 
-    def __init__(
-        self,
-        router: Router,
-        policy: HandlerPolicy,
-        *,
-        read: Callable[[bytes, str], TransactionEvent],
-        confirm: RecordSource | None,
-        believed: Callable[[TransactionEvent], None],
-    ) -> None:
-        self._router = router
-        self._policy = policy
-        self._read = read
-        self._confirm = confirm
-        self._believed = believed
+    _router: Router
+    _policy: HandlerPolicy
+    _read: Callable[[bytes, str], TransactionEvent]
+    _confirm: RecordSource | None
+    _believed: Callable[[TransactionEvent], None]
+    _memory: _Memory = attrs.field(init=False)
+    _under_way: dict[_Key, list[asyncio.Future[Answer | None]]] = attrs.field(factory=dict, init=False)
+    _tasks: Tasks = attrs.field(factory=Tasks, init=False)
+    _workers: Workers[_Job] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
         self._memory = _Memory(transactions=_TRANSACTIONS, finals=_FINALS)
-        self._under_way: dict[_Key, list[asyncio.Future[Answer | None]]] = {}
-        self._tasks = Tasks()
-        self._workers = Workers(self._tasks, self._work, most=policy.concurrency)
+        self._workers = Workers(self._tasks, self._work, most=self._policy.concurrency)
 
     def start(self) -> None:
         """Nothing was left over."""
