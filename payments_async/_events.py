@@ -1,4 +1,4 @@
-"""The typed events a notification becomes. Knows nothing of spellings, senders or handlers."""
+"""The typed events a notification becomes."""
 
 from __future__ import annotations
 

@@ -207,6 +207,7 @@ async def _body(request: web.BaseRequest, longest: int, seconds: float) -> bytes
 
 
 async def _written(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+    """The response that says an answer; where it is to hang up, that is done here."""
     headers = _BAD_METHOD if answer.status == 405 else _JSON
     response = web.Response(status=answer.status, body=answer.body, headers=headers.copy())
     if answer.closes:

@@ -65,6 +65,7 @@ class AsgiApp:
                 return
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+        """Answer a request, as the paths of the aiohttp sub-app do."""
         intake = self._intake
         path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(self._path)
         segments = [segment for segment in path.split("/") if segment]
@@ -75,7 +76,7 @@ class AsgiApp:
         if segments:
             return NOT_FOUND
         peer, headers = peer_of(scope), headers_of(scope)
-        if not self._believes_rewritten and intake.senders.are_named(peer, headers):
+        if not self._believes_rewritten and intake.senders.is_rewritten(peer, headers):
             self._say_so()
             why = "the server put this address there, out of headers that anybody may have written"
             intake.refusals.note(peer, why, "a connection is refused")
@@ -112,6 +113,7 @@ def headers_of(scope: Mapping[str, Any]) -> CIMultiDict[str]:
 
 
 async def _body(receive: Receive, longest: int, seconds: float) -> bytes | Answer:
+    """The body, or why there is none."""
     message = await _first(receive, seconds)
     if message is None:
         return TOO_SLOW
@@ -131,6 +133,7 @@ async def _body(receive: Receive, longest: int, seconds: float) -> bytes | Answe
 
 
 async def _first(receive: Receive, seconds: float) -> MutableMapping[str, Any] | None:
+    """The first message of a request, or ``None`` where it takes too long."""
     try:
         async with asyncio.timeout(seconds):
             return await receive()

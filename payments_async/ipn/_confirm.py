@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 from typing import Protocol
 
@@ -44,16 +45,20 @@ class RecordSource(Protocol):
         """The service's transactions."""
 
 
-async def difference(source: RecordSource, event: TransactionEvent) -> str | None:
+async def difference(source: RecordSource, event: TransactionEvent, timeout: float) -> str | None:
     """In words, where the record and the notification disagree; ``None`` when the record bears it out.
 
     Of the status only success and failure are compared: most records show none, and the service may not show a final
     one before its notification was answered.
 
+    Args:
+        timeout: Seconds that reading it may take.
+
     Raises:
         Exception: Whatever the session raises when the record cannot be read, or does not exist yet.
     """
-    record = await source.transactions.get(event.transaction_id)
+    async with asyncio.timeout(timeout):
+        record = await source.transactions.get(event.transaction_id)
     if record.transaction_id.strip().casefold() != event.transaction_id.casefold():
         raise LookupError("the record is of another transaction")
     if None not in (event.request_id, record.request_id) and event.request_id != record.request_id:

@@ -8,7 +8,7 @@ import logging
 import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 
@@ -16,7 +16,7 @@ from payments_async._deadlines import Deadlines
 from payments_async._events import TransactionEvent
 from payments_async._masking import redact
 
-__all__ = ["Failure", "Handler", "HandlerPolicy", "Router", "Tasks", "Workers", "error_text"]
+__all__ = ["Handler", "HandlerPolicy", "Router", "Tasks", "Workers", "error_text"]
 
 T = TypeVar("T")
 Handler = Callable[[Any], Awaitable[object]]
@@ -83,13 +83,6 @@ class _Route:
     call: Handler
 
 
-class Failure(NamedTuple):
-    """A handler that did not finish, and why."""
-
-    name: str
-    why: str
-
-
 class Router:
     """The handlers of one receiver, in the order in which they were registered.
 
@@ -140,8 +133,8 @@ class Router:
         *,
         skip: Collection[str] = (),
         done: Callable[[TransactionEvent, str], object] | None = None,
-    ) -> Awaitable[Sequence[Failure]]:
-        """Run the handlers of an event; one that fails does not stop the others.
+    ) -> Awaitable[Sequence[str]]:
+        """Run the handlers of an event, and tell which failed and why; one that fails does not stop the others.
 
         Args:
             skip: Names of those that have finished with it before.
@@ -157,12 +150,14 @@ class Router:
         routes: Sequence[_Route],
         event: TransactionEvent,
         done: Callable[[TransactionEvent, str], object] | None,
-    ) -> Sequence[Failure]:
+    ) -> Sequence[str]:
+        """Run them side by side, and tell which failed and why."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._run(route, event, done)) for route in routes]
         return [failure for task in tasks for failure in task.result()]
 
     def _for(self, kind: type[TransactionEvent]) -> tuple[_Route, ...]:
+        """The handlers that hear events of this type."""
         routes = self._hearing.get(kind)
         if routes is None:
             routes = tuple(route for route in self._routes if issubclass(kind, route.kind))
@@ -171,7 +166,8 @@ class Router:
 
     async def _run(
         self, route: _Route, event: TransactionEvent, done: Callable[[TransactionEvent, str], object] | None
-    ) -> Sequence[Failure]:
+    ) -> Sequence[str]:
+        """Run one handler within its time; tell that it failed and why, or nothing."""
         try:
             if route.when is None or route.when(event):
                 if self._are_shared:
@@ -243,6 +239,7 @@ class Workers(Generic[T]):
             self._start(1)
 
     def _start(self, count: int) -> None:
+        """Start so many workers, if there are jobs for them and places."""
         count = min(count, len(self.jobs), self._most - self._count)
         self._starting = count > 0
         if self._starting:
@@ -265,10 +262,10 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {redact(str(error))}"[:_LONGEST_ERROR]
 
 
-def _failed(route: _Route, event: TransactionEvent, why: str, place: str) -> Sequence[Failure]:
+def _failed(route: _Route, event: TransactionEvent, why: str, place: str) -> Sequence[str]:
     facts = {"handler": route.name, "event_id": event.event_id, "transaction_id": event.transaction_id}
     _log.warning("a handler failed", extra={**facts, "error": why, "place": place})
-    return (Failure(route.name, why),)
+    return (f"{route.name}: {why}",)
 
 
 def _place(error: BaseException) -> str:
@@ -277,6 +274,7 @@ def _place(error: BaseException) -> str:
 
 
 def _name(call: Handler, taken: Collection[str]) -> str:
+    """A name for a handler that stays the same after a restart: where it is defined, numbered if that is taken."""
     kind = call if hasattr(call, "__qualname__") else type(call)
     first = f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', '')}"
     name, number = first, 1

@@ -157,7 +157,7 @@ class Intake:
 
     def admits(self, peer: str) -> bool:
         """Whether to take a connection from this address: a sender's or a trusted proxy's; in shadow anybody's."""
-        return self._shadow or self.senders.may_bring(peer)
+        return self._shadow or self.senders.may_connect(peer)
 
     def knows_token(self, token: str | None) -> bool:
         """Compare in constant time; without a token of ours, none is right."""

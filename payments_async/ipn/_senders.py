@@ -94,13 +94,13 @@ class Senders:
             self._peers[peer] = sender
         return self._behind(peer, headers) if sender is None else sender
 
-    def may_bring(self, peer: str) -> bool:
+    def may_connect(self, peer: str) -> bool:
         """Whether a connection from this address can bring a notification at all: from a sender, or a trusted proxy."""
         address = _address_of(peer)
         return self.trusts(peer) or _within(address, self._allowed)
 
-    def are_named(self, peer: str, headers: MultiMapping[str]) -> bool:
-        """Whether the headers of proxies name the peer itself: then it is not the socket's, a server put it there."""
+    def is_rewritten(self, peer: str, headers: MultiMapping[str]) -> bool:
+        """Whether a server put an address out of the headers in the place of the socket's peer: the headers name it."""
         address = _address_of(peer)
         if address is None:
             return False
@@ -117,6 +117,7 @@ class Senders:
         return _within(_address_of(peer), self._proxies)
 
     def _behind(self, peer: str, headers: MultiMapping[str]) -> Sender:
+        """Who is behind a trusted proxy; the same headers again cost a look-up."""
         lines = tuple(tuple(headers.getall(name, ())) for name in self._headers)
         known = self._chains.get((peer, lines))
         if known is not None:
@@ -128,6 +129,7 @@ class Senders:
         return sender
 
     def _walk_all(self, peer: str, lines: Lines) -> Sender:
+        """Who is behind it by every header; they must agree."""
         named = {header: found for header, found in zip(self._headers, lines, strict=True) if found}
         if not named:
             return self._judge(
@@ -157,6 +159,7 @@ class Senders:
         return self._judge(hop, _address_of(hop), f"the outermost hop in {header}, itself a trusted proxy,")
 
     def _judge(self, text: str, address: Address | None, role: str) -> Sender:
+        """Whether the address is among those that are allowed."""
         shown = _shown(text)
         if address is None:
             return Sender(False, text, f"refused: {role} {shown} is no address")
@@ -225,6 +228,7 @@ def _forwarded(lines: Iterable[str]) -> list[str] | None:
 
 
 def _network(text: str) -> Network:
+    """A network from its text; one of IPv4-mapped addresses is its IPv4 network."""
     try:
         network = ip_network(text)
     except ValueError as error:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+import attrs
 from aiohttp import web
 
 from payments_async.ipn._aiohttp import health, notify
@@ -75,7 +76,7 @@ async def serving(
         raise ValueError("connections_each: must be above 0")
     intake = intake_of(served) if isinstance(served, Receiver) else None
     runner, tasks = _runner(served, path), Tasks()
-    door = _door(intake, visitors, connections, connections_each)
+    guard = _guard(intake, visitors, connections, connections_each)
 
     def connection(left: _Left) -> _Connection:
         return _Connection(
@@ -83,7 +84,7 @@ async def serving(
         )
 
     listening = await asyncio.get_running_loop().create_server(
-        lambda: _Entrance(door, connection, tls=tls, handshake_time=header_time, tasks=tasks),
+        lambda: _GuardedProtocol(guard, connection, tls=tls, handshake_time=header_time, tasks=tasks),
         host,
         port,
         backlog=_BACKLOG,
@@ -157,12 +158,13 @@ async def serve(
                 loop.remove_signal_handler(one)
 
 
-def _door(intake: Intake | None, visitors: Iterable[str], most: int, each: int | None) -> _Door:
+def _guard(intake: Intake | None, visitors: Iterable[str], most: int, each: int | None) -> _Guard:
+    """Who gets a connection: anybody of an application, of a receiver alone those who can bring something."""
     if intake is None:
-        return _Door(admits=lambda _: True, counts=lambda _: True, most=most, each=each, refuse=_log_refusal)
+        return _Guard(admits=lambda _: True, counts=lambda _: True, most=most, each=each, refuse=_log_refusal)
     known = Senders(visitors)
-    return _Door(
-        admits=lambda address: known.may_bring(address) or intake.admits(address),
+    return _Guard(
+        admits=lambda address: known.may_connect(address) or intake.admits(address),
         counts=lambda address: not intake.senders.trusts(address),
         most=most,
         each=each or max(1, most // 4),
@@ -175,6 +177,7 @@ def _log_refusal(address: str, why: str) -> None:
 
 
 def _runner(served: Receiver | web.Application, path: str) -> web.BaseRunner:
+    """What serves either of the two."""
     if isinstance(served, Receiver):
         return web.ServerRunner(
             web.Server(_handler(intake_of(served), "/" + path.strip("/"))), shutdown_timeout=_SHUTDOWN
@@ -202,10 +205,11 @@ def _handler(intake: Intake, path: str) -> Callable[[web.BaseRequest], Awaitable
     return handle
 
 
-class _Door:
-    """Counts connections, and lets in only so many, of those it may.
+@attrs.define(eq=False, repr=False, kw_only=True)
+class _Guard:
+    """Decides who gets a connection at all, before a byte of it is read: it counts them, and lets in only so many.
 
-    Args:
+    Attributes:
         admits: Whether an address may come in at all.
         counts: Whether the connections of an address are counted: those through a proxy are many people's.
         most: Connections at once.
@@ -213,22 +217,13 @@ class _Door:
         refuse: Told of each one that is hung up on, and why.
     """
 
-    def __init__(
-        self,
-        *,
-        admits: Callable[[str], bool],
-        counts: Callable[[str], bool],
-        most: int,
-        each: int | None,
-        refuse: Callable[[str, str], None],
-    ) -> None:
-        self._admits = admits
-        self._counts = counts
-        self._most = most
-        self._each = each
-        self._refuse = refuse
-        self._all = 0
-        self._by_address: dict[str, int] = {}
+    _admits: Callable[[str], bool]
+    _counts: Callable[[str], bool]
+    _most: int
+    _each: int | None
+    _refuse: Callable[[str, str], None]
+    _all: int = attrs.field(default=0, init=False)
+    _by_address: dict[str, int] = attrs.field(factory=dict, init=False)
 
     def enter(self, address: str) -> _Left | None:
         """Let somebody in: gives what is to be called once he has left, or ``None`` if he has to stay outside."""
@@ -241,6 +236,7 @@ class _Door:
         return partial(self._leave, address)
 
     def _objection(self, address: str) -> str | None:
+        """Why somebody has to stay outside, if he has to."""
         if not self._admits(address):
             return "hung up on: neither a known sender nor a trusted proxy"
         if self._all >= self._most:
@@ -258,7 +254,7 @@ class _Door:
             del self._by_address[address]
 
 
-class _Entrance(asyncio.Protocol):
+class _GuardedProtocol(asyncio.Protocol):
     """The first protocol of a connection: hangs up, or hands over to the one that serves it, after TLS if there is any.
 
     Args:
@@ -267,14 +263,14 @@ class _Entrance(asyncio.Protocol):
 
     def __init__(
         self,
-        door: _Door,
+        guard: _Guard,
         make: Callable[[_Left], asyncio.Protocol],
         *,
         tls: ssl.SSLContext | None,
         handshake_time: float,
         tasks: Tasks,
     ) -> None:
-        self._door = door
+        self._guard = guard
         self._make = make
         self._tls = tls
         self._handshake_time = handshake_time
@@ -285,7 +281,7 @@ class _Entrance(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         peer = transport.get_extra_info("peername")
-        left = None if peer is None else self._door.enter(str(peer[0]))  # None: it is gone already
+        left = None if peer is None else self._guard.enter(str(peer[0]))  # None: it is gone already
         if left is None:
             transport.abort()
         elif self._tls is None:
@@ -300,6 +296,7 @@ class _Entrance(asyncio.Protocol):
         self._is_lost = True
 
     async def _secure(self, transport: asyncio.Transport, tls: ssl.SSLContext, left: _Left) -> None:
+        """Shake hands, then hand over together with what came in the meantime."""
         secured: asyncio.Transport | None = None
         try:
             secured = await asyncio.get_running_loop().start_tls(

@@ -5,36 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-import attrs
-
 from payments_async._events import TransactionEvent
 from payments_async._status_codes import FINAL_CODES
 
 __all__ = ["Waiters"]
 
-
-@attrs.frozen(kw_only=True)
-class _Wanted:
-    """Which final event is waited for.
-
-    Attributes:
-        transaction_id: Only of this transaction; then the notification may leave the request id out.
-        when: Says of an event whether it is the one.
-    """
-
-    request_id: str
-    transaction_id: str | None
-    when: Callable[[TransactionEvent], bool] | None
-
-    def fits(self, event: TransactionEvent) -> bool:
-        """Whether it is the event."""
-        if event.status_code not in FINAL_CODES:
-            return False
-        if self.transaction_id is None:
-            is_named = event.request_id == self.request_id
-        else:
-            is_named = event.transaction_id == self.transaction_id and event.request_id in (None, self.request_id)
-        return is_named and (self.when is None or self.when(event))
+_Predicate = Callable[[TransactionEvent], bool]
 
 
 class Waiters:
@@ -46,39 +22,55 @@ class Waiters:
 
     def __init__(self, *, poll: float) -> None:
         self._poll = poll
-        self._waiters: dict[str, dict[asyncio.Future[TransactionEvent], _Wanted]] = {}
+        self._waiters: dict[str, dict[asyncio.Future[TransactionEvent], _Predicate]] = {}
 
     def announce(self, event: TransactionEvent) -> None:
         """Wake those who wait for this event, if it is final."""
         if not self._waiters or event.status_code not in FINAL_CODES:
             return
         for key in {event.request_id or "", event.transaction_id}:
-            for future, wanted in self._waiters.get(key, {}).items():
-                if not future.done():
-                    _tell(future, wanted, event)
+            for future, is_it in self._waiters.get(key, {}).items():
+                if future.done():
+                    continue
+                try:
+                    if is_it(event):
+                        future.set_result(event)
+                except Exception as error:  # noqa: BLE001 - it is the waiter's own predicate, and so the waiter's error
+                    future.set_exception(error)
 
     async def wait(
         self,
         request_id: str,
         *,
         transaction_id: str | None,
-        when: Callable[[TransactionEvent], bool] | None,
+        when: _Predicate | None,
         look_up: Callable[[str, str | None], Awaitable[Sequence[TransactionEvent]]],
     ) -> TransactionEvent:
         """The final event, as soon as it is announced or found.
 
         Args:
+            transaction_id: Only of this transaction; then the notification may leave the request id out.
+            when: Says of an event whether it is the one.
             look_up: Gives the final events of an order, or of one transaction of it, that came before.
         """
-        wanted = _Wanted(request_id=request_id, transaction_id=transaction_id, when=when)
+
+        def is_it(event: TransactionEvent) -> bool:
+            if event.status_code not in FINAL_CODES:
+                return False
+            if transaction_id is None:
+                is_named = event.request_id == request_id
+            else:
+                is_named = event.transaction_id == transaction_id and event.request_id in (None, request_id)
+            return is_named and (when is None or when(event))
+
         future: asyncio.Future[TransactionEvent] = asyncio.get_running_loop().create_future()
         key = request_id if transaction_id is None else transaction_id
         waiters = self._waiters.setdefault(key, {})
-        waiters[future] = wanted  # before the first look: it may come while we look
+        waiters[future] = is_it  # before the first look: it may come while we look
         try:
             while True:
                 for event in await look_up(request_id, transaction_id):
-                    if wanted.fits(event):
+                    if is_it(event):
                         return event
                 if (await asyncio.wait({future}, timeout=self._poll))[0]:
                     return future.result()
@@ -86,11 +78,3 @@ class Waiters:
             del waiters[future]
             if not waiters and self._waiters.get(key) is waiters:
                 del self._waiters[key]
-
-
-def _tell(future: asyncio.Future[TransactionEvent], wanted: _Wanted, event: TransactionEvent) -> None:
-    try:
-        if wanted.fits(event):
-            future.set_result(event)
-    except Exception as error:  # noqa: BLE001 - it is the waiter's own predicate, and so the waiter's error
-        future.set_exception(error)

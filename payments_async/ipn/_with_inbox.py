@@ -15,7 +15,7 @@ import attrs
 from payments_async._errors import AuthenticationFailed, Rejected
 from payments_async._events import TransactionEvent, contradicting
 from payments_async.ipn._confirm import RecordSource, difference
-from payments_async.ipn._handlers import Failure, HandlerPolicy, Router, Tasks, Workers, error_text
+from payments_async.ipn._handlers import HandlerPolicy, Router, Tasks, Workers, error_text
 from payments_async.ipn._intake import NOT_STORED, Answer
 from payments_async.ipn._senders import Sender
 from payments_async.journal._inbox import Arrival, Delivery, Doubt, Inbox, Receipt
@@ -31,7 +31,7 @@ _MOST = 12  # turns of the loop that a batch waits for more
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class WithInbox:
-    """Stores what comes, then has it handled.
+    """Stores what comes, then has it handled: retries, dead letters, and what another receiver left behind.
 
     Attributes:
         owner: Name in the inbox that outlives the process; without one it is random.
@@ -47,37 +47,33 @@ class WithInbox:
     _clock: Callable[[], float]
     _sleep: Callable[[float], Awaitable[None]]
     _random: Callable[[], float]
+    _name: _ReceiverName = attrs.field(init=False)
     _tasks: Tasks = attrs.field(factory=Tasks, init=False)
     _batches: Batches = attrs.field(init=False)
-    _dispatcher: _Dispatcher = attrs.field(init=False)
+    _workers: Workers[_Leased] = attrs.field(init=False)
+    _room: int = attrs.field(init=False)
+    _mine: set[int] = attrs.field(factory=set, init=False)  # events that are leased and not handled yet
+    # of events with several handlers, those that have finished
+    _finished: dict[int, list[str]] = attrs.field(factory=dict, init=False)
+    _claiming: asyncio.Lock = attrs.field(factory=asyncio.Lock, init=False)
     _watching: asyncio.Task[None] | None = attrs.field(default=None, init=False)
     _unhook: Callable[[], None] = attrs.field(default=lambda: None, init=False)
+    _takes_leases: bool = attrs.field(default=True, init=False)
     _is_over: bool = attrs.field(default=False, init=False)
     _is_failing: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        owner = _Owner(self._owner)
-        self._batches = Batches(self._inbox, owner=owner, stored=self._stored, tasks=self._tasks)
-        self._dispatcher = _Dispatcher(
-            inbox=self._inbox,
-            batches=self._batches,
-            router=self._router,
-            policy=self._policy,
-            owner=owner,
-            confirm=self._confirm,
-            believed=self._believed,
-            tasks=self._tasks,
-            clock=self._clock,
-            sleep=self._sleep,
-            random=self._random,
-        )
+        self._name = _ReceiverName(self._owner)
+        self._batches = Batches(self._inbox, owner=self._name, stored=self._stored, tasks=self._tasks)
+        self._workers = Workers(self._tasks, self._work, most=self._policy.concurrency)
+        self._room = self._policy.concurrency * _PER_HANDLER
 
     def start(self) -> None:
         """Begin to handle what the inbox holds, unless that has begun."""
         self._is_over = False
         if self._watching is None:
             self._unhook = self._inbox.before_close(self._before_close)
-            self._watching = self._tasks.start(self._dispatcher.watch(again=self._owner is not None))
+            self._watching = self._tasks.start(self._watch())
 
     async def _before_close(self) -> None:
         """The inbox closes first: what is under way ends, and what comes now is not stored."""
@@ -85,18 +81,22 @@ class WithInbox:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop, and wait for handlers under way; what has not begun stays in the inbox."""
+        """Stop, and wait for handlers under way; what has not begun stays in the inbox, for the next receiver."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching})
-        await self._dispatcher.stop()
+        self._takes_leases = False
+        self._mine.difference_update(leased.event_id for leased in self._workers.jobs)
+        self._workers.jobs.clear()
+        async with self._claiming:
+            pass
         await self._tasks.aclose(self._policy.drain)
         self._router.close()
         if self._watching is not None:
-            await self._dispatcher.give_back()
+            await self._give_back()
             self._unhook()
             self._watching = None
-        self._dispatcher.go_on()
+        self._takes_leases = True
 
     def take(
         self, event: TransactionEvent, body: bytes, query: str, sender: Sender, is_usual: bool
@@ -109,7 +109,9 @@ class WithInbox:
         doubt = None if self._confirm is None else Doubt.UNCONFIRMED
         if not sender.is_known:
             doubt = Doubt.REPORTED
-        return self._batches.put(_made(Arrival, (delivery, event, self._dispatcher.lease, unheard, is_usual, doubt)))
+        # no lease where there is no room for it here, so that anybody may claim it
+        lease = self._policy.lease if self._takes_leases and len(self._mine) < self._room else 0.0
+        return self._batches.put(_made(Arrival, (delivery, event, lease, unheard, is_usual, doubt)))
 
     def _stored(self, arrival: Arrival, receipt: Receipt | Exception) -> Answer | None:
         """Have a new event handled, once it is on disk; the answer, if it is not 200."""
@@ -124,10 +126,123 @@ class WithInbox:
                 self._believed(event)
             if arrival.lease and (receipt.conflict is not None or not arrival.unheard):
                 until = arrival.delivery.received_at + arrival.lease
-                self._dispatcher.put(
+                self._handle(
                     _made(_Leased, (receipt.event_id, event, until, receipt.conflict, 0, frozenset(), arrival.doubt))
                 )
         return None
+
+    def _handle(self, leased: _Leased) -> None:
+        """Run the handlers of an event that is leased to this receiver, unless that is under way."""
+        if leased.event_id not in self._mine:
+            self._mine.add(leased.event_id)
+            self._workers.put(leased)
+
+    async def _watch(self) -> None:
+        """Claim what is due, again and again."""
+        if self._owner is not None:  # a process of this name may have died: what it held is given back first
+            await self._give_back()
+        while True:
+            await self._claim()
+            await self._sleep(self._policy.poll)
+
+    async def _claim(self) -> None:
+        """Take over due events that nobody holds: retries, and those of a receiver that died."""
+        async with self._claiming:
+            while self._takes_leases and (room := self._room - len(self._mine)) > 0:
+                until = self._clock() + self._policy.lease
+                try:
+                    claimed = await self._inbox.claim(self._name(), lease=self._policy.lease, limit=room)
+                except Exception as error:  # noqa: BLE001 - an inbox that is away for a while must not end the watch
+                    _log.error("the inbox cannot be read", extra={"error": error_text(error)})
+                    return
+                for one in claimed:
+                    done = frozenset(one.done)
+                    self._handle(_Leased(one.event_id, one.event, until, one.conflict, one.tries, done, one.doubt))
+                if len(claimed) < room:
+                    return
+
+    async def _give_back(self) -> None:
+        """Give back the leases of what was dropped."""
+        try:
+            await self._inbox.release(self._name())
+        except Exception as error:  # noqa: BLE001 - the leases run out by themselves
+            _log.warning("leases could not be given back", extra={"error": error_text(error)})
+
+    async def _work(self, leased: _Leased) -> None:
+        """Handle one event, unless its lease is about to end, and write down what came of it."""
+        event_id = leased.event_id
+        try:
+            if self._clock() >= leased.until - self._policy.timeout:
+                return  # another receiver may have it
+            if leased.doubt is not None:
+                confirmed = await self._confirmed(leased)
+                if confirmed is None:
+                    return
+                leased = confirmed
+            event = _numbered(leased.event, event_id)
+            if leased.conflict is not None:
+                event = contradicting(event, leased.conflict)
+            failures = await self._router.run(event, skip=leased.done, done=self._note_done)
+            if failures:
+                await self._failed(leased, failures)
+            else:
+                self._batches.note_handled(event_id)
+        except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
+            facts = {"event_id": event_id, "error": error_text(error)}
+            _log.error("what became of an event could not be stored", extra=facts)
+        finally:
+            self._mine.discard(event_id)
+            if self._finished:
+                self._finished.pop(event_id, None)
+
+    async def _failed(self, leased: _Leased, failures: Sequence[str]) -> None:
+        """Write down who has finished, before anybody can have the next round, and leave the others to it."""
+        for handler in self._finished.get(leased.event_id, ()):
+            await self._inbox.note_done(leased.event_id, handler)
+        await self._again(leased, "; ".join(failures))
+
+    def _note_done(self, event: TransactionEvent, handler: str) -> None:
+        """One handler of several has finished with an event."""
+        event_id = event.event_id
+        assert event_id is not None
+        self._finished.setdefault(event_id, []).append(handler)
+        self._batches.note_done(event_id, handler)
+
+    async def _confirmed(self, leased: _Leased) -> _Leased | None:
+        """The same as evidence, once the service's record bears it out; ``None`` when it does not, or not yet."""
+        if self._confirm is None:
+            await self._again(leased, "not confirmed: this receiver has no session to ask", counts=False)
+            return None
+        try:
+            differs = await difference(self._confirm, leased.event, self._policy.timeout)
+        except Exception as error:  # noqa: BLE001 - whatever the reason, there is no record to believe yet
+            # a service that cannot be asked says nothing; one that has no such transaction is asked for some hours
+            is_refused = isinstance(error, Rejected) and not isinstance(error, AuthenticationFailed)
+            await self._again(leased, f"not confirmed: {error_text(error)}", counts=is_refused)
+            return None
+        if differs is not None:
+            facts = {"event_id": leased.event_id, "transaction_id": leased.event.transaction_id, "difference": differs}
+            _log.error("a notification is disputed", extra=facts)
+            await self._inbox.finish(leased.event_id, "disputed", error=differs)
+            return None
+        conflict = await self._inbox.confirm(leased.event_id)
+        if conflict is None:
+            self._believed(_numbered(leased.event, leased.event_id))
+        return leased._replace(conflict=conflict, tries=0, doubt=None)
+
+    async def _again(self, leased: _Leased, error: str, *, counts: bool = True) -> None:
+        """Another round after a wait, or, when its rounds have run out, a dead letter.
+
+        Args:
+            counts: Whether this was a round at all.
+        """
+        if counts and leased.tries + 1 >= self._policy.attempts:
+            facts = {"event_id": leased.event_id, "transaction_id": leased.event.transaction_id, "error": error}
+            _log.error("an event is a dead letter", extra=facts)
+            await self._inbox.finish(leased.event_id, "dead", error=error)
+        else:
+            delay = self._policy.wait(leased.tries, self._random())
+            await self._inbox.retry_later(leased.event_id, delay=delay, error=error)
 
     async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
         """The final events in the inbox of an order, or of a transaction of it; none that waits to be confirmed."""
@@ -141,7 +256,7 @@ class WithInbox:
         """Handle one dead letter again, or all of them, and tell how many."""
         count = await self._inbox.revive(event_id)
         if self._watching is not None:
-            await self._dispatcher.claim()
+            await self._claim()
         return count
 
     async def health(self) -> Answer:
@@ -170,20 +285,23 @@ class WithInbox:
         return True
 
 
-class _Owner:
-    """A receiver's name in an inbox; a random one is drawn when work begins, and anew in a forked process."""
+class _Leased(NamedTuple):
+    """One event that this receiver is to handle.
 
-    def __init__(self, name: str | None) -> None:
-        self._name = name
-        self._drawn = ""
-        self._process = 0
+    Attributes:
+        until: Unix seconds when its lease ends.
+        tries: Rounds before this one.
+        done: Names of the handlers that have finished with it.
+        doubt: Why it is no evidence, if it is none.
+    """
 
-    def __call__(self) -> str:
-        if self._name is not None:
-            return self._name
-        if self._process != os.getpid():
-            self._process, self._drawn = os.getpid(), f"receiver-{secrets.token_hex(8)}"
-        return self._drawn
+    event_id: int
+    event: TransactionEvent
+    until: float
+    conflict: str | None
+    tries: int
+    done: frozenset[str]
+    doubt: Doubt | None
 
 
 @attrs.define(eq=False, repr=False)
@@ -289,189 +407,20 @@ class Batches:
         return ()
 
 
-class _Leased(NamedTuple):
-    """One event that this receiver is to handle.
+class _ReceiverName:
+    """A receiver's name in an inbox; a random one is drawn when work begins, and anew in a forked process."""
 
-    Attributes:
-        until: Unix seconds when its lease ends.
-        tries: Rounds before this one.
-        done: Names of the handlers that have finished with it.
-        doubt: Why it is no evidence, if it is none.
-    """
+    def __init__(self, name: str | None) -> None:
+        self._name = name
+        self._drawn = ""
+        self._process = 0
 
-    event_id: int
-    event: TransactionEvent
-    until: float
-    conflict: str | None
-    tries: int
-    done: frozenset[str]
-    doubt: Doubt | None
-
-
-@attrs.define(eq=False, repr=False, kw_only=True)
-class _Dispatcher:
-    """Runs the handlers of stored events: retries, dead letters, and what another receiver left behind.
-
-    Attributes:
-        owner: Gives the receiver's name in the inbox.
-        believed: Told of every event that is confirmed and contradicts nothing.
-    """
-
-    _inbox: Inbox
-    _batches: Batches
-    _router: Router
-    _policy: HandlerPolicy
-    _owner: Callable[[], str]
-    _confirm: RecordSource | None
-    _believed: Callable[[TransactionEvent], None]
-    _tasks: Tasks
-    _clock: Callable[[], float]
-    _sleep: Callable[[float], Awaitable[None]]
-    _random: Callable[[], float]
-    _workers: Workers[_Leased] = attrs.field(init=False)
-    _room: int = attrs.field(init=False)
-    _mine: set[int] = attrs.field(factory=set, init=False)
-    # of events with several handlers, those that have finished
-    _done: dict[int, list[str]] = attrs.field(factory=dict, init=False)
-    _claiming: asyncio.Lock = attrs.field(factory=asyncio.Lock, init=False)
-    _is_open: bool = attrs.field(default=True, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._workers = Workers(self._tasks, self._work, most=self._policy.concurrency)
-        self._room = self._policy.concurrency * _PER_HANDLER
-
-    @property
-    def lease(self) -> float:
-        """Seconds to lease a new event for: none when there is no room for it here, so that anybody may claim it."""
-        return self._policy.lease if self._is_open and len(self._mine) < self._room else 0.0
-
-    def put(self, leased: _Leased) -> None:
-        """Handle an event that is leased to this receiver."""
-        if leased.event_id in self._mine:
-            return
-        self._mine.add(leased.event_id)
-        self._workers.put(leased)
-
-    async def watch(self, *, again: bool) -> None:
-        """Claim what is due, again and again.
-
-        Args:
-            again: Whether a process of this name may have died: what it held is given back first.
-        """
-        if again:
-            await self.give_back()
-        while True:
-            await self.claim()
-            await self._sleep(self._policy.poll)
-
-    async def claim(self) -> None:
-        """Take over due events that nobody holds: retries, and those of a receiver that died."""
-        async with self._claiming:
-            while self._is_open and (room := self._room - len(self._mine)) > 0:
-                until = self._clock() + self._policy.lease
-                try:
-                    claimed = await self._inbox.claim(self._owner(), lease=self._policy.lease, limit=room)
-                except Exception as error:  # noqa: BLE001 - an inbox that is away for a while must not end the watch
-                    _log.error("the inbox cannot be read", extra={"error": error_text(error)})
-                    return
-                for one in claimed:
-                    done = frozenset(one.done)
-                    self.put(_Leased(one.event_id, one.event, until, one.conflict, one.tries, done, one.doubt))
-                if len(claimed) < room:
-                    return
-
-    async def stop(self) -> None:
-        """Take no more and drop what has not begun: it stays in the inbox, for the next receiver."""
-        self._is_open = False
-        self._mine.difference_update(leased.event_id for leased in self._workers.jobs)
-        self._workers.jobs.clear()
-        async with self._claiming:
-            pass
-
-    def go_on(self) -> None:
-        """Take events again, after ``stop``."""
-        self._is_open = True
-
-    async def give_back(self) -> None:
-        """Give back the leases of what was dropped."""
-        try:
-            await self._inbox.release(self._owner())
-        except Exception as error:  # noqa: BLE001 - the leases run out by themselves
-            _log.warning("leases could not be given back", extra={"error": error_text(error)})
-
-    async def _work(self, leased: _Leased) -> None:
-        """Handle one event, unless its lease is about to end, and write down what came of it."""
-        event_id = leased.event_id
-        try:
-            if self._clock() >= leased.until - self._policy.timeout:
-                return  # another receiver may have it
-            believed = leased if leased.doubt is None else await self._confirmed(leased)
-            if believed is not None:
-                leased = believed
-                event = _numbered(leased.event, event_id)
-                if leased.conflict is not None:
-                    event = contradicting(event, leased.conflict)
-                failures = await self._router.run(event, skip=leased.done, done=self._note_done)
-                if failures:
-                    await self._failed(leased, failures)
-                else:
-                    self._batches.note_handled(event_id)
-        except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
-            facts = {"event_id": event_id, "error": error_text(error)}
-            _log.error("what became of an event could not be stored", extra=facts)
-        finally:
-            self._mine.discard(event_id)
-            if self._done:
-                self._done.pop(event_id, None)
-
-    async def _failed(self, leased: _Leased, failures: Sequence[Failure]) -> None:
-        """Write down who has finished, before anybody can have the next round, and leave the others to it."""
-        for handler in self._done.get(leased.event_id, ()):
-            await self._inbox.note_done(leased.event_id, handler)
-        await self._again(leased, "; ".join(f"{failure.name}: {failure.why}" for failure in failures))
-
-    def _note_done(self, event: TransactionEvent, handler: str) -> None:
-        event_id = event.event_id
-        assert event_id is not None
-        self._done.setdefault(event_id, []).append(handler)
-        self._batches.note_done(event_id, handler)
-
-    async def _confirmed(self, leased: _Leased) -> _Leased | None:
-        """The same as evidence, once the service's record bears it out; ``None`` when it does not, or not yet."""
-        if self._confirm is None:
-            await self._again(leased, "not confirmed: this receiver has no session to ask", counts=False)
-            return None
-        try:
-            async with asyncio.timeout(self._policy.timeout):
-                differs = await difference(self._confirm, leased.event)
-        except Exception as error:  # noqa: BLE001 - whatever the reason, there is no record to believe yet
-            # a service that cannot be asked says nothing; one that has no such transaction is asked for some hours
-            is_refused = isinstance(error, Rejected) and not isinstance(error, AuthenticationFailed)
-            await self._again(leased, f"not confirmed: {error_text(error)}", counts=is_refused)
-            return None
-        if differs is not None:
-            facts = {"event_id": leased.event_id, "transaction_id": leased.event.transaction_id, "difference": differs}
-            _log.error("a notification is disputed", extra=facts)
-            await self._inbox.finish(leased.event_id, "disputed", error=differs)
-            return None
-        conflict = await self._inbox.confirm(leased.event_id)
-        if conflict is None:
-            self._believed(_numbered(leased.event, leased.event_id))
-        return leased._replace(conflict=conflict, tries=0, doubt=None)
-
-    async def _again(self, leased: _Leased, error: str, *, counts: bool = True) -> None:
-        """Another round after a wait, or, when its rounds have run out, a dead letter.
-
-        Args:
-            counts: Whether this was a round at all.
-        """
-        if counts and leased.tries + 1 >= self._policy.attempts:
-            facts = {"event_id": leased.event_id, "transaction_id": leased.event.transaction_id, "error": error}
-            _log.error("an event is a dead letter", extra=facts)
-            await self._inbox.finish(leased.event_id, "dead", error=error)
-        else:
-            delay = self._policy.wait(leased.tries, self._random())
-            await self._inbox.retry_later(leased.event_id, delay=delay, error=error)
+    def __call__(self) -> str:
+        if self._name is not None:
+            return self._name
+        if self._process != os.getpid():
+            self._process, self._drawn = os.getpid(), f"receiver-{secrets.token_hex(8)}"
+        return self._drawn
 
 
 def _numbered(event: TransactionEvent, event_id: int) -> TransactionEvent:

@@ -153,8 +153,7 @@ class WithoutInbox:
         """The answer where the service's record does not bear the event out, or cannot be read."""
         facts = {"transaction_id": event.transaction_id}
         try:
-            async with asyncio.timeout(self._policy.timeout):
-                differs = await difference(records, event)
+            differs = await difference(records, event, self._policy.timeout)
         except Exception as error:  # noqa: BLE001 - whatever the reason, there is no record to believe yet
             _log.warning("a notification could not be confirmed", extra={**facts, "error": error_text(error)})
             return FAILED

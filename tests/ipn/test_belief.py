@@ -167,9 +167,12 @@ async def test_in_shadow_nothing_of_a_stranger_is_believed(
         await unknown(journal)
         reported: list[tuple[int, str]] = []
         receiver = Receiver(
-            journal if kept else None, senders=[], shadow=True, policy=QUICK,
+            journal if kept else None,
+            senders=[],
+            shadow=True,
+            policy=QUICK,
             reported=lambda event, sender: reported.append((event.status_code, sender)),
-        )  # fmt: skip
+        )
         heard = listening(receiver)
         async with face(receiver) as send:
             assert 200 == (await send(about(0, transaction_id(0)))).status

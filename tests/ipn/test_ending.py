@@ -134,9 +134,13 @@ async def test_what_comes_after_the_journal_closed_is_not_stored(tmp_path: Path)
 async def test_workers_of_a_preloaded_application_are_two_receivers(tmp_path: Path, owner: str | None) -> None:
     """The end of one leaves the other what it holds: an event under way is not handled a second time."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(TESTS / "ipn/preloaded.py"), str(tmp_path / "journal.db"), *([owner] if owner else []),
-        stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(TESTS)},
-    )  # fmt: skip
+        sys.executable,
+        str(TESTS / "ipn/preloaded.py"),
+        str(tmp_path / "journal.db"),
+        *([owner] if owner else []),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )
     async with asyncio.timeout(60):
         said, _ = await process.communicate()
     assert ["claimed 0", "handled"] == sorted(said.decode().split("\n"))[1:]

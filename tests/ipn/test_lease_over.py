@@ -34,10 +34,13 @@ async def test_an_event_whose_lease_is_over_is_left_to_who_has_it_now(tmp_path: 
         first, second = [
             Receiver(
                 await stack.enter_async_context(SqliteJournal(tmp_path / "journal.sqlite", clock=clock)),
-                senders=["127.0.0.1"], policy=ONE_AT_A_TIME, clock=clock, sleep=sleep,
+                senders=["127.0.0.1"],
+                policy=ONE_AT_A_TIME,
+                clock=clock,
+                sleep=sleep,
             )
             for sleep in (for_ever, asyncio.sleep)
-        ]  # fmt: skip
+        ]
         begun, taken_over = asyncio.Event(), asyncio.Event()
 
         @first.on(TransactionEvent)

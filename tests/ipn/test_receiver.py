@@ -31,6 +31,7 @@ from payments_async.ipn import (
     TransactionProcessing,
     TransactionSucceeded,
 )
+from payments_async.testing import Notification, deliver
 
 LOCAL = ["127.0.0.1"]
 QUICK = HandlerPolicy(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=1.0)
@@ -68,9 +69,15 @@ async def test_the_answer_is_the_response_message(face: Any) -> None:
         got = await send(notification(AccountId=6))
     assert 200 == got.status
     assert {
-        "TransactionId": "t-1", "AccountId": "6", "createdOn": "2023-11-14 22:13:20", "SubscriptionId": "",
-        "ResponseCode": "0", "RequestId": "r-t-1", "ReferenceId": "r-t-1", "ResponseMessage": "received",
-    } == json.loads(got.body)  # fmt: skip
+        "TransactionId": "t-1",
+        "AccountId": "6",
+        "createdOn": "2023-11-14 22:13:20",
+        "SubscriptionId": "",
+        "ResponseCode": "0",
+        "RequestId": "r-t-1",
+        "ReferenceId": "r-t-1",
+        "ResponseMessage": "received",
+    } == json.loads(got.body)
 
 
 @pytest.mark.parametrize(
@@ -516,9 +523,14 @@ async def test_a_verifier_that_fails_believes_nobody(face: Any) -> None:
 def delivery(**changed: Any) -> Delivery:
     """A delivery through a trusted proxy, unless changed."""
     plain: dict[str, Any] = {
-        "peer": "10.0.0.1", "sender": "41.2.2.10", "through_proxy": True, "headers": CIMultiDict(), "query": "",
-        "body": b"", "certificate": None,
-    }  # fmt: skip
+        "peer": "10.0.0.1",
+        "sender": "41.2.2.10",
+        "through_proxy": True,
+        "headers": CIMultiDict(),
+        "query": "",
+        "body": b"",
+        "certificate": None,
+    }
     return Delivery(**plain | changed)
 
 
@@ -664,14 +676,25 @@ async def test_starlette_routes_it_with_and_without_a_slash() -> None:
     app.router.routes.append(routing.Route("/ipn", receiver.asgi("/ipn")))
     app.mount("/ipn", receiver.asgi())
     for path, method, expected in (
-        ("/ipn", "POST", 200), ("/ipn/", "POST", 200), ("/ipn", "GET", 405), ("/ipn/health", "GET", 200),
+        ("/ipn", "POST", 200),
+        ("/ipn/", "POST", 200),
+        ("/ipn", "GET", 405),
+        ("/ipn/health", "GET", 200),
         ("/ipn/x", "POST", 404),
-    ):  # fmt: skip
+    ):
         scope = {
-            "type": "http", "method": method, "path": path, "raw_path": path.encode(), "root_path": "",
-            "query_string": b"", "headers": [], "client": ("127.0.0.1", 1), "server": ("x", 80), "scheme": "http",
+            "type": "http",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": b"",
+            "headers": [],
+            "client": ("127.0.0.1", 1),
+            "server": ("x", 80),
+            "scheme": "http",
             "http_version": "1.1",
-        }  # fmt: skip
+        }
         assert (path, expected) == (path, (await asgi_call(app, scope, notification())).status)
 
 
@@ -692,3 +715,19 @@ async def test_a_receiver_that_was_closed_before_it_began_begins_all_the_same() 
     async with receiver:
         await until(lambda: heard)
     assert ["t-1"] == [event.transaction_id for event in heard]
+
+
+async def test_a_handler_of_every_event_is_given_back_as_it_is() -> None:
+    """So it can be registered for several kinds, one above the other, and called like any function."""
+    receiver, heard = Receiver(senders=LOCAL), list[int]()
+
+    @receiver.on(TransactionSucceeded)
+    @receiver.on(TransactionFailed)
+    async def settle(event: TransactionEvent) -> str:
+        heard.append(event.status_code)
+        return event.transaction_id
+
+    for code in (0, 1, 2):
+        await deliver(receiver, Notification(body=notification(f"t-{code}", code), query=""))
+    assert [0, 2] == heard
+    assert "t-9" == await settle(event=TransactionEvent(transaction_id="t-9", status_code=0))

@@ -96,9 +96,12 @@ async def hold(name: str, face: str, inbox: SqliteJournal | None) -> None:
         request, expect = vector["request"], vector["expect"]
         start = time.process_time()  # what the machine does meanwhile does not count
         got = await send(
-            body_of(request), request["query"], method=request["method"], headers=request["headers"],
+            body_of(request),
+            request["query"],
+            method=request["method"],
+            headers=request["headers"],
             chunked=request.get("chunked", False),
-        )  # fmt: skip
+        )
         assert time.process_time() - start < expect["max_seconds"]
         await receiver.aclose()
     assert got.status == 200 if expect["outcome"] == "accept" else got.status == 200 or 400 <= got.status < 500
