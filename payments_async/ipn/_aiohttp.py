@@ -84,14 +84,20 @@ async def notify(intake: Intake, request: web.BaseRequest, token: str | None = N
     query = request.raw_path.partition("?")[2]
     if intake.verifies:
         answer = await intake.take(sender, peer, headers, query, body, partial(_certificate, request))
-        return Taken(body=answer.body, headers=_JSON) if answer.status == 200 else await _written(request, answer)
+        return (
+            TakenResponse(body=answer.body, headers=_JSON) if answer.status == 200 else await _written(request, answer)
+        )
     begun = intake.begin(sender, query, body)  # and now what take() does, without one more coroutine that waits
     if isinstance(begun, Answer):
         return await _written(request, begun)
     event, refusal = begun
     del begun  # while it waits, every object less spares the garbage collector
     refused = None if refusal is None else await refusal
-    return Taken(body=intake.message(event), headers=_JSON) if refused is None else await _written(request, refused)
+    return (
+        TakenResponse(body=intake.message(event), headers=_JSON)
+        if refused is None
+        else await _written(request, refused)
+    )
 
 
 async def health(intake: Intake, request: web.BaseRequest, token: str | None) -> web.StreamResponse:
@@ -99,7 +105,7 @@ async def health(intake: Intake, request: web.BaseRequest, token: str | None) ->
     return await _written(request, await intake.way.health() if intake.knows_token(token) else NOT_FOUND)
 
 
-class Taken(web.Response):
+class TakenResponse(web.Response):
     """The answer to a notification that was taken, written in one piece: a fifth more notifications a second.
 
     Where a middleware added a header or an application listens to ``on_response_prepare``, aiohttp writes it.

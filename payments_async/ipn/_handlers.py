@@ -20,6 +20,7 @@ __all__ = ["Handler", "HandlerPolicy", "Router", "Tasks", "Workers", "error_text
 
 T = TypeVar("T")
 Handler = Callable[[Any], Awaitable[object]]
+_Done = Callable[[TransactionEvent, str], object]
 _log = logging.getLogger("payments_async.ipn")
 _LONGEST_ERROR = 200
 
@@ -95,7 +96,7 @@ class Router:
         self._routes: list[_Route] = []
         self._are_shared = False  # whether an event may have several handlers, so that events do not bound handlers
         self._hearing: dict[type[TransactionEvent], tuple[_Route, ...]] = {}
-        self._slots = asyncio.Semaphore(concurrency)
+        self._places = asyncio.Semaphore(concurrency)
         self._deadlines = Deadlines(timeout)
 
     def add(
@@ -128,11 +129,7 @@ class Router:
         return bool(self._routes) and bool(self._for(type(event)))
 
     def run(
-        self,
-        event: TransactionEvent,
-        *,
-        skip: Collection[str] = (),
-        done: Callable[[TransactionEvent, str], object] | None = None,
+        self, event: TransactionEvent, *, skip: Collection[str] = (), done: _Done | None = None
     ) -> Awaitable[Sequence[str]]:
         """Run the handlers of an event, and tell which failed and why; one that fails does not stop the others.
 
@@ -145,12 +142,7 @@ class Router:
             routes = [route for route in routes if route.name not in skip]
         return self._run(routes[0], event, None) if len(routes) == 1 else self._run_all(routes, event, done)
 
-    async def _run_all(
-        self,
-        routes: Sequence[_Route],
-        event: TransactionEvent,
-        done: Callable[[TransactionEvent, str], object] | None,
-    ) -> Sequence[str]:
+    async def _run_all(self, routes: Sequence[_Route], event: TransactionEvent, done: _Done | None) -> Sequence[str]:
         """Run them side by side, and tell which failed and why."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._run(route, event, done)) for route in routes]
@@ -164,14 +156,12 @@ class Router:
             self._hearing[kind] = routes
         return routes
 
-    async def _run(
-        self, route: _Route, event: TransactionEvent, done: Callable[[TransactionEvent, str], object] | None
-    ) -> Sequence[str]:
+    async def _run(self, route: _Route, event: TransactionEvent, done: _Done | None) -> Sequence[str]:
         """Run one handler within its time; tell that it failed and why, or nothing."""
         try:
             if route.when is None or route.when(event):
                 if self._are_shared:
-                    async with self._slots:
+                    async with self._places:
                         with self._deadlines.stay():
                             await route.call(event)
                 else:
