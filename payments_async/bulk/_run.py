@@ -14,10 +14,10 @@ import attrs
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._orders import Order
 from payments_async._session import PaymentsSession, executor_of
+from payments_async.journal import Journal
 from payments_async.journal._faults import LoadBusy
 from payments_async.journal._records import Adoption
 from payments_async.journal._states import State
-from payments_async.journal.contract import Journal
 from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._crew import Crew, RunProgress
 from payments_async.outbox._first_look import ASKED_TO_STOP, FirstLook, LookFirst, check_look_first, is_look_due

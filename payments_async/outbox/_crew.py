@@ -14,10 +14,10 @@ from payments_async._retry import RetryPolicy
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire import endpoints
 from payments_async._wire.orders import private_texts
+from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
 from payments_async.journal._records import NotPermitted, Outcome, Permit, Progress
 from payments_async.journal._states import News
-from payments_async.journal.contract import Journal
 from payments_async.outbox._brakes import Meter, Pace
 from payments_async.outbox._first_look import ASKED_TO_STOP, FirstLook
 from payments_async.outbox._leases import LeasedOrder, Leases

@@ -11,9 +11,9 @@ import attrs
 
 from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
+from payments_async.journal import Journal
 from payments_async.journal._records import Run
 from payments_async.journal._states import State
-from payments_async.journal.contract import Journal
 from payments_async.outbox._sweeps import Findings, Sweeper, Window
 
 __all__ = ["ASKED_TO_STOP", "FirstLook", "LookFirst", "check_look_first", "is_look_due", "look_first"]

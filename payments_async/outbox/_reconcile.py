@@ -15,9 +15,9 @@ from payments_async._models import Acceptance, Transaction
 from payments_async._resources.lists import Reader
 from payments_async._resources.statuses import read_statuses
 from payments_async._session import PaymentsSession, executor_of
+from payments_async.journal import Journal
 from payments_async.journal._records import Entry, Evidence
 from payments_async.journal._states import News, State
-from payments_async.journal.contract import Journal
 from payments_async.outbox._sweeps import (
     CONFIRMED,
     LOOKED_UP,

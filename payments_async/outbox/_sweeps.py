@@ -16,10 +16,10 @@ import attrs
 from payments_async._models import Transaction, TransactionStatus
 from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
+from payments_async.journal import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._records import Entry, Evidence, RunIdentity
 from payments_async.journal._states import News, State
-from payments_async.journal.contract import Journal
 
 __all__ = [
     "CONFIRMED",
