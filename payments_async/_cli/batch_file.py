@@ -12,16 +12,26 @@ from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.screen import Screen, clean
 from payments_async.bulk import Batch, BatchChanged, read_batch
 
-__all__ = ["Acknowledge", "BatchFile", "BatchId", "Derive", "FileFormat", "SkipBad", "Validate", "read_file"]
+__all__ = ["BatchFile", "BatchId", "FileFormat", "RowOptions", "Validate", "read_file"]
 
 BatchFile = Annotated[Path, typer.Argument(help="CSV, JSON lines or XLSX.", show_default=False)]
 BatchId = Annotated[str, typer.Option(help="Names the batch, once and for ever, as in payroll-2026-11.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out; else nothing is sent with one.")]
-Acknowledge = Annotated[bool, typer.Option("--acknowledge", help="The concerns were looked at: send it all the same.")]
-Derive = Annotated[
-    bool, typer.Option("--derive-request-ids", help="Make stable ids, from what they pay, for rows without one.")
-]
 Validate = Annotated[bool, typer.Option("--validate", help="Ask the service about every row.")]
+
+
+@attrs.frozen(kw_only=True)
+class RowOptions:
+    """What becomes of rows that are not as they should be."""
+
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out; else nothing is sent with one.")] = (
+        False
+    )
+    acknowledge: Annotated[
+        bool, typer.Option("--acknowledge", help="The concerns were looked at: send it all the same.")
+    ] = False
+    derive_request_ids: Annotated[
+        bool, typer.Option("--derive-request-ids", help="Make stable ids, from what they pay, for rows without one.")
+    ] = False
 
 
 @attrs.frozen(kw_only=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.markup import escape
 
 from payments_async import PaymentsSession
+from payments_async._cli.batch_file import RowOptions
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.screen import Screen, clean, counted, money, plain
 from payments_async.bulk import Batch, BatchChanged, Concern, Duplicate, Plan, Share, plan
@@ -14,7 +15,6 @@ from payments_async.journal import SqliteJournal
 
 __all__ = ["make_plan", "plan_document", "show_plan"]
 
-_SHOWN = 20
 _MEMBERS = (
     *("count", "total", "currency", "balance", "by_kind", "by_item", "problem_count", "problems", "concerns"),
     *("acknowledged", "left_out", "skipped", "warnings", "duplicates", "recorded", "open_count", "open_total"),
@@ -27,10 +27,9 @@ async def make_plan(
     batch: Batch,
     batch_id: str,
     journal: SqliteJournal | None,
+    rows: RowOptions,
     *,
     validate: bool,
-    skip_bad: bool,
-    acknowledge: bool,
     concurrency: int = 50,
     rate: float | None = None,
 ) -> Plan:
@@ -46,8 +45,8 @@ async def make_plan(
             batch_id=batch_id,
             journal=journal,
             validate=validate,
-            skip_bad=skip_bad,
-            acknowledged=acknowledge,
+            skip_bad=rows.skip_bad,
+            acknowledged=rows.acknowledge,
             concurrency=concurrency,
             rate=rate,
         )
@@ -78,7 +77,12 @@ def show_plan(screen: Screen, made: Plan, title: str) -> None:
     looked = "looked at" if made.acknowledged else "look at it; nothing is sent without --acknowledge"
     _show_concerns(screen, f"{counted(len(made.concerns), 'concern')}: {looked}", "yellow", made.concerns)
     _show_concerns(screen, f"{made.left_out:,} left out", "yellow", made.skipped)
-    _show_duplicates(screen, made)
+    found = made.duplicates
+    title = (
+        f"\n[bold yellow]Paid twice?[/] Same beneficiary and amount: {found.same_amount:,}; "
+        f"same beneficiary, another amount: {found.other_amount:,}"
+    )
+    screen.listing(title, map(_duplicate, found.shown), found.same_amount + found.other_amount)
     _show_concerns(screen, "Look at this", "yellow", made.warnings)
 
 
@@ -97,35 +101,13 @@ def _show_shares(screen: Screen, name: str, shares: Mapping[str, Share], made: P
 
 
 def _show_concerns(screen: Screen, title: str, style: str, concerns: Sequence[Concern]) -> None:
-    if not concerns:
-        return
-    screen.say(f"\n[bold {style}]{title}[/]")
-    _show_lines(screen, map(str, concerns), len(concerns))
-
-
-def _show_duplicates(screen: Screen, made: Plan) -> None:
-    found = made.duplicates
-    if not found.shown:
-        return
-    screen.say(
-        f"\n[bold yellow]Paid twice?[/] Same beneficiary and amount: {found.same_amount:,}; "
-        f"same beneficiary, another amount: {found.other_amount:,}"
-    )
-    _show_lines(screen, map(_duplicate, found.shown), found.same_amount + found.other_amount)
+    screen.listing(f"\n[bold {style}]{title}[/]", map(str, concerns), len(concerns))
 
 
 def _duplicate(one: Duplicate) -> str:
     where = f" of batch {one.batch_id}, {one.state}" if one.batch_id else ""
     again = "the same amount" if one.same_amount else "another amount"
     return f"{one.request_id}: {one.amount:,f} to {one.payee}, and {again} by {one.other}{where}"
-
-
-def _show_lines(screen: Screen, lines: Iterable[str], count: int) -> None:
-    for number, line in enumerate(lines):
-        if number == _SHOWN:
-            screen.say(f"  and {count - _SHOWN:,} more; --json shows them")
-            return
-        screen.say(f"  {escape(clean(line))}")
 
 
 def _duration(seconds: float) -> str:

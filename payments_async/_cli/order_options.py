@@ -8,24 +8,13 @@ from decimal import Decimal
 from functools import partial
 from typing import Annotated
 
+import attrs
 import typer
 
 from payments_async._cli.exit_codes import BadInput
 from payments_async.bulk import read_money
 
-__all__ = [
-    "Amount",
-    "Item",
-    "Message",
-    "Metadata",
-    "Name",
-    "OrderCurrency",
-    "RequestId",
-    "naming",
-    "option",
-    "own_id",
-    "read_amount",
-]
+__all__ = ["OrderBasics", "OrderNotes", "RequestId", "naming", "option", "own_id", "read_amount"]
 
 _REQUEST_ID = (
     "--request-id: name the order yourself, unique for ever, such as your voucher number; "
@@ -53,14 +42,24 @@ _OPTIONS = {
 
 option = partial(typer.Option, show_default=False)
 RequestId = Annotated[str | None, option(help="Identifier of this order, unique for ever.")]
-Amount = Annotated[str, typer.Option(help="As in 150000 or 1,500.50, in units of the account's currency.")]
-Item = Annotated[str, typer.Option(help="Item of the operator or provider; see products.")]
-Name = Annotated[str, typer.Option(help="Name of the beneficiary.")]
-Message = Annotated[str | None, option(help="Free text that goes with the order.")]
-Metadata = Annotated[str | None, option(help="Further data that goes with it.")]
-OrderCurrency = Annotated[
-    str | None, typer.Option(help="What you mean, as in UGX; compared with the account's.", show_default=False)
-]
+
+
+@attrs.frozen(kw_only=True)
+class OrderBasics:
+    """What every order needs."""
+
+    amount: Annotated[str, typer.Option(help="As in 150000 or 1,500.50, in units of the account's currency.")]
+    item: Annotated[str, typer.Option(help="Item of the operator or provider; see products.")]
+    name: Annotated[str, typer.Option(help="Name of the beneficiary.")]
+
+
+@attrs.frozen(kw_only=True)
+class OrderNotes:
+    """What may go with an order."""
+
+    message: Annotated[str | None, option(help="Free text that goes with the order.")] = None
+    metadata: Annotated[str | None, option(help="Further data that goes with it.")] = None
+    currency: Annotated[str | None, option(help="What you mean, as in UGX; compared with the account's.")] = None
 
 
 def own_id(request_id: str | None) -> str:

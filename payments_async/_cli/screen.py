@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import islice
 from typing import Annotated, Any
 
 import attrs
@@ -31,6 +32,7 @@ __all__ = ["Screen", "clean", "counted", "money", "plain", "show_log"]
 
 _SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
 _PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines
+_LISTED = 20  # lines; the rest is for machines
 _LOG_FACTS = ("request_id", "sender", "why", "error", "transaction_id", "event_id", "handler")
 
 
@@ -115,6 +117,16 @@ class Screen:
             cells = (row[number] for number in kept)
             table.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in cells))
         self._print(table)
+
+    def listing(self, title: str, lines: Iterable[str], count: int) -> None:
+        """Write a title, which may have brackets of rich, and the first of so many lines; nothing if there are none."""
+        if not count:
+            return
+        self.say(title)
+        for line in islice(lines, _LISTED):
+            self.say(f"  {escape(clean(line))}")
+        if count > _LISTED:
+            self.say(f"  and {count - _LISTED:,} more; --json shows them")
 
     def fields(self, pairs: Iterable[tuple[str, str | None]]) -> None:
         """Write one thing: a name and a value on each line, empty values left out."""

@@ -62,15 +62,10 @@ class Stop:
             self.task.cancel()
         return False
 
-    def take_back(self) -> None:
-        """The cancellation was ours and has done its work."""
-        if self.task is not None:
-            self.task.uncancel()
-
 
 @contextmanager
 def draining(screen: Screen) -> Iterator[Stop]:
-    """Take the signals: the first one drains, the second one cancels this task."""
+    """Take the signals: the first one drains, the second one breaks off this block and nothing around it."""
     stop = Stop()
     tell = screen.say if screen.is_live else screen.note  # a live view draws around what the same console prints
 
@@ -79,4 +74,9 @@ def draining(screen: Screen) -> Iterator[Stop]:
             tell(_STOPPING)
 
     with on_signals(asked):
-        yield stop
+        try:
+            yield stop
+        except asyncio.CancelledError:
+            if not stop.is_hard or stop.task is None:
+                raise
+            stop.task.uncancel()  # the cancellation was ours and has done its work

@@ -213,24 +213,16 @@ class _OrderRun:
         Args:
             before: The order as an earlier command left it.
         """
-        screen, request_id, stopped = self.asked.screen, self.asked.order.request_id, None
-        entry = before
-        with draining(screen) as stop:
-            try:
-                if before is None or before.state in _OPEN:
-                    if before is not None and before.state is not State.PLANNED:
-                        screen.note(f"{_standing(before)}: looking it up; it is not sent again")
-                    stopped = await self._sent(stop)
-                    entry = await self.journal.entry(request_id)
-                    if _is_left_behind(before, entry) and not stop.drain.is_set():
-                        stopped = await self._sent(stop)  # its lease ran out meanwhile: now it is looked up
-                        entry = await self.journal.entry(request_id)
-                if entry is not None and self.asked.sending.wait and not stop.drain.is_set():
-                    entry = await self._waited(entry, stop)
-            except JournalUnavailable as error:
-                screen.trouble(f"the journal cannot be used: {clean(str(error))}", _MAY_HAVE_LEFT)
-                screen.document({"request_id": request_id, "error": str(error), "exit_status": Exit.UNKNOWN})
-                return Exit.UNKNOWN
+        screen, request_id = self.asked.screen, self.asked.order.request_id
+        stopped: str | None = "it was broken off"  # unless it gets further
+        try:
+            with draining(screen) as stop:
+                stopped = await self._go_through(before, stop)
+            entry = await self.journal.entry(request_id)
+        except JournalUnavailable as error:
+            screen.trouble(f"the journal cannot be used: {clean(str(error))}", _MAY_HAVE_LEFT)
+            screen.document({"request_id": request_id, "error": str(error), "exit_status": Exit.UNKNOWN})
+            return Exit.UNKNOWN
         if entry is None:
             screen.trouble(f"not sent: {stopped}")
             return Exit.STOPPED
@@ -240,32 +232,39 @@ class _OrderRun:
         self._tell(entry, before, stopped, status)
         return status
 
-    async def _sent(self, stop: Stop) -> str | None:
-        """Send what is planned, look up what may have left. Tells why it was not sent, or ``None``."""
-        try:
-            progress = await run_batch(
-                self.payments,
-                self.journal,
-                self.asked.batch_id,
-                [self.asked.order],
-                concurrency=1,
-                stop=stop.drain,
-                look_first="never" if self.asked.sending.without_looking else "always",
-                patience=_PATIENCE,
-                lease=_LEASE,
-                progress=_Waiting(self.asked.screen),
-            )
-        except asyncio.CancelledError:
-            if not stop.is_hard:
-                raise
-            stop.take_back()
-            return "it was broken off"
+    async def _go_through(self, before: Entry | None, stop: Stop) -> str | None:
+        """Send or look up, and wait. Tells why the order was not sent, or ``None``."""
+        screen, entry, stopped = self.asked.screen, before, None
+        if before is None or before.state in _OPEN:
+            if before is not None and before.state is not State.PLANNED:
+                screen.note(f"{_standing(before)}: looking it up; it is not sent again")
+            stopped, entry = await self._sent(stop)
+            if _is_left_behind(before, entry) and not stop.drain.is_set():
+                stopped, entry = await self._sent(stop)  # its lease ran out meanwhile: now it is looked up
+        if entry is not None and self.asked.sending.wait and not stop.drain.is_set():
+            await self._wait(entry, stop)
+        return stopped
+
+    async def _sent(self, stop: Stop) -> tuple[str | None, Entry | None]:
+        """Send what is planned, look up what may have left. Tells why it was not sent, and how it stands."""
+        progress = await run_batch(
+            self.payments,
+            self.journal,
+            self.asked.batch_id,
+            [self.asked.order],
+            concurrency=1,
+            stop=stop.drain,
+            look_first="never" if self.asked.sending.without_looking else "always",
+            patience=_PATIENCE,
+            lease=_LEASE,
+            progress=_Waiting(self.asked.screen),
+        )
         if progress.looked is not None:
             self.asked.screen.note(looking(progress.looked))
-        return progress.stopped
+        return progress.stopped, await self.journal.entry(self.asked.order.request_id)
 
-    async def _waited(self, entry: Entry, stop: Stop) -> Entry:
-        """The order once it has ended, the time is up, or somebody has had enough."""
+    async def _wait(self, entry: Entry, stop: Stop) -> None:
+        """Wait until the order has ended, the time is up, or somebody has had enough."""
         wait = self.asked.sending.wait
         looking, asked = asyncio.ensure_future(self._look(entry)), asyncio.ensure_future(stop.drain.wait())
         try:
@@ -281,7 +280,6 @@ class _OrderRun:
         now = await self.journal.entry(entry.request_id) or entry
         if now.state in (State.ACCEPTED, State.SENDING, State.UNKNOWN) and not stop.drain.is_set():
             self.asked.screen.note(f"no final status within {wait:g} s; it may end at any time")
-        return now
 
     async def _look(self, entry: Entry) -> None:
         """Look until the order has ended, and write down what says so."""

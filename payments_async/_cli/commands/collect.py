@@ -9,12 +9,8 @@ import typer
 from payments_async import Beneficiary, CollectionOrder, MobileMoneyWallet
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.order_options import (
-    Amount,
-    Item,
-    Message,
-    Metadata,
-    Name,
-    OrderCurrency,
+    OrderBasics,
+    OrderNotes,
     RequestId,
     naming,
     option,
@@ -31,18 +27,14 @@ __all__ = ["collect"]
 async def collect(
     screen: Screen,
     settings: ConnectionSettings,
-    amount: Amount,
-    item: Item,
-    name: Name,
+    basics: OrderBasics,
     payer: Annotated[str, typer.Option(help="The mobile money wallet to collect from.")],
     request_id: RequestId = None,
     phone: Annotated[str | None, option(help="Where the payer is reached.")] = None,
     email: Annotated[str | None, option(help="The payer's e-mail address.")] = None,
     batch_id: Annotated[str | None, option(help="Groups orders.")] = None,
     to_account: Annotated[str | None, option(help="Account to collect to.")] = None,
-    message: Message = None,
-    metadata: Metadata = None,
-    currency: OrderCurrency = None,
+    notes: OrderNotes = OrderNotes(),
     sending: Sending = Sending(),
 ) -> Exit:
     """Request one collection from a mobile money wallet. Shows it and asks before sending; --yes does not ask.
@@ -50,18 +42,18 @@ async def collect(
     It is written down in a journal before and after. The same command again never requests it twice: it goes on where
     the first one died, or tells what became of it. Status 4 means that it may have been carried out.
     """
-    value, stated = read_amount(amount, currency)
+    value, stated = read_amount(basics.amount, notes.currency)
     with naming("--payer"):
         order = CollectionOrder(
             request_id=own_id(request_id),
             amount=value,
             payer=MobileMoneyWallet(payer),
-            provider_item_id=item,
-            beneficiary=Beneficiary(name=name, phone_number=phone, email_address=email),
+            provider_item_id=basics.item,
+            beneficiary=Beneficiary(name=basics.name, phone_number=phone, email_address=email),
             batch_id=batch_id,
             account_number=to_account,
-            message=message,
-            metadata=metadata,
+            message=notes.message,
+            metadata=notes.metadata,
             currency=stated,
         )
     where = f"wallet {screen.person(payer)}"

@@ -16,12 +16,8 @@ from payments_async import (
 )
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.order_options import (
-    Amount,
-    Item,
-    Message,
-    Metadata,
-    Name,
-    OrderCurrency,
+    OrderBasics,
+    OrderNotes,
     RequestId,
     naming,
     option,
@@ -40,9 +36,7 @@ Destination = MobileMoneyWallet | AirtimeLine | InternetLine | BankAccount | Uti
 async def pay(
     screen: Screen,
     settings: ConnectionSettings,
-    amount: Amount,
-    item: Item,
-    name: Name,
+    basics: OrderBasics,
     request_id: RequestId = None,
     wallet: Annotated[str | None, option(help="Pay to this mobile money wallet.")] = None,
     airtime: Annotated[str | None, option(help="Top up this telephone line.")] = None,
@@ -56,9 +50,7 @@ async def pay(
     email: Annotated[str | None, option(help="The beneficiary's e-mail address.")] = None,
     batch_id: Annotated[str | None, option(help="Groups orders.")] = None,
     from_account: Annotated[str | None, option(help="Account to pay from.")] = None,
-    message: Message = None,
-    metadata: Metadata = None,
-    currency: OrderCurrency = None,
+    notes: OrderNotes = OrderNotes(),
     sending: Sending = Sending(),
 ) -> Exit:
     """Send one payout. Shows it and asks before sending; --yes does not ask.
@@ -68,7 +60,7 @@ async def pay(
 
     Example: payments-async pay --request-id voucher-17 --amount 150000 --wallet 0772000017 --name "G. Akello" --item I
     """
-    value, stated = read_amount(amount, currency)
+    value, stated = read_amount(basics.amount, notes.currency)
     ways: dict[str, tuple[str | None, Callable[[str], Destination]]] = {
         "--wallet": (wallet, MobileMoneyWallet),
         "--airtime": (airtime, AirtimeLine),
@@ -85,13 +77,13 @@ async def pay(
             request_id=own_id(request_id),
             amount=value,
             destination=make(where),
-            product_item_id=item,
+            product_item_id=basics.item,
             product_id=product,
-            beneficiary=Beneficiary(name=name, phone_number=phone, email_address=email),
+            beneficiary=Beneficiary(name=basics.name, phone_number=phone, email_address=email),
             batch_id=batch_id,
             account_number=from_account,
-            message=message,
-            metadata=metadata,
+            message=notes.message,
+            metadata=notes.metadata,
             currency=stated,
         )
     shown = f"{named.removeprefix('--').replace('-', ' ')} {screen.person(where)}"

@@ -52,31 +52,20 @@ class DemoState:
     finished: bool = False
 
 
-@attrs.frozen
 class DemoFolder:
-    """The folder, held by this process alone."""
+    """The folder, held by this process alone.
 
-    path: Path
+    Attributes:
+        journal: The journal's file.
+        csv, html: The report, as a table and as a page.
+        log: What the simulated service says of itself.
+    """
 
-    @property
-    def journal(self) -> Path:
-        """The journal's file."""
-        return self.path / "demo.sqlite"
-
-    @property
-    def csv(self) -> Path:
-        """The report as a table."""
-        return self.path / "report.csv"
-
-    @property
-    def html(self) -> Path:
-        """The report as a page."""
-        return self.path / "report.html"
-
-    @property
-    def log(self) -> Path:
-        """What the simulated service says of itself."""
-        return self.path / "sandbox.log"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.journal = path / "demo.sqlite"
+        self.csv, self.html = path / "report.csv", path / "report.html"
+        self.log = path / "sandbox.log"
 
     def last(self) -> DemoState | None:
         """The demo that was here last.

@@ -135,35 +135,34 @@ class DemoRun:
             ServiceGone: There is nothing left to judge by.
         """
         self._screen.say()
-        with self._view, draining(self._screen) as stop:
-            try:
+        self.stopped = _BROKEN_OFF  # unless it gets further
+        try:
+            with self._view, draining(self._screen) as stop:
                 async with self._view.watching(self._journal, BATCH):
-                    await self._go_through(stop.drain, goes_on=goes_on)
-            except asyncio.CancelledError:
-                if not stop.is_hard:
-                    raise
-                stop.take_back()
-                self.stopped = _BROKEN_OFF
-            except PaymentsError as error:
-                if await self._service.is_there():
-                    raise
-                raise ServiceGone(error.message) from error
-            if self.stopped is not None:
-                return None
-            progress = await self._journal.progress(BATCH)
-            self._view.settled(progress)
+                    self.stopped = await self._go_through(stop.drain, goes_on=goes_on)
+                progress = await self._journal.progress(BATCH)
+                if self.stopped is None:
+                    self._view.settled(progress)
+        except PaymentsError as error:
+            if await self._service.is_there():
+                raise
+            raise ServiceGone(error.message) from error
+        if self.stopped is not None:
+            return None
         orders, books = await outcomes(self._journal, BATCH), await self._service.books()
         verdict = judge(books, orders, self._setup.opening_balance)
         return JudgedRun(progress=progress, orders=orders, books=books, verdict=verdict, rate=self._rate)
 
-    async def _go_through(self, stop: asyncio.Event, *, goes_on: bool) -> None:
+    async def _go_through(self, stop: asyncio.Event, *, goes_on: bool) -> str | None:
+        """Send, hear and look up; tells why it ended early, or ``None``."""
         if goes_on:
             self._view.doing("looking up what may have been sent, which is never sent again; then sending the rest")
-        self.stopped = await self._send(stop)
+        stopped = await self._send(stop)
         for step in (self._hear_out, self._look_up):
-            if self.stopped is None:
+            if stopped is None:
                 await step(stop)
-                self.stopped = _ASKED if stop.is_set() else None
+                stopped = _ASKED if stop.is_set() else None
+        return stopped
 
     async def _send(self, stop: asyncio.Event) -> str | None:
         """Send what is planned; tells why not all of it was sent, or ``None``."""

@@ -7,16 +7,7 @@ from pathlib import Path
 import attrs
 from rich.markup import escape
 
-from payments_async._cli.batch_file import (
-    Acknowledge,
-    BatchFile,
-    BatchId,
-    Derive,
-    FileFormat,
-    SkipBad,
-    Validate,
-    read_file,
-)
+from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_file
 from payments_async._cli.batch_plan import make_plan, plan_document, show_plan
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import JournalFile, existing
@@ -34,9 +25,7 @@ async def bulk_plan(
     batch_id: BatchId,
     journal: JournalFile = None,
     validate: Validate = False,
-    skip_bad: SkipBad = False,
-    acknowledge: Acknowledge = False,
-    derive_request_ids: Derive = False,
+    rows: RowOptions = RowOptions(),
     file_format: FileFormat = FileFormat(),
 ) -> Exit:
     """Show what a file would do: sums, problems, duplicates, balance, and a digest to approve. Sends nothing.
@@ -45,13 +34,11 @@ async def bulk_plan(
 
     Example: payments-async bulk plan payroll.csv --batch-id payroll-2026-11 --journal payroll.sqlite
     """
-    how = {"batch_id": batch_id, "derive_request_ids": derive_request_ids, **attrs.asdict(file_format)}
+    how = {"batch_id": batch_id, "derive_request_ids": rows.derive_request_ids, **attrs.asdict(file_format)}
     session = settings.session()  # what is missing there is told before a long file is read
     batch = await read_file(screen, file, **how)
     async with existing(journal) as held, session as payments:
-        made = await make_plan(
-            payments, batch, batch_id, held, validate=validate, skip_bad=skip_bad, acknowledge=acknowledge
-        )
+        made = await make_plan(payments, batch, batch_id, held, rows, validate=validate)
     show_plan(screen, made, f"{file.name}, batch {batch_id}")
     status = Exit.FINE if made.is_clean else Exit.BAD_INPUT
     if made.is_clean:
@@ -61,8 +48,8 @@ async def bulk_plan(
             str(file),
             journal=journal or Path(f"{batch_id}.sqlite"),
             **how,
-            skip_bad=skip_bad,
-            acknowledge=acknowledge,
+            skip_bad=rows.skip_bad,
+            acknowledge=rows.acknowledge,
             plan=made.digest,
             new_journal=journal is None or not journal.exists(),
         )

@@ -9,7 +9,6 @@ import typer
 from rich.markup import escape
 
 from payments_async._cli.batch_state import (
-    SHOWN,
     UNFORTUNATE,
     currency_of,
     exit_after,
@@ -122,11 +121,6 @@ def _show(screen: Screen, found: Reconciliation) -> None:
 
 
 def _names(screen: Screen, title: str, names: Sequence[str]) -> None:
-    if not names:
-        return
-    screen.say(f"[bold]{escape(title)}[/]")
-    for name in names[:SHOWN]:
-        screen.say(f"  {escape(clean(name))}")
-    if len(names) > SHOWN:
-        screen.say(f"  and {len(names) - SHOWN:,} more; --json shows them")
-    screen.say()
+    screen.listing(f"[bold]{escape(title)}[/]", names, len(names))
+    if names:
+        screen.say()

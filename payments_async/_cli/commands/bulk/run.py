@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated
@@ -12,16 +11,7 @@ import typer
 from rich.markup import escape
 
 from payments_async import Limits, PaymentsSession
-from payments_async._cli.batch_file import (
-    Acknowledge,
-    BatchFile,
-    BatchId,
-    Derive,
-    FileFormat,
-    SkipBad,
-    Validate,
-    read_file,
-)
+from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_file
 from payments_async._cli.batch_plan import make_plan, plan_document, show_plan
 from payments_async._cli.batch_state import exit_after, progress_document, show_progress, tell_next
 from payments_async._cli.exit_codes import BadInput, Exit
@@ -84,9 +74,7 @@ async def bulk_run(
     approved: Annotated[
         str | None, option("--plan", help="The digest that was approved; send exactly that.", show_default=False)
     ] = None,
-    skip_bad: SkipBad = False,
-    acknowledge: Acknowledge = False,
-    derive_request_ids: Derive = False,
+    rows: RowOptions = RowOptions(),
     validate: Validate = False,
     limits: RunLimits = RunLimits(),
     yes: Annotated[bool, option("--yes", help="Send without asking.")] = False,
@@ -112,7 +100,7 @@ async def bulk_run(
         raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL; it is made if there is none")
     adoption = _adoption(adopt, who, why)
     fuse = limits.fuse()
-    how = {"batch_id": batch_id, "derive_request_ids": derive_request_ids, **attrs.asdict(file_format)}
+    how = {"batch_id": batch_id, "derive_request_ids": rows.derive_request_ids, **attrs.asdict(file_format)}
     session = settings.session(Limits(concurrency=max(100, limits.concurrency), rate=limits.rate))
     batch = await read_file(screen, file, **how)  # which may be long: what the settings lack was told before
     async with session as payments:
@@ -122,9 +110,8 @@ async def bulk_run(
                 batch,
                 batch_id,
                 held,
+                rows,
                 validate=validate,
-                skip_bad=skip_bad,
-                acknowledge=acknowledge,
                 concurrency=limits.concurrency,
                 rate=limits.rate,
             )
@@ -148,8 +135,8 @@ async def bulk_run(
             journal=journal,
             **how,
             plan=made.digest,
-            skip_bad=skip_bad,
-            acknowledge=acknowledge,
+            skip_bad=rows.skip_bad,
+            acknowledge=rows.acknowledge,
             validate=validate,
             **attrs.asdict(limits),
         )
@@ -207,7 +194,7 @@ class _BatchRun:
     async def _run(self, journal: SqliteJournal) -> RunProgress:
         with LiveView(self.screen, self.plan.count, self.plan.currency) as view, draining(self.screen) as stop:
             try:
-                return await run_batch(
+                progress = await run_batch(
                     self.payments,
                     journal,
                     self.batch_id,
@@ -225,10 +212,8 @@ class _BatchRun:
                     f"{error.message}\n  nothing was sent. Go on with that journal; only if it is lost, adopt them: "
                     f"{self.again} --adopt --who NAME --why REASON"
                 ) from error
-            except asyncio.CancelledError:
-                if not stop.is_hard:
-                    raise
-                stop.take_back()
+        if not stop.is_hard:
+            return progress
         left = await journal.progress(self.batch_id)
         return RunProgress(counts=left.counts, sums=left.sums, conflicts=left.conflicts, stopped="it was broken off")
 

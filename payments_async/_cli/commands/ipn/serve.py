@@ -97,7 +97,28 @@ async def ipn_serve(
             raise BadInput(str(error)) from error
         receiver.on(TransactionEvent, name="payments-async ipn serve")(heard)
         visitors = THIS_MACHINE if visitor is None else tuple(visitor)
-        return await _listen(screen, receiver, heard, visitors, host, port, path, "/..." if path_token else "")
+        refused = _Refused(screen, receiver)
+        token = "/..." if path_token else ""
+        try:
+            async with serving(receiver, host, port, path=path, visitors=visitors) as (at, on):
+                screen.note(f"listening at http://{at}:{on}/{path.strip('/')}{token}; Ctrl-C stops")
+                telling = asyncio.ensure_future(refused.tell_now_and_then())
+                try:
+                    await until_stopped()
+                finally:
+                    telling.cancel()
+                    await asyncio.gather(telling, return_exceptions=True)
+        except OSError as error:
+            raise BadInput(
+                f"--port: {host}:{port} cannot be listened on ({error.strerror}); name another one"
+            ) from error
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+        refused.tell_all()
+        screen.note(f"{counted(heard.count, 'notification')} heard")
+        if heard.reported:
+            screen.note(f"{heard.reported:,} reported of unknown senders: nothing believes them")
+        return Exit.FINE
 
 
 def _name(host: str, port: int) -> str | None:
@@ -117,37 +138,6 @@ def _name(host: str, port: int) -> str | None:
     with suppress(OSError):  # only Linux has networks beside each other
         network = str(Path("/proc/self/ns/net").readlink())
     return f"payments-async ipn serve {socket.gethostname()} {network} {host}:{port}"
-
-
-async def _listen(
-    screen: Screen,
-    receiver: Receiver,
-    heard: _Heard,
-    visitors: Sequence[str],
-    host: str,
-    port: int,
-    path: str,
-    token: str,
-) -> Exit:
-    refused = _Refused(screen, receiver)
-    try:
-        async with serving(receiver, host, port, path=path, visitors=visitors) as (at, on):
-            screen.note(f"listening at http://{at}:{on}/{path.strip('/')}{token}; Ctrl-C stops")
-            telling = asyncio.ensure_future(refused.tell_now_and_then())
-            try:
-                await until_stopped()
-            finally:
-                telling.cancel()
-                await asyncio.gather(telling, return_exceptions=True)
-    except OSError as error:
-        raise BadInput(f"--port: {host}:{port} cannot be listened on ({error.strerror}); name another one") from error
-    except ValueError as error:
-        raise BadInput(str(error)) from error
-    refused.tell_all()
-    screen.note(f"{counted(heard.count, 'notification')} heard")
-    if heard.reported:
-        screen.note(f"{heard.reported:,} reported of unknown senders: nothing believes them")
-    return Exit.FINE
 
 
 class _Refused:
