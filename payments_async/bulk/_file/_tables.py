@@ -230,7 +230,7 @@ class FileRow(NamedTuple):
         number: As a spreadsheet numbers it.
         line: Line of a text file where it begins.
         cells: What stands in the known columns, without surrounding blanks; empty cells are left out.
-        fault: Column and remedy where the row cannot be taken apart.
+        problem: Column and remedy where the row cannot be taken apart.
         short: Whether it has fewer cells than the header.
         torn: Other readings, where the amount may be torn at a comma.
         is_witness: Whether an amount that is surely whole stands beside a number of three digits.
@@ -239,7 +239,7 @@ class FileRow(NamedTuple):
     number: int
     line: int
     cells: dict[str, str]
-    fault: tuple[str, str] | None = None
+    problem: tuple[str, str] | None = None
     short: bool = False
     torn: tuple[Torn, ...] = ()
     is_witness: bool = False
@@ -361,9 +361,9 @@ def find_delimiter(head: bytes, encoding: str) -> str:
 
 def _csv(text: io.TextIOWrapper, delimiter: str) -> Table:
     records = _records(text, delimiter)
-    for number, line, record, fault in records:
-        if fault:  # without a header no row can be understood
-            return Table(None, iter([FileRow(number, line, {}, ("", fault))]))
+    for number, line, record, problem in records:
+        if problem:  # without a header no row can be understood
+            return Table(None, iter([FileRow(number, line, {}, ("", problem))]))
         if not any(map(str.strip, record)) or (number == 1 and _is_separator_line(record, delimiter)):
             continue
         columns = match_columns(number, record)
