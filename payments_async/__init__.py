@@ -22,8 +22,9 @@ from payments_async._models import (
     Page,
     Product,
     ProductItem,
-    Settlement,
     Transaction,
+    TransactionBeneficiary,
+    TransactionProduct,
     TransactionStatus,
     Validation,
 )
@@ -32,12 +33,18 @@ from payments_async._orders import (
     BankAccount,
     Beneficiary,
     CollectionOrder,
+    Destination,
     InternetLine,
     MobileMoneyWallet,
+    Order,
     PayoutOrder,
     UtilityAccount,
 )
+from payments_async._public import name_publicly
 from payments_async._request_ids import request_id_for
+from payments_async._resources.lists import Listing
+from payments_async._resources.namespaces import Accounts, Cards, Collections, Payouts, Products
+from payments_async._resources.transactions import Settlement, Transactions
 from payments_async._retry import RetryPolicy
 from payments_async._session import PaymentsSession
 from payments_async._version import __version__
@@ -45,37 +52,50 @@ from payments_async._version import __version__
 __all__ = [
     "Acceptance",
     "Account",
+    "Accounts",
     "AirtimeLine",
     "AuthenticationFailed",
     "BankAccount",
     "Beneficiary",
     "Card",
+    "Cards",
     "CollectionOrder",
+    "Collections",
     "Credentials",
+    "Destination",
     "Dialect",
     "IncompleteListing",
     "InternetLine",
     "InvalidOrder",
     "Limits",
+    "Listing",
     "MobileMoneyWallet",
     "NotSent",
+    "Order",
     "OutcomeUnknown",
     "Page",
     "PaymentsError",
     "PaymentsSession",
     "PayoutOrder",
+    "Payouts",
     "Product",
     "ProductItem",
+    "Products",
     "Rejected",
     "RetryPolicy",
     "ServiceFault",
     "Settlement",
     "SeveralTransactions",
     "Transaction",
+    "TransactionBeneficiary",
+    "TransactionProduct",
     "TransactionStatus",
+    "Transactions",
     "UnreadableReply",
     "UtilityAccount",
     "Validation",
     "__version__",
     "request_id_for",
 ]
+
+name_publicly(globals())

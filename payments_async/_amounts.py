@@ -1,4 +1,4 @@
-"""Exact decimal amounts: what may come in, what may go out. Knows no currency and never rounds."""
+"""Exact decimal amounts: what may come in, what may go out. Nothing is ever rounded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 
 
-def order_amount(value: object) -> Decimal:
+def order_amount(value: Decimal | int | str) -> Decimal:
     """The amount of an order, exact and above zero.
 
     Args:

@@ -1,19 +1,25 @@
-"""Credentials, tokens, and one login for all tasks. Decides nothing about the call that needs the token."""
+"""Credentials, tokens, and logins: one for all tasks that need it, told without our secrets when it fails."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable
 
 import attrs
 
 from payments_async._dialect import Dialect
-from payments_async._errors import PaymentsError, again
+from payments_async._errors import AuthenticationFailed, PaymentsError, Rejected, ServiceFault, UnreadableReply, again
 from payments_async._masking import Secret, Secrets, masked
-from payments_async._wire.readers import Login
+from payments_async._transport import Outgoing, Transport, TransportFailure, make_headers
+from payments_async._wire import endpoints
+from payments_async._wire.call import Call
+from payments_async._wire.replies import Login, read_reply
 
-__all__ = ["Authenticator", "Credentials", "Token"]
+__all__ = ["Authenticator", "Credentials", "LoginCalls", "Token"]
+
+_log = logging.getLogger("payments_async")
 
 _MARGIN = 300.0  # seconds before the end of its life at which a token is renewed
 _JITTER = 120.0  # at most so many seconds earlier, so that many processes do not renew together
@@ -47,6 +53,7 @@ class Credentials:
 
 
 def _fault(**texts: object) -> Exception | None:
+    """What is wrong with the first of these that cannot be right, without its text."""
     for name, text in texts.items():
         if not isinstance(text, str):
             return TypeError(f"{name}: expected text, not {type(text).__name__}")
@@ -153,6 +160,12 @@ class Authenticator:
         return times < limit and self._refused_in_row < limit
 
     async def _renew(self, seen: Token | None, *, keep: bool) -> Token:
+        """Log in, once for all who wait here.
+
+        Args:
+            seen: The token that was found not good enough.
+            keep: It still serves, should no other be had.
+        """
         begun = self._logins - self._lock.locked()  # a login under way now is ours too, whatever becomes of it
         async with self._lock:
             token = self._token
@@ -172,6 +185,7 @@ class Authenticator:
             return self._token
 
     async def _obtain(self, seen: Token | None) -> Login:
+        """What a refresh gives, or where there is none, a login."""
         if self._refresh is not None and seen is not None and seen.refresh_token is not None:
             try:
                 return await self._refresh(seen.refresh_token)
@@ -180,6 +194,7 @@ class Authenticator:
         return await self._log_in()
 
     def _made(self, login: Login) -> Token:
+        """The token of a login, to be renewed before it ends; from now on its text is masked everywhere."""
         self._secrets.add(login.token)
         if login.refresh_token is not None:
             self._secrets.add(login.refresh_token)
@@ -192,3 +207,57 @@ class Authenticator:
             expires_at=now + self._lifetime,
             refresh_token=login.refresh_token,
         )
+
+
+class LoginCalls:
+    """Logs in with the credentials of one session, or with a refresh token. Keeps neither."""
+
+    def __init__(self, transport: Transport, credentials: Credentials, dialect: Dialect, secrets: Secrets) -> None:
+        self._transport = transport
+        self._credentials = credentials
+        self._dialect = dialect
+        self._secrets = secrets
+
+    async def log_in(self) -> Login:
+        """Log in.
+
+        Raises:
+            AuthenticationFailed: The service refused.
+            ServiceFault: It could not be reached or read.
+        """
+        own = self._credentials
+        _log.debug("logging in")
+        return await self._make(endpoints.log_in(own.app_key, own.app_password, own.user_id, self._dialect))
+
+    async def refresh(self, refresh_token: Secret) -> Login:
+        """Renew by a refresh token. Raises as ``log_in``."""
+        return await self._make(endpoints.refresh(refresh_token, self._dialect.refresh_path or "", self._dialect))
+
+    async def _make(self, call: Call[Login]) -> Login:
+        """Make a login call once. No error that it raises has our secrets in it."""
+        try:
+            reply = await self._transport.exchange(call, Outgoing(call.body or b""), make_headers(None))
+        except TransportFailure as failure:
+            raise ServiceFault(f"the login failed: {failure}") from failure
+        try:
+            return read_reply(call, reply, self._dialect, self._secrets)
+        except PaymentsError as error:
+            problem = _problem(error)
+        except Exception as error:  # noqa: BLE001 - whatever a reader trips over
+            problem = UnreadableReply(f"the login could not be read ({type(error).__name__})", status=reply.status)
+        raise problem  # here, so that words with our secrets in them do not hang on as its context
+
+
+def _problem(error: PaymentsError) -> PaymentsError:
+    """The error of a login: whatever the service refused, it refused our credentials."""
+    kind: type[PaymentsError] = AuthenticationFailed if isinstance(error, Rejected) else type(error)
+    words = error.message
+    if error.status in (404, 405):
+        words += "; check the base address and Dialect.api_prefix"
+    return kind(
+        f"the login {'was refused' if kind is AuthenticationFailed else 'failed'}: {words}",
+        status=error.status,
+        code=error.code,
+        correlation_id=error.correlation_id,
+        retry_after=error.retry_after,
+    )

@@ -1,4 +1,4 @@
-"""One timer for many exchanges that may all take the same time: cheaper than a timer for each. Knows no HTTP."""
+"""One timer for many exchanges that may all take the same time: cheaper than a timer for each."""
 
 from __future__ import annotations
 

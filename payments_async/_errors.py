@@ -161,7 +161,7 @@ class SeveralTransactions(UserWarning):
             f"{len(transaction_ids)} transactions carry the request id {request_id}: {', '.join(transaction_ids)}"
         )
         self.request_id = request_id
-        self.transaction_ids = tuple(transaction_ids)
+        self.transaction_ids: tuple[str, ...] = tuple(transaction_ids)
 
 
 class IncompleteListing(UserWarning):

@@ -6,19 +6,23 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-from payments_async._attempts import Attempts, Line
-from payments_async._auth import Credentials
+from multidict import CIMultiDict
+
+from payments_async._auth import Authenticator, Credentials, Token
 from payments_async._books import Books, telling
 from payments_async._dialect import Dialect
-from payments_async._errors import OutcomeUnknown, PaymentsError
+from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault
 from payments_async._fanout import fan_out
+from payments_async._limits import Gate
+from payments_async._masking import Secrets
 from payments_async._models import Acceptance, Transaction
 from payments_async._retry import RetryPolicy
 from payments_async._settings import check_instance
-from payments_async._wire.call import Call
-from payments_async._wire.replies import lost_reply, never_left
+from payments_async._transport import Outgoing, Transport, TransportFailure, make_headers
+from payments_async._wire.call import Call, Reply
+from payments_async._wire.replies import lost_reply, never_left, read_reply, told_status
 
 __all__ = ["Executor"]
 
@@ -27,12 +31,17 @@ Item = TypeVar("Item")
 
 _log = logging.getLogger("payments_async")
 
+_AT_THE_DOOR = frozenset({401, 403, 429})  # said perhaps before anybody looked at the token
+
 
 class Executor:
     """Executes the calls of one session, from when it is opened until it is closed, in one event loop.
 
+    Args:
+        retry: How often and how patiently calls are repeated, where a call does not say.
+        remembered: How many accepted orders are remembered.
+
     Attributes:
-        line: What all its calls share.
         credentials: What it logs in with.
         dialect: How requests are written.
         books: What it knows of its orders.
@@ -40,18 +49,36 @@ class Executor:
         sleep: Waits for seconds.
     """
 
-    def __init__(self, line: Line, *, credentials: Credentials, retry: RetryPolicy, remembered: int) -> None:
-        self.line = line
+    def __init__(
+        self,
+        *,
+        transport: Transport,
+        gate: Gate,
+        auth: Authenticator,
+        credentials: Credentials,
+        dialect: Dialect,
+        secrets: Secrets,
+        retry: RetryPolicy,
+        remembered: int,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[object]],
+    ) -> None:
+        self.transport = transport
+        self.gate = gate
+        self.auth = auth
         self.credentials = credentials
-        self.dialect: Dialect = line.dialect
-        self.books = Books(remembered)
-        self.clock: Callable[[], float] = line.clock
-        self.sleep: Callable[[float], Awaitable[object]] = line.sleep
+        self.dialect = dialect
+        self.secrets = secrets
+        self.books: Books = Books(remembered)
+        self.clock = clock
+        self.sleep = sleep
         self._retry = retry
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = False
         self._under_way = 0
         self._drained = asyncio.Event()
+        self._token: Token | None = None  # that the headers are made with
+        self._headers = make_headers(None)
 
     async def open(self) -> None:
         """Connect it with the event loop it runs in.
@@ -62,7 +89,7 @@ class Executor:
         if self._loop is not None:
             raise RuntimeError("this session was opened before; make a new PaymentsSession")
         self._loop = asyncio.get_running_loop()
-        await self.line.transport.open()
+        await self.transport.open()
 
     async def aclose(self) -> None:
         """Take no further call, wait for those under way, and close. Closing twice is harmless."""
@@ -72,7 +99,7 @@ class Executor:
                 self._drained.clear()
                 await self._drained.wait()
         finally:
-            await self.line.transport.close()
+            await self.transport.close()
 
     def check_usable(self) -> None:
         """Whether a call can be made now.
@@ -86,7 +113,7 @@ class Executor:
             why = "this session is closed; make a new PaymentsSession"
         elif asyncio.get_running_loop() is not self._loop:
             why = "this session belongs to another event loop; open one for each loop"
-        elif self.line.transport.is_closed:
+        elif self.transport.is_closed:
             why = "the ClientSession that was brought (http=...) is closed; open it for as long as this session"
         else:
             return
@@ -105,7 +132,7 @@ class Executor:
         self._under_way += 1
         try:
             if not call.once:
-                return await Attempts(self.line, call, retry or self._retry).run()
+                return await _Attempts(self, call, retry or self._retry).run()
             return await self._execute_once(call, retry or self._retry)
         finally:
             self._under_way -= 1
@@ -113,6 +140,7 @@ class Executor:
                 self._drained.set()
 
     async def _execute_once(self, call: Call[T], retry: RetryPolicy) -> T:
+        """Make a call that must not be carried out twice, and enter in the books what becomes of it."""
         books, request_id = self.books, call.request_id
         unsettled = open_before = False
         if not books.begin(call):
@@ -121,7 +149,7 @@ class Executor:
                 _log.info("accepted before, not sent again", extra={"request_id": request_id})
                 return earlier
             unsettled = open_before = books.begin_again(call)
-        attempts = Attempts(self.line, call, retry)
+        attempts = _Attempts(self, call, retry)
         outcome: T | PaymentsError | None = None
         try:
             outcome = result = await attempts.run()
@@ -173,3 +201,165 @@ class Executor:
                 Without it, the order may be.
         """
         self.books.settle(request_id, found)
+
+    def headers(self, call: Call[T], token: Token | None) -> CIMultiDict[str]:
+        """The headers of one call; made once for each token."""
+        if token is not self._token:
+            self._token, self._headers = token, make_headers(None if token is None else token.authorization)
+        name = self.dialect.correlation_header
+        if name is None or call.request_id is None:
+            return self._headers
+        headers = self._headers.copy()
+        headers[name] = call.request_id
+        return headers
+
+
+class _LogInAgain(Exception):
+    """The token was refused, and a new one is worth a try."""
+
+
+class _Attempts(Generic[T]):
+    """One call through all its attempts: place, token, exchange, answer, and whether to try again.
+
+    Attributes:
+        left: Whether a byte of the attempt in hand may have left.
+    """
+
+    def __init__(self, executor: Executor, call: Call[T], policy: RetryPolicy) -> None:
+        self._executor = executor
+        self._call = call
+        self._policy = policy
+        self._begun = 0.0
+        self._made = 0
+        self._refused = 0
+        self._paused = False
+        self._outgoing: Outgoing | None = None
+
+    @property
+    def left(self) -> bool:
+        """Whether a byte of the attempt in hand may have left."""
+        return self._outgoing is not None and self._outgoing.left
+
+    async def run(self) -> T:
+        """The result, after as many attempts as the policy and the errors allow."""
+        while True:
+            self._made += 1
+            wait: float | None = 0.0
+            try:
+                return await self._attempt()
+            except _LogInAgain:
+                _log.info("token refused, logging in again")
+            except PaymentsError as error:
+                wait = self._wait_after(error)
+                if wait is None:
+                    raise
+                _log.info("trying again", extra={"attempt": self._made, "wait": wait, "status": error.status})
+            self._outgoing = None  # it was turned away unread, or does no harm
+            if wait:
+                await self._executor.sleep(wait)
+
+    async def _attempt(self) -> T:
+        """Wait for a place, obtain a token, make one exchange and read what it brought."""
+        executor, call = self._executor, self._call
+        first = self._made == 1
+        patience = self._policy.total  # what is left of it is waited for in a cool-down
+        if pause := await executor.gate.enter(patience if first else patience - (executor.clock() - self._begun)):
+            raise self._pause(pause)
+        if first:
+            self._begun = executor.clock()
+        try:
+            token = await self._token() if call.authorized else None
+            if call.body is not None or call.once:  # an empty body is watched too
+                self._outgoing = Outgoing(call.body or b"")
+            reply = await executor.transport.exchange(call, self._outgoing, executor.headers(call, token))
+        except TransportFailure as failure:
+            surely_not = self._outgoing is not None and not self._outgoing.left
+            raise (never_left if surely_not else lost_reply)(call, str(failure)) from failure
+        finally:
+            executor.gate.leave()
+        return self._read(reply, token)
+
+    def _read(self, reply: Reply, token: Token | None) -> T:
+        """The result that an answer holds; an answer that cannot be read leaves the outcome unknown."""
+        try:
+            result = read_reply(self._call, reply, self._executor.dialect, self._executor.secrets)
+        except PaymentsError as error:
+            status = told_status(error)
+            if status == 401:
+                self._log_in_again(token, error)
+            elif token is not None and error.code is not None and status not in _AT_THE_DOOR:
+                self._executor.auth.was_accepted(token)
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a reader trips over, the order has left
+            failure = lost_reply(self._call, f"the answer could not be read ({type(error).__name__})")
+            _log.error("an answer could not be read", extra={"error": type(error).__name__})
+        else:
+            if token is not None:
+                self._executor.auth.was_accepted(token)
+            return result
+        failure.status = reply.status
+        raise failure  # here, so that what the reader tripped over does not hang on as its context
+
+    async def _token(self) -> Token:
+        """A token; where there is none to be had, the order was surely not sent."""
+        try:
+            return await self._executor.auth.token()
+        except AuthenticationFailed as error:
+            error.request_id = self._call.request_id
+            raise
+        except ServiceFault as error:
+            if not self._call.once:
+                raise
+            raise NotSent(
+                error.message,
+                request_id=self._call.request_id,
+                status=error.status,
+                retry_after=error.retry_after,
+            ) from error
+
+    def _log_in_again(self, token: Token | None, error: PaymentsError) -> None:
+        """Ask for an attempt with a new token where a login may help and nobody has read the call."""
+        if token is None:
+            raise AuthenticationFailed(
+                f"{self._call.label}: refused without a token; set Dialect(validation_authorized=True)",
+                request_id=self._call.request_id,
+                status=401,
+            )
+        self._refused += 1
+        worth_it = self._executor.auth.was_refused(token, self._refused)
+        if not worth_it or not isinstance(error, AuthenticationFailed):  # else it may have been read all the same
+            return
+        if self._policy.attempts > 1:
+            raise _LogInAgain
+        not_sent = never_left(self._call, "the token was refused; the next try logs in")
+        not_sent.status = 401
+        raise not_sent
+
+    def _pause(self, seconds: float) -> PaymentsError:
+        """What a call fails with that did not wait for the end of a cool-down."""
+        self._paused = True
+        error = never_left(self._call, f"the service asked for a pause that lasts {seconds:.0f} s more")
+        error.status, error.retry_after = 429, seconds
+        return error
+
+    def _wait_after(self, error: PaymentsError) -> float | None:
+        """Seconds until the next attempt, or ``None`` where there must be none."""
+        if self._paused:
+            return None
+        elapsed = self._executor.clock() - self._begun
+        wait = self._policy.wait(self._made, elapsed, retry_after=error.retry_after)
+        if self._is_turned_away(error):
+            # Everybody waits, this call included: the gate opens when the pause is over.
+            self._executor.gate.cool_down(self._policy.wait_initial if error.retry_after is None else error.retry_after)
+            return wait
+        if not self._call.repeatable or not isinstance(error, ServiceFault):
+            return None
+        redirected = error.status is not None and 300 <= error.status < 400
+        return None if redirected else wait
+
+    def _is_turned_away(self, error: PaymentsError) -> bool:
+        """Whether the service asked to come back later without having read the call."""
+        status = told_status(error)
+        if not isinstance(error, NotSent | ServiceFault) or status is None or status == 401:
+            return False
+        return status == 429 or (self._call.once and status in self._executor.dialect.turned_away_unread)

@@ -51,7 +51,7 @@ class Gate:
         self._sleep = sleep
         self._next = 0.0  # when the next call may begin, by the rate
         self._cool_until = 0.0
-        self.leave = self._places.release
+        self.leave: Callable[[], None] = self._places.release
 
     async def enter(self, patience: float) -> float:
         """Wait for a place, for the rate and for the end of a cool-down; ``leave()`` gives the place back.

@@ -1,4 +1,4 @@
-"""What comes back from the service, as frozen values. Knows nothing of JSON or HTTP."""
+"""What comes back from the service, as frozen values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ __all__ = [
     "Page",
     "Product",
     "ProductItem",
-    "Settlement",
     "Transaction",
     "TransactionBeneficiary",
     "TransactionProduct",
@@ -281,16 +280,3 @@ class Page(Generic[T]):
     previous_page: bool | None = None
     next_page: bool | None = None
     extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
-
-
-@attrs.frozen(kw_only=True)
-class Settlement:
-    """How an order ended, and what says so.
-
-    Attributes:
-        status: A final status.
-        evidence: The notification's event, the record that carried a status, or the name of the filtered list.
-    """
-
-    status: TransactionStatus
-    evidence: Any

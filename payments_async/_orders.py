@@ -119,6 +119,8 @@ class UtilityAccount:
 
 
 Destination = MobileMoneyWallet | BankAccount | AirtimeLine | InternetLine | UtilityAccount
+"""Where the money of a payout goes: the class selects the endpoint."""
+
 _DESTINATIONS: tuple[type, ...] = get_args(Destination)
 
 
@@ -238,6 +240,7 @@ class CollectionOrder:
 
 
 Order = PayoutOrder | CollectionOrder
+"""Our instruction to the service: money out, or money in on request."""
 
 
 def is_national_water(*products: str | None) -> bool:

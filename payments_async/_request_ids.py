@@ -1,4 +1,4 @@
-"""Request ids that are the same for the same business key. Knows no orders."""
+"""Request ids that are the same for the same business key."""
 
 from __future__ import annotations
 

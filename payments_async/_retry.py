@@ -1,4 +1,4 @@
-"""RetryPolicy: attempt and error to seconds to wait, or None. Pure; it waits for nobody and sends nothing."""
+"""RetryPolicy: how often a call is tried, and how long to wait before the next time."""
 
 from __future__ import annotations
 

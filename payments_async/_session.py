@@ -1,4 +1,4 @@
-"""PaymentsSession: our open connection to the service for one application key. Keeps the books of what is unsettled."""
+"""PaymentsSession: our open connection to the service for one application key, as its users see it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from typing import Any, Self, TypeVar
 import aiohttp
 from yarl import URL
 
-from payments_async._attempts import Line
-from payments_async._auth import Authenticator, Credentials
+from payments_async._auth import Authenticator, Credentials, LoginCalls
 from payments_async._books import Outcome
 from payments_async._dialect import Dialect
 from payments_async._executor import Executor
 from payments_async._limits import Gate, Limits
-from payments_async._login import LoginCalls
 from payments_async._masking import Secret, Secrets
-from payments_async._resources import Accounts, Cards, Collections, Payouts, Products, Transactions
+from payments_async._resources.namespaces import Accounts, Cards, Collections, Payouts, Products
+from payments_async._resources.transactions import Transactions
 from payments_async._retry import RetryPolicy
 from payments_async._settings import check_callable, check_flag, check_instance, check_number
 from payments_async._transport import DEFAULT_TIMEOUT, Transport
@@ -90,9 +89,9 @@ class PaymentsSession:
         check_callable("now", now, "a function that gives Unix seconds")
         if http is not None and trust_env:
             raise ValueError("trust_env: set it on your own ClientSession when you bring one (http=...)")
-        self._dialect = dialect or Dialect()
+        dialect = dialect or Dialect()
         limits = limits or Limits()
-        self._transport = Transport(
+        transport = Transport(
             base_url,
             http=http,
             timeout=timeout,
@@ -102,28 +101,28 @@ class PaymentsSession:
             reply_bytes=limits.reply_bytes,
             wall_clock=now,
         )
-        self._check_prefix()
+        _check_prefix(transport.base_url, dialect.api_prefix)
         secrets = Secrets(Secret(credentials.app_password), Secret(credentials.app_key))
-        logins = LoginCalls(self._transport, credentials, self._dialect, secrets)
-        renew = None if self._dialect.refresh_path is None else logins.refresh
-        line = Line(
-            transport=self._transport,
+        logins = LoginCalls(transport, credentials, dialect, secrets)
+        renew = None if dialect.refresh_path is None else logins.refresh
+        executor = self._executor = Executor(
+            transport=transport,
             gate=Gate(limits, clock=clock, sleep=sleep),
-            auth=Authenticator(self._dialect, log_in=logins.log_in, refresh=renew, clock=clock, secrets=secrets),
-            dialect=self._dialect,
+            auth=Authenticator(dialect, log_in=logins.log_in, refresh=renew, clock=clock, secrets=secrets),
+            credentials=credentials,
+            dialect=dialect,
             secrets=secrets,
+            retry=retry or RetryPolicy(),
+            remembered=limits.remembered,
             clock=clock,
             sleep=sleep,
         )
-        self._executor = Executor(
-            line, credentials=credentials, retry=retry or RetryPolicy(), remembered=limits.remembered
-        )
-        self.payouts: Payouts = Payouts(self._executor)
-        self.collections: Collections = Collections(self._executor)
-        self.transactions: Transactions = Transactions(self._executor)
-        self.products: Products = Products(self._executor)
-        self.accounts: Accounts = Accounts(self._executor)
-        self.cards: Cards = Cards(self._executor)
+        self.payouts: Payouts = Payouts(executor)
+        self.collections: Collections = Collections(executor)
+        self.transactions: Transactions = Transactions(executor)
+        self.products: Products = Products(executor)
+        self.accounts: Accounts = Accounts(executor)
+        self.cards: Cards = Cards(executor)
 
     async def __aenter__(self) -> Self:
         await self._executor.open()
@@ -135,17 +134,17 @@ class PaymentsSession:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"<PaymentsSession {self._transport.base_url}>"
+        return f"<PaymentsSession {self._executor.transport.base_url}>"
 
     @property
     def base_url(self) -> str:
         """The base address, without a trailing slash."""
-        return self._transport.base_url
+        return self._executor.transport.base_url
 
     @property
     def dialect(self) -> Dialect:
         """How requests are written."""
-        return self._dialect
+        return self._executor.dialect
 
     @property
     def unsettled(self) -> AbstractSet[str]:
@@ -165,12 +164,12 @@ class PaymentsSession:
     @property
     def is_logged_in(self) -> bool:
         """Whether the next call need not wait for a login: there is a token, and it is good by our clock."""
-        return self._executor.line.auth.is_good
+        return self._executor.auth.is_good
 
     @property
     def clock_difference(self) -> float | None:
         """Seconds by which the service's clock is ahead of ours, by its last answer; ``None`` where none has told."""
-        return self._transport.clock_difference
+        return self._executor.transport.clock_difference
 
     async def aclose(self) -> None:
         """Take no further call, wait for those under way, and close. Closing twice is harmless."""
@@ -184,7 +183,7 @@ class PaymentsSession:
             ServiceFault: It could not be reached or read.
         """
         self._executor.check_usable()
-        await self._executor.line.auth.token()
+        await self._executor.auth.token()
 
     def take_undelivered(self) -> Mapping[str, Outcome]:
         """All of ``undelivered``, which count as handed over from now on."""
@@ -227,13 +226,6 @@ class PaymentsSession:
         """
         return self._executor.map(function, items, concurrency=concurrency)
 
-    def _check_prefix(self) -> None:
-        prefix = self._dialect.api_prefix
-        if prefix and URL(self._transport.base_url).path.endswith(prefix):
-            raise ValueError(
-                f"base_url: leave out the final {prefix!r}: it is added to every path (or set Dialect(api_prefix=''))"
-            )
-
 
 def executor_of(payments: PaymentsSession) -> Executor:
     """What executes the calls of a session: for the rooms of this package that need more of it than its users."""
@@ -257,3 +249,10 @@ def _check_settings(
     for field in ("total", "connect", "sock_read", "sock_connect"):
         if (seconds := getattr(timeout, field)) is not None:
             check_number(f"timeout.{field}", seconds)
+
+
+def _check_prefix(base_url: str, prefix: str) -> None:
+    if prefix and URL(base_url).path.endswith(prefix):
+        raise ValueError(
+            f"base_url: leave out the final {prefix!r}: it is added to every path (or set Dialect(api_prefix=''))"
+        )

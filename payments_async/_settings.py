@@ -1,4 +1,4 @@
-"""Checks of a setting when it is made: each names the field, what it expects and what it got. Knows no field itself."""
+"""Checks of a setting when it is made: each names the setting, what it expects and what it got."""
 
 from __future__ import annotations
 

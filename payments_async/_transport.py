@@ -85,7 +85,7 @@ class Outgoing(aiohttp.BytesPayload):
 
     def __init__(self, body: bytes) -> None:
         super().__init__(body, content_type="application/json")
-        self.left = False
+        self.left: bool = False
 
     def leave(self) -> None:
         """Note that it leaves. Whoever repeats requests below us (a middleware, a redirect) must not repeat these."""

@@ -20,6 +20,7 @@ from payments_async._amounts import amount_text
 from payments_async._auth import Credentials
 from payments_async._session import PaymentsSession
 from payments_async.ipn import Answer, Receiver, serving
+from payments_async.ipn._receiver import intake_of
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Sandbox
 
@@ -28,9 +29,18 @@ __all__ = ["Notification", "Spelling", "deliver", "journal", "notification", "re
 Spelling = Literal["pascal", "camel", "snake", "mixed"]
 
 _NAMES = (
-    "AccountId", "SubscriptionId", "TransactionId", "BatchId", "RequestId", "StatusMessage", "StatusCode",
-    "CorrelationId", "CreatedOn", "Amount", "CurrencyCode",
-)  # fmt: skip
+    "AccountId",
+    "SubscriptionId",
+    "TransactionId",
+    "BatchId",
+    "RequestId",
+    "StatusMessage",
+    "StatusCode",
+    "CorrelationId",
+    "CreatedOn",
+    "Amount",
+    "CurrencyCode",
+)
 # The snake_case spelling is of an earlier edition, which called these differently.
 _SNAKE = {"AccountId": "account_number", "RequestId": "client_referenceId"}
 _MESSAGES = {0: "Transaction successful", 1: "Processing", 2: "Failed"}
@@ -88,9 +98,12 @@ def notification(
         members["requestReference"] = json.dumps({"createdOn": created_on, "requestId": request_id})
     members |= {name: json.dumps(value) for name, value in (extra or {}).items()}
     parameters = {
-        "transactionId": transaction_id, "subscriptionId": subscription_id, "accountId": account_id,
-        "requestId": request_id, "Amount": amount_text(Decimal(amount)),
-    }  # fmt: skip
+        "transactionId": transaction_id,
+        "subscriptionId": subscription_id,
+        "accountId": account_id,
+        "requestId": request_id,
+        "Amount": amount_text(Decimal(amount)),
+    }
     body = ", ".join(f"{json.dumps(name)}: {value}" for name, value in members.items())
     return Notification(body=f"{{{body}}}".encode(), query=urlencode(parameters) if query else "")
 
@@ -98,10 +111,11 @@ def notification(
 async def deliver(receiver: Receiver, notification: Notification, *, sender: str = "127.0.0.1") -> Answer:
     """Hand a notification to a receiver as if it had come from this address, without a server between."""
     headers = CIMultiDict({"Content-Type": "application/json"})
-    screened = receiver.screen("POST", receiver.path_token, sender, headers)
+    intake = intake_of(receiver)
+    screened = intake.screen("POST", intake.path_token, sender, headers)
     if isinstance(screened, Answer):
         return screened
-    return await receiver.take(screened, sender, headers, notification.query, notification.body)
+    return await intake.take(screened, sender, headers, notification.query, notification.body)
 
 
 @pytest_asyncio.fixture

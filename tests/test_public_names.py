@@ -2,9 +2,13 @@
 
 import importlib
 import inspect
+import pickle
+import traceback
+import typing
 from pathlib import Path
 from types import ModuleType
 
+import attrs
 import pytest
 
 import payments_async
@@ -12,45 +16,67 @@ import payments_async
 PINNED = [
     "Acceptance",
     "Account",
+    "Accounts",
     "AirtimeLine",
     "AuthenticationFailed",
     "BankAccount",
     "Beneficiary",
     "Card",
+    "Cards",
     "CollectionOrder",
+    "Collections",
     "Credentials",
+    "Destination",
     "Dialect",
     "IncompleteListing",
     "InternetLine",
     "InvalidOrder",
     "Limits",
+    "Listing",
     "MobileMoneyWallet",
     "NotSent",
+    "Order",
     "OutcomeUnknown",
     "Page",
     "PaymentsError",
     "PaymentsSession",
     "PayoutOrder",
+    "Payouts",
     "Product",
     "ProductItem",
+    "Products",
     "Rejected",
     "RetryPolicy",
     "ServiceFault",
     "Settlement",
     "SeveralTransactions",
     "Transaction",
+    "TransactionBeneficiary",
+    "TransactionProduct",
     "TransactionStatus",
+    "Transactions",
     "UnreadableReply",
     "UtilityAccount",
     "Validation",
     "request_id_for",
 ]
 ROOT = Path(payments_async.__file__).parent
-OTHER_PLACES = [
-    f"payments_async.{place}"
-    for place in ("journal", "bulk", "ipn", "sandbox", "testing")
-    if (ROOT / place / "__init__.py").exists() or (ROOT / f"{place}.py").exists()
-]
+
+
+def public_places() -> list[str]:
+    """The modules that no part of their path marks as private."""
+    paths = (path.relative_to(ROOT.parent).with_suffix("").parts for path in sorted(ROOT.rglob("*.py")))
+    modules = (parts[:-1] if parts[-1] == "__init__" else parts for parts in paths)
+    return [".".join(parts) for parts in modules if not any(part.startswith("_") for part in parts)]
+
+
+PLACES = public_places()
+
+
+def offered(place: str) -> dict[str, object]:
+    """What a public place offers, by name."""
+    module = importlib.import_module(place)
+    return {name: getattr(module, name) for name in getattr(module, "__all__", ())}
 
 
 def undocumented(place: ModuleType) -> list[str]:
@@ -90,16 +116,49 @@ def test_the_public_names_are_sorted_and_exist() -> None:
     assert [] == [name for name in payments_async.__all__ if not hasattr(payments_async, name)]
 
 
-@pytest.mark.parametrize("place", ["payments_async", *OTHER_PLACES])
+@pytest.mark.parametrize("place", PLACES)
 def test_every_public_class_and_function_has_a_docstring(place: str) -> None:
     """What is promised is described."""
     assert [] == undocumented(importlib.import_module(place))
 
 
-@pytest.mark.parametrize("place", OTHER_PLACES)
-def test_a_name_has_one_home(place: str) -> None:
-    """What is imported from one place is not offered in another."""
-    assert [] == sorted(set(importlib.import_module(place).__all__) & set(payments_async.__all__))
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "payments_async"])
+def test_a_name_at_the_top_is_offered_there_alone(place: str) -> None:
+    """What is imported from the package itself is not offered in another place."""
+    assert [] == sorted(offered(place).keys() & set(payments_async.__all__))
+
+
+@pytest.mark.parametrize("place", ["payments_async"])
+def test_what_is_public_names_the_place_it_is_imported_from(place: str) -> None:
+    """A reader of a traceback can import what it names, and a process can unpickle what another one sent."""
+    for name, thing in offered(place).items():
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            assert (name, True) == (name, thing.__module__ in PLACES)
+            assert thing is getattr(importlib.import_module(thing.__module__), name)
+            assert thing is pickle.loads(pickle.dumps(thing))  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_public_can_be_looked_into(place: str) -> None:
+    """Tools that read annotations, or the source of functions and methods, find them where they are."""
+    for thing in offered(place).values():
+        if inspect.isclass(thing):
+            typing.get_type_hints(thing)
+            if attrs.has(thing):
+                attrs.resolve_types(thing)
+            own = [value for value in vars(thing).values() if inspect.isfunction(value)]
+            assert all(map(inspect.getsourcefile, own))
+        elif inspect.isfunction(thing):
+            assert typing.get_type_hints(thing)
+            assert inspect.getsource(thing)
+
+
+def test_a_public_class_prints_as_users_import_it() -> None:
+    """Nobody has to know which private module a thing was written in."""
+    assert "<class 'payments_async.NotSent'>" == repr(payments_async.NotSent)
+    assert traceback.format_exception_only(payments_async.NotSent("refused"))[0].startswith(
+        "payments_async.NotSent: refused"
+    )
 
 
 def test_a_missing_docstring_is_noticed() -> None:

@@ -16,7 +16,8 @@ from payments_async._cli._command import command
 from payments_async._cli._exits import BadInput, Exit
 from payments_async._cli._program import command_line
 from payments_async._cli._screen import Screen, clean, money
-from payments_async.journal import SAID, Entry, Happening, News, State
+from payments_async.journal import Entry, Happening, News, State
+from payments_async.journal.contract import SAID
 
 __all__ = ["add_explain", "sentence"]
 

@@ -28,7 +28,7 @@ from payments_async._cli._notice import Spelling, notification
 from payments_async._cli._screen import Screen, clean, counted, money, plain
 from payments_async._cli._signals import until_stopped
 from payments_async.ipn import DOCUMENTED_SENDERS, THIS_MACHINE, Receiver, Refusal, TransactionEvent, serving
-from payments_async.journal import StoredEvent
+from payments_async.journal.contract import StoredEvent
 
 __all__ = ["add_ipn"]
 

@@ -30,7 +30,8 @@ from payments_async._cli._screen import Screen, clean, money
 from payments_async._cli._settings import Settings
 from payments_async._cli._signals import Stop, draining
 from payments_async.bulk import RunProgress, reconcile, run_batch
-from payments_async.journal import Entry, Evidence, JournalUnavailable, News, RunIdentity, SqliteJournal, State
+from payments_async.journal import Entry, JournalUnavailable, News, RunIdentity, SqliteJournal, State
+from payments_async.journal.contract import Evidence
 
 __all__ = ["Errand"]
 

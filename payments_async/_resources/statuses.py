@@ -17,7 +17,7 @@ from datetime import date
 import attrs
 
 from payments_async._models import TransactionStatus
-from payments_async._resources.readings import Reader, Reading
+from payments_async._resources.lists import Reader, Reading
 
 __all__ = ["Sightings", "Statuses", "is_filtered", "read_statuses"]
 

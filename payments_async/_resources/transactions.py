@@ -7,23 +7,39 @@ import warnings
 from collections.abc import Callable
 from contextlib import aclosing
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
+
+import attrs
 
 from payments_async._errors import AuthenticationFailed, IncompleteListing, Rejected, ServiceFault, SeveralTransactions
+from payments_async._events import TransactionEvent
 from payments_async._executor import Executor
-from payments_async._listing import Listing
-from payments_async._models import Acceptance, Page, Settlement, Transaction, TransactionStatus
+from payments_async._models import Acceptance, Page, Transaction, TransactionStatus
 from payments_async._orders import Order
-from payments_async._resources.readings import Reader
+from payments_async._resources.lists import Listing, Reader
 from payments_async._resources.statuses import read_statuses
+from payments_async._status_codes import STATUS_CODES
 from payments_async._wire import endpoints
 
-__all__ = ["Transactions"]
+__all__ = ["Settlement", "Transactions"]
 
 _POLL_INITIAL = 1.0  # seconds between two looks at the lists, growing
 _POLL_MAX = 30.0
 _FILTERS_KEPT = 60.0  # seconds for which it is remembered whether the service filters by status
-_NOTIFIED = {0: TransactionStatus.SUCCESSFUL, 2: TransactionStatus.FAILED}  # Spec: "0 success, 1 processing, 2 error"
+_NOTIFIED = {code: TransactionStatus[row.status] for code, row in STATUS_CODES.items() if row.is_final and row.status}
+
+
+@attrs.frozen(kw_only=True)
+class Settlement:
+    """How an order ended, and what says so.
+
+    Attributes:
+        status: A final status.
+        evidence: The notification's event, the record that carried a status, or the name of the filtered list.
+    """
+
+    status: TransactionStatus
+    evidence: TransactionEvent | Transaction | str
 
 
 class Notified(Protocol):
@@ -35,8 +51,8 @@ class Notified(Protocol):
         timeout: float | None = None,
         *,
         transaction_id: str | None = None,
-        when: Callable[[Any], bool] | None = None,
-    ) -> Any:
+        when: Callable[[TransactionEvent], bool] | None = None,
+    ) -> TransactionEvent:
         """The final event of an order; of one transaction of it, and for which ``when`` holds."""
 
 
@@ -269,7 +285,7 @@ class Transactions:
 
 
 async def _notified(receiver: Notified, acceptance: Acceptance, order: Order | None) -> Settlement:
-    def is_of(event: Any) -> bool:
+    def is_of(event: TransactionEvent) -> bool:
         if order is None:
             return event.status_code in _NOTIFIED
         same_amount = event.amount is None or abs(event.amount) == order.amount

@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlencode
-
-import attrs
 
 from payments_async._amounts import order_amount
 from payments_async._dialect import Dialect
@@ -26,19 +24,18 @@ from payments_async._models import (
     Transaction,
     Validation,
 )
-from payments_async._orders import CollectionOrder, PayoutOrder
+from payments_async._orders import CollectionOrder, Order, PayoutOrder
 from payments_async._wire.call import Call
 from payments_async._wire.codec import encode
 from payments_async._wire.orders import (
-    collection_body,
     is_sent_as_written,
     json_amount,
-    payout_body,
+    order_members,
     private_texts,
     read_order,
     request_of,
 )
-from payments_async._wire.readers import (
+from payments_async._wire.replies import (
     Login,
     read_acceptance,
     read_anything,
@@ -106,43 +103,65 @@ def refresh(refresh_token: str, path: str, dialect: Dialect) -> Call[Login]:
 
 def send_payout(order: PayoutOrder, dialect: Dialect, *, sent_before: bool = False) -> Call[Acceptance]:
     """One payout; the destination's class selects the endpoint (sections 2 to 6)."""
-    body = encode(payout_body(order, dialect))
-    private = partial(private_texts, order)
-    return _money(order.kind, body, order.request_id, dialect, sent_before, private, remembered=True)
+    return _remembered(order, dialect, sent_before)
 
 
 def request_collection(order: CollectionOrder, dialect: Dialect, *, sent_before: bool = False) -> Call[Acceptance]:
     """One mobile money collection (section 7)."""
-    body = encode(collection_body(order, dialect))
-    private = partial(private_texts, order)
-    return _money(order.kind, body, order.request_id, dialect, sent_before, private, remembered=True)
+    return _remembered(order, dialect, sent_before)
 
 
-def sends_written(dialect: Dialect) -> Callable[..., Call[Acceptance]]:
-    """What describes the sending of an order that ``write_order`` kept.
+class SendsWritten(Protocol):
+    """Describes the sending of an order that ``write_order`` wrote, from what the journal holds of it."""
 
-    The order goes byte for byte as it was written, where the dialect allows that. The arguments are those of
-    ``_as_written``, without the first.
-    """
-    return partial(_as_written if is_sent_as_written(dialect) else _written_anew, dialect)
+    def __call__(
+        self,
+        request_id: str,
+        amount: Decimal,
+        written: bytes,
+        *,
+        sent_before: bool,
+        private: Callable[[], tuple[str, ...]],
+    ) -> Call[Acceptance]:
+        """One order.
+
+        Args:
+            request_id, amount, written: The order, as it is kept.
+            sent_before: It may have left before this call.
+            private: Gives its personal texts, to be masked in words that come back.
+
+        Raises:
+            ValueError: When the bytes are no order.
+        """
+        ...
 
 
-def _as_written(
-    dialect: Dialect, request_id: str, amount: Decimal, written: bytes, *, sent_before: bool,
-    private: Callable[[], tuple[str, ...]],
-) -> Call[Acceptance]:  # fmt: skip
-    kind, body = request_of(request_id, amount, written)
-    return _money(kind, body, request_id, dialect, sent_before, private)
+def sends_written(dialect: Dialect) -> SendsWritten:
+    """What describes the sending of an order that ``write_order`` wrote: byte for byte, where the dialect allows it."""
 
+    def as_written(
+        request_id: str,
+        amount: Decimal,
+        written: bytes,
+        *,
+        sent_before: bool,
+        private: Callable[[], tuple[str, ...]],
+    ) -> Call[Acceptance]:
+        kind, body = request_of(request_id, amount, written)
+        return _money(kind, body, request_id, dialect, sent_before, private)
 
-def _written_anew(
-    dialect: Dialect, request_id: str, amount: Decimal, written: bytes, *, sent_before: bool,
-    private: Callable[[], tuple[str, ...]],
-) -> Call[Acceptance]:  # fmt: skip
-    order = read_order(request_id, amount, written)
-    if isinstance(order, PayoutOrder):
-        return attrs.evolve(send_payout(order, dialect, sent_before=sent_before), remembered=False)
-    return attrs.evolve(request_collection(order, dialect, sent_before=sent_before), remembered=False)
+    def written_anew(
+        request_id: str,
+        amount: Decimal,
+        written: bytes,
+        *,
+        sent_before: bool,
+        private: Callable[[], tuple[str, ...]],
+    ) -> Call[Acceptance]:
+        order = read_order(request_id, amount, written)
+        return _money(order.kind, encode(order_members(order, dialect)), request_id, dialect, sent_before, private)
+
+    return as_written if is_sent_as_written(dialect) else written_anew
 
 
 def list_transactions(
@@ -295,6 +314,13 @@ def _refuse_money(path: str, internet_path: str) -> None:
     plain = "/".join(part.rstrip(". ") for part in parts if part.rstrip(". "))
     if ".." in parts or any(money in plain for money in (*_MONEY_PATHS, internet_path.strip("/").casefold())):
         raise ValueError("path: payouts and collections go through payouts.send() and collections.request()")
+
+
+def _remembered(order: Order, dialect: Dialect, sent_before: bool) -> Call[Acceptance]:
+    """The sending of an order that no journal holds: the session remembers it."""
+    body = encode(order_members(order, dialect))
+    private = partial(private_texts, order)
+    return _money(order.kind, body, order.request_id, dialect, sent_before, private, remembered=True)
 
 
 def _money(

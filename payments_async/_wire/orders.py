@@ -16,11 +16,10 @@ from payments_async._orders import Beneficiary, CollectionOrder, Destination, Or
 from payments_async._wire.codec import encode
 
 __all__ = [
-    "collection_body",
     "currency_of",
     "is_sent_as_written",
     "json_amount",
-    "payout_body",
+    "order_members",
     "private_texts",
     "read_order",
     "request_of",
@@ -45,21 +44,16 @@ _decode = msgspec.json.Decoder().decode
 _parts = msgspec.json.Decoder(tuple[str, str | None, msgspec.Raw]).decode
 
 
-def payout_body(order: PayoutOrder, dialect: Dialect) -> dict[str, Any]:
-    """The members of a payout (sections 2 to 6)."""
-    members = _order_members(order, "DEBIT", dialect)
-    product = {"productItemId": order.product_item_id}
-    members["product"] = product if order.product_id is None else {"id": order.product_id} | product
-    data = _destination_data(KINDS[order.kind], order.destination, dialect)
-    members["beneficiary"] = _beneficiary(order.beneficiary, data, dialect)
-    return members
-
-
-def collection_body(order: CollectionOrder, dialect: Dialect) -> dict[str, Any]:
-    """The members of a collection (section 7)."""
-    members = _order_members(order, "CREDIT", dialect)
-    members["provider"] = {"providerItemId": order.provider_item_id}
-    data = _destination_data(KINDS[order.kind], order.payer, dialect)
+def order_members(order: Order, dialect: Dialect) -> dict[str, Any]:
+    """The members of a payout (sections 2 to 6) or of a collection (section 7)."""
+    if isinstance(order, PayoutOrder):
+        members, destination = _shared_members(order, "DEBIT", dialect), order.destination
+        product = {"productItemId": order.product_item_id}
+        members["product"] = product if order.product_id is None else {"id": order.product_id} | product
+    else:
+        members, destination = _shared_members(order, "CREDIT", dialect), order.payer
+        members["provider"] = {"providerItemId": order.provider_item_id}
+    data = _destination_data(KINDS[order.kind], destination, dialect)
     members["beneficiary"] = _beneficiary(order.beneficiary, data, dialect)
     return members
 
@@ -96,7 +90,7 @@ def write_order(order: Order) -> bytes:
 
     A JSON array: its kind, the currency its caller means, which is never sent, and the members of its request.
     """
-    members = payout_body(order, _STANDARD) if isinstance(order, PayoutOrder) else collection_body(order, _STANDARD)
+    members = order_members(order, _STANDARD)
     del members["requestId"], members["amount"]
     return encode((order.kind, order.currency, members))
 
@@ -148,14 +142,14 @@ def _destination_data(kind: Kind, destination: Destination, dialect: Dialect) ->
     return data
 
 
-def _order_members(order: Order, kind: str, dialect: Dialect) -> dict[str, Any]:
+def _shared_members(order: Order, direction: str, dialect: Dialect) -> dict[str, Any]:
     null_too = dialect.empty_members == "null"
     members: dict[str, Any] = {"requestId": order.request_id, "amount": json_amount(order.amount)}
     if order.batch_id is not None or null_too:
         members["batchId"] = order.batch_id
     if order.account_number is not None:  # Spec: "described but absent from all sample requests"
         members["accountNumber"] = order.account_number
-    members["type"] = kind
+    members["type"] = direction
     if order.message is not None or null_too:
         members["message"] = order.message
     if order.metadata is not None or null_too:

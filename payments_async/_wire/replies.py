@@ -1,12 +1,17 @@
-"""HTTP status and envelope to payload, or to the right error. What may have been carried out is decided here."""
+"""What the service answered, read: to a result, or to the error that says what to do next."""
 
 from __future__ import annotations
 
 import email.utils
 import http
 import re
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, tzinfo
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import attrs
+import msgspec
 
 from payments_async._dialect import Dialect
 from payments_async._errors import (
@@ -18,12 +23,27 @@ from payments_async._errors import (
     ServiceFault,
     UnreadableReply,
 )
-from payments_async._masking import Secrets, redact
+from payments_async._masking import Secret, Secrets, redact
+from payments_async._models import Acceptance, Page, TransactionStatus, Validation
 from payments_async._wire.call import Call, Refused, Reply, Unreadable
-from payments_async._wire.codec import decode
-from payments_async._wire.readers import failure_facts, named_transaction, speaks_against_refusal
+from payments_async._wire.codec import decode, fold, read_code, read_int, read_record, read_text, read_timestamp
 
-__all__ = ["lost_reply", "never_left", "read_reply", "retry_after", "seconds_ahead", "told_status"]
+__all__ = [
+    "Login",
+    "lost_reply",
+    "never_left",
+    "read_acceptance",
+    "read_anything",
+    "read_login",
+    "read_plain_acceptance",
+    "read_reply",
+    "read_validation",
+    "reads",
+    "reads_page",
+    "retry_after",
+    "seconds_ahead",
+    "told_status",
+]
 
 T = TypeVar("T")
 _NONE = Secrets()
@@ -34,6 +54,67 @@ _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)  # a fraction is
 _LONGEST_WORDS = 500
 _NAMES_TRANSACTION = re.compile(rb"(?i)transaction[_-]?id")  # in what is no readable JSON, such as half of it
 _MOST_WORDS_READ = 10_000
+# An id made of these alone is an empty one: the services' frameworks write an unset id as zeros.
+_NOTHING = "0-{} \t"
+_MOST_LOOKED_AT = 10_000  # members of an answer that are searched for a transaction
+_TAKEN = frozenset({TransactionStatus.ENQUEUED, TransactionStatus.PROCESSING, TransactionStatus.SUCCESSFUL})
+_YES = frozenset({"OK", "ACCEPTED", "RECEIVED", "CREATED", "SUBMITTED", "COMPLETE", "COMPLETED", "DONE"})
+# Words of a refusal that is none: whoever believed it would pay again under another request id.
+_HAS_IT = re.compile(
+    r"\bduplicate|\bunique\b|\balready\b.{0,20}\b(?:exist|us|process|receiv|submit|sent|paid|complet|post|register|tak|accept)",
+    re.IGNORECASE | re.DOTALL,
+)
+_GOES_ON = re.compile(
+    r"\btime[sd]?[ -]?out|\bbeing processed|\bin progress|\bpending\b|\bqueued\b|\b(?:was|been) received\b",
+    re.IGNORECASE,
+)
+_NO = frozenset({"ERROR", "FAIL", "FAILED", "FAILURE", "REJECTED"})
+_PLAIN_STATUSES = {str(status): status for status in TransactionStatus}
+_ACCEPTANCE = {
+    "requestId": "request_id",
+    "batchId": "batch_id",
+    "transactionId": "transaction_id",
+    "status": "status",
+    "message": "message",
+    "createdOn": "created_on",
+}
+_ACCEPTANCE_FOLDED = {fold(name): field for name, field in _ACCEPTANCE.items()} | {"clientreferenceid": "request_id"}
+
+
+class _Envelope(NamedTuple):
+    """The common response envelope, and the card endpoints' with ``success`` in place of ``code``."""
+
+    code: int | None
+    success: bool | None
+    message: str | None
+    data: Any
+
+
+@attrs.frozen
+class Login:
+    """What a login gave (section "Authentication")."""
+
+    token: Secret = attrs.field(repr=False)
+    refresh_token: Secret | None = attrs.field(default=None, repr=False)
+
+
+class _Documented(msgspec.Struct, forbid_unknown_fields=True):
+    requestId: str  # noqa: N815 - the service's own spelling
+    batchId: str  # noqa: N815
+    transactionId: str  # noqa: N815
+    status: str
+    message: str
+    createdOn: str  # noqa: N815
+
+
+class _DocumentedAcceptance(msgspec.Struct):
+    code: Literal[0]
+    data: _Documented
+    status: Literal["success"] = "success"
+    success: None = None  # it is not documented here: whatever it says is weighed by the slower reader
+
+
+_decode_documented = msgspec.json.Decoder(_DocumentedAcceptance).decode
 
 
 def read_reply(call: Call[T], reply: Reply, dialect: Dialect, secrets: Secrets = _NONE) -> T:
@@ -112,6 +193,116 @@ def told_status(error: PaymentsError) -> int | None:
     return error.status
 
 
+def read_plain_acceptance(body: bytes, *, request_id: str, timezone: tzinfo) -> Acceptance | None:
+    """The acceptance exactly as documented, which is the usual case, quickly; ``None`` when anything differs."""
+    try:
+        data = _decode_documented(body).data
+        moment = read_timestamp(data.createdOn, timezone)
+    except (msgspec.DecodeError, ValueError, TypeError, ArithmeticError, RecursionError):
+        return None
+    status = _PLAIN_STATUSES.get(data.status)
+    named = data.transactionId
+    if status is None or data.requestId != request_id or not named.strip(_NOTHING) or named != named.strip():
+        return None
+    return Acceptance(
+        request_id=request_id,
+        transaction_id=data.transactionId,
+        batch_id=data.batchId or None,
+        status=status,
+        message=data.message or None,
+        created_on=moment,
+    )
+
+
+def read_acceptance(value: Any, *, request_id: str, timezone: tzinfo) -> Acceptance:
+    """The service's "queued" in any spelling (section "Transaction acceptance response").
+
+    Raises:
+        Refused: When the envelope has an error code, and nothing in it speaks against a refusal.
+        Unreadable: When it is anything but an acceptance of this request.
+    """
+    named = _named_transaction(value)
+    value = _folded(value)
+    data = value.get("data")
+    data = data if isinstance(data, dict) else {}
+    known, extra = _acceptance_members(data, timezone)
+    transaction = known["transaction_id"]
+    try:
+        code = read_code(value.get("code"))
+    except Unreadable as error:
+        raise Unreadable(error.message, transaction_id=named) from None
+    if code is not None and code != 0:
+        raise Refused(_message(value), code=code)
+    echo = known["request_id"]
+    if transaction is None:
+        raise Unreadable("the answer names no transaction where it should", transaction_id=named)
+    if echo != request_id and (echo is not None or code is None):
+        raise Unreadable("the answer does not belong to this request", transaction_id=transaction)
+    if _flag(value.get("success")) is False or _word(value.get("status")) in _NO:
+        raise Unreadable(f"it says no beside a transaction: {_message(value)}", code=code, transaction_id=transaction)
+    known["request_id"] = request_id
+    return Acceptance(**known, extra=extra)
+
+
+def reads(kind: type[T], timezone: tzinfo) -> Callable[[Any], T]:
+    """A reader of one record in an envelope."""
+    return partial(_read_one, kind=kind, timezone=timezone)
+
+
+def reads_page(kind: type[T], timezone: tzinfo) -> Callable[[Any], Page[T]]:
+    """A reader of a paged collection in an envelope (section "Paged collection")."""
+    return partial(_read_page, kind=kind, timezone=timezone)
+
+
+def read_validation(value: Any) -> Validation:
+    """The service's opinion (section 11). A "no" is an answer, not an error; no token, or no time, is no opinion.
+
+    Raises:
+        Refused: When its code is one of HTTP's for that.
+    """
+    envelope = _envelope(value)
+    if (
+        envelope.code is not None
+        and not envelope.success
+        and (envelope.code in (401, 429) or 500 <= envelope.code < 600)
+    ):
+        raise Refused(envelope.message or "refused without words", code=envelope.code)
+    if envelope.success is not None:
+        ok = envelope.success
+    elif envelope.code is not None:
+        ok = envelope.code == 0
+    else:
+        raise Unreadable("the validation says neither success nor code")
+    extra = {key: item for key, item in value.items() if fold(key) not in ("success", "message", "data")}
+    return Validation(ok=ok, message=envelope.message, data=envelope.data, extra=extra)
+
+
+def read_login(value: Any) -> Login:
+    """Token and refresh token, at the top or under ``data``, in any spelling.
+
+    Raises:
+        Refused: When it says that it did not succeed.
+        Unreadable: When there is no token.
+    """
+    folded = _folded(value)
+    inner = _folded(folded["data"]) if isinstance(folded.get("data"), dict) else {}
+    token = inner.get("token") or folded.get("token")
+    if folded.get("success") is False or inner.get("success") is False or (not token and folded.get("success") == 0):
+        raise Refused(_message(folded), code=_code_or_none(folded))
+    if not token or not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
+        code = _code_or_none(folded)
+        if code:
+            raise Refused(_message(folded), code=code)
+        raise Unreadable("the login answer holds no token")
+    refresh = inner.get("refreshtoken") or folded.get("refreshtoken")
+    return Login(Secret(token), Secret(refresh) if isinstance(refresh, str) else None)
+
+
+def read_anything(value: Any) -> Any:
+    """The decoded JSON as it is."""
+    return value
+
+
 def _is_told(code: int) -> bool:
     """Whether a code of an envelope is an HTTP status that says no."""
     return 400 <= code < 600
@@ -138,8 +329,8 @@ def _refusal(
     except Unreadable:
         against = _broken_speaks_against(reply.body)
     else:
-        transaction_id = named_transaction(value)
-        against = speaks_against_refusal(value, call.request_id, is_read=kind is Rejected)
+        transaction_id = _named_transaction(value)
+        against = _speaks_against_refusal(value, call.request_id, is_read=kind is Rejected)
     if against is not None and kind is not OutcomeUnknown:
         said = _said(reply)[0] or _reason(reply.status)
         kind, message = OutcomeUnknown, f"a refusal that cannot be believed, for {against}: {said}"
@@ -203,6 +394,225 @@ def _failure(
 
 def _said(reply: Reply) -> tuple[str | None, int | None, str | None]:
     try:
-        return failure_facts(decode(reply.body))
+        return _failure_facts(decode(reply.body))
     except Unreadable:
         return None, None, None
+
+
+def _failure_facts(value: Any) -> tuple[str | None, int | None, str | None]:
+    """Message, code and correlation id of a failed call's body, each ``None`` where it cannot be read."""
+    try:
+        folded = _folded(value)
+    except Unreadable:
+        return None, None, None
+    return _optional(folded, "message"), _code_or_none(folded), _optional(folded, "correlationid")
+
+
+def _named_transaction(value: Any) -> str | None:
+    """The transaction that an answer names, wherever in it; an empty id, or one of zeros alone, names none."""
+    waiting, looked_at = [value], 0
+    while waiting and looked_at < _MOST_LOOKED_AT:
+        item, looked_at = waiting.pop(), looked_at + 1
+        if isinstance(item, list):
+            waiting.extend(item)
+        elif isinstance(item, dict):
+            for key, inner in item.items():
+                if fold(key) == "transactionid" and (found := _transaction_id(inner)) is not None:
+                    return found
+                if isinstance(inner, dict | list):
+                    waiting.append(inner)
+    return None
+
+
+def _speaks_against_refusal(value: Any, request_id: str | None, *, is_read: bool = True) -> str | None:
+    """Why an answer is no refusal of this request although its status or its code says so, or ``None``.
+
+    Args:
+        request_id: What the answer should be about, where there is one.
+        is_read: Whether the order was read to be refused, rather than turned away unread.
+    """
+    if _named_transaction(value) is not None:
+        return "it names a transaction"
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        return "it is packed into a text"
+    if not isinstance(value, dict):
+        return None
+    folded = _folded(value)
+    data = _folded(folded["data"]) if isinstance(folded.get("data"), dict) else {}
+    words = _word(folded.get("status")), _word(data.get("status"))
+    if (
+        _flag(folded.get("success")) is True
+        or _says_yes(_code_or_none(folded))
+        or any(word in _YES or TransactionStatus(word) in _TAKEN for word in words)
+    ):
+        return "it says that the order was taken"
+    said = f"{_text(folded.get('message'))} {_text(data.get('message'))}"
+    if request_id is not None and _HAS_IT.search(said):
+        return "it says that the service has the order already"
+    if request_id is not None and is_read and _GOES_ON.search(said):
+        return "it says that the order may still be carried out"
+    # at the top it may be what a balancer calls its own exchange
+    for echo in (data.get("requestid"), data.get("clientreferenceid")):
+        if request_id is not None and _text(echo) not in ("", request_id):
+            return "it is about another request"
+    return None
+
+
+def _read_one(value: Any, *, kind: type[T], timezone: tzinfo) -> T:
+    return read_record(kind, _payload(value), timezone)
+
+
+def _read_page(value: Any, *, kind: type[T], timezone: tzinfo) -> Page[T]:
+    data = _payload(value)
+    if isinstance(data, list):
+        data = {"collection": data}
+    rows = _folded(data).get("collection")
+    if not isinstance(rows, list):
+        raise Unreadable("the listing holds no collection")
+    known, extra = _page_members(data)
+    return Page(collection=tuple(read_record(kind, row, timezone) for row in rows), **known, extra=extra)
+
+
+def _page_members(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    known: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for key, item in data.items():
+        name, read = _PAGE.get(fold(key), (key, _nothing))
+        value = read(item)
+        if value is not None:
+            known[name] = value
+        elif item is not None and name != "collection":
+            extra[key] = item  # unknown, or known and unreadable
+    return known, extra
+
+
+def _payload(value: Any) -> Any:
+    envelope = _envelope(value)
+    # Spec: "One description says 1 on success for some read endpoints; the examples all show 0."
+    if envelope.code not in (None, 0, 1) or (envelope.success is False and not envelope.data):
+        raise Refused(envelope.message or "refused without words", code=envelope.code)
+    if envelope.data is None:  # present data beats the flag: the card's own sample shows success 0 beside full data
+        raise Unreadable("the answer holds no data", code=envelope.code)
+    return envelope.data
+
+
+def _envelope(value: Any) -> _Envelope:
+    folded = _folded(value)
+    return _Envelope(
+        code=read_code(folded.get("code")),
+        success=_flag(folded.get("success")),
+        message=_optional(folded, "message"),
+        data=folded.get("data"),
+    )
+
+
+def _folded(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Unreadable("the answer is no object")
+    return {fold(key): item for key, item in value.items()}
+
+
+def _acceptance_members(data: Mapping[str, Any], timezone: tzinfo) -> tuple[dict[str, Any], dict[str, Any]]:
+    known: dict[str, Any] = {"transaction_id": None, "request_id": None}
+    extra: dict[str, Any] = {}
+    for key, item in data.items():
+        name = _ACCEPTANCE.get(key) or _ACCEPTANCE_FOLDED.get(fold(key))
+        if item is None and name is not None:
+            continue
+        if name is None or known.get(name) is not None:  # said twice: the first counts, the other is kept
+            extra[key] = item
+            continue
+        try:
+            match name:
+                case "created_on":
+                    known[name] = read_timestamp(item, timezone)
+                case "status":
+                    known[name] = TransactionStatus(read_text(item))
+                    if known[name] != item:
+                        extra[key] = item  # the service's own word for it is kept
+                case "transaction_id":
+                    known[name] = _transaction_id(item)
+                case _:
+                    known[name] = read_text(item) or None
+        except (ValueError, TypeError, ArithmeticError):
+            extra[key] = item  # it never costs a payment: the text is kept
+    return known, extra
+
+
+def _transaction_id(item: Any) -> str | None:
+    try:
+        text = read_text(item)
+    except (ValueError, ArithmeticError):
+        return None
+    return text.strip() if text.strip(_NOTHING) else None
+
+
+def _text(item: Any) -> str:
+    """A text or number as text; empty for anything else."""
+    try:
+        return read_text(item)
+    except (ValueError, ArithmeticError):
+        return ""
+
+
+def _word(item: Any) -> str:
+    """A text as words are compared: without blanks around it, in capitals."""
+    return _text(item).strip().upper()
+
+
+def _says_yes(code: int | None) -> bool:
+    """Whether a code is the documented success, or one of HTTP's."""
+    return code is not None and (code == 0 or 200 <= code < 300)
+
+
+def _message(value: Mapping[str, Any]) -> str:
+    return _optional(value, "message") or "refused without words"
+
+
+def _optional(folded: Mapping[str, Any], name: str) -> str | None:
+    try:
+        return read_text(folded.get(name)) or None
+    except (ValueError, ArithmeticError):
+        return None
+
+
+def _code_or_none(folded: Mapping[str, Any]) -> int | None:
+    try:
+        return read_code(folded.get("code"))
+    except Unreadable:
+        return None
+
+
+def _count(value: Any) -> int | None:
+    try:
+        count = read_int(value)
+    except ValueError:
+        return None
+    return count if count >= 0 else None
+
+
+def _flag(value: Any) -> bool | None:
+    match value:
+        case bool():
+            return value
+        case 0 | 1:
+            return bool(value)
+        case str():
+            return {"true": True, "1": True, "success": True, "false": False, "0": False}.get(value.strip().lower())
+        case _:
+            return None
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+_PAGE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "totalcount": ("total_count", _count),
+    "pagesize": ("page_size", _count),
+    "currentpage": ("current_page", _count),
+    "totalpages": ("total_pages", _count),
+    "previouspage": ("previous_page", _flag),
+    "nextpage": ("next_page", _flag),
+    "collection": ("collection", _nothing),
+}

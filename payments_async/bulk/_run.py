@@ -14,7 +14,7 @@ import attrs
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._orders import Order
 from payments_async._session import PaymentsSession, executor_of
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._faults import LoadBusy
 from payments_async.journal._records import Adoption
 from payments_async.journal._states import State

@@ -1,4 +1,4 @@
-"""The receiver as an aiohttp sub-application: bytes in, answers out. Decides nothing."""
+"""The receiver as an aiohttp sub-application: bytes in, answers out."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ import time
 from collections.abc import AsyncIterator
 from email.utils import formatdate
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from aiohttp import web
 from multidict import CIMultiDict
 
-from payments_async.ipn import _answers as answers
-from payments_async.ipn._answers import Answer
+from payments_async.ipn._intake import NOT_FOUND, TOO_LARGE, TOO_SLOW, UNREADABLE, Answer, Intake
 from payments_async.ipn._senders import UNIX_SOCKET
-
-if TYPE_CHECKING:
-    from payments_async.ipn._receiver import Receiver
 
 __all__ = ["health", "notify", "peer_of", "sub_app"]
 
@@ -29,27 +25,27 @@ _JSON = CIMultiDict({"Content-Type": "application/json"})
 _BAD_METHOD = CIMultiDict({"Content-Type": "application/json", "Allow": "POST"})
 
 
-def sub_app(receiver: Receiver) -> web.Application:
+def sub_app(intake: Intake) -> web.Application:
     """An application that starts the receiver and drains it at the end."""
     app = web.Application()
-    with_token = receiver.path_token is not None
+    with_token = intake.path_token is not None
 
     async def guarded(request: web.Request) -> web.StreamResponse:
-        return await notify(receiver, request, request.match_info["token"])
+        return await notify(intake, request, request.match_info["token"])
 
-    notifications = guarded if with_token else partial(notify, receiver)
+    notifications = guarded if with_token else partial(notify, intake)
 
     async def healthy(request: web.Request) -> web.StreamResponse:
-        return await health(receiver, request, request.match_info.get("token"))
+        return await health(intake, request, request.match_info.get("token"))
 
     for path in ("/{token}", "/{token}/") if with_token else ("", "/"):
         app.router.add_route("*", path, notifications)
     app.router.add_get("/{token}/health" if with_token else "/health", healthy)
 
     async def running(_: web.Application) -> AsyncIterator[None]:
-        receiver.start()
+        intake.way.start()
         yield
-        await receiver.close()
+        await intake.way.aclose()
 
     app.cleanup_ctx.append(running)
     return app
@@ -64,17 +60,17 @@ def peer_of(request: web.BaseRequest) -> str:
     return str(peer[0]) if isinstance(peer, tuple) else UNIX_SOCKET
 
 
-async def notify(receiver: Receiver, request: web.BaseRequest, token: str | None = None) -> web.StreamResponse:
+async def notify(intake: Intake, request: web.BaseRequest, token: str | None = None) -> web.StreamResponse:
     """Answer a request for the IPN path."""
     transport = request.transport
     if transport is not None:
         if _QUEUES_FOR_EVER:
             _pace(request.protocol, transport)
-        if transport.get_write_buffer_size() > _MOST_UNREAD and not await _is_read(request, receiver.body_time):
-            return web.Response(status=answers.TOO_SLOW.status)  # to nobody
+        if transport.get_write_buffer_size() > _MOST_UNREAD and not await _is_read(request, intake.body_time):
+            return web.Response(status=TOO_SLOW.status)  # to nobody
     peer = peer_of(request)
     headers = request.headers
-    sender = receiver.screen(request.method, token, peer, headers)
+    sender = intake.screen(request.method, token, peer, headers)
     if isinstance(sender, Answer):
         return await _written(request, sender)
     content = request.content
@@ -82,28 +78,34 @@ async def notify(receiver: Receiver, request: web.BaseRequest, token: str | None
     if content.is_eof() and content.exception() is None:  # all of it is here: no timer is needed
         body = content.read_nowait()
     else:
-        body = await _body(request, receiver.max_body, receiver.body_time)
+        body = await _body(request, intake.max_body, intake.body_time)
         if isinstance(body, Answer):
             return await _written(request, body)
     query = request.raw_path.partition("?")[2]
-    if receiver.verifies:
-        answer = await receiver.take(sender, peer, headers, query, body, partial(_certificate, request))
-        return Taken(body=answer.body, headers=_JSON) if answer.status == 200 else await _written(request, answer)
-    begun = receiver.begin(sender, query, body)  # and now what take() does, without one more coroutine that waits
+    if intake.verifies:
+        answer = await intake.take(sender, peer, headers, query, body, partial(_certificate, request))
+        return (
+            TakenResponse(body=answer.body, headers=_JSON) if answer.status == 200 else await _written(request, answer)
+        )
+    begun = intake.begin(sender, query, body)  # and now what take() does, without one more coroutine that waits
     if isinstance(begun, Answer):
         return await _written(request, begun)
     event, refusal = begun
     del begun  # while it waits, every object less spares the garbage collector
     refused = None if refusal is None else await refusal
-    return Taken(body=receiver.message(event), headers=_JSON) if refused is None else await _written(request, refused)
+    return (
+        TakenResponse(body=intake.message(event), headers=_JSON)
+        if refused is None
+        else await _written(request, refused)
+    )
 
 
-async def health(receiver: Receiver, request: web.BaseRequest, token: str | None) -> web.StreamResponse:
+async def health(intake: Intake, request: web.BaseRequest, token: str | None) -> web.StreamResponse:
     """Answer a request for the health path."""
-    return await _written(request, await receiver.health() if receiver.knows_token(token) else answers.NOT_FOUND)
+    return await _written(request, await intake.way.health() if intake.knows_token(token) else NOT_FOUND)
 
 
-class Taken(web.Response):
+class TakenResponse(web.Response):
     """The answer to a notification that was taken, written in one piece: a fifth more notifications a second.
 
     Where a middleware added a header or an application listens to ``on_response_prepare``, aiohttp writes it.
@@ -195,22 +197,23 @@ async def _body(request: web.BaseRequest, longest: int, seconds: float) -> bytes
     content = request.content
     try:
         if (request.content_length or 0) > longest:
-            return answers.TOO_LARGE
+            return TOO_LARGE
         chunks, size = [], 0
         async with asyncio.timeout(seconds):
             while not content.at_eof():
                 chunks.append(await content.readany())
                 size += len(chunks[-1])
                 if size > longest:
-                    return answers.TOO_LARGE
+                    return TOO_LARGE
         return b"".join(chunks)
     except TimeoutError:
-        return answers.TOO_SLOW
+        return TOO_SLOW
     except Exception:  # noqa: BLE001 - a coding that cannot be undone, a chunk that is none, a sender who hung up
-        return answers.UNREADABLE
+        return UNREADABLE
 
 
 async def _written(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+    """The response that says an answer; where it is to hang up, that is done here."""
     headers = _BAD_METHOD if answer.status == 405 else _JSON
     response = web.Response(status=answer.status, body=answer.body, headers=headers.copy())
     if answer.closes:

@@ -1,4 +1,4 @@
-"""The receiver as an ASGI application: bytes in, answers out. Decides nothing."""
+"""The receiver as an ASGI application: bytes in, answers out."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from multidict import CIMultiDict
 
-from payments_async.ipn import _answers as answers
-from payments_async.ipn._answers import Answer
+from payments_async.ipn._intake import FORBIDDEN, NOT_FOUND, TOO_LARGE, TOO_SLOW, UNREADABLE, Answer, Intake
 from payments_async.ipn._senders import UNIX_SOCKET
-
-if TYPE_CHECKING:
-    from payments_async.ipn._receiver import Receiver
 
 __all__ = ["AsgiApp", "headers_of", "peer_of"]
 
@@ -35,8 +31,8 @@ class AsgiApp:
     does that itself, for the proxies it trusts, and refuses who comes with an address that a server put there.
     """
 
-    def __init__(self, receiver: Receiver, path: str, *, rewritten: bool = False) -> None:
-        self._receiver = receiver
+    def __init__(self, intake: Intake, path: str, *, rewritten: bool = False) -> None:
+        self._intake = intake
         self._path = path
         self._believes_rewritten = rewritten
         self._has_said_so = False
@@ -61,38 +57,40 @@ class AsgiApp:
         while True:
             kind = (await receive())["type"]
             if kind == "lifespan.startup":
-                self._receiver.start()
+                self._intake.way.start()
             elif kind == "lifespan.shutdown":
-                await self._receiver.close()
+                await self._intake.way.aclose()
             await send({"type": f"{kind}.complete"})
             if kind == "lifespan.shutdown":
                 return
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
-        receiver = self._receiver
+        """Answer a request, as the paths of the aiohttp sub-app do."""
+        intake = self._intake
         path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(self._path)
         segments = [segment for segment in path.split("/") if segment]
-        token = segments.pop(0) if receiver.path_token is not None and segments else None
+        token = segments.pop(0) if intake.path_token is not None and segments else None
         method = scope["method"]
         if segments == ["health"] and method in ("GET", "HEAD"):
-            return await receiver.health() if receiver.knows_token(token) else answers.NOT_FOUND
+            return await intake.way.health() if intake.knows_token(token) else NOT_FOUND
         if segments:
-            return answers.NOT_FOUND
+            return NOT_FOUND
         peer, headers = peer_of(scope), headers_of(scope)
-        if not self._believes_rewritten and receiver.is_rewritten(peer, headers):
+        if not self._believes_rewritten and intake.senders.is_rewritten(peer, headers):
             self._say_so()
-            receiver.refuse(peer, "the server put this address there, out of headers that anybody may have written")
-            return answers.FORBIDDEN
-        sender = receiver.screen(method, token, peer, headers)
+            why = "the server put this address there, out of headers that anybody may have written"
+            intake.refusals.note(peer, why, "a connection is refused")
+            return FORBIDDEN
+        sender = intake.screen(method, token, peer, headers)
         if isinstance(sender, Answer):
             if not sender.hang_up:
-                await _discard(receive, receiver.body_time)
+                await _discard(receive, intake.body_time)
             return sender
-        body = await _body(receive, receiver.max_body, receiver.body_time)
+        body = await _body(receive, intake.max_body, intake.body_time)
         if isinstance(body, Answer):
             return body
         query = scope["query_string"].decode(errors="surrogateescape")
-        return await receiver.take(sender, peer, headers, query, body, lambda: _certificate(scope))
+        return await intake.take(sender, peer, headers, query, body, lambda: _certificate(scope))
 
     def _say_so(self) -> None:
         if not self._has_said_so:
@@ -115,9 +113,10 @@ def headers_of(scope: Mapping[str, Any]) -> CIMultiDict[str]:
 
 
 async def _body(receive: Receive, longest: int, seconds: float) -> bytes | Answer:
+    """The body, or why there is none."""
     message = await _first(receive, seconds)
     if message is None:
-        return answers.TOO_SLOW
+        return TOO_SLOW
     body: bytes = message.get("body", b"")
     if message.get("more_body"):
         try:
@@ -126,14 +125,15 @@ async def _body(receive: Receive, longest: int, seconds: float) -> bytes | Answe
                     message = await receive()
                     body += message.get("body", b"")
         except TimeoutError:
-            return answers.TOO_SLOW
+            return TOO_SLOW
     if len(body) > longest:
         await _discard(receive, seconds) if message.get("more_body") else None
-        return answers.TOO_LARGE
-    return answers.UNREADABLE if message["type"] == "http.disconnect" else body
+        return TOO_LARGE
+    return UNREADABLE if message["type"] == "http.disconnect" else body
 
 
 async def _first(receive: Receive, seconds: float) -> MutableMapping[str, Any] | None:
+    """The first message of a request, or ``None`` where it takes too long."""
     try:
         async with asyncio.timeout(seconds):
             return await receive()

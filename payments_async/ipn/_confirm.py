@@ -1,20 +1,22 @@
-"""Whether the service's own record bears a notification out. Waits for no final status and retries nothing."""
+"""Whether the service's own record bears a notification out."""
 
 from __future__ import annotations
 
+import asyncio
 from decimal import Decimal
 from typing import Protocol
 
 from payments_async._events import TransactionEvent
 from payments_async._models import TransactionStatus
+from payments_async._status_codes import STATUS_CODES
 
-__all__ = ["Confirming", "difference"]
+__all__ = ["RecordSource", "TransactionRecord", "TransactionRecords", "difference"]
 
-_CONTRADICTIONS = ((0, TransactionStatus.FAILED), (2, TransactionStatus.SUCCESSFUL))  # Spec: "0 success, 2 error"
+_ENDS = {code: TransactionStatus[row.status] for code, row in STATUS_CODES.items() if row.is_final and row.status}
 
 
-class Record(Protocol):
-    """As much of a transaction record as is compared."""
+class TransactionRecord(Protocol):
+    """As much of a transaction's record as is compared."""
 
     @property
     def transaction_id(self) -> str: ...
@@ -28,31 +30,35 @@ class Record(Protocol):
     def status(self) -> TransactionStatus | None: ...
 
 
-class Records(Protocol):
+class TransactionRecords(Protocol):
     """Where a record is read."""
 
-    async def get(self, transaction_id: str, /) -> Record:
+    async def get(self, transaction_id: str, /) -> TransactionRecord:
         """The record of a transaction; raises while there is none."""
 
 
-class Confirming(Protocol):
+class RecordSource(Protocol):
     """As much of a session as confirming needs: ``PaymentsSession`` is one."""
 
     @property
-    def transactions(self) -> Records:
+    def transactions(self) -> TransactionRecords:
         """The service's transactions."""
 
 
-async def difference(payments: Confirming, event: TransactionEvent) -> str | None:
+async def difference(source: RecordSource, event: TransactionEvent, timeout: float) -> str | None:
     """In words, where the record and the notification disagree; ``None`` when the record bears it out.
 
     Of the status only success and failure are compared: most records show none, and the service may not show a final
     one before its notification was answered.
 
+    Args:
+        timeout: Seconds that reading it may take.
+
     Raises:
         Exception: Whatever the session raises when the record cannot be read, or does not exist yet.
     """
-    record = await payments.transactions.get(event.transaction_id)
+    async with asyncio.timeout(timeout):
+        record = await source.transactions.get(event.transaction_id)
     if record.transaction_id.strip().casefold() != event.transaction_id.casefold():
         raise LookupError("the record is of another transaction")
     if None not in (event.request_id, record.request_id) and event.request_id != record.request_id:
@@ -62,6 +68,7 @@ async def difference(payments: Confirming, event: TransactionEvent) -> str | Non
         return f"the record's amount is {abs(record.amount)}, the notification's {abs(event.amount)}"
     if event.currency_code and record.currency and event.currency_code.upper() != record.currency.upper():
         return "the record is in another currency"
-    if (event.status_code, record.status) in _CONTRADICTIONS:
+    end = _ENDS.get(event.status_code)
+    if end is not None and record.status in _ENDS.values() and record.status != end:
         return f"the record says {record.status}"
     return None

@@ -1,4 +1,4 @@
-"""What a receiver refused, by address and reason: counted, and told to the log now and then. Refuses nobody."""
+"""What a receiver refused, by address and reason: counted, and told to the log now and then."""
 
 from __future__ import annotations
 

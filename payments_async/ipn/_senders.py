@@ -1,16 +1,15 @@
-"""Who may send notifications: the sender behind the proxies, and whether it is one of the known ones. Reads no body."""
+"""Who may send notifications: the sender behind the proxies, and whether it is one of the known ones."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, MutableMapping
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, NamedTuple
 
 from multidict import MultiMapping
 
-from payments_async.ipn._forwarded import Address, address_of, hops
-
-__all__ = ["DOCUMENTED_SENDERS", "SENDERS_2026", "SENDERS_OLDER", "UNIX_SOCKET", "Decision", "Sender", "Senders"]
+__all__ = ["DOCUMENTED_SENDERS", "SENDERS_2026", "SENDERS_OLDER", "UNIX_SOCKET", "Sender", "Senders"]
 
 # Spec: "sender addresses to whitelist are 41.2.2.10 and 41.2.2.11 in one description and 52.48.24.237 and
 # 34.252.29.119 in another". The second pair was verified in 2026.
@@ -24,32 +23,28 @@ _REMEMBERED = 1024
 _LONGEST_REMEMBERED = 512
 _LONGEST_SHOWN = 60
 
+Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 Lines = tuple[tuple[str, ...], ...]
 
+_WITH_PORT = re.compile(r"([0-9.]+):[0-9]{1,5}|\[([0-9A-Fa-f:.%\w]+)\](?::[0-9]{1,5})?", re.ASCII)
+# RFC 7239: forwarded-pair = token "=" value, and a value is a token or a quoted string
+_WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_PAIR = re.compile(rf'\s*({_WORD})\s*=\s*(?:({_WORD})|"((?:[^"\\]|\\.)*)")\s*', re.ASCII)
 
-class Decision(NamedTuple):
-    """Whether a sender is accepted, and why.
+
+class Sender(NamedTuple):
+    """Who a notification is from, and whether it is one of those it is taken from.
 
     Attributes:
+        is_known: Where it is false and a delivery is only reported, nothing believes what it says.
         address: Of the sender behind the proxies; as it came where it is no address.
         why: In words, for a person who asks why.
     """
 
-    accepted: bool
+    is_known: bool
     address: str
     why: str
-
-
-class Sender(NamedTuple):
-    """Who a delivery is from.
-
-    Attributes:
-        is_known: False where it would have been refused and is only reported: nothing believes what it says.
-    """
-
-    address: str
-    is_known: bool = True
 
 
 class Senders:
@@ -81,10 +76,10 @@ class Senders:
         self._trust_socket = UNIX_SOCKET in proxies
         self._proxies = tuple(_network(text) for text in proxies if text != UNIX_SOCKET)
         self._headers = tuple(proxy_headers)
-        self._peers: dict[str, Decision | None] = {}  # None: a trusted proxy, so that its headers decide
-        self._chains: dict[tuple[str, Lines], Decision] = {}
+        self._peers: dict[str, Sender | None] = {}  # None: a trusted proxy, so that its headers decide
+        self._chains: dict[tuple[str, Lines], Sender] = {}
 
-    def decide(self, peer: str, headers: MultiMapping[str]) -> Decision:
+    def check(self, peer: str, headers: MultiMapping[str]) -> Sender:
         """Accept or refuse, and say why. The same question again costs a look-up.
 
         Args:
@@ -92,26 +87,26 @@ class Senders:
             headers: Of the request; looked at only when the peer is a trusted proxy.
         """
         if peer in self._peers:
-            decision = self._peers[peer]
+            sender = self._peers[peer]
         else:
-            decision = None if self.trusts(peer) else self._judge(peer, address_of(peer), "the peer")
+            sender = None if self.trusts(peer) else self._judge(peer, _address_of(peer), "the peer")
             _make_room(self._peers)
-            self._peers[peer] = decision
-        return self._behind(peer, headers) if decision is None else decision
+            self._peers[peer] = sender
+        return self._behind(peer, headers) if sender is None else sender
 
-    def may_bring(self, peer: str) -> bool:
+    def may_connect(self, peer: str) -> bool:
         """Whether a connection from this address can bring a notification at all: from a sender, or a trusted proxy."""
-        address = address_of(peer)
+        address = _address_of(peer)
         return self.trusts(peer) or _within(address, self._allowed)
 
-    def are_named(self, peer: str, headers: MultiMapping[str]) -> bool:
-        """Whether the headers of proxies name the peer itself: then it is not the socket's, a server put it there."""
-        address = address_of(peer)
+    def is_rewritten(self, peer: str, headers: MultiMapping[str]) -> bool:
+        """Whether a server put an address out of the headers in the place of the socket's peer: the headers name it."""
+        address = _address_of(peer)
         if address is None:
             return False
         for header in self._headers:
-            for text in hops(header, headers.getall(header, ())) or ():
-                if address_of(text) == address:
+            for text in _hops(header, headers.getall(header, ())) or ():
+                if _address_of(text) == address:
                     return True
         return False
 
@@ -119,62 +114,121 @@ class Senders:
         """Whether the peer is one of the trusted proxies."""
         if peer == UNIX_SOCKET:
             return self._trust_socket
-        return _within(address_of(peer), self._proxies)
+        return _within(_address_of(peer), self._proxies)
 
-    def _behind(self, peer: str, headers: MultiMapping[str]) -> Decision:
+    def _behind(self, peer: str, headers: MultiMapping[str]) -> Sender:
+        """Who is behind a trusted proxy; the same headers again cost a look-up."""
         lines = tuple(tuple(headers.getall(name, ())) for name in self._headers)
         known = self._chains.get((peer, lines))
         if known is not None:
             return known
-        decision = self._walk_all(peer, lines)
+        sender = self._walk_all(peer, lines)
         if sum(len(line) for header in lines for line in header) <= _LONGEST_REMEMBERED:
             _make_room(self._chains)
-            self._chains[peer, lines] = decision
-        return decision
+            self._chains[peer, lines] = sender
+        return sender
 
-    def _walk_all(self, peer: str, lines: Lines) -> Decision:
+    def _walk_all(self, peer: str, lines: Lines) -> Sender:
+        """Who is behind it by every header; they must agree."""
         named = {header: found for header, found in zip(self._headers, lines, strict=True) if found}
         if not named:
             return self._judge(
-                peer, address_of(peer), f"the trusted proxy {_shown(peer)}, which names nobody before it,"
+                peer, _address_of(peer), f"the trusted proxy {_shown(peer)}, which names nobody before it,"
             )
-        decisions = [self._walk(peer, header, found) for header, found in named.items()]
-        if len({decision.address for decision in decisions}) > 1:
-            seen = " but ".join(f"{header} {_shown(d.address)}" for header, d in zip(named, decisions, strict=True))
-            return Decision(False, peer, f"refused: the proxies' headers disagree on the sender: {seen}")
-        return next((decision for decision in decisions if not decision.accepted), decisions[0])
+        senders = [self._walk(peer, header, found) for header, found in named.items()]
+        if len({sender.address for sender in senders}) > 1:
+            seen = " but ".join(f"{header} {_shown(d.address)}" for header, d in zip(named, senders, strict=True))
+            return Sender(False, peer, f"refused: the proxies' headers disagree on the sender: {seen}")
+        return next((sender for sender in senders if not sender.is_known), senders[0])
 
-    def _walk(self, peer: str, header: str, lines: Iterable[str]) -> Decision:
+    def _walk(self, peer: str, header: str, lines: Iterable[str]) -> Sender:
         """From the peer outwards: the first address that is no trusted proxy is the sender."""
-        texts = hops(header, lines)
+        texts = _hops(header, lines)
         if texts is None:
-            return Decision(False, peer, f"refused: {header} from {_shown(peer)} breaks its grammar")
+            return Sender(False, peer, f"refused: {header} from {_shown(peer)} breaks its grammar")
         hop = peer
         for text in texts:
-            address = address_of(text)
+            address = _address_of(text)
             if address is None:
-                return Decision(False, text, f"refused: {header} from {_shown(hop)} names {_shown(text)}, no address")
+                return Sender(False, text, f"refused: {header} from {_shown(hop)} names {_shown(text)}, no address")
             if not _within(address, self._proxies):
                 return self._judge(
                     str(address), address, f"the sender in {header} from the trusted proxy {_shown(hop)}"
                 )
             hop = str(address)
-        return self._judge(hop, address_of(hop), f"the outermost hop in {header}, itself a trusted proxy,")
+        return self._judge(hop, _address_of(hop), f"the outermost hop in {header}, itself a trusted proxy,")
 
-    def _judge(self, text: str, address: Address | None, role: str) -> Decision:
+    def _judge(self, text: str, address: Address | None, role: str) -> Sender:
+        """Whether the address is among those that are allowed."""
         shown = _shown(text)
         if address is None:
-            return Decision(False, text, f"refused: {role} {shown} is no address")
+            return Sender(False, text, f"refused: {role} {shown} is no address")
         if _within(address, self._allowed):
-            return Decision(True, str(address), f"accepted: {role} {shown} is a known sender")
+            return Sender(True, str(address), f"accepted: {role} {shown} is a known sender")
         if not self._allowed:
-            return Decision(
+            return Sender(
                 False, str(address), f"refused: {role} {shown} is unknown, for no sender is configured at all"
             )
-        return Decision(False, str(address), f"refused: {role} {shown} is not among the known senders")
+        return Sender(False, str(address), f"refused: {role} {shown} is not among the known senders")
+
+
+def _address_of(text: str) -> Address | None:
+    """The address a text stands for, or ``None``.
+
+    A port, brackets and an IPv6 zone are dropped, and an IPv4-mapped address is its IPv4 address.
+    """
+    text = text.strip()
+    found = _WITH_PORT.fullmatch(text)
+    if found is not None:
+        text = found.group(1) or found.group(2)
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def _hops(header: str, lines: Iterable[str]) -> list[str] | None:
+    """The texts a header names, nearest hop first; ``None`` when its lines break its grammar."""
+    return _forwarded(lines) if header.lower() == "forwarded" else _x_forwarded_for(lines)
+
+
+def _x_forwarded_for(lines: Iterable[str]) -> list[str]:
+    """Every entry of ``X-Forwarded-For``; the last line is the nearest."""
+    return [entry for line in lines for entry in line.split(",")][::-1]
+
+
+def _forwarded(lines: Iterable[str]) -> list[str] | None:
+    """Every ``for=`` of ``Forwarded`` (RFC 7239); ``""`` for a hop that names none.
+
+    Lines are read one by one: an open quotation mark in one that a stranger sent cannot swallow the next.
+    """
+    found: list[str] = []
+    for line in lines:
+        position = 0
+        names = {"for": ""}
+        while True:
+            pair = _PAIR.match(line, position)
+            if pair is None or (pair.group(1).lower() == "for" and names["for"]):
+                return None
+            names[pair.group(1).lower()] = pair.group(2) or pair.group(3) or ""
+            position = pair.end()
+            following = line[position : position + 1]
+            if following not in ("", ",", ";"):
+                return None
+            if following != ";":
+                found.append(names["for"])
+                names = {"for": ""}
+            if not following:
+                break
+            position += 1
+    return found[::-1]
 
 
 def _network(text: str) -> Network:
+    """A network from its text; one of IPv4-mapped addresses is its IPv4 network."""
     try:
         network = ip_network(text)
     except ValueError as error:

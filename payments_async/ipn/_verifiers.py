@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import attrs
 from multidict import MultiMapping
 
-from payments_async.ipn._router import words
+from payments_async.ipn._handlers import error_text
 
 __all__ = ["ClientCertificateVerifier", "Delivery", "HmacVerifier", "Verifier", "is_genuine"]
 
@@ -68,7 +68,7 @@ async def is_genuine(delivery: Delivery, verifiers: Iterable[Verifier], timeout:
             async with asyncio.timeout(timeout):
                 genuine = await verifier(delivery)
         except Exception as error:  # noqa: BLE001 - who cannot be verified is not believed
-            _log.error("a verifier failed", extra={"verifier": name, "error": words(error)})
+            _log.error("a verifier failed", extra={"verifier": name, "error": error_text(error)})
             return False
         if genuine is not True:
             _log.warning("a delivery is not genuine", extra={"verifier": name, "sender": delivery.sender})

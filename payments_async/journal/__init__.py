@@ -1,6 +1,8 @@
-"""The journal: what was sent, what was heard, and what became of it, durably."""
+"""The journal: what was sent, what was heard, and what became of it, durably.
 
-from payments_async.journal._contract import Journal
+What only whoever writes a journal of their own, or tests one, needs is in ``payments_async.journal.contract``.
+"""
+
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalBehind,
@@ -26,52 +28,19 @@ from payments_async.journal._faults import (
     RunUnknown,
     WrongAccount,
 )
-from payments_async.journal._inbox import Arrival, Backlog, Delivery, Doubt, Inbox, Receipt, StoredEvent
-from payments_async.journal._memory import StateFolder
-from payments_async.journal._points import CRASH_POINTS
-from payments_async.journal._pruning import Pruned
-from payments_async.journal._records import (
-    Adoption,
-    Chunk,
-    Chunks,
-    ClaimedOrder,
-    Entry,
-    Evidence,
-    Finding,
-    Happening,
-    Loaded,
-    Outcome,
-    Permit,
-    Progress,
-    Refusal,
-    Run,
-    RunIdentity,
-    Standing,
-    Sweep,
-)
-from payments_async.journal._sqlite import SqliteJournal
-from payments_async.journal._states import EVIDENCE, FINAL, RULES, SAID, News, State, Verdict, next_state
+from payments_async.journal._inbox import Pruned
+from payments_async.journal._records import Adoption, Entry, Happening, Progress, Run, RunIdentity, Standing, Sweep
+from payments_async.journal._sqlite._journal import SqliteJournal
+from payments_async.journal._sqlite._memory import StateFolder
+from payments_async.journal._states import FINAL, News, State
+from payments_async.journal.contract import Journal
 
 __all__ = [
     "Adoption",
-    "Arrival",
-    "CRASH_POINTS",
-    "EVIDENCE",
-    "FINAL",
-    "RULES",
-    "SAID",
-    "Backlog",
-    "Chunk",
-    "Chunks",
-    "ClaimedOrder",
-    "Delivery",
-    "Doubt",
     "Entry",
-    "Evidence",
-    "Finding",
+    "FINAL",
     "Happening",
     "HeldElsewhere",
-    "Inbox",
     "Journal",
     "JournalBehind",
     "JournalClosed",
@@ -87,19 +56,14 @@ __all__ = [
     "JournalUnusable",
     "LeaseLost",
     "LoadBusy",
-    "Loaded",
     "News",
     "NotAJournal",
     "NotLookedFor",
     "NotParked",
     "OrderUnknown",
     "OrdersDiffer",
-    "Outcome",
-    "Permit",
     "Progress",
     "Pruned",
-    "Receipt",
-    "Refusal",
     "RegistryDamaged",
     "Run",
     "RunIdentity",
@@ -108,9 +72,6 @@ __all__ = [
     "Standing",
     "State",
     "StateFolder",
-    "StoredEvent",
     "Sweep",
-    "Verdict",
     "WrongAccount",
-    "next_state",
 ]

@@ -1,4 +1,4 @@
-"""What a journal keeps of notifications: the contract of an inbox and the records it deals in. Stores nothing."""
+"""What a journal keeps of notifications: the contract of an inbox, and the records it deals in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 
 from payments_async._events import TransactionEvent
 
-__all__ = ["Arrival", "Backlog", "Delivery", "Doubt", "Inbox", "Receipt", "StoredEvent"]
+__all__ = ["Arrival", "Backlog", "Doubt", "Inbox", "Pruned", "RawNotification", "Receipt", "StoredEvent"]
 
 
 class Doubt(enum.StrEnum):
@@ -26,7 +26,7 @@ class Doubt(enum.StrEnum):
 
 
 # One of each is made for every notification. A tuple takes half the time, and half the work of the garbage collector.
-class Delivery(NamedTuple):
+class RawNotification(NamedTuple):
     """One notification exactly as it came.
 
     Attributes:
@@ -42,7 +42,7 @@ class Delivery(NamedTuple):
     received_at: float
 
     def __repr__(self) -> str:
-        return f"Delivery(peer={self.peer!r}, received_at={self.received_at!r})"  # the rest names people
+        return f"RawNotification(peer={self.peer!r}, received_at={self.received_at!r})"  # the rest names people
 
     @property
     def digest(self) -> bytes:
@@ -61,7 +61,7 @@ class Arrival(NamedTuple):
         doubt: Why it is no evidence, if it is none.
     """
 
-    delivery: Delivery
+    delivery: RawNotification
     event: TransactionEvent
     lease: float
     unheard: bool = False
@@ -125,13 +125,26 @@ class Backlog:
     reported: int = 0
 
 
+@attrs.frozen(kw_only=True)
+class Pruned:
+    """What was forgotten.
+
+    Attributes:
+        events: Notifications.
+        deliveries: Other words in which they came.
+    """
+
+    events: int = 0
+    deliveries: int = 0
+
+
 class Inbox(Protocol):
     """Keeps notifications. Every method returns once its effect is on disk.
 
     Several receivers, in several processes, may share one inbox: ``claim`` leases an event to one of them for a while.
     """
 
-    async def receive(self, delivery: Delivery, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
+    async def receive(self, delivery: RawNotification, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
         """Store a delivery and its event, and lease a new event to ``owner`` for ``lease`` seconds.
 
         It is applied as evidence to its order if there is one. After it returns the notification may be answered with
@@ -200,7 +213,7 @@ class Inbox(Protocol):
     def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:
         """Have something finished before the inbox closes; what is returned takes that back."""
 
-    async def touch(self) -> None:
+    async def check_writable(self) -> None:
         """Write something that means nothing. It raises what a delivery that cannot be stored would."""
 
     async def backlog(self) -> Backlog:

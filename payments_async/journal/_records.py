@@ -1,4 +1,4 @@
-"""The records a journal deals in: runs, chunks, permits, outcomes, evidence, entries. Stores nothing itself."""
+"""The records a journal deals in, and an order's body and transaction id as they are stored: exact, compact, proved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Self
 import attrs
 
 from payments_async._orders import Order
-from payments_async.journal._bodies import order_of
+from payments_async._wire.orders import read_order
+from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._states import News, State
 
 __all__ = [
@@ -24,14 +25,19 @@ __all__ = [
     "Finding",
     "Happening",
     "Loaded",
+    "NotPermitted",
     "Outcome",
     "Permit",
     "Progress",
-    "Refusal",
     "Run",
     "RunIdentity",
     "Standing",
     "Sweep",
+    "body_digest",
+    "order_of",
+    "pack_transaction_id",
+    "proved",
+    "unpack_transaction_id",
 ]
 
 
@@ -237,7 +243,7 @@ class Permit:
 
 
 @attrs.frozen(kw_only=True)
-class Refusal:
+class NotPermitted:
     """Why there is no permit. Nothing may be sent.
 
     Attributes:
@@ -383,8 +389,8 @@ class Progress:
         unconfirmed: Orders that were notified of, by what is no evidence before the service's record bears it out.
     """
 
-    counts: Mapping[str, int]
-    sums: Mapping[str, Decimal]
+    counts: Mapping[State, int]
+    sums: Mapping[State, Decimal]
     conflicts: int = 0
     unconfirmed: int = 0
 
@@ -432,3 +438,52 @@ class Standing:
     entry: Entry
     decision: Happening | None = None
     persons: tuple[Happening, ...] = ()
+
+
+def body_digest(request_id: str, amount: str, body: bytes) -> bytes:
+    """SHA-256 of everything an order says: equal for the same order, and proof that nobody edited the file."""
+    return hashlib.sha256(b"\0".join((request_id.encode(), amount.encode(), body))).digest()
+
+
+def proved(request_id: str, amount: str, body: bytes, body_sha256: bytes) -> bytes:
+    """The body of an order.
+
+    Raises:
+        JournalCorrupt: The row is not what was loaded.
+    """
+    if body_digest(request_id, amount, body) != body_sha256:
+        raise JournalCorrupt(f"order {request_id} is not what was loaded")
+    return body
+
+
+def order_of(request_id: str, amount: Decimal, body: bytes) -> Order:
+    """The order in a row that was proved.
+
+    Raises:
+        JournalCorrupt: It cannot be read.
+    """
+    try:
+        return read_order(request_id, amount, body)
+    except ValueError as error:
+        raise JournalCorrupt(f"order {request_id} cannot be read") from error
+
+
+def pack_transaction_id(text: str | None) -> bytes | str | None:
+    """A transaction id as it is stored: 16 bytes for a UUID, whatever its case; any other as it came."""
+    if text is None or len(text) != 36 or text[8:24:5] != "----":
+        return text
+    try:
+        packed = bytes.fromhex(text.replace("-", ""))
+    except ValueError:
+        return text
+    return packed if len(packed) == 16 else text  # blanks and further dashes are passed over above
+
+
+def unpack_transaction_id(stored: bytes | str | None) -> str | None:
+    """The text of a stored transaction id; ``None`` for 16 zero bytes, which keep its place."""
+    if not isinstance(stored, bytes):
+        return stored
+    digits = stored.hex()
+    if not any(stored):
+        return None
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -14,9 +14,9 @@ from payments_async._retry import RetryPolicy
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire import endpoints
 from payments_async._wire.orders import private_texts
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
-from payments_async.journal._records import Outcome, Permit, Progress, Refusal
+from payments_async.journal._records import NotPermitted, Outcome, Permit, Progress
 from payments_async.journal._states import News
 from payments_async.outbox._brakes import Meter, Pace
 from payments_async.outbox._first_look import ASKED_TO_STOP, FirstLook
@@ -393,7 +393,7 @@ class _Worker:
             raise
         return True
 
-    def _not_permitted(self, order: LeasedOrder, refusal: Refusal) -> None:
+    def _not_permitted(self, order: LeasedOrder, refusal: NotPermitted) -> None:
         """The journal let an order not go: it is somebody else's now, or something is known of it."""
         crew = self._crew
         crew.meter.give_back(order.claimed.amount)

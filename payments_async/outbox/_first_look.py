@@ -9,9 +9,9 @@ from typing import Literal, get_args
 
 import attrs
 
-from payments_async._resources.readings import Reader, Reading
+from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._records import Run
 from payments_async.journal._states import State
 from payments_async.outbox._sweeps import Findings, Sweeper, Window

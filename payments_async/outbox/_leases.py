@@ -9,7 +9,7 @@ from itertools import count
 
 import attrs
 
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._faults import LeaseLost
 from payments_async.journal._records import Chunk, ClaimedOrder
 

@@ -12,10 +12,10 @@ import attrs
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._events import TransactionFailed, TransactionSucceeded
 from payments_async._models import Acceptance, Transaction
-from payments_async._resources.readings import Reader
+from payments_async._resources.lists import Reader
 from payments_async._resources.statuses import read_statuses
 from payments_async._session import PaymentsSession, executor_of
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._records import Entry, Evidence
 from payments_async.journal._states import News, State
 from payments_async.outbox._sweeps import (

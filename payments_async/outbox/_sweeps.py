@@ -14,9 +14,9 @@ from typing import NamedTuple
 import attrs
 
 from payments_async._models import Transaction, TransactionStatus
-from payments_async._resources.readings import Reader, Reading
+from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._records import Entry, Evidence, RunIdentity
 from payments_async.journal._states import News, State

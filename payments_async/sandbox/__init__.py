@@ -1,26 +1,29 @@
 """The service, simulated from its specification alone: a server for tests, stateful and scriptable.
 
 It shares no code with the rest of the package, so that a wrong reading of the specification is not confirmed by its
-own mirror. Money, credentials and cards are made up. For tests in other languages it is steered over HTTP:
+own mirror. Money, credentials and cards are made up. For tests in other languages it is steered over HTTP, under
+`/_sandbox/` after the prefix, in JSON and without a token:
 
-| call under `/_sandbox/` | body | answer |
+| call | body | answer |
 |---|---|---|
-| `GET state` | | counts, balance, duplicates |
-| `GET executions/{requestId}` | | how often it was carried out |
-| `GET ledger?offset=0&limit=1000` | | what was carried out, oldest first |
-| `POST faults` | `fault`, `times`, `on`, `request_id`, `options` | |
-| `POST chaos` | `rates`, `seed`, `options` | |
-| `POST ipn` | `url` | |
-| `POST advance` | `seconds` | |
-| `POST settle` | `timeout` | whether everything settled in time |
-| `POST reset` | | |
-| `POST end` | | |
+| `GET state` | | counts of executions, duplicates, logins, deliveries and pending scripts, and the balance |
+| `GET executions/{requestId}` | | `{"executions": n}` |
+| `GET ledger?offset=0&limit=1000` | | `{"total": n, "executions": [...]}`, oldest first |
+| `POST faults` | `fault`, `times`, `on`, `request_id`, `options` | `{}` |
+| `POST chaos` | `rates`: fault to probability, `seed`, `options` | `{}` |
+| `POST ipn` | `url` (null stops notifications) | `{}` |
+| `POST advance` | `seconds` | `{}`; needs a manual clock |
+| `POST settle` | `timeout` in seconds, optional | `{"settled": bool}` |
+| `POST reset` | | `{}` |
+| `POST end` | | `{}`; whoever serves it stops |
+
+A call that makes no sense is answered 400 with `{"error": "..."}`.
 """
 
 from ._clock import Clock, ManualClock, SystemClock
 from ._faults import Fault
 from ._ledger import Execution, Status
-from ._notifier import Delivery
+from ._notifications import DeliveryAttempt
 from ._orders import Counterparty
 from ._quirks import Quirks
 from ._sandbox import Sandbox
@@ -29,7 +32,7 @@ from ._service import Received
 __all__ = [
     "Clock",
     "Counterparty",
-    "Delivery",
+    "DeliveryAttempt",
     "Execution",
     "Fault",
     "ManualClock",

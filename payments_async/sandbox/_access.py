@@ -1,13 +1,12 @@
-"""Who is let in: addresses, credentials, tokens. Knows nothing of orders."""
+"""Who is let in: addresses, credentials, tokens."""
 
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from ._clock import Clock
-from ._orders import required_text
-from ._quirks import Quirks
-from ._refusals import Code, Refusal
+from ._quirks import Settings
+from ._refusals import Code, Refusal, required_text
 
 APP_KEY = "demo-app-key"
 APP_PASSWORD = "demo-app-password"
@@ -24,14 +23,9 @@ class Access:
         logins: How often somebody logged in.
     """
 
-    def __init__(
-        self, *, clock: Clock, quirks: Quirks, seed: int, token_lifetime: float, allowed_peers: tuple[str, ...] | None
-    ) -> None:
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
         self._clock = clock
-        self._quirks = quirks
-        self._seed = seed
-        self._lifetime = timedelta(seconds=token_lifetime)
-        self._peers = allowed_peers
         self._issued = 0
         self._expiry: dict[str, datetime] = {}
         self._refresh_tokens: set[str] = set()
@@ -53,7 +47,7 @@ class Access:
         Raises:
             Refusal: The address is not whitelisted; login is refused like everything else.
         """
-        if self._peers is not None and peer not in self._peers:
+        if self._settings.allowed_peers is not None and peer not in self._settings.allowed_peers:
             raise Refusal(403, Code.FORBIDDEN, "This address is not whitelisted")
 
     def authorise(self, header: str | None) -> None:
@@ -64,7 +58,7 @@ class Access:
         """
         scheme, _, token = (header or "").partition(" ")
         expiry = self._expiry.get(token)
-        if scheme not in self._quirks.accepted_schemes or expiry is None or expiry <= self._clock.now():
+        if scheme not in self._settings.quirks.accepted_schemes or expiry is None or expiry <= self._clock.now():
             raise Refusal(401, Code.UNAUTHORISED, "Unauthorized", {"WWW-Authenticate": "Token"})
 
     def login(self, body: Mapping[str, object]) -> dict[str, object]:
@@ -99,16 +93,16 @@ class Access:
         now = self._clock.now()
         self._expiry = {token: expiry for token, expiry in self._expiry.items() if expiry > now}
         token = self._token("token")
-        self._expiry[token] = now + self._lifetime
-        tokens: dict[str, object] = {"Token" if self._quirks.token_key == "Token" else "token": token}
+        self._expiry[token] = now + timedelta(seconds=self._settings.token_lifetime)
+        tokens: dict[str, object] = {"Token" if self._settings.quirks.token_key == "Token" else "token": token}
         if wants_refresh:
             refresh_token = self._token("refresh")
             self._refresh_tokens.add(refresh_token)
             tokens["refreshToken"] = refresh_token
-        answer: dict[str, object] = {"data": tokens} if self._quirks.token_key == "data.token" else tokens
+        answer: dict[str, object] = {"data": tokens} if self._settings.quirks.token_key == "data.token" else tokens
         return {**answer, "success": True, "message": "Login was successful"}
 
     def _token(self, purpose: str) -> str:
         self._issued += 1
-        digest = hashlib.blake2b(f"{self._seed}:{purpose}:{self._issued}".encode(), digest_size=12).hexdigest()
+        digest = hashlib.blake2b(f"{self._settings.seed}:{purpose}:{self._issued}".encode(), digest_size=12).hexdigest()
         return f"demo-{purpose}-{self._issued}-{digest}"

@@ -1,11 +1,10 @@
-"""The cards of the account. Knows nothing of transactions."""
+"""The cards of the account."""
 
 from collections.abc import Mapping
 
 import attrs
 
-from ._orders import required_text
-from ._refusals import Code, Refusal
+from ._refusals import Code, Refusal, required_text
 
 MASKED_NUMBER = "masked-card-number"  # Spec: "JSON body with key `masked-card-number` (string)"
 

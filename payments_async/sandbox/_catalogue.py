@@ -1,4 +1,4 @@
-"""What the sandbox sells: products and their items. Knows nothing of orders."""
+"""What the sandbox sells: products and their items."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -40,7 +40,7 @@ class Item:
         return None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Product:
     """A group of items, ordered at one endpoint.
 
@@ -48,34 +48,23 @@ class Product:
         channel: The endpoint that takes its items.
         regex: What the service publishes as the pattern of customer references. Never checked: some are wrong.
         needs_area: Whether `beneficiary.data.area` is required.
+        items: What there is to order; by default one item without a fixed price.
     """
 
     product_id: str
     name: str
     category: str
     channel: Channel
-    regex: str | None = None
-    needs_area: bool = False
-    is_external: bool = True
-    sort_order: int = 1
-    items: tuple[Item, ...]
+    regex: str | None = attrs.field(default=None, kw_only=True)
+    needs_area: bool = attrs.field(default=False, kw_only=True)
+    is_external: bool = attrs.field(default=True, kw_only=True)
+    sort_order: int = attrs.field(default=1, kw_only=True)
+    items: tuple[Item, ...] = attrs.field(kw_only=True)
 
-
-def _product(  # the catalogue below reads as a table only if the columns have no names
-    product_id: str, name: str, category: str, channel: Channel, *, regex: str | None = None,
-    needs_area: bool = False, is_external: bool = True, items: tuple[Item, ...] = (),
-) -> Product:  # fmt: skip
-    only = Item(item_id=f"{product_id}_{product_id}", product_id=product_id, name=name, category=category)
-    return Product(
-        product_id=product_id,
-        name=name,
-        category=category,
-        channel=channel,
-        regex=regex,
-        needs_area=needs_area,
-        is_external=is_external,
-        items=items or (only,),
-    )
+    @items.default
+    def _open_item(self) -> tuple[Item, ...]:
+        item_id = f"{self.product_id}_{self.product_id}"
+        return (Item(item_id=item_id, product_id=self.product_id, name=self.name, category=self.category),)
 
 
 def _bundle(code: str, amount: str, order: int) -> Item:
@@ -94,16 +83,16 @@ def _bundle(code: str, amount: str, order: int) -> Item:
 _BUNDLES = (_bundle("24510766", "2000.00", 1), _bundle("24510767", "20000.00", 2))
 # Two of the patterns are the kind the service really publishes: one rejects +256..., one is junk.
 _TABLE = (
-    _product("MTNMOBILEMONEYPAYOUTUG", "Mobile money payout M", "MOBILEMONEY", "mobilemoney"),
-    _product("AIRTELMOBILEMONEYPAYOUTUG", "Mobile money payout A", "MOBILEMONEY", "mobilemoney"),
-    _product("MTNMOBILEMONEYUG", "Mobile money collection M", "MOBILEMONEY", "collections"),
-    _product("AIRTELMONEYUG", "Mobile money collection A", "MOBILEMONEY", "collections"),
-    _product("MTNAIRTIMEUG", "Airtime", "AIRTIME", "airtime", regex=r"^(0|256)7\d{8}$"),
-    _product("AIRTELDATABUNDLESUG", "Data bundles", "DATA", "internet", regex="123", items=_BUNDLES),
-    _product("NWSCWATERUG", "Water", "UTILITIES", "utilities", needs_area=True),
-    _product("ELECTRICITYUG", "Electricity", "UTILITIES", "utilities"),
-    _product("KCCATAXUG", "City tax", "TAX", "utilities", is_external=False),
-    _product("BANKTRANSFERUG", "Bank transfer", "BANKS", "banktransfers"),
+    Product("MTNMOBILEMONEYPAYOUTUG", "Mobile money payout M", "MOBILEMONEY", "mobilemoney"),
+    Product("AIRTELMOBILEMONEYPAYOUTUG", "Mobile money payout A", "MOBILEMONEY", "mobilemoney"),
+    Product("MTNMOBILEMONEYUG", "Mobile money collection M", "MOBILEMONEY", "collections"),
+    Product("AIRTELMONEYUG", "Mobile money collection A", "MOBILEMONEY", "collections"),
+    Product("MTNAIRTIMEUG", "Airtime", "AIRTIME", "airtime", regex=r"^(0|256)7\d{8}$"),
+    Product("AIRTELDATABUNDLESUG", "Data bundles", "DATA", "internet", regex="123", items=_BUNDLES),
+    Product("NWSCWATERUG", "Water", "UTILITIES", "utilities", needs_area=True),
+    Product("ELECTRICITYUG", "Electricity", "UTILITIES", "utilities"),
+    Product("KCCATAXUG", "City tax", "TAX", "utilities", is_external=False),
+    Product("BANKTRANSFERUG", "Bank transfer", "BANKS", "banktransfers"),
 )
 
 PRODUCTS: Mapping[str, Product] = {

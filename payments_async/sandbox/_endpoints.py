@@ -1,4 +1,4 @@
-"""One function per endpoint: a call as it was understood, to a reply. Waits for nothing and opens nothing."""
+"""One function per endpoint: a call as it was understood, to a reply."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -10,13 +10,13 @@ import attrs
 from . import _records
 from ._cards import card_record
 from ._catalogue import ITEMS, PRODUCTS, Channel
-from ._dates import boundary
 from ._faults import MONEY, Operation
 from ._ledger import Execution, Status
-from ._orders import OrderRules, read_amount, read_order, required_text
-from ._refusals import Code, Refusal
-from ._replies import Envelope, Reply, json_reply
+from ._orders import OrderRules, read_amount, read_order
+from ._records import Envelope, Reply, json_reply
+from ._refusals import Code, Refusal, required_text
 from ._service import Service
+from ._spelling import read_boundary
 
 UNREADABLE: Final = object()  # stands for a body that is no JSON
 
@@ -330,6 +330,6 @@ def _boundary(exchange: Exchange, name: str, *, after_the_day: bool) -> datetime
     if text is None:
         return None
     try:
-        return boundary(text, after_the_day=after_the_day)
+        return read_boundary(text, after_the_day=after_the_day)
     except (ValueError, OverflowError) as error:
         raise Refusal(400, Code.WRONG_VALUE, f"{name} must be a date shaped YYYY-MM-DD") from error

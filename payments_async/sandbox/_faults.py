@@ -1,10 +1,10 @@
-"""Trouble, scripted or by chance: which fault strikes which call. Does not carry any of them out."""
+"""Trouble, scripted or by chance: which fault strikes which call."""
 
 import enum
 import hashlib
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import attrs
 
@@ -22,19 +22,7 @@ Operation = Literal[
     "card",
 ]
 Target = Operation | Literal["money"]
-OPERATIONS: tuple[str, ...] = (
-    "payout",
-    "collection",
-    "login",
-    "transactions",
-    "transaction",
-    "products",
-    "product",
-    "items",
-    "validation",
-    "account",
-    "card",
-)
+OPERATIONS: tuple[str, ...] = get_args(Operation)
 
 
 class Fault(enum.StrEnum):

@@ -1,4 +1,4 @@
-"""Every order that was carried out, and how often: the judge. Moves no money itself."""
+"""Every order that was carried out, and how often: the judge."""
 
 import array
 import bisect

@@ -1,4 +1,4 @@
-"""The body of a post endpoint, checked to the letter. Carries nothing out."""
+"""The body of a post endpoint, checked to the letter."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -8,7 +8,7 @@ import attrs
 
 from ._catalogue import ITEMS, PRODUCTS, Channel, Item, Product
 from ._quirks import Quirks
-from ._refusals import Code, Refusal
+from ._refusals import Code, Refusal, optional_text, required_text
 
 Kind = Literal["payout", "collection"]
 _OPTIONAL_TEXTS = ("batchId", "accountNumber", "message", "metadata")
@@ -103,26 +103,6 @@ def read_amount(body: Mapping[str, object]) -> Decimal:
     if exact.adjusted() >= _DIGITS or -int(exact.as_tuple().exponent) > _DIGITS:
         raise Refusal(400, Code.WRONG_VALUE, "amount has too many digits")
     return exact
-
-
-def required_text(body: Mapping[str, object], name: str, path: str | None = None) -> str:
-    """Return a string that must be there and not be blank; `path` is its name in the message."""
-    text = optional_text(body, name, path)
-    if not text.strip():
-        raise Refusal(400, Code.MISSING, f"{path or name} is required")
-    return text
-
-
-def optional_text(body: Mapping[str, object], name: str, path: str | None = None) -> str:
-    """Return a string, or "" where it is absent or null."""
-    value = body.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise Refusal(400, Code.WRONG_VALUE, f"{path or name} must be a string")
-    if any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise Refusal(400, Code.WRONG_VALUE, f"{path or name} is not well-formed text")
-    return value
 
 
 def _member(body: Mapping[str, object], name: str, path: str) -> Mapping[str, object]:

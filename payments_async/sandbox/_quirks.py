@@ -1,5 +1,6 @@
-"""Every contradiction of the specification as a switch. The defaults are its plain reading."""
+"""What one sandbox was asked to be: every contradiction of the specification as a switch, and its settings."""
 
+from decimal import Decimal
 from typing import Any, Literal
 
 import attrs
@@ -13,7 +14,7 @@ def _one_of(*choices: object) -> Any:
 
 @attrs.frozen(kw_only=True)
 class Quirks:
-    """Which reading of a contradictory or silent specification the sandbox follows.
+    """Which reading of a contradictory or silent specification the sandbox follows; by default its plain one.
 
     A client should pass with every one of these set to any of its values: all of them are documented somewhere.
 
@@ -159,3 +160,24 @@ class Quirks:
     ipn_request_id: Literal["body", "reference", "query"] = _one_of("body", "reference", "query")
     # Spec: "0 success, 1 processing, 2 error, others possible. Meaning of further values: not shown."
     ipn_reversal_code: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """All that a sandbox is told when it is made, but for its clock and its address. See `Sandbox`."""
+
+    quirks: Quirks
+    seed: int
+    processing_delay: float
+    ipn_attempts: int
+    ipn_wait_initial: float
+    ipn_wait_max: float
+    ipn_timeout: float
+    ipn_concurrency: int
+    balance: Decimal
+    currency: str
+    account_number: int
+    subscription_id: int = 1
+    allowed_peers: tuple[str, ...] | None
+    token_lifetime: float
+    fast: bool

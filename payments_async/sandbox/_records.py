@@ -1,15 +1,20 @@
-"""What the service shows of itself: envelopes, pages, records. Decides nothing."""
+"""What the service answers: replies and their envelopes, pages, records."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Literal
+
+import attrs
 
 from ._catalogue import ITEMS, PRODUCTS, Item, Product
-from ._dates import written
 from ._ledger import Execution, Status
-from ._notices import correlation_id
+from ._notifications import Notice, correlation_id
 from ._orders import Counterparty
 from ._quirks import Quirks
+from ._refusals import Refusal
+from ._spelling import write_date, write_json
 
+Envelope = Literal["code", "login", "card"]
 # Spec: "Example value `PAYOUT`. Other values: not shown."
 _TYPES = {"payout": "PAYOUT", "collection": "COLLECTION"}
 _SNAKE = {
@@ -18,6 +23,46 @@ _SNAKE = {
     "batchId": "batch_id",
     "accountNumber": "account_number",
 }
+
+
+@attrs.frozen(kw_only=True)
+class Reply:
+    """One answer, not yet sent.
+
+    Attributes:
+        notify_first: A notification that must have been answered before this reply leaves.
+    """
+
+    status: int = 200
+    body: bytes
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+    notify_first: Notice | None = None
+
+
+def json_reply(payload: object, *, status: int = 200, notify_first: Notice | None = None) -> Reply:
+    """Write a payload as it is."""
+    return Reply(status=status, body=write_json(payload).encode(), notify_first=notify_first)
+
+
+def page_reply(status: int) -> Reply:
+    """Answer as a proxy in front of the service would: with a page for people."""
+    page = b"<!DOCTYPE html><html><head><title>Service</title></head><body><h1>Please try again</h1></body></html>"
+    return Reply(status=status, body=page, content_type="text/html")
+
+
+def refused(refusal: Refusal, envelope: Envelope) -> Reply:
+    """Write a refusal in the envelope of the endpoint that was called."""
+    message = refusal.message
+    payload: dict[str, object]
+    match envelope:
+        case "login":  # Spec: "success (boolean), message (string)"
+            payload = {"Token": None, "refreshToken": None, "success": False, "message": message}
+        case "card":  # Spec: "Card endpoints use a different envelope: `success` (number, ...) and `data`."
+            payload = {"success": 0, "message": message, "data": None}
+        case "code":
+            payload = {"code": int(refusal.code), "status": "failed", "message": message, "data": None}
+    return attrs.evolve(json_reply(payload, status=refusal.status), headers=refusal.headers)
 
 
 def read_envelope(data: object, quirks: Quirks, *, status: bool = False) -> dict[str, object]:
@@ -45,7 +90,7 @@ def acceptance(execution: Execution, request_id: str, quirks: Quirks) -> dict[st
         "transactionId": execution.transaction_id,
         "status": Status.PROCESSING,  # Spec: "A newly accepted transaction reports `PROCESSING`."
         "message": "Transaction is being processed",
-        "createdOn": written(execution.created_on, quirks.created_on),
+        "createdOn": write_date(execution.created_on, quirks.created_on),
     }
     return envelope
 

@@ -1,4 +1,4 @@
-"""How the service says no. Knows nothing of the envelope it is written in."""
+"""How the service says no, and the texts that it asks of a body."""
 
 import enum
 from collections.abc import Mapping
@@ -33,3 +33,23 @@ class Refusal(Exception):
         self.code = code
         self.message = message
         self.headers = headers or {}
+
+
+def required_text(body: Mapping[str, object], name: str, path: str | None = None) -> str:
+    """Return a string that must be there and not be blank; `path` is its name in the message."""
+    text = optional_text(body, name, path)
+    if not text.strip():
+        raise Refusal(400, Code.MISSING, f"{path or name} is required")
+    return text
+
+
+def optional_text(body: Mapping[str, object], name: str, path: str | None = None) -> str:
+    """Return a string, or "" where it is absent or null."""
+    value = body.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Refusal(400, Code.WRONG_VALUE, f"{path or name} must be a string")
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise Refusal(400, Code.WRONG_VALUE, f"{path or name} is not well-formed text")
+    return value

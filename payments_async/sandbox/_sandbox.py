@@ -1,8 +1,8 @@
-"""The sandbox as its users see it: a server to open, to trouble and to question. Knows nothing of the endpoints."""
+"""The sandbox as its users see it: a server to open, to trouble and to question, in Python and over HTTP."""
 
 import asyncio
 import ssl as tls
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from types import TracebackType
@@ -13,12 +13,12 @@ from aiohttp import web
 from . import _access
 from ._app import application
 from ._clock import Clock, ManualClock, SystemClock
-from ._control import control_routes
 from ._faults import Fault, Target
 from ._ledger import Execution
-from ._notifier import Delivery, DeliveryPolicy
-from ._quirks import Quirks
-from ._service import Received, Service, Settings
+from ._notifications import DeliveryAttempt
+from ._quirks import Quirks, Settings
+from ._service import Received, Service
+from ._spelling import read_json, write_json
 
 _PLAIN_READING = Quirks()
 
@@ -53,25 +53,48 @@ class Sandbox:
     """
 
     def __init__(
-        self, *, quirks: Quirks = _PLAIN_READING, clock: Clock | None = None, seed: int = 0, prefix: str = "",
-        host: str = "127.0.0.1", port: int = 0, ssl: tls.SSLContext | None = None, processing_delay: float = 0.05,
-        ipn_url: str | None = None, ipn_attempts: int = 5, ipn_wait_initial: float = 0.2, ipn_wait_max: float = 60.0,
-        ipn_timeout: float = 5.0, ipn_concurrency: int = 20, balance: Decimal = Decimal(1_000_000_000),
-        currency: str = "UGX", account_number: int = 6, allowed_peers: tuple[str, ...] | None = None,
-        token_lifetime: float = 3600.0, fast: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        quirks: Quirks = _PLAIN_READING,
+        clock: Clock | None = None,
+        seed: int = 0,
+        prefix: str = "",
+        host: str = "127.0.0.1",
+        port: int = 0,
+        ssl: tls.SSLContext | None = None,
+        processing_delay: float = 0.05,
+        ipn_url: str | None = None,
+        ipn_attempts: int = 5,
+        ipn_wait_initial: float = 0.2,
+        ipn_wait_max: float = 60.0,
+        ipn_timeout: float = 5.0,
+        ipn_concurrency: int = 20,
+        balance: Decimal = Decimal(1_000_000_000),
+        currency: str = "UGX",
+        account_number: int = 6,
+        allowed_peers: tuple[str, ...] | None = None,
+        token_lifetime: float = 3600.0,
+        fast: bool = False,
+    ) -> None:
         self._prefix = prefix.rstrip("/")
         self._host, self._port, self._tls = host, port, ssl
         self._clock = SystemClock() if clock is None else clock
-        delivery = DeliveryPolicy(
-            attempts=ipn_attempts, wait_initial=ipn_wait_initial, wait_max=ipn_wait_max, timeout=ipn_timeout,
-            concurrency=ipn_concurrency,
-        )  # fmt: skip
         settings = Settings(
-            quirks=quirks, seed=seed, processing_delay=processing_delay, balance=balance, currency=currency,
-            account_number=account_number, allowed_peers=allowed_peers, token_lifetime=token_lifetime, fast=fast,
-            delivery=delivery,
-        )  # fmt: skip
+            quirks=quirks,
+            seed=seed,
+            processing_delay=processing_delay,
+            ipn_attempts=ipn_attempts,
+            ipn_wait_initial=ipn_wait_initial,
+            ipn_wait_max=ipn_wait_max,
+            ipn_timeout=ipn_timeout,
+            ipn_concurrency=ipn_concurrency,
+            balance=balance,
+            currency=currency,
+            account_number=account_number,
+            allowed_peers=allowed_peers,
+            token_lifetime=token_lifetime,
+            fast=fast,
+        )
         self._service = Service(settings, self._clock)
         self._service.notifier.url = ipn_url
         self._runner: web.AppRunner | None = None
@@ -98,7 +121,7 @@ class Sandbox:
 
     def app(self) -> web.Application:
         """Return an application to mount elsewhere. Only one application of a sandbox may run at a time."""
-        return application(self._service, self._prefix, control_routes(self, self._prefix), self._lifetime)
+        return application(self._service, self._prefix, _control_routes(self, self._prefix), self._lifetime)
 
     @property
     def base_url(self) -> str:
@@ -152,7 +175,7 @@ class Sandbox:
         return list(self._service.requests)
 
     @property
-    def deliveries(self) -> list[Delivery]:
+    def deliveries(self) -> list[DeliveryAttempt]:
         """The latest tries to deliver notifications, in the order they ended; none in fast mode."""
         return list(self._service.notifier.deliveries)
 
@@ -302,3 +325,120 @@ class Sandbox:
             await scheduler
         await service.notifier.close()
         service.scheduler.clear()
+
+
+# The control interface under /_sandbox/; what each of them takes and gives is in the docstring of the package.
+_CONTROL = {
+    "GET": ("state", "executions/{request_id}", "ledger"),
+    "POST": ("faults", "chaos", "ipn", "advance", "settle", "reset", "end"),
+}
+
+
+def _control_routes(sandbox: Sandbox, prefix: str) -> list[web.RouteDef]:
+    """Return the routes of the control interface, which is no part of the simulated service."""
+    return [
+        web.RouteDef(method, f"{prefix}/_sandbox/{path}", _handler(sandbox, path.partition("/")[0]), {})
+        for method, paths in _CONTROL.items()
+        for path in paths
+    ]
+
+
+def _handler(sandbox: Sandbox, command: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(request: web.Request) -> web.Response:
+        sandbox._service.note_asked()
+        try:
+            payload = read_json(await request.read() or b"{}")
+            if not isinstance(payload, dict):
+                raise TypeError("the body must be a JSON object")
+            answer, status = await _answer(sandbox, command, request, payload), 200
+        except (ValueError, TypeError, KeyError, RuntimeError) as error:
+            answer, status = {"error": str(error)}, 400
+        return web.Response(status=status, text=write_json(answer), content_type="application/json")
+
+    return handle
+
+
+async def _answer(sandbox: Sandbox, command: str, request: web.Request, body: Mapping[str, Any]) -> object:
+    """Answer a question, or carry out an order."""
+    match command:
+        case "state":
+            return _state(sandbox)
+        case "executions":
+            return {"executions": sandbox.executions(request.match_info["request_id"])}
+        case "ledger":
+            return _ledger(sandbox, int(request.query.get("offset", "0")), int(request.query.get("limit", "1000")))
+        case "settle":
+            return {"settled": await _is_settled(sandbox, float(body.get("timeout", 10.0)))}
+        case _:
+            await _obey(sandbox, command, body)
+            return {}
+
+
+async def _obey(sandbox: Sandbox, command: str, body: Mapping[str, Any]) -> None:
+    match command:
+        case "faults":
+            fault = Fault(str(body["fault"]).lower())
+            which = {"on": body.get("on"), "request_id": body.get("request_id")}
+            sandbox.script(fault, times=body.get("times", 1), **which, **_options(body))
+        case "chaos":
+            rates = {Fault(fault.lower()): float(rate) for fault, rate in body["rates"].items()}
+            sandbox.chaos(rates, seed=body.get("seed"), **_options(body))
+        case "ipn":
+            if not isinstance(body["url"], str | None):
+                raise TypeError("url must be a string or null")
+            sandbox.ipn_url = body["url"]
+        case "advance":
+            await sandbox.advance(float(body["seconds"]))
+        case "reset":
+            await sandbox.reset()
+        case "end":
+            sandbox.end()
+        case _:
+            raise AssertionError(f"no command is called {command}")
+
+
+async def _is_settled(sandbox: Sandbox, timeout: float) -> bool:
+    try:
+        await sandbox.settle(timeout)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _state(sandbox: Sandbox) -> dict[str, object]:
+    return {
+        "executions": len(sandbox.ledger),
+        "duplicates": sandbox.duplicates(),
+        "balance": sandbox.balance,
+        "logins": sandbox.logins,
+        "requests": len(sandbox.requests),
+        "deliveries": len(sandbox.deliveries),
+        "delivered": sandbox.delivered,
+        "scripts_pending": sandbox.scripts_pending,
+        "ipn_url": sandbox.ipn_url,
+    }
+
+
+def _ledger(sandbox: Sandbox, offset: int, limit: int) -> dict[str, object]:
+    if offset < 0 or limit < 0:
+        raise ValueError("offset and limit count from 0")
+    return {"total": len(sandbox.ledger), "executions": [_row(one) for one in sandbox.ledger[offset : offset + limit]]}
+
+
+def _row(execution: Execution) -> dict[str, object]:
+    return {
+        "transaction_id": execution.transaction_id,
+        "request_id": execution.request_id,
+        "batch_id": execution.batch_id,
+        "amount": execution.amount,
+        "kind": execution.kind,
+        "status": execution.status,
+        "created_on": execution.created_on.isoformat(),
+        "answered": execution.answered,
+    }
+
+
+def _options(body: Mapping[str, Any]) -> dict[str, Any]:
+    # a duration that came as an exact number is needed as a plain one
+    options = body.get("options") or {}
+    return {name: float(value) if name == "seconds" else value for name, value in options.items()}

@@ -1,4 +1,4 @@
-"""The service itself: the life of an order from acceptance to its last notification. Knows nothing of HTTP."""
+"""The service itself: the life of an order from acceptance to its last notification."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -11,35 +11,16 @@ import attrs
 
 from ._access import Access
 from ._cards import Cards
-from ._clock import Clock
+from ._clock import Clock, Scheduler
 from ._faults import Fault, FaultPlan, Strike
 from ._ledger import Execution, Ledger, Status
-from ._notices import ERROR, PROCESSING, SUCCESS, Notice, Sender
-from ._notifier import DeliveryPolicy, Notifier
+from ._notifications import ERROR, PROCESSING, SUCCESS, Notice, Notifier
 from ._orders import Order
-from ._quirks import Quirks
+from ._quirks import Settings
 from ._refusals import Code, Refusal
-from ._scheduler import Scheduler
 
 EXACT = Context(prec=100)  # the default of 28 digits would round a great balance
 _KEPT = 100_000  # requests and deliveries remembered as evidence
-
-
-@attrs.frozen(kw_only=True)
-class Settings:
-    """What one sandbox was asked to be; durations are seconds. See `Sandbox`."""
-
-    quirks: Quirks
-    seed: int
-    processing_delay: float
-    balance: Decimal
-    currency: str
-    account_number: int
-    subscription_id: int = 1
-    allowed_peers: tuple[str, ...] | None
-    token_lifetime: float
-    fast: bool
-    delivery: DeliveryPolicy
 
 
 @attrs.frozen(kw_only=True)
@@ -65,33 +46,14 @@ class Service:
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        quirks = settings.quirks
         kept = 0 if settings.fast else _KEPT
         self.settings = settings
         self.clock = clock
         self.scheduler = Scheduler(clock)
         self.faults = FaultPlan(settings.seed)
         self.cards = Cards()
-        self.access = Access(
-            clock=clock,
-            quirks=quirks,
-            seed=settings.seed,
-            token_lifetime=settings.token_lifetime,
-            allowed_peers=settings.allowed_peers,
-        )
-        self.notifier = Notifier(
-            clock=clock,
-            scheduler=self.scheduler,
-            quirks=quirks,
-            sender=Sender(
-                account_number=settings.account_number,
-                subscription_id=settings.subscription_id,
-                currency=settings.currency,
-            ),
-            policy=settings.delivery,
-            answered=self._answered,
-            keep=kept,
-        )
+        self.access = Access(settings, clock)
+        self.notifier = Notifier(settings, clock, self.scheduler, answered=self._answered, keep=kept)
         self.requests: deque[Received] = deque(maxlen=kept)
         self.asked_at = clock.now()
         self._begin()

@@ -21,7 +21,8 @@ from decimal import Decimal
 from pathlib import Path
 
 from payments_async import Beneficiary, MobileMoneyWallet, PayoutOrder
-from payments_async.journal import Chunk, ClaimedOrder, News, Outcome, Permit, RunIdentity, SqliteJournal
+from payments_async.journal import News, RunIdentity, SqliteJournal
+from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
 
 BATCH = "payroll-2026-11"
 NAMES = ("Scovia Achieng", "Ronald Odongo", "Innocent Ssali", "Grace Nakimuli-Kawooya")

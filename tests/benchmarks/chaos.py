@@ -32,7 +32,8 @@ from bulk.worlds import contradiction, payout
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.bulk import reconcile, run_batch
-from payments_async.journal import CRASH_POINTS, SqliteJournal
+from payments_async.journal import SqliteJournal
+from payments_async.journal.contract import CRASH_POINTS
 from payments_async.sandbox import Fault, Sandbox
 
 BATCH = "chaos"

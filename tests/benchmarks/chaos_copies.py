@@ -44,9 +44,8 @@ from payments_async.journal import (
     NotAJournal,
     SqliteJournal,
     State,
-    _anchor,
-    _epoch,
 )
+from payments_async.journal._sqlite import _identity, _memory
 from payments_async.sandbox import Fault, Sandbox
 
 BATCH = "copies"
@@ -319,7 +318,7 @@ def begin(**told: object) -> None:
 
 def switch_off() -> None:
     """Switch the guards off. Never outside of the control."""
-    vars(_epoch)["_quarantine"] = lambda *_: None
+    vars(_identity)["_quarantine"] = lambda *_: None
 
     def count(_: object) -> int:
         return 0
@@ -327,8 +326,8 @@ def switch_off() -> None:
     def read(_: object) -> None:
         return None
 
-    _anchor.Anchor.count = count  # type: ignore[method-assign]
-    _anchor.Anchor.read = read  # type: ignore[method-assign]
+    _memory.Anchor.count = count  # type: ignore[method-assign]
+    _memory.Anchor.read = read  # type: ignore[method-assign]
 
 
 # --- the rounds -------------------------------------------------------------------------------------------------------

@@ -25,19 +25,9 @@ from bulk.worlds import contradiction, payout
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.bulk import acknowledge, lift_quarantine, reconcile, run_batch, write_off
-from payments_async.ipn import Handling, Receiver, TransactionEvent, serving
-from payments_async.journal import (
-    Adoption,
-    Evidence,
-    HeldElsewhere,
-    LoadBusy,
-    News,
-    NotParked,
-    SqliteJournal,
-    State,
-    Verdict,
-    _states,
-)
+from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent, serving
+from payments_async.journal import Adoption, HeldElsewhere, LoadBusy, News, NotParked, SqliteJournal, State, _states
+from payments_async.journal.contract import Evidence, Verdict
 from payments_async.sandbox import Fault, Sandbox
 
 BATCH = "a life"
@@ -46,7 +36,7 @@ MOODY, LOST_AFTER, LOST_BEFORE, DEAD, REFUSED, SLOW = range(COUNT)  # what becom
 LEASE = 0.5  # seconds
 PATIENCE = 3.0  # seconds for what comes by itself
 BLOWS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
-_HANDLING = Handling(attempts=2, timeout=0.2, wait_initial=0.01, wait_max=0.01, poll=0.02)
+_POLICY = HandlerPolicy(attempts=2, timeout=0.2, wait_initial=0.01, wait_max=0.01, poll=0.02)
 
 
 @attrs.define
@@ -137,7 +127,7 @@ class Life:
 
     def receiver(self, journal: SqliteJournal, payments: PaymentsSession) -> Receiver:
         """Two handlers: one that never fails, one that fails once for one order, and for another until it is mended."""
-        receiver = Receiver(inbox=journal, senders=["127.0.0.1"], handling=_HANDLING, confirm=payments)
+        receiver = Receiver(inbox=journal, senders=["127.0.0.1"], policy=_POLICY, confirm=payments)
         seen: set[str | None] = set()
 
         @receiver.on(TransactionEvent, name="calm")
@@ -166,7 +156,7 @@ class Life:
         await self.decide(journal)
         await run_batch(payments, journal, BATCH, lease=LEASE, look_first=self.looks())
         await journal.prune_inbox(older_than=1e9)
-        await journal.touch()
+        await journal.check_writable()
         await self.adopt(payments, journal)
 
     async def adopt(self, payments: PaymentsSession, journal: SqliteJournal) -> None:

@@ -104,7 +104,7 @@ async def test_a_backup_from_before_the_run_pays_nothing_again(tmp_path: Path) -
         stop = asyncio.Event()
         stop.set()
         await run(here, stop=stop)
-        await here.journal.close()
+        await here.journal.aclose()
         backup = path.read_bytes()
         async with SqliteJournal(path) as journal:
             assert COUNT == (await run(attrs.evolve(here, journal=journal))).sent
@@ -132,7 +132,7 @@ async def test_a_list_that_cannot_be_read_lifts_nothing(tmp_path: Path) -> None:
         stop = asyncio.Event()
         stop.set()
         await run(here, stop=stop)
-        await here.journal.close()
+        await here.journal.aclose()
         shutil.copyfile(tmp_path / "journal.db", tmp_path / "copy.db")
         async with beside(here, tmp_path, "copy.db") as copy:
             here.sandbox.script(Fault.ERROR_BEFORE, times=None, on="transactions")
@@ -236,7 +236,7 @@ async def test_each_order_that_a_copy_has_forgotten_is_looked_for(tmp_path: Path
     """A look for one of them says nothing of the next: the journal did not have that one yet."""
     async with world(tmp_path) as here:
         await one_by_one(here, 0)
-        await here.journal.close()
+        await here.journal.aclose()
         shutil.copyfile(tmp_path / "journal.db", tmp_path / "copy.db")
         async with session(here.sandbox) as forgotten:
             for number in (7, 8):
@@ -265,7 +265,7 @@ async def test_a_machine_that_went_back_to_the_midst_of_a_batch_pays_nothing_aga
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     async with world(tmp_path) as here:
         await run(here, fuse=Fuse(max_total=Decimal(15_000)))
-        await here.journal.close()
+        await here.journal.aclose()
         snapshot = files_in(tmp_path)
         async with SqliteJournal(tmp_path / "journal.db") as journal:
             await run(attrs.evolve(here, journal=journal))

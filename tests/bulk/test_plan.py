@@ -9,7 +9,8 @@ from bulk.files import MTN, row, write_csv
 
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async.bulk import Batch, Plan, Share, plan, read_batch
-from payments_async.journal import Journal, News, Outcome, Permit, RunIdentity, SqliteJournal
+from payments_async.journal import Journal, News, RunIdentity, SqliteJournal
+from payments_async.journal.contract import Outcome, Permit
 from payments_async.sandbox import Sandbox, _records
 
 IDENTITY = RunIdentity(base_address="https://payments.example", key_fingerprint="0", user_id="u")

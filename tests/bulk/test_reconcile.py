@@ -10,7 +10,8 @@ import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
 
 from payments_async.bulk import Reconciliation, reconcile, run_batch, write_off
-from payments_async.journal import Evidence, News, NotParked, WrongAccount
+from payments_async.journal import News, NotParked, WrongAccount
+from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
 
 QUIRKS: dict[str, dict[str, Any]] = {

@@ -12,7 +12,8 @@ from bulk.worlds import BATCH, World, payout, payouts, world
 
 from payments_async import Credentials, PaymentsSession, RetryPolicy
 from payments_async.bulk import acknowledge, reconcile, run_batch
-from payments_async.journal import Evidence, News, SqliteJournal
+from payments_async.journal import News, SqliteJournal
+from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
 
 LOST = payout(4).request_id

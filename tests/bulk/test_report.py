@@ -11,7 +11,8 @@ import pytest
 
 from payments_async import BankAccount, Beneficiary, MobileMoneyWallet, PayoutOrder
 from payments_async.bulk import Report, report
-from payments_async.journal import Evidence, News, Outcome, Permit, RunIdentity, RunUnknown, SqliteJournal, State
+from payments_async.journal import News, RunIdentity, RunUnknown, SqliteJournal, State
+from payments_async.journal.contract import Evidence, Outcome, Permit
 
 IDENTITY = RunIdentity(base_address="https://payments.example", key_fingerprint="0", user_id="u")
 ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"

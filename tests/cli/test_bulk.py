@@ -11,7 +11,8 @@ from bulk.files import row, write_csv
 from cli.commands import NO_SERVICE, Run
 
 from payments_async.bulk import sample_payroll
-from payments_async.journal import Evidence, News, SqliteJournal
+from payments_async.journal import News, SqliteJournal
+from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
 
 BATCH = ("--batch-id", "november")

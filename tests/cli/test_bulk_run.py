@@ -22,7 +22,8 @@ from payments_async import PayoutOrder
 from payments_async._cli._bulk_board import RunBoard
 from payments_async._cli._screen import Screen
 from payments_async.bulk import RunProgress
-from payments_async.journal import Chunk, RunIdentity, SqliteJournal, State
+from payments_async.journal import RunIdentity, SqliteJournal, State
+from payments_async.journal.contract import Chunk
 from payments_async.sandbox import Fault, Sandbox
 
 SENT = ("--journal", "j.sqlite", "--batch-id", "november")

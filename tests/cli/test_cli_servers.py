@@ -16,7 +16,8 @@ from aiohttp.test_utils import TestServer
 from cli.commands import Run, surroundings
 
 from payments_async.ipn import TransactionSucceeded
-from payments_async.journal import Arrival, Delivery, SqliteJournal
+from payments_async.journal import SqliteJournal
+from payments_async.journal.contract import Arrival, RawNotification
 from payments_async.sandbox import Sandbox
 
 
@@ -161,7 +162,7 @@ async def test_a_dead_letter_is_listed_and_replayed(run: Run, tmp_path: Path) ->
     """What a handler could not take is shown with its reason, and waits again when it is replayed."""
     path = tmp_path / "inbox.sqlite"
     event = TransactionSucceeded(transaction_id="t-1", status_code=0, request_id="v-3")
-    delivery = Delivery(body=b"{}", query="", peer="52.48.24.237", received_at=1.0)
+    delivery = RawNotification(body=b"{}", query="", peer="52.48.24.237", received_at=1.0)
     async with SqliteJournal(path) as journal:
         receipt = await journal.receive(delivery, event, owner="me", lease=5.0)
         await journal.finish(receipt.event_id, "dead", error="no room")
@@ -178,7 +179,7 @@ async def test_old_notifications_are_pruned(run: Run, tmp_path: Path) -> None:
     async with SqliteJournal(path) as journal:
         for number in range(3):
             event = TransactionSucceeded(transaction_id=f"t-{number}", status_code=0)
-            delivery = Delivery(body=b"{}", query="", peer="52.48.24.237", received_at=1.0)
+            delivery = RawNotification(body=b"{}", query="", peer="52.48.24.237", received_at=1.0)
             await journal.receive_all((Arrival(delivery, event, 0.0, unheard=True),), owner="me")
     pruned = await run("ipn", "prune", "--older-than", "90d", "--journal", path, "--json")
     assert (0, {"events": 2, "deliveries": 0}) == (pruned.status, json.loads(pruned.out))

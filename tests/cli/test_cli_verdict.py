@@ -13,7 +13,8 @@ from payments_async._cli._demo_service import Carried, DemoService, ServiceGone
 from payments_async._cli._tally import Tally, tally
 from payments_async._cli._verdict import Verdict, judge
 from payments_async.bulk import reconcile, run_batch
-from payments_async.journal import Evidence, News, SqliteJournal, State
+from payments_async.journal import News, SqliteJournal, State
+from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
 
 BATCH = "judged"

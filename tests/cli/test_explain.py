@@ -9,7 +9,8 @@ from bulk.files import row, write_csv
 from cli.commands import Run
 
 from payments_async.ipn import TransactionEvent, TransactionFailed, TransactionSucceeded
-from payments_async.journal import Delivery, SqliteJournal
+from payments_async.journal import SqliteJournal
+from payments_async.journal.contract import RawNotification
 from payments_async.sandbox import Fault, Sandbox
 
 SENT = ("--journal", "j.sqlite", "--batch-id", "november")
@@ -75,7 +76,7 @@ async def notified(journal: SqliteJournal, kind: type[TransactionEvent], status_
         transaction_id=entry.transaction_id or "", request_id="RUN-1", status_code=status_code, amount=entry.amount,
         currency_code="UGX",
     )  # fmt: skip
-    delivery = Delivery(body=str(status_code).encode(), query="", peer="192.0.2.7", received_at=time.time())
+    delivery = RawNotification(body=str(status_code).encode(), query="", peer="192.0.2.7", received_at=time.time())
     await journal.receive(delivery, event, owner="test", lease=1.0)
 
 

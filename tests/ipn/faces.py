@@ -24,9 +24,15 @@ class Face(Protocol):
     """Sends one request."""
 
     async def __call__(
-        self, body: bytes = b"", query: str = "", *, method: str = "POST", path: str = "/ipn",
-        headers: Mapping[str, str] | list[tuple[str, str]] = ..., chunked: bool = False,
-    ) -> Got: ...  # fmt: skip
+        self,
+        body: bytes = b"",
+        query: str = "",
+        *,
+        method: str = "POST",
+        path: str = "/ipn",
+        headers: Mapping[str, str] | list[tuple[str, str]] = ...,
+        chunked: bool = False,
+    ) -> Got: ...
 
 
 @asynccontextmanager
@@ -54,9 +60,14 @@ async def asgi_face(receiver: Receiver, peer: str = "127.0.0.1") -> AsyncIterato
         async def send(body=b"", query="", *, method="POST", path="/ipn", headers=(), chunked=False):  # type: ignore[no-untyped-def]
             pairs = headers.items() if isinstance(headers, Mapping) else headers
             scope = {
-                "type": "http", "method": method, "path": path, "root_path": "/ipn", "client": (peer, 50000),
-                "query_string": query.encode(), "headers": [(n.lower().encode(), v.encode()) for n, v in pairs],
-            }  # fmt: skip
+                "type": "http",
+                "method": method,
+                "path": path,
+                "root_path": "/ipn",
+                "client": (peer, 50000),
+                "query_string": query.encode(),
+                "headers": [(n.lower().encode(), v.encode()) for n, v in pairs],
+            }
             return await asgi_call(application, scope, body)
 
         yield send

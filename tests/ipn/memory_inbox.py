@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import attrs
 
 from payments_async._events import TransactionEvent
-from payments_async.journal._inbox import Arrival, Backlog, Delivery, Doubt, Receipt, StoredEvent
+from payments_async.journal.contract import Arrival, Backlog, Doubt, RawNotification, Receipt, StoredEvent
 
 
 @attrs.define
@@ -22,7 +22,7 @@ class MemoryInbox:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.rows: dict[int, _Row] = {}
-        self.deliveries: dict[bytes, Delivery] = {}
+        self.deliveries: dict[bytes, RawNotification] = {}
         self.broken: Exception | None = None
         self.finishing: list[Callable[[], Awaitable[None]]] = []
 
@@ -47,7 +47,7 @@ class MemoryInbox:
             receipts.append(receipt)
         return receipts
 
-    async def receive(self, delivery: Delivery, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
+    async def receive(self, delivery: RawNotification, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
         if self.broken is not None:
             raise self.broken
         self.deliveries[delivery.digest] = delivery
@@ -62,9 +62,13 @@ class MemoryInbox:
                 conflict = f"status code {event.status_code} after the final {known.status_code}"
         number = len(self.rows) + 1
         stored = StoredEvent(
-            event_id=number, event=event, peer=delivery.peer, received_at=delivery.received_at, state="pending",
+            event_id=number,
+            event=event,
+            peer=delivery.peer,
+            received_at=delivery.received_at,
+            state="pending",
             conflict=conflict,
-        )  # fmt: skip
+        )
         self.rows[number] = _Row(stored, owner, self.clock() + lease, 0.0)
         return Receipt(event_id=number, is_new=True, conflict=conflict)
 
@@ -76,9 +80,10 @@ class MemoryInbox:
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
         now = self.clock()
         free = [
-            row for row in self.rows.values()
+            row
+            for row in self.rows.values()
             if row.stored.state == "pending" and row.due <= now and (row.owner is None or row.lease_until <= now)
-        ][:limit]  # fmt: skip
+        ][:limit]
         for row in free:
             row.owner, row.lease_until = owner, now + lease
         return [row.stored for row in free]
@@ -126,9 +131,10 @@ class MemoryInbox:
 
     async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
         believed = [
-            row.stored.event for row in self.rows.values()
+            row.stored.event
+            for row in self.rows.values()
             if row.stored.doubt is None and row.stored.state != "disputed" and row.stored.event.status_code in (0, 2)
-        ]  # fmt: skip
+        ]
         if transaction_id is None:
             return [event for event in believed if event.request_id == request_id]
         return [
@@ -141,7 +147,7 @@ class MemoryInbox:
         self.finishing.append(finish)
         return lambda: self.finishing.remove(finish) if finish in self.finishing else None
 
-    async def touch(self) -> None:
+    async def check_writable(self) -> None:
         if self.broken is not None:
             raise self.broken
 

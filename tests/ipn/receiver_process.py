@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from payments_async.ipn import Handling, Receiver, TransactionEvent, serve
+from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent, serve
 from payments_async.journal import SqliteJournal
 
 
@@ -13,7 +13,7 @@ async def main(port: int, path: Path, seen: set[str], handled: TextIO) -> None:
     """Serve until killed; the handler writes each event once: its id and its transaction."""
     async with SqliteJournal(path) as journal:
         # short leases, so that what a killed process held is handled soon
-        receiver = Receiver(journal, senders=["127.0.0.1"], handling=Handling(timeout=0.3, poll=0.05))
+        receiver = Receiver(journal, senders=["127.0.0.1"], policy=HandlerPolicy(timeout=0.3, poll=0.05))
 
         @receiver.on(TransactionEvent)
         async def settle(event: TransactionEvent) -> None:

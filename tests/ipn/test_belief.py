@@ -15,11 +15,12 @@ from ipn.notifications import notification
 from journal.factories import BATCH, claimed, order, permitted, transaction_id
 
 from payments_async import Rejected
-from payments_async.ipn import Handling, Receiver, TransactionEvent
-from payments_async.journal import Doubt, Journal, News, Outcome, SqliteJournal, State
+from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent
+from payments_async.journal import Journal, News, SqliteJournal, State
+from payments_async.journal.contract import Doubt, Outcome
 
 LOCAL = ["127.0.0.1"]
-QUICK = Handling(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=1.0)
+QUICK = HandlerPolicy(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=1.0)
 
 
 @pytest.fixture(params=list(FACES))
@@ -99,7 +100,7 @@ async def test_a_forged_failure_of_a_transaction_that_does_not_exist_moves_nothi
     """With ``confirm`` the order stays unknown; the event is a dead letter in the end, and no handler heard it."""
     async with SqliteJournal(tmp_path / "journal.db") as journal:
         await unknown(journal)
-        receiver = Receiver(journal, senders=LOCAL, confirm=Service(), handling=QUICK)
+        receiver = Receiver(journal, senders=LOCAL, confirm=Service(), policy=QUICK)
         heard = listening(receiver)
         async with face(receiver) as send:
             assert 200 == (await send(about(2, "forged"))).status
@@ -119,7 +120,7 @@ async def test_a_notification_waits_for_a_service_that_cannot_be_asked(face: Any
     path = tmp_path / "journal.db"
     async with SqliteJournal(path) as journal:
         await unknown(journal)
-        receiver = Receiver(journal, senders=LOCAL, confirm=service, handling=QUICK)
+        receiver = Receiver(journal, senders=LOCAL, confirm=service, policy=QUICK)
         async with face(receiver) as send:
             assert 200 == (await send(about(0, transaction_id(0)))).status
             await until(lambda: service.asked > 2 * QUICK.attempts)
@@ -133,7 +134,7 @@ async def test_a_notification_waits_for_a_service_that_cannot_be_asked(face: Any
             ]
             assert 0 == (await journal.backlog()).dead
     service.is_down = False
-    async with SqliteJournal(path) as journal, Receiver(journal, confirm=service, handling=QUICK) as receiver:
+    async with SqliteJournal(path) as journal, Receiver(journal, confirm=service, policy=QUICK) as receiver:
         event = await receiver.wait_for(order(0).request_id, timeout=5)
         assert (0, State.SUCCESSFUL) == (event.status_code, await state(journal))
 
@@ -144,7 +145,7 @@ async def test_what_the_record_does_not_bear_out_is_kept_and_moves_nothing(face:
     service.records[transaction_id(0)] = Record(order(0).request_id, Decimal(7))
     async with SqliteJournal(tmp_path / "journal.db") as journal:
         await unknown(journal)
-        receiver = Receiver(journal, senders=LOCAL, confirm=service, handling=QUICK)
+        receiver = Receiver(journal, senders=LOCAL, confirm=service, policy=QUICK)
         async with face(receiver) as send:
             await send(about(0, transaction_id(0)))
             async with asyncio.timeout(5):
@@ -167,9 +168,12 @@ async def test_in_shadow_nothing_of_a_stranger_is_believed(
         await unknown(journal)
         reported: list[tuple[int, str]] = []
         receiver = Receiver(
-            journal if kept else None, senders=[], shadow=True, handling=QUICK,
+            journal if kept else None,
+            senders=[],
+            shadow=True,
+            policy=QUICK,
             reported=lambda event, sender: reported.append((event.status_code, sender)),
-        )  # fmt: skip
+        )
         heard = listening(receiver)
         async with face(receiver) as send:
             assert 200 == (await send(about(0, transaction_id(0)))).status
@@ -184,7 +188,7 @@ async def test_in_shadow_nothing_of_a_stranger_is_believed(
 @pytest.mark.parametrize("kept", [True, False])
 async def test_a_wait_ends_with_a_final_event_only(face: Any, kept: bool) -> None:
     """Processing first and the success after it is a success."""
-    receiver = Receiver(MemoryInbox(time.time) if kept else None, senders=LOCAL, handling=QUICK)
+    receiver = Receiver(MemoryInbox(time.time) if kept else None, senders=LOCAL, policy=QUICK)
     async with face(receiver) as send:
         waiting = asyncio.ensure_future(receiver.wait_for("r-t-1", timeout=5))
         await asyncio.sleep(0)
@@ -199,7 +203,7 @@ async def test_a_wait_for_one_transaction_passes_over_another_of_its_request_id(
     face: Any, kept: bool, before: bool
 ) -> None:
     """Also when both came before, and though the right one leaves the request id out."""
-    receiver = Receiver(MemoryInbox(time.time) if kept else None, senders=LOCAL, handling=QUICK)
+    receiver = Receiver(MemoryInbox(time.time) if kept else None, senders=LOCAL, policy=QUICK)
     async with face(receiver) as send:
         waiting = None
         if not before:
@@ -217,7 +221,7 @@ async def test_a_nameless_success_told_again_with_its_request_id_ends_a_wait(
 ) -> None:
     """The repeat says more than the first said; handlers heard of it once."""
     async with SqliteJournal(tmp_path / "journal.db") as journal:
-        receiver = Receiver(journal if kept else None, senders=LOCAL, handling=QUICK)
+        receiver = Receiver(journal if kept else None, senders=LOCAL, policy=QUICK)
         heard = listening(receiver)
         async with face(receiver) as send:
             waiting = asyncio.ensure_future(receiver.wait_for("r", timeout=5))
@@ -230,7 +234,7 @@ async def test_a_nameless_success_told_again_with_its_request_id_ends_a_wait(
 @pytest.mark.parametrize("differs", [{"Amount": 7}, {"CurrencyCode": "KES"}])
 async def test_a_wait_may_ask_for_more(face: Any, differs: dict[str, Any]) -> None:
     """Such as the amount that was sent; what does not fit is passed over."""
-    receiver = Receiver(senders=LOCAL, handling=QUICK)
+    receiver = Receiver(senders=LOCAL, policy=QUICK)
     async with face(receiver) as send:
         waiting = asyncio.ensure_future(
             receiver.wait_for("r", timeout=5, when=lambda event: (event.amount, event.currency_code) == (500, "UGX"))
@@ -242,7 +246,7 @@ async def test_a_wait_may_ask_for_more(face: Any, differs: dict[str, Any]) -> No
 
 async def test_dead_letters_are_hours_away() -> None:
     """An outage of the user's database costs no event: by default the waits add up to six hours on average."""
-    handling = Handling()
-    waits = [handling.wait(tries, 0.5) for tries in range(handling.attempts - 1)]
+    policy = HandlerPolicy()
+    waits = [policy.wait(tries, 0.5) for tries in range(policy.attempts - 1)]
     assert 6.0 < sum(waits) / 3600 < 6.5
-    assert 12.0 < sum(handling.wait(tries, 1.0) for tries in range(handling.attempts - 1)) / 3600 < 12.6
+    assert 12.0 < sum(policy.wait(tries, 1.0) for tries in range(policy.attempts - 1)) / 3600 < 12.6

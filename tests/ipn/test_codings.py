@@ -61,9 +61,13 @@ async def test_a_coded_body_is_left_alone_by_the_asgi_application() -> None:
         sent.append(message)
 
     scope = {
-        "type": "http", "method": "POST", "path": "/", "query_string": b"", "client": ("127.0.0.1", 1),
+        "type": "http",
+        "method": "POST",
+        "path": "/",
+        "query_string": b"",
+        "client": ("127.0.0.1", 1),
         "headers": [(b"content-encoding", b"gzip")],
-    }  # fmt: skip
+    }
     async with Receiver(senders=["127.0.0.1"]) as receiver:
         await receiver.asgi()(scope, receive, send)  # type: ignore[arg-type]
     assert (415, True) == (sent[0]["status"], (b"connection", b"close") in sent[0]["headers"])

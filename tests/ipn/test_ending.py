@@ -14,7 +14,7 @@ from aiohttp import ClientSession, web
 from ipn.notifications import notification
 from ipn.ports import free_port
 
-from payments_async.ipn import Handling, Receiver, TransactionEvent
+from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent
 from payments_async.journal import SqliteJournal
 from payments_async.testing import Notification, deliver
 
@@ -60,7 +60,7 @@ async def test_an_application_may_close_the_journal_first(
     """Aiohttp cleans up a parent before its sub-applications: the journal lets the receiver finish before it closes."""
     path, port = tmp_path / "journal.db", free_port()
     journal = SqliteJournal(path)
-    receiver = Receiver(journal, senders=LOCAL, handling=Handling(poll=0.01))
+    receiver = Receiver(journal, senders=LOCAL, policy=HandlerPolicy(poll=0.01))
     slow, app = Slow(receiver), web.Application()
 
     async def opened(_: web.Application) -> AsyncIterator[None]:
@@ -72,7 +72,7 @@ async def test_an_application_may_close_the_journal_first(
     app.add_subapp("/ipn", receiver.app())
     if opened_by == "parent, after the sub-app":
         app.on_startup.append(lambda _: journal.__aenter__())
-        app.on_cleanup.insert(0, lambda _: journal.close())
+        app.on_cleanup.insert(0, lambda _: journal.aclose())
     async with AsyncExitStack() as around:
         if opened_by == "around":
             await around.enter_async_context(journal)
@@ -93,7 +93,7 @@ async def test_a_lifespan_may_close_them_in_any_order(
     """As an ASGI application does that opens both itself."""
     path = tmp_path / "journal.db"
     journal = await SqliteJournal(path).__aenter__()
-    receiver = Receiver(journal, senders=LOCAL, handling=Handling(poll=0.01))
+    receiver = Receiver(journal, senders=LOCAL, policy=HandlerPolicy(poll=0.01))
     slow, asgi, said = Slow(receiver), receiver.asgi(), asyncio.Queue[dict[str, Any]]()
     lifespan = asyncio.ensure_future(asgi({"type": "lifespan"}, said.get, lambda message: asyncio.sleep(0)))
     said.put_nowait({"type": "lifespan.startup"})
@@ -107,13 +107,13 @@ async def test_a_lifespan_may_close_them_in_any_order(
     async def closing() -> None:
         match first:
             case "journal":
-                await journal.close()
+                await journal.aclose()
                 await shut_down()
             case "receiver":
                 await shut_down()
-                await journal.close()
+                await journal.aclose()
             case _:
-                await asyncio.gather(journal.close(), shut_down())
+                await asyncio.gather(journal.aclose(), shut_down())
 
     await closed(path, slow, closing(), caplog)
 
@@ -121,22 +121,26 @@ async def test_a_lifespan_may_close_them_in_any_order(
 async def test_what_comes_after_the_journal_closed_is_not_stored(tmp_path: Path) -> None:
     """It is answered 503; opened again, both go on."""
     journal = SqliteJournal(tmp_path / "journal.db")
-    receiver = Receiver(journal, senders=LOCAL, handling=Handling(poll=0.01))
+    receiver = Receiver(journal, senders=LOCAL, policy=HandlerPolicy(poll=0.01))
     for _ in range(2):
         async with journal:
             receiver.start()
             assert 200 == (await deliver(receiver, Notification(body=notification(), query=""))).status
         assert 503 == (await deliver(receiver, Notification(body=notification("late"), query=""))).status
-        await receiver.close()
+        await receiver.aclose()
 
 
 @pytest.mark.parametrize("owner", [None, "billing"])
 async def test_workers_of_a_preloaded_application_are_two_receivers(tmp_path: Path, owner: str | None) -> None:
     """The end of one leaves the other what it holds: an event under way is not handled a second time."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(TESTS / "ipn/preloaded.py"), str(tmp_path / "journal.db"), *([owner] if owner else []),
-        stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(TESTS)},
-    )  # fmt: skip
+        sys.executable,
+        str(TESTS / "ipn/preloaded.py"),
+        str(tmp_path / "journal.db"),
+        *([owner] if owner else []),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )
     async with asyncio.timeout(60):
         said, _ = await process.communicate()
     assert ["claimed 0", "handled"] == sorted(said.decode().split("\n"))[1:]

@@ -7,10 +7,10 @@ from pathlib import Path
 from ipn.faces import aiohttp_face
 from ipn.notifications import notification
 
-from payments_async.ipn import Handling, Receiver, TransactionEvent
+from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent
 from payments_async.journal import SqliteJournal
 
-ONE_AT_A_TIME = Handling(concurrency=1, poll=0.01, timeout=30.0)
+ONE_AT_A_TIME = HandlerPolicy(concurrency=1, poll=0.01, timeout=30.0)
 
 
 class Clock:
@@ -34,10 +34,13 @@ async def test_an_event_whose_lease_is_over_is_left_to_who_has_it_now(tmp_path: 
         first, second = [
             Receiver(
                 await stack.enter_async_context(SqliteJournal(tmp_path / "journal.sqlite", clock=clock)),
-                senders=["127.0.0.1"], handling=ONE_AT_A_TIME, clock=clock, sleep=sleep,
+                senders=["127.0.0.1"],
+                policy=ONE_AT_A_TIME,
+                clock=clock,
+                sleep=sleep,
             )
             for sleep in (for_ever, asyncio.sleep)
-        ]  # fmt: skip
+        ]
         begun, taken_over = asyncio.Event(), asyncio.Event()
 
         @first.on(TransactionEvent)

@@ -12,16 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from payments_async._wire.notifications import UnreadableNotification, read_notification, read_unusual
-from payments_async._wire.usual_notifications import read_usual
+from payments_async._wire.notifications import UnreadableNotification, read_notification, read_unusual, read_usual
 from payments_async.ipn import TransactionEvent, TransactionSucceeded
 
 LEAST = b'"TransactionId":"a","StatusCode":0'
 PASCAL = {
-    "AccountId": "6", "SubscriptionId": "77", "TransactionId": "672b00f8-a02c-5e41-9fd0-4f0c4c74308d",
-    "BatchId": "b", "RequestId": "r", "StatusMessage": "fine", "StatusCode": 0, "CorrelationId": "c",
-    "CreatedOn": "2024-02-27 14:06:41", "Amount": 500.25, "CurrencyCode": "UGX",
-}  # fmt: skip
+    "AccountId": "6",
+    "SubscriptionId": "77",
+    "TransactionId": "672b00f8-a02c-5e41-9fd0-4f0c4c74308d",
+    "BatchId": "b",
+    "RequestId": "r",
+    "StatusMessage": "fine",
+    "StatusCode": 0,
+    "CorrelationId": "c",
+    "CreatedOn": "2024-02-27 14:06:41",
+    "Amount": 500.25,
+    "CurrencyCode": "UGX",
+}
 
 
 def read(members: bytes, query: str = "") -> TransactionEvent:
@@ -120,8 +127,12 @@ def test_the_query_fills_in_what_the_body_leaves_out() -> None:
     query = "transactionId=t&subscriptionId=77&accountId=6&requestId=r%201&Amount=1E+06"
     event = read_notification(b'{"statusCode":"2"}', query)
     assert ("t", "77", "6", "r 1", Decimal("1E+6")) == (
-        event.transaction_id, event.subscription_id, event.account_id, event.request_id, event.amount,
-    )  # fmt: skip
+        event.transaction_id,
+        event.subscription_id,
+        event.account_id,
+        event.request_id,
+        event.amount,
+    )
     assert "x" == read(b'"requestReference":{"requestId":"x"}').request_id
 
 
@@ -171,11 +182,17 @@ ids = st.one_of(st.text("abcABC0123456789-+ %&=é", max_size=12), st.integers(-5
 notifications = st.fixed_dictionaries(
     {"TransactionId": ids, "StatusCode": st.integers(-3, 10)},
     optional={
-        "AccountId": ids, "SubscriptionId": ids, "BatchId": ids, "RequestId": ids, "StatusMessage": texts,
-        "CorrelationId": texts, "CurrencyCode": texts, "Amount": st.sampled_from([1, 500.25, -3, "7.50", 1e21]),
+        "AccountId": ids,
+        "SubscriptionId": ids,
+        "BatchId": ids,
+        "RequestId": ids,
+        "StatusMessage": texts,
+        "CorrelationId": texts,
+        "CurrencyCode": texts,
+        "Amount": st.sampled_from([1, 500.25, -3, "7.50", 1e21]),
         "CreatedOn": st.one_of(texts, st.datetimes(timezones=st.just(UTC)).map(str)),
     },
-)  # fmt: skip
+)
 
 
 def spelled(members: dict[str, Any], spelling: str) -> dict[str, Any]:
@@ -204,17 +221,21 @@ def test_the_spelling_makes_no_difference(members: dict[str, Any], spelling: str
 @settings(deadline=None)
 @given(
     st.fixed_dictionaries(dict.fromkeys(PASCAL, st.none())).flatmap(
-        lambda _: st.fixed_dictionaries({
-            **{name: st.one_of(st.just(value), ids, texts) for name, value in PASCAL.items()},
-            "StatusCode": st.one_of(st.integers(-1, 9), st.just(10**12), st.just("0")),
-            "Amount": st.sampled_from([500.25, 500, -1.5, 10**20, "5", "NaN"]),
-            "CreatedOn": st.sampled_from(["2024-02-27 14:06:41", "2024-02-30 14:06:41", "0001-01-01T00:00:00", "x"]),
-        })
+        lambda _: st.fixed_dictionaries(
+            {
+                **{name: st.one_of(st.just(value), ids, texts) for name, value in PASCAL.items()},
+                "StatusCode": st.one_of(st.integers(-1, 9), st.just(10**12), st.just("0")),
+                "Amount": st.sampled_from([500.25, 500, -1.5, 10**20, "5", "NaN"]),
+                "CreatedOn": st.sampled_from(
+                    ["2024-02-27 14:06:41", "2024-02-30 14:06:41", "0001-01-01T00:00:00", "x"]
+                ),
+            }
+        )
     ),
     st.booleans(),
     st.sampled_from([",", ", ", " ,"]),
     st.sampled_from([UTC, ZoneInfo("Africa/Kampala")]),
-)  # fmt: skip
+)
 def test_the_quick_way_and_the_thorough_way_agree(
     members: dict[str, Any], camel: bool, comma: str, timezone: Any
 ) -> None:

@@ -17,12 +17,11 @@ from ipn.memory_inbox import MemoryInbox
 from ipn.notifications import notification
 from multidict import CIMultiDict
 
-from payments_async import journal
 from payments_async.ipn import (
     Answer,
     ClientCertificateVerifier,
     Delivery,
-    Handling,
+    HandlerPolicy,
     HmacVerifier,
     Receiver,
     TransactionConflict,
@@ -31,9 +30,11 @@ from payments_async.ipn import (
     TransactionProcessing,
     TransactionSucceeded,
 )
+from payments_async.journal.contract import RawNotification
+from payments_async.testing import Notification, deliver
 
 LOCAL = ["127.0.0.1"]
-QUICK = Handling(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=1.0)
+QUICK = HandlerPolicy(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=1.0)
 TOKEN = "n0tGuessable-0123456789"
 
 
@@ -68,9 +69,15 @@ async def test_the_answer_is_the_response_message(face: Any) -> None:
         got = await send(notification(AccountId=6))
     assert 200 == got.status
     assert {
-        "TransactionId": "t-1", "AccountId": "6", "createdOn": "2023-11-14 22:13:20", "SubscriptionId": "",
-        "ResponseCode": "0", "RequestId": "r-t-1", "ReferenceId": "r-t-1", "ResponseMessage": "received",
-    } == json.loads(got.body)  # fmt: skip
+        "TransactionId": "t-1",
+        "AccountId": "6",
+        "createdOn": "2023-11-14 22:13:20",
+        "SubscriptionId": "",
+        "ResponseCode": "0",
+        "RequestId": "r-t-1",
+        "ReferenceId": "r-t-1",
+        "ResponseMessage": "received",
+    } == json.loads(got.body)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +213,7 @@ def test_a_handler_that_could_never_run_is_refused() -> None:
 
 async def test_without_an_inbox_a_failure_asks_for_another_delivery(face: Any) -> None:
     """500 while a handler fails or takes too long; the delivery that succeeds is the last one handled."""
-    receiver, runs = Receiver(senders=LOCAL, handling=Handling(timeout=0.02)), []
+    receiver, runs = Receiver(senders=LOCAL, policy=HandlerPolicy(timeout=0.02)), []
 
     @receiver.on(TransactionEvent)
     async def settle(event: TransactionEvent) -> None:
@@ -229,7 +236,7 @@ async def test_a_handler_that_raises_what_is_no_exception(face: Any) -> None:
     class Abandoned(BaseException):
         """No ``Exception``."""
 
-    receiver = Receiver(senders=LOCAL, handling=Handling(concurrency=1))
+    receiver = Receiver(senders=LOCAL, policy=HandlerPolicy(concurrency=1))
 
     @receiver.on(TransactionEvent)
     async def abandon(event: TransactionEvent) -> None:
@@ -263,7 +270,7 @@ async def test_the_same_notification_twice_at_once_runs_once(face: Any) -> None:
 @pytest.mark.parametrize("kept", [False, True])
 async def test_what_contradicts_a_final_event_is_a_conflict(face: Any, kept: bool) -> None:
     """An error after a success is heard as a conflict, not as a failure; a late processing downgrades nothing."""
-    receiver = Receiver(MemoryInbox(time.time) if kept else None, senders=LOCAL, handling=QUICK)
+    receiver = Receiver(MemoryInbox(time.time) if kept else None, senders=LOCAL, policy=QUICK)
     heard, failures = listening(receiver), listening(receiver, TransactionFailed)
     async with face(receiver) as send:
         for code in (0, 1, 2, 0):
@@ -295,7 +302,7 @@ async def test_a_caller_who_hangs_up_stops_nothing() -> None:
         return await store(*args, **kwargs)
 
     inbox.receive = slowly  # type: ignore[method-assign]
-    receiver = Receiver(inbox, senders=LOCAL, handling=QUICK)
+    receiver = Receiver(inbox, senders=LOCAL, policy=QUICK)
     heard = listening(receiver)
     outer = web.Application()
     outer.add_subapp("/ipn", receiver.app())
@@ -315,7 +322,7 @@ async def test_what_cannot_be_stored_is_not_answered_200(face: Any) -> None:
     """503 asks the service to send again, and no handler has heard of it."""
     inbox = MemoryInbox(time.time)
     inbox.broken = OSError("the disk is full")
-    receiver = Receiver(inbox, senders=LOCAL, handling=QUICK)
+    receiver = Receiver(inbox, senders=LOCAL, policy=QUICK)
     heard = listening(receiver)
     async with face(receiver) as send:
         assert 503 == (await send(notification())).status
@@ -328,7 +335,7 @@ async def test_what_cannot_be_stored_is_not_answered_200(face: Any) -> None:
 async def test_a_failing_handler_is_run_again_alone() -> None:
     """The one that finished is not run again, and the event id stays the same."""
     inbox, tries = MemoryInbox(time.time), []
-    receiver = Receiver(inbox, senders=LOCAL, handling=QUICK, random=lambda: 0.0)
+    receiver = Receiver(inbox, senders=LOCAL, policy=QUICK, random=lambda: 0.0)
     heard = listening(receiver)
 
     @receiver.on(TransactionEvent)
@@ -346,7 +353,7 @@ async def test_a_failing_handler_is_run_again_alone() -> None:
 async def test_a_dead_letter_waits_for_a_replay() -> None:
     """When its tries run out an event is dead; replay runs it again."""
     inbox, broken = MemoryInbox(time.time), True
-    receiver = Receiver(inbox, senders=LOCAL, handling=QUICK)
+    receiver = Receiver(inbox, senders=LOCAL, policy=QUICK)
 
     @receiver.on(TransactionEvent)
     async def settle(event: TransactionEvent) -> None:
@@ -367,7 +374,7 @@ async def test_a_dead_letter_waits_for_a_replay() -> None:
 async def test_a_restart_handles_what_was_left() -> None:
     """Events that were stored but not handled are handled by the next receiver on the same inbox."""
     inbox = MemoryInbox(time.time)
-    first, second = (Receiver(inbox, senders=LOCAL, handling=Handling(poll=0.01, drain=0.01)) for _ in range(2))
+    first, second = (Receiver(inbox, senders=LOCAL, policy=HandlerPolicy(poll=0.01, drain=0.01)) for _ in range(2))
 
     @first.on(TransactionEvent)
     async def hang(event: TransactionEvent) -> None:
@@ -416,7 +423,7 @@ async def test_waiting_finds_what_came_before_and_after(face: Any) -> None:
 async def test_waiting_hears_what_another_process_stored() -> None:
     """The inbox is looked into again and again."""
     inbox = MemoryInbox(time.time)
-    here, there = Receiver(inbox, handling=QUICK), Receiver(inbox, senders=LOCAL, handling=QUICK)
+    here, there = Receiver(inbox, policy=QUICK), Receiver(inbox, senders=LOCAL, policy=QUICK)
     async with aiohttp_face(there) as send, asyncio.TaskGroup() as group:
         waiting = group.create_task(here.wait_for("r-t-1", timeout=60))
         await asyncio.sleep(0.01)
@@ -449,7 +456,7 @@ class Record:
 async def test_confirming_believes_the_record(face: Any) -> None:
     """An event is heard once the record exists and agrees; one that differs is disputed and heard by nobody."""
     inbox, payments = MemoryInbox(time.time), Records(a=Record("r-a", -500), b=Record("r-b", 400))
-    receiver = Receiver(inbox, senders=LOCAL, confirm=payments, handling=QUICK, random=lambda: 0.0)
+    receiver = Receiver(inbox, senders=LOCAL, confirm=payments, policy=QUICK, random=lambda: 0.0)
     heard = listening(receiver)
     async with face(receiver) as send:
         for name in "ab":
@@ -516,9 +523,14 @@ async def test_a_verifier_that_fails_believes_nobody(face: Any) -> None:
 def delivery(**changed: Any) -> Delivery:
     """A delivery through a trusted proxy, unless changed."""
     plain: dict[str, Any] = {
-        "peer": "10.0.0.1", "sender": "41.2.2.10", "through_proxy": True, "headers": CIMultiDict(), "query": "",
-        "body": b"", "certificate": None,
-    }  # fmt: skip
+        "peer": "10.0.0.1",
+        "sender": "41.2.2.10",
+        "through_proxy": True,
+        "headers": CIMultiDict(),
+        "query": "",
+        "body": b"",
+        "certificate": None,
+    }
     return Delivery(**plain | changed)
 
 
@@ -547,7 +559,7 @@ async def test_a_client_certificate_is_known_by_its_fingerprint() -> None:
         lambda: HmacVerifier([b"k" * 16], algorithm="nonsense"),
         lambda: ClientCertificateVerifier([]),
         lambda: ClientCertificateVerifier(["abc"]),
-        lambda: Handling(timeout=0),
+        lambda: HandlerPolicy(timeout=0),
     ],
 )
 def test_a_setting_that_protects_nothing_is_refused(make: Any) -> None:
@@ -560,7 +572,7 @@ async def test_health_tells_the_backlog(face: Any) -> None:
     """Pending, dead and the age of the oldest; 503 when the inbox cannot be read."""
     now = time.time()
     inbox = MemoryInbox(time.time)
-    receiver = Receiver(inbox, senders=LOCAL, handling=QUICK, clock=lambda: now)
+    receiver = Receiver(inbox, senders=LOCAL, policy=QUICK, clock=lambda: now)
 
     @receiver.on(TransactionEvent)
     async def hang(event: TransactionEvent) -> None:
@@ -644,7 +656,7 @@ async def test_an_application_around_it_can_still_change_the_answer() -> None:
 async def test_the_asgi_lifespan_starts_and_drains() -> None:
     """A server that speaks lifespan needs nothing else."""
     inbox = MemoryInbox(time.time)
-    receiver = Receiver(inbox, handling=QUICK)
+    receiver = Receiver(inbox, policy=QUICK)
     kinds, sent = ["lifespan.startup", "lifespan.shutdown"], []
 
     async def receive() -> dict[str, Any]:
@@ -664,14 +676,25 @@ async def test_starlette_routes_it_with_and_without_a_slash() -> None:
     app.router.routes.append(routing.Route("/ipn", receiver.asgi("/ipn")))
     app.mount("/ipn", receiver.asgi())
     for path, method, expected in (
-        ("/ipn", "POST", 200), ("/ipn/", "POST", 200), ("/ipn", "GET", 405), ("/ipn/health", "GET", 200),
+        ("/ipn", "POST", 200),
+        ("/ipn/", "POST", 200),
+        ("/ipn", "GET", 405),
+        ("/ipn/health", "GET", 200),
         ("/ipn/x", "POST", 404),
-    ):  # fmt: skip
+    ):
         scope = {
-            "type": "http", "method": method, "path": path, "raw_path": path.encode(), "root_path": "",
-            "query_string": b"", "headers": [], "client": ("127.0.0.1", 1), "server": ("x", 80), "scheme": "http",
+            "type": "http",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": b"",
+            "headers": [],
+            "client": ("127.0.0.1", 1),
+            "server": ("x", 80),
+            "scheme": "http",
             "http_version": "1.1",
-        }  # fmt: skip
+        }
         assert (path, expected) == (path, (await asgi_call(app, scope, notification())).status)
 
 
@@ -684,11 +707,27 @@ async def test_a_receiver_that_was_closed_before_it_began_begins_all_the_same() 
     """As where an application's start failed once and is tried again."""
     inbox = MemoryInbox(time.time)
     stored = TransactionSucceeded(transaction_id="t-1", status_code=0)
-    first = journal.Delivery(body=b"{}", query="", peer="127.0.0.1", received_at=time.time())
+    first = RawNotification(body=b"{}", query="", peer="127.0.0.1", received_at=time.time())
     await inbox.receive(first, stored, owner="a dead one", lease=0.0)
-    receiver = Receiver(inbox, senders=LOCAL, handling=QUICK)
+    receiver = Receiver(inbox, senders=LOCAL, policy=QUICK)
     heard = listening(receiver)
-    await receiver.close()
+    await receiver.aclose()
     async with receiver:
         await until(lambda: heard)
     assert ["t-1"] == [event.transaction_id for event in heard]
+
+
+async def test_a_handler_of_every_event_is_given_back_as_it_is() -> None:
+    """So it can be registered for several kinds, one above the other, and called like any function."""
+    receiver, heard = Receiver(senders=LOCAL), list[int]()
+
+    @receiver.on(TransactionSucceeded)
+    @receiver.on(TransactionFailed)
+    async def settle(event: TransactionEvent) -> str:
+        heard.append(event.status_code)
+        return event.transaction_id
+
+    for code in (0, 1, 2):
+        await deliver(receiver, Notification(body=notification(f"t-{code}", code), query=""))
+    assert [0, 2] == heard
+    assert "t-9" == await settle(event=TransactionEvent(transaction_id="t-9", status_code=0))

@@ -17,8 +17,8 @@ from aiohttp import ClientSession, web
 from ipn.memory_inbox import MemoryInbox
 from ipn.notifications import notification
 
-from payments_async import journal
 from payments_async.ipn import Receiver, TransactionEvent, TransactionSucceeded, serve, serving
+from payments_async.journal.contract import RawNotification
 
 BODY = notification()
 STOP = signal.SIGUSR1
@@ -150,7 +150,7 @@ async def test_who_finds_the_port_taken_takes_nothing_from_who_has_it(
     """A second receiver of the same name fails before it gives back the leases of that name."""
     inbox = MemoryInbox(time.time)
     held = TransactionSucceeded(transaction_id="t-1", status_code=0)
-    delivery = journal.Delivery(body=b"{}", query="", peer="127.0.0.1", received_at=time.time())
+    delivery = RawNotification(body=b"{}", query="", peer="127.0.0.1", received_at=time.time())
     await inbox.receive(delivery, held, owner="one", lease=60.0)
     async with serving(Receiver(senders=["127.0.0.1"]), port=0) as (_, port):
         with pytest.raises(OSError, match="address already in use"):

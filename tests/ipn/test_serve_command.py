@@ -15,7 +15,7 @@ import pytest
 from ipn.notifications import notification
 from ipn.ports import free_port
 
-from payments_async.ipn import Handling
+from payments_async.ipn import HandlerPolicy
 from payments_async.journal import SqliteJournal
 
 pytest.importorskip("typer")
@@ -90,7 +90,7 @@ async def test_what_a_killed_command_held_is_shown_at_once(tmp_path: Path, more:
         pass
     left = await backlog(journal)
     assert left > 0
-    assert 3 * SOON < Handling().lease
+    assert 3 * SOON < HandlerPolicy().lease
     async with serving(free_port(), journal, out=asyncio.subprocess.PIPE) as process, asyncio.timeout(SOON):
         assert process.stdout is not None
         shown: set[str] = set()

@@ -11,20 +11,20 @@ import pytest
 from ipn.faces import aiohttp_face
 from ipn.notifications import notification
 
-from payments_async.ipn import Handling, Receiver, TransactionConflict, TransactionEvent, TransactionFailed
-from payments_async.ipn._storing import Storing
-from payments_async.ipn._tasks import Tasks
-from payments_async.journal import Delivery, SqliteJournal
-from payments_async.journal._inbox import Arrival, Receipt, StoredEvent
+from payments_async.ipn import HandlerPolicy, Receiver, TransactionConflict, TransactionEvent, TransactionFailed
+from payments_async.ipn._handlers import Tasks
+from payments_async.ipn._with_inbox import Batches
+from payments_async.journal import SqliteJournal
+from payments_async.journal.contract import Arrival, RawNotification, Receipt, StoredEvent
 
 LOCAL = ["127.0.0.1"]
-QUICK = Handling(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=1.0)
+QUICK = HandlerPolicy(poll=0.01, wait_initial=0.001, wait_max=0.001, attempts=3, drain=1.0)
 
 
 def arrival(transaction_id: str, code: int = 0, *, unheard: bool = False, **fields: Any) -> Arrival:
     """A delivery that came just now."""
     event = TransactionEvent(transaction_id=transaction_id, status_code=code, request_id="r", **fields)
-    delivery = Delivery(body=repr(event).encode(), query="", peer="127.0.0.1", received_at=time.time())
+    delivery = RawNotification(body=repr(event).encode(), query="", peer="127.0.0.1", received_at=time.time())
     return Arrival(delivery=delivery, event=event, lease=0, unheard=unheard)
 
 
@@ -92,7 +92,7 @@ async def test_what_nobody_hears_is_handled_at_once_unless_it_contradicts(tmp_pa
 async def test_a_handler_of_conflicts_hears_what_no_other_handler_does(tmp_path: Path) -> None:
     """The success was of no interest, and neither is the failure; that they disagree is."""
     async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
-        receiver, heard = Receiver(journal, senders=LOCAL, handling=QUICK), asyncio.Queue[TransactionEvent]()
+        receiver, heard = Receiver(journal, senders=LOCAL, policy=QUICK), asyncio.Queue[TransactionEvent]()
         receiver.on(TransactionConflict)(heard.put)
         async with aiohttp_face(receiver) as send:
             await send(notification(code=0))
@@ -116,10 +116,10 @@ async def store(path: Path, count: int, *, turns: int) -> list[int]:
     """Let so many notifications arrive, one after so many turns of the loop, and tell what was stored together."""
     async with Counted(path) as journal:
         journal.sizes = []
-        storing, waiting = Storing(journal, owner=lambda: "test", tasks=Tasks()), []
-        storing.tell(lambda arrival, receipt: None)
+        batches = Batches(journal, owner=lambda: "test", stored=lambda arrival, receipt: None, tasks=Tasks())
+        waiting = []
         for number in range(count):
-            waiting.append(storing.arrive(arrival(f"t-{number}")))
+            waiting.append(batches.put(arrival(f"t-{number}")))
             for _ in range(turns):
                 await asyncio.sleep(0)
         assert [None] * count == await asyncio.gather(*waiting)
@@ -141,7 +141,7 @@ async def test_a_batch_does_not_wait_for_ever_for_more(tmp_path: Path) -> None:
 async def test_many_at_once_are_handled_once_each(tmp_path: Path) -> None:
     """By a handler that waits for nothing and one that does; afterwards nothing is pending."""
     async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
-        receiver = Receiver(journal, senders=LOCAL, handling=QUICK)
+        receiver = Receiver(journal, senders=LOCAL, policy=QUICK)
         quick: list[str] = []
         slow: list[str] = []
 
@@ -180,7 +180,7 @@ async def test_a_named_receiver_takes_back_what_it_held_before_it_died(
     async with Asked(tmp_path / "journal.sqlite") as journal:
         held = arrival("a")
         await journal.receive(held.delivery, held.event, owner="billing", lease=1000)
-        receiver, heard = Receiver(journal, handling=QUICK, owner=owner), list[TransactionEvent]()
+        receiver, heard = Receiver(journal, policy=QUICK, owner=owner), list[TransactionEvent]()
 
         @receiver.on(TransactionEvent)
         async def hear(event: TransactionEvent) -> None:
@@ -197,7 +197,7 @@ async def test_no_more_handlers_run_at_once_than_are_allowed(
 ) -> None:
     """Whether an event has one handler or several, which run side by side."""
     async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
-        receiver = Receiver(journal, senders=LOCAL, handling=attrs.evolve(QUICK, concurrency=3))
+        receiver = Receiver(journal, senders=LOCAL, policy=attrs.evolve(QUICK, concurrency=3))
         under_way, most, ended = 0, 0, 0
 
         async def slow(_: TransactionEvent) -> None:

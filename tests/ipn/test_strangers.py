@@ -14,9 +14,11 @@ async def test_who_could_not_prove_it_is_only_reported_in_shadow(face: str) -> N
     """The address is a known one, the signature is missing: answered, told, and heard by nobody."""
     heard, told = list[TransactionEvent](), list[str]()
     receiver = Receiver(
-        senders=LOCAL, shadow=True, verifiers=[HmacVerifier([b"k" * 16])],
+        senders=LOCAL,
+        shadow=True,
+        verifiers=[HmacVerifier([b"k" * 16])],
         reported=lambda event, sender: told.append(f"{event.transaction_id} from {sender}"),
-    )  # fmt: skip
+    )
 
     @receiver.on(TransactionEvent)
     async def hear(event: TransactionEvent) -> None:

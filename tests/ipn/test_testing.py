@@ -35,9 +35,12 @@ async def test_the_fixtures_meet(sandbox: Sandbox, session: PaymentsSession, rec
         heard.append(event)
 
     order = PayoutOrder(
-        request_id="r-1", amount=Decimal(1500), destination=MobileMoneyWallet("+256772000017"),
-        product_item_id="MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG", beneficiary=Beneficiary(name="Grace Akello"),
-    )  # fmt: skip
+        request_id="r-1",
+        amount=Decimal(1500),
+        destination=MobileMoneyWallet("+256772000017"),
+        product_item_id="MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG",
+        beneficiary=Beneficiary(name="Grace Akello"),
+    )
     acceptance = await session.payouts.send(order)
     event = await receiver.wait_for("r-1", timeout=60)
     assert acceptance.transaction_id == event.transaction_id

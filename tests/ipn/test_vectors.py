@@ -16,15 +16,15 @@ from multidict import CIMultiDict
 
 from payments_async import Dialect
 from payments_async.ipn import (
-    Handling,
+    HandlerPolicy,
     Receiver,
-    Senders,
     TransactionEvent,
     TransactionFailed,
     TransactionProcessing,
     TransactionSucceeded,
     TransactionUnrecognised,
 )
+from payments_async.ipn._senders import Senders
 from payments_async.journal import SqliteJournal
 
 SAMPLES = Path(__file__).parent.parent / "samples"
@@ -91,16 +91,19 @@ async def hold(name: str, face: str, inbox: SqliteJournal | None) -> None:
             request = BY_ID[earlier]["request"]
             await send(body_of(request), request["query"])
         if inbox is not None:
-            await receiver.close()
+            await receiver.aclose()
         heard.clear()
         request, expect = vector["request"], vector["expect"]
         start = time.process_time()  # what the machine does meanwhile does not count
         got = await send(
-            body_of(request), request["query"], method=request["method"], headers=request["headers"],
+            body_of(request),
+            request["query"],
+            method=request["method"],
+            headers=request["headers"],
             chunked=request.get("chunked", False),
-        )  # fmt: skip
+        )
         assert time.process_time() - start < expect["max_seconds"]
-        await receiver.close()
+        await receiver.aclose()
     assert got.status == 200 if expect["outcome"] == "accept" else got.status == 200 or 400 <= got.status < 500
     if expect["outcome"] == "reject":
         assert (True, []) == (400 <= got.status < 500, heard)
@@ -125,9 +128,9 @@ def test_an_address_vector_holds(vector: dict[str, Any]) -> None:
     lines = vector["x_forwarded_for"]
     lines = [] if lines is None else [lines] if isinstance(lines, str) else lines
     senders = Senders(vector["allow"], vector["trusted_proxies"])
-    decision = senders.decide(vector["peer"], CIMultiDict([("X-Forwarded-For", line) for line in lines]))
-    assert vector["expect"] == ("accept" if decision.accepted else "reject")
-    assert decision.why.startswith("accepted: " if decision.accepted else "refused: ")
+    sender = senders.check(vector["peer"], CIMultiDict([("X-Forwarded-For", line) for line in lines]))
+    assert vector["expect"] == ("accept" if sender.is_known else "reject")
+    assert sender.why.startswith("accepted: " if sender.is_known else "refused: ")
 
 
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=3))], ids=str)
@@ -141,7 +144,7 @@ async def test_an_inbox_gives_an_event_back_as_it_was_heard(name: str, zone: tzi
         raise RuntimeError("no")
 
     async with SqliteJournal(tmp_path / "inbox.sqlite") as inbox:
-        receiver = Receiver(inbox, ["127.0.0.1"], dialect=Dialect(timezone=zone), handling=Handling(attempts=1))
+        receiver = Receiver(inbox, ["127.0.0.1"], dialect=Dialect(timezone=zone), policy=HandlerPolicy(attempts=1))
         receiver.on(TransactionEvent)(fail)
         async with FACES["aiohttp"](receiver) as send:
             await send(body_of(request), request["query"], headers=request["headers"])

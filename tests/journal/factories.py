@@ -12,7 +12,8 @@ import attrs
 
 from payments_async._events import TransactionEvent, TransactionFailed, TransactionProcessing, TransactionSucceeded
 from payments_async._orders import Beneficiary, MobileMoneyWallet, PayoutOrder
-from payments_async.journal import Chunk, Delivery, Entry, Happening, Journal, Outcome, Permit, RunIdentity, Sweep
+from payments_async.journal import Entry, Happening, Journal, RunIdentity, Sweep
+from payments_async.journal.contract import Chunk, Outcome, Permit, RawNotification
 
 IDENTITY = RunIdentity(base_address="https://service.example/", key_fingerprint="0123456789abcdef", user_id="7")
 BATCH = "payroll"
@@ -74,9 +75,9 @@ def event(
     )
 
 
-def delivery(body: bytes = b"{}", *, peer: str = "192.0.2.7", at: float = 1_000_000.0) -> Delivery:
+def delivery(body: bytes = b"{}", *, peer: str = "192.0.2.7", at: float = 1_000_000.0) -> RawNotification:
     """A notification as it came."""
-    return Delivery(body=body, query="", peer=peer, received_at=at)
+    return RawNotification(body=body, query="", peer=peer, received_at=at)
 
 
 async def loaded(journal: Journal, count: int = 3, *, batch: str = BATCH) -> None:

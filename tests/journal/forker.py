@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from payments_async.journal._liveness import Liveness
+from payments_async.journal._sqlite._identity import Liveness
 
 if __name__ == "__main__":
     alive = Liveness(Path(sys.argv[1]))

@@ -22,24 +22,20 @@ from pathlib import Path
 from journal.factories import BATCH, IDENTITY, delivery, event, order, orders, swept, transaction_id
 
 from payments_async._orders import PayoutOrder
-from payments_async.journal import (
+from payments_async.journal import Adoption, Journal, News, SqliteJournal, State
+from payments_async.journal import _states as states
+from payments_async.journal._statements import _permits
+from payments_async.journal.contract import (
     CRASH_POINTS,
-    Adoption,
     Arrival,
     Chunk,
     ClaimedOrder,
     Doubt,
     Evidence,
-    Journal,
-    News,
     Outcome,
     Permit,
-    SqliteJournal,
-    State,
     Verdict,
-    _leasing,
 )
-from payments_async.journal import _states as states
 
 COUNT = 8
 OTHER = "adopted"
@@ -162,7 +158,7 @@ async def resolve(journal: Journal, world: Path, owner: str) -> None:
     await journal.acknowledge(order(0).request_id, who="Ann", why="known")
     await swept(journal)
     await journal.prune_inbox(older_than=1e9)
-    await journal.touch()
+    await journal.check_writable()
     await journal.lift_quarantine(BATCH, who="Ann", why="looked up")
 
 
@@ -242,7 +238,7 @@ def break_rule_2() -> None:
     def next_state(state: State, news: News, *, sent_before: bool = False) -> Verdict:
         return Verdict(State.PLANNED) if news is News.LEASE_EXPIRED else states.next_state(state, news)
 
-    vars(_leasing)["next_state"] = next_state
+    vars(_permits)["next_state"] = next_state
 
 
 def main() -> None:

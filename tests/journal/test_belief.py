@@ -8,7 +8,8 @@ import pytest
 from journal.factories import BATCH, claimed, delivery, event, loaded, order, permitted, transaction_id
 
 from payments_async._events import TransactionEvent
-from payments_async.journal import Arrival, Doubt, Journal, News, Outcome, Receipt, SqliteJournal, State
+from payments_async.journal import Journal, News, SqliteJournal, State
+from payments_async.journal.contract import Arrival, Doubt, Outcome, Receipt
 
 REQUEST_ID = order(0).request_id
 

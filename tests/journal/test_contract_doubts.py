@@ -3,8 +3,8 @@
 import pytest
 from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
 
-from payments_async.journal import Doubt, Evidence, Journal, News, Outcome, Receipt, State
-from payments_async.journal._inbox import Arrival
+from payments_async.journal import Journal, News, State
+from payments_async.journal.contract import Arrival, Doubt, Evidence, Outcome, Receipt
 
 
 async def states(journal: Journal) -> list[State]:

@@ -6,7 +6,8 @@ import attrs
 import pytest
 from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
 
-from payments_async.journal import Evidence, Journal, LeaseLost, News, Outcome, Permit, Refusal, State
+from payments_async.journal import Journal, LeaseLost, News, State
+from payments_async.journal.contract import Evidence, NotPermitted, Outcome, Permit
 
 
 async def state_of(journal: Journal, number: int = 0) -> State:
@@ -28,7 +29,7 @@ async def test_a_cancelled_caller_takes_back_no_permit_of_somebody_else(journal:
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    assert isinstance(await journal.permit(second, second.orders[0]), Refusal)  # written after what was cancelled
+    assert isinstance(await journal.permit(second, second.orders[0]), NotPermitted)  # written after what was cancelled
     assert State.SENDING is await state_of(journal)
 
 
@@ -40,14 +41,14 @@ async def test_a_permit_is_for_an_order_of_the_chunk(journal: Journal) -> None:
     assert theirs is not None
     alone = await journal.permit(mine, theirs.orders[0])
     beside = await asyncio.gather(journal.permit(mine, mine.orders[0]), journal.permit(mine, theirs.orders[1]))
-    assert [Refusal, Permit, Refusal] == [type(answer) for answer in (alone, *beside)]
+    assert [NotPermitted, Permit, NotPermitted] == [type(answer) for answer in (alone, *beside)]
 
 
 async def test_only_who_claimed_a_chunk_holds_it(journal: Journal) -> None:
     """By name and token: another name with the right token can send nothing, and prolong nothing."""
     chunk = await claimed(journal)
     other = attrs.evolve(chunk, owner="somebody else")
-    assert isinstance(await journal.permit(other, chunk.orders[0]), Refusal)
+    assert isinstance(await journal.permit(other, chunk.orders[0]), NotPermitted)
     with pytest.raises(LeaseLost):
         await journal.renew_chunk(other)
     assert State.PLANNED is await state_of(journal)
@@ -79,7 +80,7 @@ async def test_what_became_known_after_the_claim_is_not_sent(journal: Journal) -
     after = await state_of(journal)
     assert State.PLANNED is not after
     answers = await asyncio.gather(*(journal.permit(chunk, held) for held in chunk.orders))
-    assert [Refusal, Permit, Permit] == [type(answer) for answer in answers]
+    assert [NotPermitted, Permit, Permit] == [type(answer) for answer in answers]
     assert after is await state_of(journal)
 
 

@@ -10,7 +10,8 @@ from journal.conftest import Opens
 from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
 
 from payments_async._events import TransactionEvent, TransactionUnrecognised
-from payments_async.journal import Arrival, Journal, News, Outcome, Receipt, State
+from payments_async.journal import Journal, News, State
+from payments_async.journal.contract import Arrival, Outcome, Receipt
 
 
 async def take(

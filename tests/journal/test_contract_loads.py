@@ -7,7 +7,8 @@ import pytest
 from journal.factories import BATCH, IDENTITY, Clock, order, orders, transaction_id
 
 from payments_async._orders import Order
-from payments_async.journal import Evidence, Journal, LoadBusy, News, OrdersDiffer, State
+from payments_async.journal import Journal, LoadBusy, News, OrdersDiffer, State
+from payments_async.journal.contract import Evidence
 
 
 def breaks_off(count: int) -> Iterator[Order]:

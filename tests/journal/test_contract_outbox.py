@@ -34,8 +34,6 @@ from payments_async._orders import (
     UtilityAccount,
 )
 from payments_async.journal import (
-    Chunks,
-    Evidence,
     Journal,
     LeaseLost,
     LoadBusy,
@@ -43,13 +41,11 @@ from payments_async.journal import (
     NotParked,
     OrdersDiffer,
     OrderUnknown,
-    Outcome,
-    Permit,
-    Refusal,
     RunUnknown,
     State,
     WrongAccount,
 )
+from payments_async.journal.contract import Chunks, Evidence, NotPermitted, Outcome, Permit
 
 
 async def state_of(journal: Journal, number: int = 0) -> State:
@@ -263,7 +259,7 @@ async def test_a_permit_needs_a_good_lease(journal: Journal, clock: Clock, secon
     clock.pass_(seconds)
     answer = await journal.permit(chunk, chunk.orders[0])
     assert isinstance(answer, Permit) == (seconds < 30)
-    if isinstance(answer, Refusal):
+    if isinstance(answer, NotPermitted):
         assert (State.PLANNED, True) == (answer.state, answer.lease_lost)
 
 
@@ -275,7 +271,7 @@ async def test_a_stalled_worker_gets_no_permit_after_a_takeover(journal: Journal
     second = await journal.claim_chunk(BATCH, "second")
     assert second is not None
     refusal = await journal.permit(first, first.orders[1])
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, NotPermitted)
     assert refusal.lease_lost
     with pytest.raises(LeaseLost):
         await journal.renew_chunk(first)
@@ -288,7 +284,7 @@ async def test_the_same_worker_does_not_hold_what_it_claimed_before(journal: Jou
     first = await claimed(journal)
     clock.pass_(31)
     await journal.claim_chunk(BATCH, "worker")
-    assert isinstance(await journal.permit(first, first.orders[0]), Refusal)
+    assert isinstance(await journal.permit(first, first.orders[0]), NotPermitted)
 
 
 async def test_a_lease_that_ran_out_can_be_renewed_until_somebody_takes_over(journal: Journal, clock: Clock) -> None:
@@ -339,7 +335,7 @@ async def test_expired_chunks_can_be_taken_over_for_nobody(journal: Journal, clo
     clock.pass_(31)
     assert 1 == await journal.expire_chunks(batch)
     assert Chunks(open=1) == await journal.chunks(BATCH)
-    assert isinstance(await journal.permit(chunk, chunk.orders[1]), Refusal)
+    assert isinstance(await journal.permit(chunk, chunk.orders[1]), NotPermitted)
 
 
 # Permits and outcomes
@@ -350,7 +346,7 @@ async def test_an_order_gets_one_permit(journal: Journal) -> None:
     chunk = await claimed(journal)
     answers = await asyncio.gather(*(journal.permit(chunk, chunk.orders[0]) for _ in range(20)))
     assert 1 == sum(isinstance(answer, Permit) for answer in answers)
-    assert {State.SENDING} == {answer.state for answer in answers if isinstance(answer, Refusal)}
+    assert {State.SENDING} == {answer.state for answer in answers if isinstance(answer, NotPermitted)}
 
 
 async def test_two_journals_on_one_database_give_one_permit(opens: Opens) -> None:
@@ -394,7 +390,7 @@ async def test_an_outcome_is_kept_when_the_permit_beside_it_is_refused(journal: 
     permit = await permitted(journal, chunk)
     clock.pass_(31)
     answer = await journal.permit(chunk, chunk.orders[1], after=Outcome(permit=permit, news=News.ACCEPTED))
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, NotPermitted)
     assert State.ACCEPTED is await state_of(journal)
 
 

@@ -29,16 +29,13 @@ from payments_async.journal import (
     News,
     NotAJournal,
     OrdersDiffer,
-    Outcome,
-    Permit,
-    Refusal,
     RegistryDamaged,
     SqliteJournal,
     State,
 )
-from payments_async.journal._anchor import Anchor
-from payments_async.journal._inode import birth_of
-from payments_async.journal._making import make
+from payments_async.journal._sqlite._memory import Anchor
+from payments_async.journal._sqlite._opening import birth_of, make
+from payments_async.journal.contract import NotPermitted, Outcome, Permit
 
 ANN = Adoption(who="Ann", why="the disk is broken")
 
@@ -195,7 +192,7 @@ async def test_a_copy_that_goes_on_stops_the_original(path: Path) -> None:
             await sent(other)
         with pytest.raises(JournalBehind, match="has gone on"):
             await journal.permit(chunk, chunk.orders[1])
-        assert isinstance(await journal.permit(chunk, chunk.orders[1]), Refusal)
+        assert isinstance(await journal.permit(chunk, chunk.orders[1]), NotPermitted)
         assert 1 == (await journal.run(BATCH)).quarantined
         await journal.record(Outcome(permit=permit, news=News.ACCEPTED))
         entry = await journal.entry(permit.request_id)
@@ -408,7 +405,8 @@ async def test_a_journal_that_never_held_an_order_may_go(path: Path) -> None:
 _KILLED = """
 import asyncio, os, signal, sys
 from journal.factories import BATCH, loaded, claimed, permitted
-from payments_async.journal import News, Outcome, SqliteJournal
+from payments_async.journal import News, SqliteJournal
+from payments_async.journal.contract import Outcome
 
 async def main():
     async with SqliteJournal(sys.argv[1]) as journal:
@@ -493,7 +491,7 @@ def test_processes_that_make_a_journal_at_once_make_one(path: Path) -> None:
     async def opened() -> int:
         journals = [SqliteJournal(path) for _ in range(8)]
         await asyncio.gather(*(journal.__aenter__() for journal in journals))
-        await asyncio.gather(*(journal.close() for journal in journals))
+        await asyncio.gather(*(journal.aclose() for journal in journals))
         return sum(journal.is_new for journal in journals)
 
     assert 1 == asyncio.run(opened())
@@ -855,7 +853,7 @@ def child(journal, chunk, pipe):
                 await asyncio.wait_for(asked, 10)
             except JournalClosed as error:
                 told.append("closed")
-        await journal.close()
+        await journal.aclose()
         async with journal:  # opened here, it is as good as any
             told.append((await journal.progress(BATCH)).counts["sending"])
         return told

@@ -13,7 +13,7 @@ import pytest
 from journal.factories import BATCH, delivery, event, loaded
 
 from payments_async.journal import JournalClosed, SqliteJournal
-from payments_async.journal._liveness import Liveness
+from payments_async.journal._sqlite._identity import Liveness
 
 TESTS = Path(__file__).parent.parent
 
@@ -149,8 +149,8 @@ async def test_everybody_finishes_before_a_journal_closes(tmp_path: Path) -> Non
     journal.before_close(finishing("second", RuntimeError("no")))
     take_back()
     with pytest.raises(RuntimeError, match="no"):
-        await journal.close()
+        await journal.aclose()
     assert ["second", "first"] == called
     with pytest.raises(JournalClosed):
         await journal.backlog()
-    await journal.close()
+    await journal.aclose()

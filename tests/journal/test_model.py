@@ -16,18 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from journal.factories import IDENTITY, Clock, delivery, event, order, orders, transaction_id, turn
 
-from payments_async.journal import (
-    Chunk,
-    Evidence,
-    LeaseLost,
-    News,
-    NotParked,
-    Outcome,
-    Permit,
-    SqliteJournal,
-    State,
-    next_state,
-)
+from payments_async.journal import LeaseLost, News, NotParked, SqliteJournal, State
+from payments_async.journal.contract import Chunk, Evidence, Outcome, Permit, next_state
 
 BATCHES = ("a", "b")
 COUNT = 3
@@ -116,7 +106,7 @@ class JournalMachine(RuleBasedStateMachine):
             for batch in BATCHES:
                 self.do(self.turns(batch))
             self.do(self.journal.check())
-            self.do(self.journal.close())
+            self.do(self.journal.aclose())
             self.runner.close()
             shutil.rmtree(self.place)
 
@@ -129,7 +119,7 @@ class JournalMachine(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         """Everything is on disk."""
-        self.do(self.journal.close())
+        self.do(self.journal.aclose())
         self.journal = SqliteJournal(self.place / "journal.db", clock=self.clock, state_folder=self.place)
         self.do(self.journal.__aenter__())
 

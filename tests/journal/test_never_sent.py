@@ -7,7 +7,8 @@ import pytest
 from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
 
 from payments_async._events import TransactionEvent
-from payments_async.journal import Evidence, Journal, News, NotParked, Outcome, Receipt, State
+from payments_async.journal import Journal, News, NotParked, State
+from payments_async.journal.contract import Evidence, Outcome, Receipt
 
 REQUEST_ID = order(0).request_id
 

@@ -7,7 +7,8 @@ import pytest
 from journal.factories import BATCH, Clock, claimed, delivery, event, order, permitted, transaction_id
 
 from payments_async._wire.notifications import read_notification
-from payments_async.journal import Arrival, Doubt, Journal, News, Outcome, Pruned, Receipt, SqliteJournal
+from payments_async.journal import Journal, News, Pruned, SqliteJournal
+from payments_async.journal.contract import Arrival, Doubt, Outcome, Receipt
 
 DAY = 86_400.0
 

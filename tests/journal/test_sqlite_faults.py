@@ -22,8 +22,6 @@ from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, order, or
 from payments_async._wire.notifications import read_notification
 from payments_async.bulk import RunProgress, reconcile, run_batch
 from payments_async.journal import (
-    Arrival,
-    Delivery,
     JournalClosed,
     JournalCorrupt,
     JournalError,
@@ -34,12 +32,11 @@ from payments_async.journal import (
     JournalUnavailable,
     News,
     NotAJournal,
-    Outcome,
-    Permit,
     SqliteJournal,
     State,
 )
-from payments_async.journal._schema import _STEPS, VERSION, migrate
+from payments_async.journal._sqlite._opening import _STEPS, VERSION, migrate
+from payments_async.journal.contract import Arrival, Outcome, Permit, RawNotification
 from payments_async.sandbox import Fault, Sandbox
 from payments_async.testing import notification
 
@@ -389,7 +386,7 @@ async def test_a_notification_that_was_edited_in_the_file_is_not_handled(
     """Its event is read from the delivery, which does not say what the row says. It holds up no other."""
     came = notification()
     event = read_notification(came.body, came.query)
-    delivery = Delivery(body=came.body, query=came.query, peer="192.0.2.1", received_at=0.0)
+    delivery = RawNotification(body=came.body, query=came.query, peer="192.0.2.1", received_at=0.0)
     async with SqliteJournal(path) as journal:
         arrival = Arrival(delivery=delivery, event=event, lease=0, usual=True)
         await journal.receive_all((arrival,), owner="billing")
@@ -480,7 +477,7 @@ async def test_a_journal_opened_again_while_its_last_commit_is_under_way(path: P
     (before,) = _writing()
     is_last.set()
     last = asyncio.ensure_future(journal.expire_chunks())
-    closing = asyncio.ensure_future(journal.close())
+    closing = asyncio.ensure_future(journal.aclose())
     assert await asyncio.to_thread(reached.wait, 30)
     closing.cancel()  # as a second ctrl-c does
     await asyncio.wait({closing})

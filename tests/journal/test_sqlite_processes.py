@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from journal.factories import BATCH, loaded
 
-from payments_async.journal import CRASH_POINTS, SqliteJournal
+from payments_async.journal import SqliteJournal
+from payments_async.journal.contract import CRASH_POINTS
 
 TESTS = Path(__file__).parent.parent
 PLACES = {"PYTHONPATH": f"{TESTS}:{TESTS.parent}"}
@@ -24,6 +25,7 @@ import asyncio, sys
 from pathlib import Path
 from journal.factories import BATCH, transaction_id
 from payments_async.journal import *
+from payments_async.journal.contract import *
 
 async def work(journal, chunk, held, world):
     last = None

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from journal.factories import BATCH, claimed, loaded, order, permitted
 
-from payments_async.journal import News, Outcome, SqliteJournal
+from payments_async.journal import News, SqliteJournal
+from payments_async.journal.contract import Outcome
 
 
 @pytest.fixture

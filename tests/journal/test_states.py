@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payments_async.journal import EVIDENCE, FINAL, RULES, News, State, Verdict, next_state
+from payments_async.journal import FINAL, News, State
+from payments_async.journal.contract import EVIDENCE, RULES, Verdict, next_state
 
 STATES, NEWS = st.sampled_from(State), st.sampled_from(News)
 FINAL_NEWS = sorted(EVIDENCE - {News.SWEPT_CLEAN_TWICE})

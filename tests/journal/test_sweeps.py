@@ -11,7 +11,8 @@ from journal.conftest import Opens
 from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, order, orders, permitted, swept
 
 from payments_async import PayoutOrder
-from payments_async.journal import Journal, News, NotLookedFor, Outcome, SqliteJournal, State
+from payments_async.journal import Journal, News, NotLookedFor, SqliteJournal, State
+from payments_async.journal.contract import Outcome
 
 READ = {
     "to its end": ({}, (True, True)),

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal.factories import BATCH, Clock, delivery, event, loaded, transaction_id
 
-from payments_async.journal import Chunk, ClaimedOrder, News, Outcome, Permit, Refusal, SqliteJournal
+from payments_async.journal import News, SqliteJournal
+from payments_async.journal.contract import Chunk, ClaimedOrder, NotPermitted, Outcome, Permit
 
 COUNT = 12
 USUAL = st.sampled_from([News.ACCEPTED] * 6 + [News.REJECTED, News.UNKNOWN, News.NOT_SENT])
@@ -59,7 +60,7 @@ class Desk:
         self.journal = SqliteJournal(place / "journal.db", clock=self.clock, crash_at=crash_at, state_folder=None)
         self.chunk: Chunk | None = None
         self.open: list[Permit] = []
-        self.results: list[Permit | Refusal] = []
+        self.results: list[Permit | NotPermitted] = []
         self.events = 0
 
     async def prepare(self, given_: Round) -> list[tuple[Chunk, ClaimedOrder, Outcome | None]]:
@@ -84,7 +85,7 @@ class Desk:
             for place, outcome in zip(given_.places, outcomes_or_none, strict=False)
         ]
 
-    def note(self, results: Sequence[Permit | Refusal]) -> None:
+    def note(self, results: Sequence[Permit | NotPermitted]) -> None:
         """What was granted is open until the next round."""
         self.open = [result for result in results if isinstance(result, Permit)]
         self.results += results

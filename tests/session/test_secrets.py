@@ -34,7 +34,7 @@ from payments_async._session import executor_of
 from payments_async._transport import TransportFailure
 from payments_async._wire.call import Reply
 from payments_async._wire.endpoints import send_payout
-from payments_async._wire.readers import Login
+from payments_async._wire.replies import Login
 
 PIN = "739164"
 PROXY_PASSWORD = "proxy-osprey-password"

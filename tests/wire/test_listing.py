@@ -14,8 +14,8 @@ from wire.conftest import Open
 
 from payments_async import PaymentsError, PaymentsSession, ServiceFault, Transaction
 from payments_async._errors import IncompleteListing
-from payments_async._listing import Listing
 from payments_async._models import Page
+from payments_async._resources.lists import Listing
 
 SIZE = 2
 Meanwhile = Callable[["Shelf", int], None]

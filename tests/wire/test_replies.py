@@ -41,8 +41,15 @@ from payments_async._wire.endpoints import (
     send_payout,
     validate,
 )
-from payments_async._wire.readers import read_acceptance, read_plain_acceptance
-from payments_async._wire.replies import lost_reply, never_left, read_reply, retry_after, told_status
+from payments_async._wire.replies import (
+    lost_reply,
+    never_left,
+    read_acceptance,
+    read_plain_acceptance,
+    read_reply,
+    retry_after,
+    told_status,
+)
 
 DIALECT = Dialect()
 MONEY = {

@@ -16,7 +16,7 @@ from payments_async._masking import mask
 from payments_async._orders import BankAccount, CollectionOrder, Order, PayoutOrder
 from payments_async.bulk._file._batch import Repeat, Repeats
 from payments_async.bulk._problems import OrderIssue
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._records import Entry, Run
 
 __all__ = [

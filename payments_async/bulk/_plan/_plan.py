@@ -22,9 +22,8 @@ from payments_async.bulk._file._batch import Batch, BatchOrders
 from payments_async.bulk._plan._catalogue import Catalogue, Validations
 from payments_async.bulk._plan._payees import DAY, BitSet, Duplicates, Payees, PriorOrders, bank_named
 from payments_async.bulk._problems import Issue, OrderIssue, Problem, harmless
-from payments_async.journal._bodies import body_digest
-from payments_async.journal._contract import Journal
-from payments_async.journal._records import Entry
+from payments_async.journal import Journal
+from payments_async.journal._records import Entry, body_digest
 from payments_async.journal._states import State
 
 __all__ = ["Plan", "Share", "plan"]

@@ -23,7 +23,7 @@ from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._problems import FORMULA, begins_formula
 from payments_async.bulk._report._html import BEGINNING, ReportHead, ReportPage
 from payments_async.bulk._report._lines import ReportLine, decided, line_of, moment_text, standing_words
-from payments_async.journal._contract import Journal
+from payments_async.journal import Journal
 from payments_async.journal._records import Happening, Run, Standing
 from payments_async.journal._states import State
 

@@ -1,0 +1,27 @@
+"""The name under which users know a class or function: that of the place where they import it."""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any, get_type_hints
+
+__all__ = ["name_publicly"]
+
+
+def name_publicly(place: dict[str, Any]) -> None:
+    """Let what a module offers name this module as its own, in every ``repr`` and traceback.
+
+    Names in the annotations of a class are looked up in the module that it names, so they are looked up before. The
+    price: ``inspect.getsource`` finds functions and methods, but no class as a whole.
+
+    Args:
+        place: The ``globals()`` of a module with ``__all__``. What names a public module already keeps it.
+    """
+    for name in place["__all__"]:
+        thing = place[name]
+        if not isinstance(thing, type | FunctionType) or "._" not in thing.__module__:
+            continue
+        if isinstance(thing, type) and (annotated := vars(thing).get("__annotations__")):
+            hints = get_type_hints(thing, include_extras=True)
+            thing.__annotations__ = {member: hints[member] for member in annotated}
+        thing.__module__ = place["__name__"]

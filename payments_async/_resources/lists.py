@@ -1,0 +1,317 @@
+"""Lists of the service read to their end, however they shift, lag and fail meanwhile: rows for a loop, or with proof.
+
+A ``Listing`` gives whoever loops over it each row once, and tells what went missing. A ``Reading`` is for whoever
+draws conclusions: it reads again, in smaller pages, and tells what absence from it is worth.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from datetime import date
+from typing import Generic, Protocol, TypeVar
+
+import attrs
+
+from payments_async._errors import AuthenticationFailed, IncompleteListing, PaymentsError, Rejected
+from payments_async._models import Page, Transaction
+
+__all__ = ["Listing", "Reader", "Reading"]
+
+T = TypeVar("T")
+
+_MOST_STALE = 2  # pages in a row with nothing new: the service ignores the page number, or shows the end again
+_SIZES = (500, 100, 50, 20)  # rows of a page; the largest that the service takes is not documented
+_PASSES = 3  # times through the list while rows are missing
+_WAIT_FIRST = 1.0  # seconds before a page is asked for again, doubled each time
+_WAIT_MOST = 30.0
+_TRIES = 2  # failures of a page after which smaller ones are asked for
+
+
+class Listing(AsyncIterator[T], Generic[T]):
+    """Rows of all pages, each once. An async iterator, for one loop.
+
+    Page-number paging runs over a list that grows meanwhile: rows repeat and rows go missing between pages. Repeats
+    are dropped by id. The end is where a page is empty or nothing new comes, whatever ``nextPage`` says. When fewer
+    rows came than the service counted, ``incomplete`` says so and an ``IncompleteListing`` warning is issued.
+
+    Attributes:
+        incomplete: After the end: ``None``, or what is missing. Absence from an incomplete listing is no proof.
+        seen: Different rows so far.
+    """
+
+    def __init__(
+        self, fetch: Callable[[int], Awaitable[Page[T]]], identify: Callable[[T], str], *, warns: bool = True
+    ) -> None:
+        self._fetch = fetch
+        self._identify = identify
+        self._warns = warns
+        self._ids: set[str] = set()
+        self._rows: list[T] = []  # of the page in hand, last first
+        self._number = 0
+        self._stale = 0
+        self._expected = 0
+        self._ended = False
+        self.incomplete: IncompleteListing | None = None
+
+    @property
+    def seen(self) -> int:
+        """Different rows so far."""
+        return len(self._ids)
+
+    async def __anext__(self) -> T:
+        while not self._rows:
+            if self._ended:
+                self._tell()
+                raise StopAsyncIteration
+            await self._turn()
+        return self._rows.pop()
+
+    async def _turn(self) -> None:
+        page = await self._fetch(self._number + 1)
+        self._number += 1
+        fresh = []
+        for row in page.collection:
+            identity = self._identify(row)
+            if identity not in self._ids:
+                self._ids.add(identity)
+                fresh.append(row)
+        self._rows = fresh[::-1]
+        self._expected = max(self._expected, page.total_count or 0)
+        self._stale = 0 if fresh else self._stale + 1
+        self._ended = self._is_last(page)
+
+    def _is_last(self, page: Page[T]) -> bool:
+        if not page.collection or self._stale >= _MOST_STALE:
+            return True
+        if page.total_pages:
+            # nextPage lies both ways, and so may the count of pages: rows that are missing are asked for once more
+            over = not page.next_page and self.seen >= self._expected
+            return self._number >= page.total_pages and (over or self._stale > 0)
+        if page.next_page is None:
+            return self._expected > 0 and self.seen >= self._expected
+        return not page.next_page and self.seen >= self._expected
+
+    def _tell(self) -> None:
+        if self.seen < self._expected and self.incomplete is None:
+            self.incomplete = IncompleteListing(self._expected, self.seen)
+            if self._warns:
+                warnings.warn(self.incomplete, stacklevel=3)
+
+
+class _Pages(Protocol):
+    """Asks for one page of transactions, with the retries that any read gets."""
+
+    async def __call__(
+        self, *, number: int, size: int, since: date | None, until: date | None, status: str | None
+    ) -> Page[Transaction]: ...
+
+
+@attrs.define
+class Reader:
+    """Reads lists, and remembers how large a page the service gives.
+
+    Attributes:
+        patience: Seconds for which a page that cannot be had is asked for again.
+        clock: Seconds that only grow.
+        requests: Pages asked for until now.
+        size: Rows of the next page.
+        is_tried: A page of this size, or of a larger one, was given.
+    """
+
+    page: _Pages
+    clock: Callable[[], float]
+    sleep: Callable[[float], Awaitable[object]]
+    patience: float = 0.0
+    requests: int = attrs.field(init=False, default=0)
+    size: int = attrs.field(init=False, default=_SIZES[0])
+    is_tried: bool = attrs.field(init=False, default=False)
+
+    def read(
+        self, since: date | None, until: date | None, status: str | None = None, *, probes: bool = False
+    ) -> Reading:
+        """The rows of these days, from the first to the last.
+
+        Args:
+            status: Only of this status, in whatever word the service has for it.
+            probes: Ask beyond the last page as well: a service may count fewer rows than it has.
+        """
+        return Reading(self, since, until, status, probes=probes)
+
+    async def edges(self) -> list[Transaction]:
+        """The first and the last page of all days; nothing where they cannot be had at once."""
+        hasty = Reader(self.page, self.clock, self.sleep)
+        hasty.size, hasty.is_tried = self.size, self.is_tried
+        try:
+            return await hasty._edges()
+        except AuthenticationFailed:
+            raise
+        except PaymentsError:
+            return []
+        finally:
+            self.requests += hasty.requests
+
+    async def _edges(self) -> list[Transaction]:
+        reading = Reading(self, None, None, None, probes=False)
+        while (first := await reading.page(1)) is None:
+            pass  # pages are smaller now
+        if not first.collection:
+            return []
+        last = -(-(first.total_count or 0) // len(first.collection))
+        end = await reading.page(last) if last > 1 else None
+        return [*first.collection, *(() if end is None else end.collection)]
+
+    def shrink(self) -> bool:
+        """Ask for smaller pages from now on; tells whether there are any."""
+        smaller = next((size for size in _SIZES if size < self.size), None)
+        if smaller is None:
+            return False
+        self.size = smaller
+        return True
+
+    def fits(self, page: Page[Transaction]) -> bool:
+        """Learn from a first page how many rows the service gives; tells whether the next one follows it."""
+        given = len(page.collection)
+        if not given or given >= self.size or page.total_count is None or page.total_count <= given:
+            return True
+        smaller = next((size for size in _SIZES if size < self.size), 0)
+        if given < smaller:  # it may have fallen back to a usual size, and give more of a smaller one
+            self.size = smaller
+            return False
+        self.size = given
+        return True
+
+
+class Reading:
+    """One list, for one ``async for`` over ``pages``. It tells afterwards what it is worth.
+
+    The list is read to where it shows nothing new, and again where rows are missing. It has been read to its end when a
+    page came by which all rows were seen that the service counted at that moment; where it counts none, when a page
+    was empty, or a smaller one than before came again.
+
+    Attributes:
+        problem: Why absence from it proves nothing, or ``None`` when all of it was read.
+        counted: The service said how many rows there are, and all of them were seen.
+        refused: The service took the very question for wrong.
+        rows, expected: Different rows that were seen, and how many the service counted.
+    """
+
+    def __init__(
+        self, reader: Reader, since: date | None, until: date | None, status: str | None, *, probes: bool
+    ) -> None:
+        self._reader = reader
+        self._days = since, until
+        self._status = status
+        self._probes = probes
+        self._seen: set[str] = set()
+        self._largest = 0  # rows of a page
+        self._goes_round = False  # it ended with a page as large as any that showed nothing new
+        self._is_short = False  # the last page had fewer rows than there is room for
+        self._reached = False  # all rows that the service counted at some moment were seen
+        self.expected: int | None = None
+        self.refused: bool = False
+        self.problem: str | None = "it was not read to its end"
+
+    @property
+    def counted(self) -> bool:
+        """Whether the service said how many rows there are, and showed as many."""
+        return self._reached
+
+    @property
+    def rows(self) -> int:
+        """Different rows so far."""
+        return len(self._seen)
+
+    async def pages(self) -> AsyncGenerator[list[Transaction], None]:
+        """The rows that are new, a page's worth at a time.
+
+        Raises:
+            AuthenticationFailed: The service refused our credentials. Whatever else fails is told by ``problem``.
+        """
+        try:
+            for turn in range(_PASSES):
+                async with aclosing(self._once(probes=self._probes and not turn)) as pages:
+                    async for fresh in pages:
+                        yield fresh
+                if self._reached or self.expected is None:
+                    break
+        except AuthenticationFailed:
+            raise
+        except PaymentsError as error:
+            self.refused = isinstance(error, Rejected)
+            self.problem = f"it could not be read: {error.message}"
+        else:
+            missing = self.expected is not None and not self._reached
+            self.problem = f"it showed {self.rows:,} of {self.expected:,} rows" if missing else None
+            if self.expected is None and self._goes_round:  # every page may be the first one
+                self.problem = "it shows the same page again, and does not say how many rows there are"
+
+    async def _once(self, *, probes: bool) -> AsyncGenerator[list[Transaction], None]:
+        number = stale = 0
+        known = self.rows  # in a list that was read before, pages without new rows are to be expected
+        while True:
+            page = await self.page(number + 1)
+            if page is None:
+                if self._reached and number:
+                    return  # there is no such page
+                number, stale, known = 0, 0, self.rows  # all pages are of another size now
+                continue
+            fresh = self._fresh(page)
+            if fresh:
+                yield fresh
+            self._largest = max(self._largest, len(page.collection))
+            self._is_short = len(page.collection) < self._reader.size
+            stale = stale + 1 if not fresh and (number + 1) * self._reader.size >= known else 0
+            if not page.collection or stale >= _MOST_STALE or (self._reached and not probes):
+                self._goes_round = bool(page.collection) and len(page.collection) == self._largest
+                return
+            if number or self._status is not None or self._reader.fits(page):
+                number += 1
+            else:
+                stale, known = 0, self.rows
+
+    def _fresh(self, page: Page[Transaction]) -> list[Transaction]:
+        fresh = []
+        for row in page.collection:
+            if row.transaction_id not in self._seen:
+                self._seen.add(row.transaction_id)
+                fresh.append(row)
+        if page.total_count is not None:
+            self.expected = max(self.expected or 0, page.total_count)
+            # by this very page: rows that come later are of orders sent later
+            self._reached = (self._reached and not fresh) or self.rows >= page.total_count
+        return fresh
+
+    async def page(self, number: int) -> Page[Transaction] | None:
+        """A page; ``None`` where there is none of this number, or where pages are smaller from now on."""
+        reader = self._reader
+        begun, wait, failures = reader.clock(), _WAIT_FIRST, 0
+        while True:
+            try:
+                return await self._asked(number)
+            except AuthenticationFailed:
+                raise
+            except Rejected:
+                if (number > 1 and self._reached) or (self._status is None and reader.shrink()):
+                    return None
+                raise
+            except PaymentsError:
+                if number > 1 and self._reached and self._is_short:
+                    return None  # nobody promised a page beyond the last
+                if not reader.is_tried and reader.size == _SIZES[0] and reader.shrink():
+                    return None  # so large a page may be more than the service can do
+                failures += 1
+                if reader.clock() - begun >= reader.patience:
+                    raise
+                await reader.sleep(wait)
+                wait = min(_WAIT_MOST, 2 * wait)
+                if failures >= _TRIES and reader.shrink():
+                    return None
+
+    async def _asked(self, number: int) -> Page[Transaction]:
+        reader, (since, until) = self._reader, self._days
+        reader.requests += 1
+        page = await reader.page(number=number, size=reader.size, since=since, until=until, status=self._status)
+        reader.is_tried = True
+        return page

@@ -1,0 +1,268 @@
+"""What is done with one notification from its sender to its answer, whatever framework brought it.
+
+Sender, path, method, size, reading: then it goes on with an inbox or without, and the answer comes back from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, tzinfo
+from json.encoder import encode_basestring_ascii as quoted
+from typing import NamedTuple, Protocol
+
+import attrs
+from multidict import MultiMapping
+
+from payments_async._dialect import Dialect
+from payments_async._events import TransactionEvent
+from payments_async._wire.notifications import UnreadableNotification, read_unusual, read_usual
+from payments_async.ipn._refusals import Refusals
+from payments_async.ipn._senders import Sender, Senders
+from payments_async.ipn._verifiers import Delivery, Verifier, is_genuine
+
+__all__ = [
+    "CONTRADICTED",
+    "FAILED",
+    "FORBIDDEN",
+    "HEALTHY",
+    "NOT_FOUND",
+    "NOT_STORED",
+    "TOO_LARGE",
+    "TOO_SLOW",
+    "UNREADABLE",
+    "Answer",
+    "Intake",
+    "Way",
+]
+
+_SHORTEST_TOKEN = 16
+
+
+class Answer(NamedTuple):
+    """One answer: HTTP status and JSON body.
+
+    Attributes:
+        closes: Whether the connection ends with it: kept open, those of strangers would be all that there are.
+        hang_up: Whether to close the connection at once: its sender is not to be listened to any longer.
+    """
+
+    status: int
+    body: bytes
+    closes: bool = False
+    hang_up: bool = False
+
+
+def _refusal(status: int, why: str, *, closes: bool = False, hang_up: bool = False) -> Answer:
+    """An answer other than 200; ``why`` names no value of the request."""
+    body = b'{"ResponseCode":"%d","ResponseMessage":%b}' % (status, quoted(why).encode())
+    return Answer(status, body, closes or hang_up, hang_up)
+
+
+FORBIDDEN = _refusal(403, "forbidden", closes=True)
+UNREADABLE = _refusal(400, "the body cannot be read")
+NOT_FOUND = _refusal(404, "not found")
+_BAD_METHOD = _refusal(405, "only POST is answered here")
+TOO_SLOW = _refusal(408, "the body took too long", hang_up=True)
+_ENCODED = _refusal(415, "no content coding is taken here", hang_up=True)
+TOO_LARGE = _refusal(413, "the body is too large")
+CONTRADICTED = _refusal(400, "the transaction's record says otherwise")
+FAILED = _refusal(500, "not handled, send it again")
+NOT_STORED = _refusal(503, "not stored, send it again")
+HEALTHY = Answer(200, b'{"status": "ok"}')
+
+
+class Way(Protocol):
+    """Where a notification goes on that was taken: with an inbox, or without."""
+
+    def start(self) -> None:
+        """Begin to handle what was left over, unless that has begun."""
+
+    def take(
+        self, event: TransactionEvent, body: bytes, query: str, sender: Sender, is_usual: bool
+    ) -> asyncio.Future[Answer | None] | None:
+        """Take a notification.
+
+        Args:
+            is_usual: As ``Arrival.usual``.
+
+        Returns:
+            The answer, if it is not 200, or ``None`` where there is nothing to wait for.
+        """
+
+    async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
+        """The final events of an order, or of a transaction of it, as far as they are remembered."""
+
+    async def replay(self, event_id: int | None) -> int:
+        """Handle one dead letter again, or all of them, and tell how many."""
+
+    async def health(self) -> Answer:
+        """How much is waiting."""
+
+    async def aclose(self) -> None:
+        """Stop, and wait for handlers under way. It may be started again."""
+
+
+def _checked_token(token: str | None) -> str | None:
+    """The path token, if it can stand in a URL and is long enough not to be guessed.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
+        raise ValueError("path_token: at least 16 printable ASCII characters, such as secrets.token_urlsafe() gives")
+    if token is not None and set(token) & set("/?#% "):
+        raise ValueError("path_token: without '/', '?', '#', '%' and spaces")
+    return token
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class Intake:
+    """Takes notifications from those it knows.
+
+    Attributes:
+        way: Where they go on.
+        verifier_time: Seconds that a verifier may take.
+        clock: Gives Unix seconds.
+
+    The others are those of ``Receiver``.
+    """
+
+    way: Way
+    senders: Senders
+    path_token: str | None = attrs.field(converter=_checked_token)
+    max_body: int
+    body_time: float
+    refusals: Refusals
+    _verifiers: Sequence[Verifier]
+    _verifier_time: float
+    _shadow: bool
+    _reported: Callable[[TransactionEvent, str], object]
+    _dialect: Dialect
+    _clock: Callable[[], float]
+    _timezone: tzinfo = attrs.field(init=False)
+    _response_code: str = attrs.field(init=False)
+    _second: int = attrs.field(default=-1, init=False)  # of the time that is written out, once a second
+    _now: str = attrs.field(default="", init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._timezone = self._dialect.timezone
+        self._response_code = quoted(self._dialect.ipn_response_code)
+
+    @property
+    def verifies(self) -> bool:
+        """Whether senders have to prove more than their address."""
+        return bool(self._verifiers)
+
+    def admits(self, peer: str) -> bool:
+        """Whether to take a connection from this address: a sender's or a trusted proxy's; in shadow anybody's."""
+        return self._shadow or self.senders.may_connect(peer)
+
+    def knows_token(self, token: str | None) -> bool:
+        """Compare in constant time; without a token of ours, none is right."""
+        ours = self.path_token
+        if token is None or ours is None:
+            return token is ours
+        return hmac.compare_digest(token.encode(errors="surrogateescape"), ours.encode())
+
+    def screen(self, method: str, token: str | None, peer: str, headers: MultiMapping[str]) -> Answer | Sender:
+        """Look at a request before its body is read: a refusal, or its sender.
+
+        Args:
+            token: Last segment of the path, or ``None`` where there is none.
+        """
+        sender = self.senders.check(peer, headers)
+        if not sender.is_known:
+            self.refusals.note(sender.address, sender.why, "a sender is not known")
+            if not self._shadow:
+                return FORBIDDEN
+        if not self.knows_token(token):
+            return self._refused(sender.address, NOT_FOUND, "the path token is wrong")
+        if method != "POST":
+            return self._refused(sender.address, _BAD_METHOD, "it is no POST")
+        if headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+            # a few bytes could be seconds of work
+            return self._refused(sender.address, _ENCODED, "its body has a content coding")
+        return sender
+
+    async def take(
+        self,
+        sender: Sender,
+        peer: str,
+        headers: MultiMapping[str],
+        query: str,
+        body: bytes,
+        certificate: Callable[[], bytes | None] = lambda: None,
+    ) -> Answer:
+        """Take a notification whose sender was accepted.
+
+        Args:
+            sender: What ``screen`` gave.
+            query: Raw query string, without the question mark.
+            body: Raw.
+            certificate: Gives the client's TLS certificate (DER), if the socket has one.
+        """
+        if self._verifiers and len(body) <= self.max_body:
+            delivery = Delivery(
+                peer=peer,
+                sender=sender.address,
+                through_proxy=self.senders.trusts(peer),
+                headers=headers,
+                query=query,
+                body=body,
+                certificate=certificate(),
+            )
+            if not await is_genuine(delivery, self._verifiers, self._verifier_time):
+                if not self._shadow:
+                    return self._refused(sender.address, FORBIDDEN, "a verifier says no")
+                sender = sender._replace(is_known=False)
+        begun = self.begin(sender, query, body)
+        if isinstance(begun, Answer):
+            return begun
+        event, refusal = begun
+        refused = None if refusal is None else await refusal
+        return Answer(200, self.message(event)) if refused is None else refused
+
+    def begin(
+        self, sender: Sender, query: str, body: bytes
+    ) -> Answer | tuple[TransactionEvent, asyncio.Future[Answer | None] | None]:
+        """Take a notification whose sender is proved, without waiting.
+
+        Returns:
+            A refusal, or the event and what gives its refusal later on: ``None`` in place of an answer where it was
+            taken, and ``None`` in place of a future where that is known already.
+        """
+        if len(body) > self.max_body:
+            return self._refused(sender.address, TOO_LARGE, "its body is too large")
+        event = read_usual(body, query, self._timezone)
+        is_usual = event is not None
+        if event is None:
+            try:
+                event = read_unusual(body, query, self._timezone)
+            except UnreadableNotification as error:
+                self.refusals.note(sender.address, str(error), "a notification is unreadable")
+                return _refusal(400, str(error))
+        if not sender.is_known:
+            self._reported(event, sender.address)
+        return event, self.way.take(event, body, query, sender, is_usual and self._timezone is UTC)
+
+    def message(self, event: TransactionEvent) -> bytes:
+        """The body that answers a notification which was taken, all of it text."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second = second
+            self._now = datetime.fromtimestamp(second, UTC).strftime('"%Y-%m-%d %H:%M:%S"')
+        # Spec: "keys TransactionId, AccountId, createdOn, SubscriptionId, ResponseCode, RequestId, ReferenceId (the
+        # client's reference; may equal requestId), ResponseMessage; all strings"
+        request_id = quoted(event.request_id or "")
+        return (
+            f'{{"TransactionId":{quoted(event.transaction_id)},"AccountId":{quoted(event.account_id or "")},'
+            f'"createdOn":{self._now},"SubscriptionId":{quoted(event.subscription_id or "")},'
+            f'"ResponseCode":{self._response_code},"RequestId":{request_id},"ReferenceId":{request_id},'
+            f'"ResponseMessage":"received"}}'
+        ).encode()
+
+    def _refused(self, address: str, answer: Answer, why: str) -> Answer:
+        self.refusals.note(address, why)
+        return answer

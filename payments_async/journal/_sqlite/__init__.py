@@ -1,0 +1,1 @@
+"""A journal in one SQLite file: the file itself, the thread that writes it, and who it is."""

@@ -1,0 +1,344 @@
+"""Whether a file is the one it was, and whether the process that took a lease still runs."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+from weakref import WeakSet
+
+from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost
+from payments_async.journal._sqlite import _opening
+from payments_async.journal._sqlite._memory import Anchor, Memory
+from payments_async.journal._sqlite._opening import birth_of, inode_of
+from payments_async.journal._statements._entries import Commit, chunk_of, run_of
+from payments_async.journal._statements._history import void_sweeps
+from payments_async.journal._statements._permits import quarantine
+
+__all__ = ["Epoch", "Liveness"]
+
+Lock = Callable[[int], None]
+_TRIES = 8
+
+
+class Epoch:
+    """Tells a file that was copied or restored from one that was not.
+
+    A copy has another inode, and a file that got the inode of a deleted one was born later. A backup that was written
+    over the file counts fewer commits than an anchor: the mark, a small file beside the journal, or the one in the
+    state folder, which no backup of the journal's folder brings back. A mark that is missing, though commits were
+    made, is suspicious where nothing else vouches for the file. A file that is renamed stays itself, and so does one
+    that another user opens. Only commits that moved an order count: one that lacks a notification forgets no permit.
+
+    Args:
+        path: Of the journal, without symbolic links; the mark lies beside it.
+        named: As its user calls it, for the words of an error.
+        clock: Unix seconds.
+
+    Attributes:
+        journal_id: Whose identity the file has; a copy has the same.
+        memory: What remembers it outside of its folder, if anything does.
+    """
+
+    def __init__(self, path: Path, *, named: Path | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._named = path if named is None else named
+        self._clock = clock
+        self._anchors: list[Anchor] = []
+        self.journal_id = ""
+        self.memory: Memory | None = None
+
+    def check_absent(self, memory: Memory | None) -> None:
+        """Whether a journal may be made here.
+
+        Raises:
+            JournalLost: There was one with orders.
+        """
+        self._remember_by(memory)
+        self._marked()
+
+    def check_log(self, connection: sqlite3.Connection) -> None:
+        """Whether the log beside the file is its own.
+
+        A backup that is put back beside the log of later is a mixture: the count of commits is that of the log, and
+        what was written before the log began is that of the backup. Only the sums show it.
+
+        Raises:
+            JournalCorrupt: It is not.
+        """
+        found = connection.execute(
+            """SELECT 1 FROM (SELECT run, state, count FROM progress
+            UNION ALL SELECT id >> 28, state, -count(*) FROM outbox GROUP BY 1, 2)
+            GROUP BY run, state HAVING sum(count) <> 0 LIMIT 1"""
+        ).fetchone()
+        if found is not None:
+            raise JournalCorrupt(
+                f"{self._named}: the file was restored, and the -wal beside it is that of another time; without that "
+                "it is the backup, and in quarantine"
+            )
+
+    def begin(self, connection: sqlite3.Connection, memory: Memory | None) -> None:
+        """Quarantine every unfinished chunk if the file is not the one it was.
+
+        Raises:
+            JournalLost: It is another journal than the one that was here.
+            OSError: The mark cannot be written.
+        """
+        connection.execute("BEGIN IMMEDIATE")  # from now on nobody commits what an anchor then tells of
+        known = dict(connection.execute("SELECT key, value FROM meta"))
+        self.journal_id, commits = known["journal_id"], int(known["commits"])
+        self._remember_by(memory if known["remembers"] == "yes" else None)
+        if memory is not None and self.memory is None:
+            memory.close()
+        marked, anchored = self._marked(), self._anchored()
+        inode, birth = inode_of(self._path), birth_of(self._path) or ""
+        is_another = known["epoch"] != inode or "" != known["birth"] != birth != ""
+        is_unmarked = commits > 0 and marked is None and (anchored is None or not self._is_elsewhere(self.journal_id))
+        highest = max(marked or 0, anchored or 0)
+        if is_another or is_unmarked or commits < highest:
+            _quarantine(connection, self._clock)
+            commits = max(commits, highest)
+        facts = [("epoch", inode), ("birth", birth), ("commits", str(commits))]
+        connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
+        connection.execute("COMMIT")
+        self._follow(commits)
+
+    def seal(self, commit: Commit) -> Callable[[], None]:
+        """Count a commit if it moved an order; what is returned is to be called once it is on disk.
+
+        Raises:
+            JournalBehind: A copy of the file has made commits that this one does not hold.
+        """
+        if not commit.moves:
+            return partial(_checkpoint, commit)
+        (commits,) = commit.execute(
+            "UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'commits' RETURNING value"
+        ).fetchone()
+        count = int(commits)
+        if any(anchor.count() >= count for anchor in self._anchors):
+            raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
+        return lambda: self._committed(commit, count)
+
+    def stand_back(self, connection: sqlite3.Connection) -> None:
+        """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
+        connection.execute("BEGIN IMMEDIATE")
+        _quarantine(connection, self._clock)
+        highest = max(anchor.count() for anchor in self._anchors)
+        connection.execute("UPDATE meta SET value = max(CAST(value AS INTEGER), ?) WHERE key = 'commits'", (highest,))
+        connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the mark, the anchor and the memory."""
+        for anchor in self._anchors:
+            anchor.close()
+        self._anchors, self.journal_id = [], ""
+        memory, self.memory = self.memory, None
+        if memory is not None:
+            memory.close()
+
+    @property
+    def _mark(self) -> Path:
+        return self._path.with_name(f"{self._path.name}-mark")
+
+    def _remember_by(self, memory: Memory | None) -> None:
+        self.memory = memory
+        there = None if memory is None else memory.lost_at(self._path, but=self.journal_id)
+        if there is not None:
+            raise JournalLost(f"{self._named}: {there} was here, and is not any more")
+
+    def _marked(self) -> int | None:
+        marked = Anchor(self._mark).read()
+        if marked is None:
+            return None
+        count, journal_id = marked
+        if journal_id == self.journal_id:
+            return count
+        if count and not self._is_elsewhere(journal_id):
+            raise JournalLost(
+                f"{self._named}: a journal with orders was here, as {self._mark.name} remembers, and is not any more"
+            )
+        return None
+
+    def _anchored(self) -> int | None:
+        anchored = None if self.memory is None else self.memory.anchor(self.journal_id).read()
+        return None if anchored is None else anchored[0]
+
+    def _is_elsewhere(self, journal_id: str) -> bool:
+        place = None if self.memory is None else self.memory.registry.path_of(journal_id)
+        return place is not None and place != str(self._path)
+
+    def _follow(self, commits: int) -> None:
+        mark = Anchor(self._mark)
+        mark.open(self.journal_id, commits)
+        self._anchors.append(mark)
+        if self.memory is None:
+            return
+        anchor = self.memory.anchor(self.journal_id)
+        try:
+            anchor.open(self.journal_id, commits)
+        except OSError as error:
+            self.memory.give_up(error)
+            self.memory = None
+            return
+        self._anchors.append(anchor)
+        self.memory.registry.note_place(self.journal_id, self._path, self._clock())
+
+    def _committed(self, commit: Commit, count: int) -> None:
+        for anchor in self._anchors:
+            anchor.follow(count)
+        if commit.is_milestone:
+            _checkpoint(commit)
+
+
+def _checkpoint(commit: Commit) -> None:
+    with suppress(sqlite3.Error):  # it is committed, whether in the file or in the log beside it
+        commit.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
+def _quarantine(connection: sqlite3.Connection, clock: Callable[[], float]) -> None:
+    """Let nothing be sent from any unfinished chunk, nor from a batch that is being loaded, before a person has looked.
+
+    Nor from one that is done but for an order that a person may write off: they may have done so already.
+    """
+    commit = Commit(connection, clock, _opening)
+    found = set(commit.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
+    in_doubt = commit.execute("SELECT id FROM outbox WHERE state IN ('unknown', 'parked')")
+    found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in in_doubt.fetchall()}
+    quarantine(commit, sorted(found), "whoever wrote the file before it was copied or restored")
+    commit.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")
+    void_sweeps(commit)  # those that are done, too: what was sent since may be of a batch that this file never had
+    commit.write_progress()
+
+
+def _of_the_system() -> Lock | None:
+    try:
+        from fcntl import LOCK_EX, LOCK_NB, flock
+    except ImportError:  # Windows: there a lease waits for its end
+        return None
+    return lambda file: flock(file, LOCK_EX | LOCK_NB)
+
+
+class _Dead(NamedTuple):
+    holder: str
+    lock: int
+    file: Path
+
+
+class Liveness:
+    """A file beside the journal, locked as long as the journal is open here; the system unlocks it when we die.
+
+    It says that a holder is dead, and never that a lease is good: that is the journal's own clock's to say. Where files
+    cannot be locked there is no holder at all, and leases are taken over when their time is over.
+
+    Args:
+        path: Of the journal.
+        flock: Locks an open file for whoever opened it, and raises ``OSError`` at once where it cannot; ``None`` where
+            the system has no such thing.
+
+    Attributes:
+        holder: Name of this opening of the journal; empty where there is no lock.
+    """
+
+    def __init__(self, path: Path, *, flock: Lock | None = _of_the_system()) -> None:  # noqa: B008 - always the same
+        self._flock = flock
+        self._folder = path.parent
+        self._prefix = f"{path.name}-alive-"
+        self._lock: int | None = None
+        self.holder = ""
+
+    def begin(self) -> None:
+        """Be alive from now on, under a new name: drawn here, so that processes forked before have one each."""
+        if self._flock is None:
+            return
+        for _ in range(_TRIES):
+            holder = secrets.token_hex(8)
+            file = self._folder / f"{self._prefix}{holder}"
+            try:
+                lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            except OSError:
+                return
+            try:
+                self._flock(lock)
+            except BlockingIOError:  # somebody looked at it between two steps of ours, and took it for a dead one's
+                os.close(lock)
+                continue
+            except OSError:  # a file system without locks
+                os.close(lock)
+                file.unlink(missing_ok=True)
+                return
+            if _is_at(lock, file):
+                self._lock, self.holder = lock, holder
+                _ALIVE.add(self)
+                return
+            os.close(lock)
+
+    def end(self) -> None:
+        """Hold nothing any more."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            _ALIVE.discard(self)
+            with suppress(OSError):
+                (self._folder / f"{self._prefix}{self.holder}").unlink()
+            os.close(lock)
+        self.holder = ""
+
+    @contextmanager
+    def dead(self) -> Iterator[list[str]]:
+        """The holders that died without an end. Once the block has ended well, nobody is told of them again."""
+        found = self._find()
+        try:
+            yield [dead.holder for dead in found]
+            for dead in found:
+                with suppress(OSError):
+                    dead.file.unlink()
+        finally:
+            for dead in found:
+                os.close(dead.lock)
+
+    def forget(self) -> None:
+        """In a forked child: the lock is the parent's, and must not live on with us."""
+        lock, self._lock, self.holder = self._lock, None, ""
+        if lock is not None:
+            os.close(lock)  # the parent's own descriptor keeps it locked
+
+    def _find(self) -> list[_Dead]:
+        found: list[_Dead] = []
+        if self._lock is None or self._flock is None:
+            return found
+        with suppress(OSError), os.scandir(self._folder) as files:
+            for entry in files:
+                holder = entry.name.removeprefix(self._prefix)
+                if holder in (entry.name, self.holder):
+                    continue
+                file = self._folder / entry.name
+                with suppress(OSError):
+                    lock = os.open(file, os.O_RDWR)
+                    try:
+                        self._flock(lock)
+                        found.append(_Dead(holder, lock, file))
+                    except OSError:
+                        os.close(lock)
+        return found
+
+
+def _is_at(lock: int, file: Path) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(lock), file.stat())
+    return False
+
+
+def _forget_all() -> None:
+    for liveness in list(_ALIVE):
+        liveness.forget()
+    _ALIVE.clear()
+
+
+_ALIVE: WeakSet[Liveness] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,627 @@
+"""SqliteJournal: the journal in one file, for one machine. It holds the threads; the statements lie beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeVar, TypeVarTuple
+
+import attrs
+
+from payments_async._events import TransactionEvent
+from payments_async._orders import Order
+from payments_async.journal._faults import (
+    HeldElsewhere,
+    JournalClosed,
+    JournalError,
+    JournalUnavailable,
+    NotAJournal,
+    OrdersDiffer,
+)
+from payments_async.journal._inbox import Arrival, Backlog, Pruned, RawNotification, Receipt, StoredEvent
+from payments_async.journal._records import (
+    Adoption,
+    Chunk,
+    Chunks,
+    ClaimedOrder,
+    Entry,
+    Evidence,
+    Finding,
+    Happening,
+    Loaded,
+    NotPermitted,
+    Outcome,
+    Permit,
+    Progress,
+    Run,
+    RunIdentity,
+    Standing,
+    Sweep,
+)
+from payments_async.journal._sqlite import _opening
+from payments_async.journal._sqlite._identity import Epoch, Liveness
+from payments_async.journal._sqlite._memory import Memory, Registration, StateFolder
+from payments_async.journal._sqlite._writer import Writer
+from payments_async.journal._statements import (
+    _entries,
+    _evidence,
+    _history,
+    _loading,
+    _notifications,
+    _pending,
+    _permits,
+)
+from payments_async.journal._statements._entries import Commit
+from payments_async.journal._states import State
+
+__all__ = ["SqliteJournal"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+_INHERITED: list[object] = []  # what the process before a fork has opened is closed by that process alone
+_EVENTS_AT_ONCE = 100  # in memory
+_MOST_FINALS = 100  # events of one order that are looked through
+
+
+class SqliteJournal:
+    """The durable outbox and inbox in one SQLite file. Several processes of one machine may share it.
+
+    Write-ahead log, ``synchronous=FULL``: what a method returned survives a power cut. The methods and what they
+    promise are those of ``Journal``. A process that is stopped within a commit holds the file: the others wait.
+
+    What it is, and which request ids it holds, is remembered in the user's state folder too, so that a journal that was
+    restored, lost or mistyped is noticed by the next one. A journal that was made without that stays without.
+
+    Args:
+        path: The file; made, readable by its owner alone, if there is none. Not on a network file system.
+        state_folder: In place of the user's; ``None`` keeps no memory outside of the journal's own folder.
+        busy_timeout: Seconds to wait for another process before ``JournalLocked``.
+        clock: Gives Unix seconds in place of the database's clock, for tests of leases.
+        crash_at: Called with the name of every point between two steps (``CRASH_POINTS``), for tests that kill there.
+
+    Attributes:
+        is_new: Opening it has made it: it knows no earlier payment.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        state_folder: str | Path | StateFolder | None = StateFolder.OF_USER,
+        busy_timeout: float = 10.0,
+        clock: Callable[[], float] | None = None,
+        crash_at: Callable[[str], None] | None = None,
+    ) -> None:
+        if str(path) in ("", ":memory:"):
+            raise ValueError("path: a journal in memory forgets what was sent; name a file")
+        self._path = Path(path)
+        self._busy_timeout = busy_timeout
+        self._clock = time.time if clock is None else clock
+        self._place = Path(os.path.realpath(path))  # as SQLite finds it, for what lies beside it
+        self._state_folder = state_folder
+        self._crash_at = crash_at
+        self.is_new = False
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._epoch = Epoch(self._place, named=self._path, clock=self._clock)
+        self._writer = Writer(
+            self._open,
+            clock=self._clock,
+            seal=self._epoch.seal,
+            stand_back=self._epoch.stand_back,
+            crash_at=self._crash_at,
+            path=self._path,
+        )
+        self._uids: dict[str, str] = {}
+        self._reader: sqlite3.Connection | None = None
+        self._reading: ThreadPoolExecutor | None = None
+        self._liveness = Liveness(self._place)
+        self._has_leased = False  # events, to a receiver
+        self._before_close: list[Callable[[], Awaitable[None]]] = []
+
+    @property
+    def remembered_in(self) -> Path | None:
+        """The state folder while it is open; ``None`` where nothing outside of the journal's own folder knows of it."""
+        memory = self._epoch.memory
+        return None if memory is None else memory.folder
+
+    async def __aenter__(self) -> Self:
+        if self._writer.is_forked:
+            self._leave_to_the_parent()
+        await self._writer.open()
+        self._liveness.begin()
+        self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-reader")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    async def aclose(self) -> None:
+        """Let those finish who work with it, then what is queued, and close the file."""
+        if self._writer.is_forked:
+            self._leave_to_the_parent()
+            return
+        try:
+            async with AsyncExitStack() as finishing:  # the last one first; one that fails stops none of the others
+                for finish in self._before_close:
+                    finishing.push_async_callback(finish)
+                self._before_close = []
+            if self._has_leased and self._liveness.holder:
+                self._has_leased = False
+                with suppress(JournalError):  # their time runs out
+                    await self._submit("release", _pending.give_back, self._liveness.holder)
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        reading, self._reading = self._reading, None
+        reader, self._reader = self._reader, None
+        try:
+            await self._writer.aclose()
+        finally:  # also when a second ctrl-c cancels the wait for the last commit
+            self._liveness.end()
+            self._epoch.close()
+            if reading is not None:
+                if reader is not None:
+                    reading.submit(reader.close)
+                await asyncio.get_running_loop().run_in_executor(None, reading.shutdown)
+
+    def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        """Have something finished before the journal closes, the last one first; what is returned takes that back."""
+        self._before_close.append(finish)
+
+        def take_back() -> None:
+            if finish in self._before_close:
+                self._before_close.remove(finish)
+
+        return take_back
+
+    # The outbox: batches
+
+    async def open_run(
+        self, batch_id: str, identity: RunIdentity, *, source_digest: str | None = None, policy: str | None = None
+    ) -> Run:
+        """Begin a batch, or find it again. Raises ``WrongAccount``."""
+        await self._submit(
+            "open_run", _loading.open_run, batch_id, identity, source_digest, policy, secrets.token_hex(8)
+        )
+        return await self.run(batch_id)
+
+    async def run(self, batch_id: str) -> Run:
+        """A batch as it stands. Raises ``RunUnknown``."""
+        return await self._read(_entries.run, batch_id)
+
+    async def runs(self) -> Sequence[Run]:
+        """All batches, oldest first."""
+        return await self._read(_entries.runs)
+
+    async def load(
+        self,
+        batch_id: str,
+        orders: Iterable[Order] | AsyncIterable[Order],
+        *,
+        owner: str,
+        adoption: Adoption | None = None,
+    ) -> Loaded:
+        """Write down all orders of a batch. Raises whatever ``Journal.load`` does."""
+        load = await self._submit("load", _loading.begin, batch_id, owner)
+        try:
+            return await self._load(batch_id, load, orders, adoption)
+        except (HeldElsewhere, OrdersDiffer):
+            with suppress(JournalError):  # else who loads it next waits until the lease of this load is over
+                await self._submit("load", _loading.give_up, load)
+            raise
+
+    async def _load(
+        self,
+        batch_id: str,
+        load: _loading.Load,
+        orders: Iterable[Order] | AsyncIterable[Order],
+        adoption: Adoption | None,
+    ) -> Loaded:
+        registration = await self._register(batch_id, load, adoption)
+        async for block in _loading.blocks(orders):
+            if registration is not None:
+                await registration.register(list(dict.fromkeys(order.request_id for order in block)))
+            await self._submit("load_block", _loading.add, load, block)
+        last: int | None = load.first - 1 if load.resumed else None
+        while last is not None:
+            last = await self._submit("load_drop", _loading.drop_unseen, load, last)
+        if registration is not None:
+            await registration.complete()
+        return await self._submit("load_complete", _loading.complete, batch_id, load)
+
+    # The outbox: chunks, permits, outcomes
+
+    async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:
+        """Lease the first free chunk with planned orders. Raises ``RunUnknown`` and ``HeldElsewhere``."""
+        await self._check_adopted(batch_id)
+        with self._liveness.dead() as dead:
+            claim = partial(
+                _permits.claim_chunk,
+                batch_id=batch_id,
+                owner=owner,
+                holder=self._liveness.holder,
+                lease=lease,
+                dead=dead,
+            )
+            return await self._writer.submit("claim_chunk", claim, droppable=True)
+
+    async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
+        """Prolong a lease. Raises ``LeaseLost`` and ``HeldElsewhere``."""
+        await self._check_adopted(chunk.batch_id)
+        renew = partial(_permits.renew_chunk, chunk=chunk, lease=lease)
+        until = await self._writer.submit("renew_chunk", renew, droppable=True)
+        return attrs.evolve(chunk, lease_until=until)
+
+    async def release_chunk(self, chunk: Chunk) -> None:
+        """Give a chunk back; nothing of it may be under way."""
+        await self._submit("release_chunk", _permits.release_chunk, chunk)
+
+    async def expire_chunks(self, batch_id: str | None = None) -> int:
+        """Take over, for nobody, every chunk whose lease ran out; tells how many orders are unknown now."""
+        with self._liveness.dead() as dead:
+            return await self._submit("expire_chunks", _permits.expire_chunks, batch_id, dead)
+
+    async def chunks(self, batch_id: str) -> Chunks:
+        """How the chunks of a batch stand."""
+        return await self._read(_permits.chunks, batch_id, self._clock())
+
+    async def permit(
+        self, chunk: Chunk, claimed: ClaimedOrder, *, after: Outcome | None = None
+    ) -> Permit | NotPermitted:
+        """Ask to send one order once, and record the outcome of the one before in the same commit."""
+        request = _permits.PermitRequest(chunk, claimed, after)
+        asked = self._writer.submit("permit", request, together=_permits.grant_all, droppable=after is None)
+        try:
+            return await asked
+        except asyncio.CancelledError:
+            # The caller gets no permit, so nothing leaves; the commit may have granted one all the same. Where this
+            # is not written down any more, the order is unknown when its lease runs out.
+            with suppress(JournalClosed):
+                self._submit("withdraw", _permits.withdraw, chunk, claimed).add_done_callback(_look_away)
+            raise
+
+    async def record(self, outcome: Outcome) -> Finding:
+        """Write down how an attempt ended, whatever became of the lease."""
+        return await self._submit("record", _permits.record, outcome)
+
+    # The outbox: evidence and persons
+
+    async def apply_evidence(self, evidence: Evidence) -> Finding | None:
+        """Write down what was found out about an order; ``None`` when there is no such order."""
+        return await self._submit("apply_evidence", _evidence.apply_evidence, evidence)
+
+    async def park(self, request_id: str, *, detail: str) -> Finding:
+        """Two clean sweeps did not find an unknown order. Raises ``OrderUnknown``."""
+        return await self._submit("park", _evidence.park, request_id, detail)
+
+    async def write_off(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
+        """A named person states that a parked order never arrived. Raises ``NotParked`` and ``OrderUnknown``."""
+        await self._submit("write_off", _evidence.write_off, request_id, who, why, seen)
+        return await self._entry(request_id)
+
+    async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
+        """A named person has seen the conflict of an order as it stood then. Raises ``OrderUnknown``."""
+        await self._submit("acknowledge", _evidence.acknowledge, request_id, who, why, seen)
+        return await self._entry(request_id)
+
+    async def lift_quarantine(self, batch_id: str, *, who: str, why: str, seen: float | None = None) -> int:
+        """A named person states that quarantined orders were looked up; tells how many chunks. Raises NotLookedFor."""
+        return await self._submit("lift_quarantine", _evidence.lift_quarantine, batch_id, who, why, seen)
+
+    # The outbox: sweeps
+
+    async def begin_sweep(self, batch_id: str | None, *, since: date, until: date) -> Sweep:
+        """Note that the service's list is read from now on. Raises ``RunUnknown``."""
+        return await self._submit("begin_sweep", _history.begin_sweep, batch_id, since, until)
+
+    async def end_sweep(self, sweep: Sweep) -> None:
+        """Note how it ended."""
+        await self._submit("end_sweep", _history.end_sweep, sweep)
+
+    async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
+        """The latest sweeps that were made for a batch, or for any, at most 1,000. Raises ``RunUnknown``."""
+        return await self._read(_history.sweeps, batch_id)
+
+    async def is_looked_for(self, batch_id: str | None = None, *, counted: bool = False) -> bool:
+        """Whether a list was read to its end since the journal may have forgotten anything. Raises ``RunUnknown``."""
+        if batch_id is None:
+            return await self._read(lambda connection: _history.has_looked(connection, counted=counted))
+        return await self._read(lambda connection: _history.is_looked_for(connection, batch_id, counted=counted))
+
+    async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:
+        """The first permit of all orders in these states, or ``None``. Raises ``RunUnknown``."""
+        return await self._read(_history.sent_since, batch_id, states, after)
+
+    # The outbox: looking
+
+    async def entry(self, request_id: str) -> Entry | None:
+        """One order."""
+        return await self._read(_entries.entry, request_id)
+
+    async def entries_of(self, request_ids: Sequence[str], *, in_mixed_letters: bool = False) -> Mapping[str, Entry]:
+        """Those of these orders that there are."""
+        return await self._read(
+            partial(_entries.entries_of, request_ids=request_ids, in_mixed_letters=in_mixed_letters)
+        )
+
+    def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
+        """Orders in the sequence they were loaded in, a page in memory at a time."""
+        return self._stream(_entries.entries_after(batch_id, state))
+
+    def standings(self, batch_id: str) -> AsyncIterator[Iterable[Standing]]:
+        """Every order with what brought it to where it stands, a page at a time. Raises ``RunUnknown``."""
+        return self._pages(_history.standings_after(batch_id))
+
+    def paid_since(self, since: float, *, but: str | None = None) -> AsyncIterator[Iterable[Entry]]:
+        """Orders that may be paid yet, or were paid since then, a page at a time."""
+        return self._pages(_entries.paid_after(since, but))
+
+    def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
+        """Orders with a contradiction that nobody has acknowledged."""
+        return self._stream(_entries.entries_after(batch_id, None, conflicts=True))
+
+    async def progress(self, batch_id: str | None = None) -> Progress:
+        """Counts and sums of a batch, or of all. Raises ``RunUnknown``."""
+        return await self._read(_entries.progress, batch_id)
+
+    async def history(self, request_id: str) -> Sequence[Happening]:
+        """All that is known of one order, in time. Raises ``OrderUnknown``."""
+        return await self._read(_history.history, request_id)
+
+    async def decisions(self, batch_id: str) -> Sequence[Happening]:
+        """What named persons decided about a batch as a whole. Raises ``RunUnknown``."""
+        return await self._read(_history.decisions, batch_id)
+
+    async def unmatched_events(self) -> int:
+        """Notifications about orders this journal never sent."""
+        return await self._read(_notifications.unmatched)
+
+    async def check(self) -> None:
+        """Read the whole file and raise ``JournalCorrupt`` if it is damaged. Takes seconds for millions of orders."""
+        await self._read(_opening.check)
+
+    # The inbox
+
+    async def receive(self, delivery: RawNotification, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
+        """Store a delivery and its event, settle its order, and lease a new event."""
+        (receipt,) = await self.receive_all((Arrival(delivery=delivery, event=event, lease=lease),), owner=owner)
+        if isinstance(receipt, Exception):
+            raise receipt
+        return receipt
+
+    async def receive_all(
+        self, arrivals: Sequence[Arrival], *, owner: str, handled: Sequence[int] = ()
+    ) -> Sequence[Receipt | Exception]:
+        """Do that for many, and close events that are handled, in one commit."""
+        self._has_leased = True
+        storing = _notifications.NotificationsStored(arrivals, owner, self._liveness.holder, handled)
+        return await self._writer.submit("receive", storing, together=_notifications.receive_all)
+
+    async def confirm(self, event_id: int) -> str | None:
+        """The service's record bears an event out; tells what it contradicts, if anything."""
+        return await self._submit("confirm", _notifications.confirm, event_id)
+
+    async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
+        """Lease due events, oldest first."""
+        self._has_leased = True
+        with self._liveness.dead() as dead:
+            claim = partial(
+                _pending.claim, owner=owner, holder=self._liveness.holder, lease=lease, limit=limit, dead=dead
+            )
+            return await self._writer.submit("claim", claim, droppable=True)
+
+    async def release(self, owner: str) -> None:
+        """Give back the leases of a receiver."""
+        await self._submit("release", _pending.release, owner, self._liveness.holder)
+
+    async def note_done(self, event_id: int, handler: str) -> None:
+        """One handler has finished with an event."""
+        await self._submit("note_done", _pending.note_done, event_id, handler)
+
+    async def finish(self, event_id: int, state: str, *, error: str | None = None) -> None:
+        """An event is ``handled``, ``dead`` or ``disputed``."""
+        await self._submit("finish", _pending.finish, event_id, state, error)
+
+    async def retry_later(self, event_id: int, *, delay: float, error: str) -> None:
+        """Count a round and make the event due again after so many seconds."""
+        await self._submit("retry_later", _pending.retry_later, event_id, delay, error)
+
+    async def revive(self, event_id: int | None = None) -> int:
+        """Make one dead event, or all, pending again; tells how many."""
+        return await self._submit("revive", _pending.revive, event_id)
+
+    def dead_letters(self) -> AsyncIterator[StoredEvent]:
+        """Dead events, oldest first."""
+        return self._events(_pending.dead_after)
+
+    def dubious(self) -> AsyncIterator[StoredEvent]:
+        """Events that are no evidence, oldest first: not confirmed yet, only reported, or disputed."""
+        return self._events(_pending.dubious_after)
+
+    async def _events(
+        self, after: Callable[[sqlite3.Connection, int, int], list[StoredEvent]]
+    ) -> AsyncIterator[StoredEvent]:
+        last = 0
+        while page := await self._read(after, last, _EVENTS_AT_ONCE):
+            for stored in page:
+                yield stored
+            last = page[-1].event_id
+
+    async def final_event(self, request_id: str) -> TransactionEvent | None:
+        """The first final event of an order that nothing contradicts."""
+        events = await self._read(_notifications.final_events, request_id, None, 1)
+        return events[0] if events else None
+
+    async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
+        """All final events of an order, or of one transaction of it, that nothing contradicts."""
+        return await self._read(_notifications.final_events, request_id, transaction_id, _MOST_FINALS)
+
+    async def prune_inbox(self, *, older_than: float) -> Pruned:
+        """Forget notifications that came more than so many seconds ago, and that nothing open needs."""
+        if not older_than > 0:
+            raise ValueError("older_than: must be above 0")
+        before, last, pruned = self._clock() - older_than, 0, Pruned()
+        while True:
+            some, end = await self._submit("prune", _pending.prune, last, before)
+            if end is None:
+                return pruned
+            last = end
+            pruned = Pruned(events=pruned.events + some.events, deliveries=pruned.deliveries + some.deliveries)
+
+    async def check_writable(self) -> None:
+        """Write something that means nothing, to see whether anything can be written."""
+        await self._submit("check_writable", _pending.check_writable)
+
+    async def backlog(self) -> Backlog:
+        """How many events wait, and since when."""
+        return await self._read(_pending.backlog)
+
+    def _open(self) -> sqlite3.Connection:
+        memory: Memory | None = None
+        connection: sqlite3.Connection | None = None
+        try:
+            memory = self._remember()
+            self.is_new = self._make(memory)
+            has_log = _opening.has_log(self._place)
+            connection = _opening.open_writer(self._place, busy_timeout=self._busy_timeout)
+            try:
+                _opening.migrate(connection)
+            except NotAJournal:
+                self._epoch.check_absent(memory)  # what was there says more
+                raise
+            if has_log:
+                self._epoch.check_log(connection)
+            self._epoch.begin(connection, memory)
+        except Exception as error:
+            if connection is not None:
+                connection.close()
+            self._epoch.close()
+            if memory is not None:
+                memory.close()
+            if isinstance(error, OSError):
+                raise JournalUnavailable(f"{self._path} cannot be opened ({error.strerror})") from error
+            raise
+        return connection
+
+    def _remember(self) -> Memory | None:
+        folder = self._state_folder
+        if folder is None:
+            return None
+        place = folder if isinstance(folder, StateFolder) else Path(folder)
+        return Memory.opened(place, busy_timeout=self._busy_timeout)
+
+    def _make(self, memory: Memory | None) -> bool:
+        if self._place.is_file() and not self._place.stat().st_size:
+            self._epoch.check_absent(memory)
+            raise NotAJournal(f"{self._path} is empty")
+        if self._place.exists():
+            return False
+        self._epoch.check_absent(memory)
+        return _opening.make(self._place, remembers=self._state_folder is not None)
+
+    def _leave_to_the_parent(self) -> None:
+        """Begin anew in a process that was forked off: closing what it inherited would break the locks of the other."""
+        _INHERITED.append((self._epoch, self._writer, self._reader, self._reading))
+        self._prepare()
+
+    async def _register(self, batch_id: str, load: _loading.Load, adoption: Adoption | None) -> Registration | None:
+        memory = self._epoch.memory
+        if memory is None:
+            return None
+        begin = partial(
+            memory.registry.begin,
+            self._epoch.journal_id,
+            await self._uid(batch_id),
+            batch_id,
+            (await self.run(batch_id)).identity,
+            orders=load.total if load.ready else None,
+            now=self._clock(),
+        )
+        adopt = None if adoption is None else partial(self._adopt, load, adoption)
+        return Registration(
+            registry=memory.registry,
+            loading=await asyncio.to_thread(begin),
+            knows=self.entries_of,
+            adopt=adopt,
+            clock=self._clock,
+        )
+
+    async def _adopt(self, load: _loading.Load, adoption: Adoption, held: HeldElsewhere) -> None:
+        await self._submit("adopt", _loading.adopt, load, adoption, held)
+
+    async def _check_adopted(self, batch_id: str) -> None:
+        memory = self._epoch.memory
+        if memory is None:
+            return
+        uid = await self._uid(batch_id)
+        taken = await asyncio.to_thread(memory.registry.taken, self._epoch.journal_id, uid)
+        if taken is not None:
+            raise HeldElsewhere(
+                f"orders of batch {batch_id} were adopted by {taken} of the journal {taken.path}",
+                path=taken.path,
+                batch_id=taken.batch_id,
+                since=taken.begun_at,
+            )
+
+    async def _uid(self, batch_id: str) -> str:
+        if batch_id not in self._uids:
+            self._uids[batch_id] = await self._read(_entries.uid, batch_id)
+        return self._uids[batch_id]
+
+    async def _entry(self, request_id: str) -> Entry:
+        entry = await self.entry(request_id)
+        assert entry is not None
+        return entry
+
+    async def _stream(self, pages: _entries.PageReader[Entry]) -> AsyncIterator[Entry]:
+        async for page in self._pages(pages):
+            for entry in page:
+                yield entry
+
+    async def _pages(self, pages: _entries.PageReader[T]) -> AsyncIterator[Iterable[T]]:
+        after = -1
+        while True:
+            page, last = await self._read(partial(pages, after=after))
+            if last == after:
+                return
+            after = last
+            yield page
+
+    def _submit(self, name: str, work: Callable[[Commit, *Ts], T], *arguments: *Ts) -> asyncio.Future[T]:
+        """Queue an operation that is done also when nobody waits for it any more."""
+        return self._writer.submit(name, lambda commit: work(commit, *arguments))
+
+    async def _read(self, read: Callable[[sqlite3.Connection, *Ts], T], *arguments: *Ts) -> T:
+        if self._reading is None or self._writer.is_forked:
+            raise JournalClosed("the journal is not open in this process")
+        return await asyncio.get_running_loop().run_in_executor(self._reading, self._read_now, read, *arguments)
+
+    def _read_now(self, read: Callable[[sqlite3.Connection, *Ts], T], *arguments: *Ts) -> T:
+        try:
+            if self._reader is None:
+                self._reader = _opening.open_reader(self._place, busy_timeout=self._busy_timeout)
+            return read(self._reader, *arguments)
+        except sqlite3.Error as error:
+            raise _opening.translated(error, self._path) from error
+
+
+def _look_away(done: asyncio.Future[None]) -> None:
+    if not done.cancelled():
+        done.exception()  # whoever was cancelled is gone: the lease running out says the rest

@@ -1,0 +1,539 @@
+"""What this machine remembers of its journals: how far each has come, where it was, and who holds which request ids.
+
+A small file for each journal and a database of its own, in the user's state folder: they are there when a journal's
+folder is lost, restored or mistyped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import hashlib
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from io import FileIO
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+import platformdirs
+
+from payments_async.journal._faults import (
+    HeldElsewhere,
+    JournalError,
+    JournalFull,
+    JournalLocked,
+    JournalReadOnly,
+    JournalUnavailable,
+    LoadBusy,
+    RegistryDamaged,
+)
+from payments_async.journal._records import RunIdentity
+
+__all__ = ["Anchor", "Memory", "Registration", "StateFolder"]
+
+_log = logging.getLogger("payments_async")
+_SHOWN = 5  # request ids named in an error
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS journal (
+        id TEXT PRIMARY KEY, path TEXT NOT NULL, seen_at REAL NOT NULL) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS journal_path ON journal(path)",
+    "CREATE TABLE IF NOT EXISTS account (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE) STRICT",
+    # a batch as one journal holds it; adopted: it has orders of another one; taken_by: another one has some of its
+    """CREATE TABLE IF NOT EXISTS batch (
+        id INTEGER PRIMARY KEY, journal TEXT NOT NULL, run TEXT NOT NULL, account INTEGER NOT NULL,
+        batch_id TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'loading', orders INTEGER NOT NULL DEFAULT 0,
+        begun_at REAL NOT NULL, ready_at REAL, adopted INTEGER NOT NULL DEFAULT 0, taken_by INTEGER,
+        UNIQUE (journal, run)) STRICT""",
+    """CREATE TABLE IF NOT EXISTS request (
+        account INTEGER NOT NULL, request_id TEXT NOT NULL, batch INTEGER NOT NULL,
+        PRIMARY KEY (account, request_id)) STRICT, WITHOUT ROWID""",
+)
+_HELD = """SELECT b.id, b.journal, b.batch_id, b.orders, b.begun_at, b.ready_at, j.path
+    FROM batch b LEFT JOIN journal j ON j.id = b.journal"""
+_FAULTS: dict[int, type[JournalError]] = {
+    sqlite3.SQLITE_BUSY: JournalLocked,
+    sqlite3.SQLITE_LOCKED: JournalLocked,
+    sqlite3.SQLITE_READONLY: JournalReadOnly,
+    sqlite3.SQLITE_PERM: JournalReadOnly,
+    sqlite3.SQLITE_CANTOPEN: JournalReadOnly,
+    sqlite3.SQLITE_FULL: JournalFull,
+    sqlite3.SQLITE_CORRUPT: RegistryDamaged,
+    sqlite3.SQLITE_NOTADB: RegistryDamaged,
+    sqlite3.SQLITE_ERROR: RegistryDamaged,  # other tables than ours
+}
+_UNFIT = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}  # a network file system without locks, for one
+_COUNT, _ID = 8, 16  # bytes
+_MOST_COMMITS = 1 << 62  # no journal comes near it: what says more is damaged
+
+
+class Anchor:
+    """How many commits of which journal were made, as far as this small file has heard.
+
+    It is written after a commit and without an fsync: it may lag behind, and is never ahead.
+
+    Args:
+        path: Of the small file; made when it is opened for writing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: FileIO | None = None  # not every system has pread and pwrite
+
+    def read(self) -> tuple[int, str] | None:
+        """The count, and the journal's id or an empty text; ``None`` when there is nothing to be read."""
+        try:
+            if self._file is not None:
+                return _understood(self._first(_COUNT + _ID))
+            with self._path.open("rb") as file:
+                return _understood(file.read(_COUNT + _ID))
+        except FileNotFoundError:
+            return None
+
+    def count(self) -> int:
+        """The count, or 0; the file is open."""
+        return int.from_bytes(self._first(_COUNT), "big") % _MOST_COMMITS
+
+    def open(self, journal_id: str, count: int) -> None:
+        """Make the file that of a journal, and set its count.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        self._file = FileIO(self._path, "r+", opener=_made)
+        try:
+            self._file.write(count.to_bytes(_COUNT, "big") + bytes.fromhex(journal_id))
+        except OSError:
+            self.close()
+            raise
+
+    def follow(self, count: int) -> None:
+        """Write the count down, if that can be done."""
+        if self._file is not None:
+            with suppress(OSError):  # one that lags behind detects less, and stops nobody
+                self._file.seek(0)
+                self._file.write(count.to_bytes(_COUNT, "big"))
+
+    def close(self) -> None:
+        """Close the file."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _first(self, size: int) -> bytes:
+        assert self._file is not None
+        self._file.seek(0)
+        return self._file.read(size)
+
+
+def _made(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o600)
+
+
+def _understood(data: bytes) -> tuple[int, str] | None:
+    count = int.from_bytes(data[:_COUNT], "big")
+    if len(data) < _COUNT or count >= _MOST_COMMITS:
+        return None
+    return count, data[_COUNT:].hex() if len(data) == _COUNT + _ID else ""
+
+
+@attrs.frozen(kw_only=True)
+class Holder:
+    """A batch that some journal holds.
+
+    Attributes:
+        journal: Its id.
+        path: Where that journal was last, as far as is known.
+        begun_at: Unix seconds; nothing of the batch was sent before.
+    """
+
+    id: int
+    journal: str
+    batch_id: str
+    orders: int
+    begun_at: float
+    ready_at: float | None
+    path: str | None
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.ready_at or self.begun_at).astimezone()
+        things = "order" if self.orders == 1 else "orders"
+        return f"batch {self.batch_id} ({self.orders:,} {things}, loaded {at:%Y-%m-%d %H:%M})"
+
+
+@attrs.frozen(kw_only=True)
+class Loading:
+    """A batch that is being loaded here.
+
+    Attributes:
+        account: Whose money, as the registry numbers it.
+        is_complete: It was registered to the last order before.
+    """
+
+    id: int
+    journal: str
+    account: int
+    batch_id: str
+    is_complete: bool
+
+
+class Registry:
+    """The registry in a file.
+
+    Args:
+        path: Made, readable by its owner alone, if there is none.
+        busy_timeout: Seconds to wait for another process.
+
+    Raises:
+        JournalUnavailable: Another process holds it for too long.
+        RegistryDamaged: It is damaged, or no registry.
+        JournalReadOnly: It cannot be made or written, or not here.
+    """
+
+    def __init__(self, path: Path, *, busy_timeout: float) -> None:
+        self._path = path
+        self._lock = threading.RLock()  # loads ask from threads of their own
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError as error:
+            if not os.access(path, os.R_OK | os.W_OK):
+                raise JournalReadOnly(f"{path} cannot be written") from error
+        except OSError as error:
+            raise JournalReadOnly(f"{path} cannot be made ({error.strerror})") from error
+        with self._translating():
+            self._connection = sqlite3.connect(
+                path, timeout=busy_timeout, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with self._translating():
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = NORMAL")  # FULL only for what somebody relies on
+                for statement in _TABLES:
+                    self._connection.execute(statement)
+        except JournalError as error:
+            self._connection.close()
+            if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in _UNFIT:
+                raise JournalReadOnly(error.message) from error.__cause__
+            raise
+
+    def close(self) -> None:
+        """Close it."""
+        self._connection.close()
+
+    # journals
+
+    def path_of(self, journal_id: str) -> str | None:
+        """Where a journal was last."""
+        with self._translating():
+            found = self._connection.execute("SELECT path FROM journal WHERE id = ?", (journal_id,)).fetchone()
+        return None if found is None else str(found[0])
+
+    def journals_at(self, path: Path) -> list[str]:
+        """The ids of the journals that were last seen at a path."""
+        with self._translating():
+            found = self._connection.execute("SELECT id FROM journal WHERE path = ?", (str(path),))
+            return [journal_id for (journal_id,) in found.fetchall()]
+
+    def note_place(self, journal_id: str, path: Path, now: float) -> None:
+        """Write down where a journal is."""
+        if self.path_of(journal_id) == str(path):
+            return
+        with self._translating():
+            self._connection.execute(
+                "INSERT OR REPLACE INTO journal (id, path, seen_at) VALUES (?, ?, ?)", (journal_id, str(path), now)
+            )
+
+    def batches_of(self, journal_id: str) -> list[Holder]:
+        """The batches of a journal whose orders were all in it: some of them may have been sent."""
+        with self._translating():
+            found = self._connection.execute(
+                f"{_HELD} WHERE b.journal = ? AND b.state = 'ready' ORDER BY b.id", (journal_id,)
+            ).fetchall()
+        return list(map(_holder, found))
+
+    # batches
+
+    def taken(self, journal_id: str, run: str) -> Holder | None:
+        """Who holds orders of a batch now that some journal had ready before."""
+        with self._translating():
+            found = self._connection.execute(
+                f"""{_HELD} WHERE b.id = (SELECT taken_by FROM batch
+                WHERE journal = ? AND run = ? AND state = 'ready')""",  # noqa: S608 - no value in it
+                (journal_id, run),
+            ).fetchone()
+        return None if found is None else _holder(found)
+
+    def begin(
+        self, journal_id: str, run: str, batch_id: str, identity: RunIdentity, *, orders: int | None, now: float
+    ) -> Loading:
+        """Begin to register a batch, or find it again.
+
+        Args:
+            run: What tells this batch from one of the same name in the same journal before it was restored.
+            orders: How many the journal holds, if it holds all of them.
+        """
+        with self._writing():
+            execute = self._connection.execute
+            digest = _digest(identity)
+            execute("INSERT INTO account (digest) VALUES (?) ON CONFLICT DO NOTHING", (digest,))
+            (account,) = execute("SELECT id FROM account WHERE digest = ?", (digest,)).fetchone()
+            execute(
+                """INSERT INTO batch (journal, run, account, batch_id, begun_at) VALUES (?, ?, ?, ?, ?)
+                ON CONFLICT DO NOTHING""",
+                (journal_id, run, account, batch_id, now),
+            )
+            number, state, held, adopted = execute(
+                "SELECT id, state, orders, adopted FROM batch WHERE journal = ? AND run = ?", (journal_id, run)
+            ).fetchone()
+            if state == "loading":
+                execute("UPDATE batch SET taken_by = NULL WHERE id = ?", (number,))
+                if held and not adopted:  # an interrupted load, which may bring others now; none of it was ever sent
+                    execute("DELETE FROM request WHERE account = ? AND batch = ?", (account, number))
+                    execute("UPDATE batch SET orders = 0 WHERE id = ?", (number,))
+        return Loading(
+            id=number,
+            journal=journal_id,
+            account=account,
+            batch_id=batch_id,
+            is_complete=state == "ready" and held == orders,
+        )
+
+    def register(self, loading: Loading, request_ids: Sequence[str], *, adopt: bool = False) -> dict[str, Holder]:
+        """Register orders, all or none. Tells which of them another batch holds that was ready: then it is none.
+
+        Args:
+            adopt: Take those over too.
+        """
+        mine = [(loading.account, request_id, loading.id) for request_id in request_ids]
+        with self._writing(durable=adopt):
+            added = self._connection.executemany(
+                "INSERT INTO request (account, request_id, batch) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", mine
+            ).rowcount
+            if added < len(mine):
+                others = self._others(loading, request_ids)
+                ready = {request_id: holder for request_id, holder in others if holder.ready_at is not None}
+                if ready and not adopt:
+                    self._connection.execute("ROLLBACK")
+                    return ready
+                added += self._take(loading, others)
+                if ready:  # what an adopter had before may have been taken from it: now all of it comes back
+                    self._connection.execute(
+                        "UPDATE batch SET adopted = 1, taken_by = NULL WHERE id = ?", (loading.id,)
+                    )
+            self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added, loading.id))
+        return {}
+
+    def ready(self, loading: Loading, now: float) -> None:
+        """All orders of a batch are registered, and any of them may be sent soon.
+
+        Raises:
+            LoadBusy: Meanwhile another load has taken some of them over.
+        """
+        with self._writing(durable=True):
+            done = self._connection.execute(
+                "UPDATE batch SET state = 'ready', ready_at = coalesce(ready_at, ?) WHERE id = ? AND taken_by IS NULL",
+                (now, loading.id),
+            )
+            if not done.rowcount:
+                raise LoadBusy(f"another journal is loading orders of batch {loading.batch_id} at the same time")
+
+    def _others(self, loading: Loading, request_ids: Sequence[str]) -> list[tuple[str, Holder]]:
+        marks = ",".join("?" * len(request_ids))
+        found = self._connection.execute(
+            f"""SELECT request_id, batch FROM request
+            WHERE account = ? AND batch <> ? AND request_id IN ({marks})""",  # noqa: S608 - marks only
+            (loading.account, loading.id, *request_ids),
+        ).fetchall()
+        holders: dict[int, Holder] = {}
+        for _, number in found:
+            if number not in holders:
+                holders[number] = _holder(self._connection.execute(f"{_HELD} WHERE b.id = ?", (number,)).fetchone())
+        return [(request_id, holders[number]) for request_id, number in found]
+
+    def _take(self, loading: Loading, others: Sequence[tuple[str, Holder]]) -> int:
+        for request_id, holder in others:
+            self._connection.execute(
+                "UPDATE request SET batch = ? WHERE account = ? AND request_id = ?",
+                (loading.id, loading.account, request_id),
+            )
+            self._connection.execute(
+                "UPDATE batch SET orders = orders - 1, taken_by = ? WHERE id = ?", (loading.id, holder.id)
+            )
+        return len(others)
+
+    @contextmanager
+    def _writing(self, *, durable: bool = False) -> Iterator[None]:
+        with self._translating():
+            execute = self._connection.execute
+            execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")  # the log before it comes along
+            execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                if self._connection.in_transaction:
+                    execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    execute("ROLLBACK")
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            with self._lock:
+                yield
+        except sqlite3.Error as error:
+            kind = _FAULTS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, JournalUnavailable)
+            raise kind(f"{self._path}: what this machine remembers of its journals ({error})") from error
+
+
+def held_elsewhere(held: Mapping[str, Holder], journal_id: str) -> HeldElsewhere:
+    """The error that says who holds these orders."""
+    request_id, holder = next(iter(held.items()))
+    many = f" and {len(held) - 1:,} more of these orders" if len(held) > 1 else ""
+    where = f"the journal {holder.path or 'that was lost'}"
+    if holder.journal == journal_id:
+        where = "this very journal, which was restored from before that and has forgotten it"
+    return HeldElsewhere(
+        f"request id {request_id}{many} may have been sent already: {holder} of {where}",
+        list(held)[:_SHOWN],
+        path=holder.path,
+        batch_id=holder.batch_id,
+        since=min(holder.begun_at for holder in held.values()),
+    )
+
+
+def _digest(identity: RunIdentity) -> bytes:
+    words = "\0".join((identity.base_address, identity.user_id))
+    return hashlib.sha256(words.encode()).digest()[:16]
+
+
+def _holder(row: Sequence[Any]) -> Holder:
+    number, journal, batch_id, orders, begun_at, ready_at, path = row
+    return Holder(
+        id=number, journal=journal, batch_id=batch_id, orders=orders, begun_at=begun_at, ready_at=ready_at, path=path
+    )
+
+
+class StateFolder(enum.Enum):
+    """Where a journal is remembered besides its own folder."""
+
+    OF_USER = enum.auto()
+
+    def path(self) -> Path:
+        """The user's state folder, as the platform has it; on Linux ``XDG_STATE_HOME`` moves it.
+
+        Raises:
+            FileNotFoundError: The user has no home.
+        """
+        try:
+            folder = platformdirs.user_state_path("payments-async", appauthor=False)
+        except RuntimeError as error:
+            raise FileNotFoundError(str(error)) from error
+        if not folder.is_absolute():  # older versions of that library leave the ~ in it
+            raise FileNotFoundError(f"there is no home folder for {folder}")
+        return folder
+
+
+class Memory:
+    """The state folder: the registry, and an anchor for each journal.
+
+    Attributes:
+        folder: Where it is.
+        registry: Which journal was where, and which holds which request ids.
+    """
+
+    def __init__(self, folder: Path, registry: Registry) -> None:
+        self.folder = folder
+        self.registry = registry
+
+    @classmethod
+    def opened(cls, place: Path | StateFolder, *, busy_timeout: float) -> Self | None:
+        """The memory in a folder, made if there is none; ``None`` where nothing can be written.
+
+        Raises:
+            JournalUnavailable: Another process holds it for too long, or it is damaged.
+        """
+        try:
+            folder = place.path() if isinstance(place, StateFolder) else place
+            (folder / "anchors").mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.chmod(0o700)  # orders are named in it
+            registry = Registry(folder / "registry.sqlite", busy_timeout=busy_timeout)
+        except (OSError, JournalReadOnly) as error:
+            _say_so(place, error)
+            return None
+        return cls(folder, registry)
+
+    def anchor(self, journal_id: str) -> Anchor:
+        """The anchor of a journal."""
+        return Anchor(self.folder / "anchors" / journal_id)
+
+    def lost_at(self, path: Path, *, but: str | None = None) -> str | None:
+        """What was at a path, in words, if it was another journal with orders that has not been seen elsewhere."""
+        for journal_id in self.registry.journals_at(path):
+            known = self.anchor(journal_id).read()
+            if journal_id != but and known is not None and known[0]:
+                batches = ", ".join(map(str, self.registry.batches_of(journal_id)))
+                return f"a journal with {batches}" if batches else "a journal with orders"
+        return None
+
+    def give_up(self, error: OSError) -> None:
+        """Say that nothing can be remembered after all."""
+        _say_so(self.folder, error)
+        self.close()
+
+    def close(self) -> None:
+        """Close the registry."""
+        self.registry.close()
+
+
+def _say_so(folder: Path | StateFolder, error: Exception) -> None:
+    _log.warning(
+        "this machine keeps no memory of its journals outside of their own folders",
+        extra={"folder": str(folder), "why": str(error)},
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Registration:
+    """One load that the registry hears of.
+
+    Attributes:
+        knows: Tells which of some orders the journal holds.
+        adopt: Called when orders of another batch, which may have been sent, are to be this one's from now on.
+        clock: Unix seconds.
+    """
+
+    registry: Registry
+    loading: Loading
+    knows: Callable[[Sequence[str]], Awaitable[Container[str]]]
+    adopt: Callable[[HeldElsewhere], Awaitable[None]] | None
+    clock: Callable[[], float]
+
+    async def register(self, request_ids: Sequence[str]) -> None:
+        """Register a block.
+
+        Raises:
+            HeldElsewhere: Some of it may have been sent already, and nobody has said that it is ours now.
+        """
+        if self.loading.is_complete:
+            return
+        held = await asyncio.to_thread(self.registry.register, self.loading, request_ids)
+        ours = [request_id for request_id, holder in held.items() if holder.journal == self.loading.journal]
+        known = await self.knows(ours) if ours else ()  # the journal itself says what is wrong with these
+        held = {request_id: holder for request_id, holder in held.items() if request_id not in known}
+        if not held:
+            return
+        error = held_elsewhere(held, self.loading.journal)
+        if self.adopt is None:
+            raise error
+        await self.adopt(error)  # first of all the journal keeps them back
+        await asyncio.to_thread(self.registry.register, self.loading, request_ids, adopt=True)
+
+    async def complete(self) -> None:
+        """From now on any of these orders may have been sent."""
+        if not self.loading.is_complete:
+            await asyncio.to_thread(self.registry.ready, self.loading, self.clock())

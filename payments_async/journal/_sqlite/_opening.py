@@ -1,0 +1,386 @@
+"""A journal's file: its tables, how it is made and opened, and what SQLite's errors mean to the one who pays."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import sqlite3
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from payments_async.journal._faults import (
+    JournalCorrupt,
+    JournalError,
+    JournalFull,
+    JournalLocked,
+    JournalReadOnly,
+    JournalTooNew,
+    JournalUnavailable,
+    NotAJournal,
+)
+from payments_async.journal._statements._entries import MIXED
+
+__all__ = [
+    "APPLICATION_ID",
+    "VERSION",
+    "birth_of",
+    "check",
+    "has_log",
+    "inode_of",
+    "is_of_the_disk",
+    "make",
+    "migrate",
+    "open_reader",
+    "open_writer",
+    "translated",
+]
+
+_FAULTS: dict[int, tuple[type[JournalError], str]] = {
+    sqlite3.SQLITE_BUSY: (JournalLocked, "the journal is held by another process"),
+    sqlite3.SQLITE_LOCKED: (JournalLocked, "the journal is held by another connection"),
+    sqlite3.SQLITE_READONLY: (JournalReadOnly, "the journal cannot be written"),
+    sqlite3.SQLITE_PERM: (JournalReadOnly, "the journal may not be opened"),
+    sqlite3.SQLITE_FULL: (JournalFull, "the disk is full"),
+    sqlite3.SQLITE_CORRUPT: (JournalCorrupt, "the journal is damaged"),
+    sqlite3.SQLITE_NOTADB: (NotAJournal, "the file is no SQLite database, or is encrypted or damaged"),
+    sqlite3.SQLITE_CANTOPEN: (JournalUnavailable, "the journal cannot be opened"),
+    sqlite3.SQLITE_IOERR: (JournalUnavailable, "the disk could not be read or written"),
+}
+_AT_FDCWD, _STATX_BTIME = -100, 0x800
+_SECONDS, _NANOSECONDS = 80, 88  # where the birth time lies in what statx(2) fills in
+APPLICATION_ID = 0x5041594A  # "PAYJ", in the header of the file
+_OLDEST_SQLITE = (3, 37, 0)  # RETURNING, STRICT
+
+# The id of an order is its run's number, 28 bits higher, and its own number within the run: orders of one run lie side
+# by side, and those of one chunk on a few neighbouring pages. Columns that are filled in later hold their place from
+# the beginning (times as 8 bytes, the transaction as 16), so that a row keeps its size and its page.
+_FIRST = (
+    """CREATE TABLE run (
+        id INTEGER PRIMARY KEY, batch_id TEXT NOT NULL UNIQUE,
+        base_address TEXT NOT NULL, key_fingerprint TEXT NOT NULL, user_id TEXT NOT NULL,
+        source_digest TEXT, policy TEXT, epoch TEXT NOT NULL,
+        uid TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'loading', loader TEXT, load_token INTEGER NOT NULL DEFAULT 0,
+        load_until REAL NOT NULL DEFAULT 0, created_at REAL NOT NULL, ready_at REAL,
+        quarantined_at REAL, look_since REAL) STRICT""",
+    """CREATE TABLE outbox (
+        id INTEGER PRIMARY KEY, request_id TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'planned',
+        token INTEGER NOT NULL DEFAULT 0, attempt INTEGER NOT NULL DEFAULT 0, sent_before INTEGER NOT NULL DEFAULT 0,
+        amount TEXT NOT NULL, body BLOB NOT NULL, body_sha256 BLOB NOT NULL,
+        transaction_id ANY DEFAULT x'00000000000000000000000000000000',
+        code INTEGER, message TEXT, conflict TEXT, permitted_at REAL NOT NULL, updated_at REAL NOT NULL) STRICT""",
+    "CREATE UNIQUE INDEX outbox_request ON outbox(request_id)",
+    # lists may be written in other letters; whatever is all small or all capital is found by the index above
+    f"CREATE INDEX outbox_mixed ON outbox(lower(request_id)) WHERE {MIXED}",
+    # none on sending, which every order passes: those under way are found by the numbers of their chunk
+    "CREATE INDEX outbox_open ON outbox(state) WHERE state IN ('unknown', 'parked')",
+    "CREATE INDEX outbox_accepted ON outbox(state) WHERE state = 'accepted'",
+    "CREATE INDEX outbox_rejected ON outbox(state) WHERE state = 'rejected'",
+    "CREATE INDEX outbox_conflict ON outbox(id) WHERE conflict IS NOT NULL",
+    """CREATE INDEX outbox_transaction ON outbox(transaction_id)
+        WHERE transaction_id <> x'00000000000000000000000000000000'""",
+    """CREATE TABLE progress (
+        run INTEGER NOT NULL, state TEXT NOT NULL, count INTEGER NOT NULL, total TEXT NOT NULL,
+        PRIMARY KEY (run, state)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE chunk (
+        run INTEGER NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'open', owner TEXT,
+        holder TEXT,
+        token INTEGER NOT NULL DEFAULT 0, lease_until REAL NOT NULL DEFAULT 0, lease REAL NOT NULL DEFAULT 0,
+        PRIMARY KEY (run, number)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX chunk_open ON chunk(run, number) WHERE state = 'open'",
+    "CREATE INDEX chunk_leased ON chunk(run, number) WHERE owner IS NOT NULL",  # a few of thousands
+    """CREATE TABLE claim (
+        run INTEGER NOT NULL, number INTEGER NOT NULL, token INTEGER NOT NULL, owner TEXT, at REAL NOT NULL,
+        PRIMARY KEY (run, number, token)) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE attempt (
+        order_id INTEGER NOT NULL, n INTEGER NOT NULL, token INTEGER NOT NULL, permitted_at REAL NOT NULL,
+        outcome TEXT NOT NULL, code INTEGER, message TEXT, done_at REAL NOT NULL) STRICT""",
+    "CREATE INDEX attempt_order ON attempt(order_id)",
+    """CREATE TABLE evidence (
+        id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL, at REAL NOT NULL, news TEXT NOT NULL, source TEXT NOT NULL,
+        transaction_id TEXT, amount TEXT, currency TEXT, detail TEXT, before TEXT NOT NULL, after TEXT NOT NULL,
+        before_at REAL NOT NULL, conflict TEXT, event_id INTEGER, decided INTEGER,
+        times INTEGER NOT NULL DEFAULT 1, last_at REAL NOT NULL) STRICT""",
+    "CREATE INDEX evidence_order ON evidence(order_id)",
+    # readings of the service's list, each for one batch or, without a run, for none in particular
+    """CREATE TABLE sweep (
+        id INTEGER PRIMARY KEY, run INTEGER, doubted_at REAL NOT NULL, since TEXT NOT NULL, until TEXT NOT NULL,
+        begun_at REAL NOT NULL, ended_at REAL, rows INTEGER NOT NULL DEFAULT 0, requests INTEGER NOT NULL DEFAULT 0,
+        counted INTEGER NOT NULL DEFAULT 0, problem TEXT) STRICT""",
+    """CREATE TABLE resolution (
+        id INTEGER PRIMARY KEY, order_id INTEGER, run INTEGER, kind TEXT NOT NULL, who TEXT NOT NULL,
+        why TEXT NOT NULL, evidence TEXT, at REAL NOT NULL) STRICT""",
+    "CREATE INDEX resolution_order ON resolution(order_id)",
+    # an event with the delivery that brought it, in one row: a second row and its index would cost a tenth of all that
+    # taking a notification costs; so would the event's own text where the body says the same, and there it is empty
+    """CREATE TABLE ipn_event (
+        id INTEGER PRIMARY KEY, transaction_id TEXT NOT NULL, status_code INTEGER NOT NULL, amount TEXT NOT NULL,
+        request_id TEXT, event ANY NOT NULL, body BLOB NOT NULL, query TEXT NOT NULL, peer TEXT NOT NULL,
+        received_at REAL NOT NULL, state TEXT NOT NULL DEFAULT 'handled', tries INTEGER NOT NULL DEFAULT 0, done TEXT,
+        error TEXT, conflict TEXT, order_id INTEGER, times INTEGER NOT NULL DEFAULT 1, last_at REAL,
+        doubt TEXT) STRICT""",
+    # whatever its row says, an event is pending while it is here; so most rows are written once and never again
+    """CREATE TABLE ipn_pending (
+        event_id INTEGER PRIMARY KEY, owner TEXT NOT NULL, holder TEXT NOT NULL, due_at REAL NOT NULL,
+        failed INTEGER NOT NULL DEFAULT 0) STRICT""",
+    "CREATE INDEX ipn_pending_failed ON ipn_pending(event_id) WHERE failed",
+    "CREATE UNIQUE INDEX ipn_event_fact ON ipn_event(transaction_id, status_code, amount)",
+    # the order's number beside it, so that those without one are found without reading their rows
+    "CREATE INDEX ipn_event_request ON ipn_event(request_id, order_id) WHERE request_id IS NOT NULL",
+    "CREATE INDEX ipn_event_dead ON ipn_event(id) WHERE state = 'dead'",
+    "CREATE INDEX ipn_event_doubt ON ipn_event(doubt, request_id) WHERE doubt IS NOT NULL",
+    "CREATE INDEX ipn_event_disputed ON ipn_event(id) WHERE state = 'disputed'",
+    "CREATE INDEX ipn_event_nameless ON ipn_event(transaction_id) WHERE order_id IS NULL AND request_id IS NULL",
+    # further deliveries of an event, in other words than the first
+    """CREATE TABLE ipn_delivery (
+        id INTEGER PRIMARY KEY, event_id INTEGER NOT NULL, digest BLOB NOT NULL, body BLOB NOT NULL,
+        query TEXT NOT NULL, peer TEXT NOT NULL, received_at REAL NOT NULL, times INTEGER NOT NULL DEFAULT 1,
+        last_at REAL) STRICT""",
+    "CREATE UNIQUE INDEX ipn_delivery_once ON ipn_delivery(event_id, digest)",
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
+)
+
+# Step n brings a file from version n to n + 1. A step that was released is never edited: add another below it.
+_STEPS: tuple[tuple[str, ...], ...] = (_FIRST,)
+VERSION = len(_STEPS)
+
+
+def is_of_the_disk(error: sqlite3.Error) -> bool:
+    """Whether the database is in trouble, and not the one operation that met it."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (*_FAULTS, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL)
+
+
+def translated(error: sqlite3.Error, path: Path | None = None) -> JournalError:
+    """The error of the journal that says what SQLite's means, and in which file. Its text holds no value of a row."""
+    code, file = getattr(error, "sqlite_errorcode", None), "" if path is None else f"{path}: "
+    if code is None:
+        return JournalUnavailable(f"{file}the database refused ({type(error).__name__}: {error})")
+    kind, words = _FAULTS.get(code & 0xFF, (JournalUnavailable, "the database refused"))
+    return kind(f"{file}{words} ({error.sqlite_errorname}: {error})")
+
+
+def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
+    """The one connection that writes.
+
+    Args:
+        busy_timeout: Seconds to wait for another process.
+
+    Raises:
+        JournalError: With what to do about it.
+    """
+    # Not opened here: closing it would drop the locks of every other connection of this process.
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        raise JournalReadOnly(f"{path} cannot be opened for writing")
+    connection = _connect(path, busy_timeout)
+    try:
+        _make_durable(connection)
+    except sqlite3.Error as error:
+        connection.close()
+        raise translated(error, path) from error
+    except JournalError:
+        connection.close()
+        raise
+    return connection
+
+
+def has_log(path: Path) -> bool:
+    """Whether commits lie in the log beside the file: another process has it open, or one died."""
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def open_reader(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
+    """A connection that only reads."""
+    connection = _connect(path, busy_timeout)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def check(connection: sqlite3.Connection) -> None:
+    """Read the whole file.
+
+    Raises:
+        JournalCorrupt: It is damaged.
+    """
+    found = connection.execute("PRAGMA integrity_check(3)").fetchall()
+    if found != [("ok",)]:
+        raise JournalCorrupt(f"the journal is damaged ({'; '.join(str(words) for (words,) in found)})")
+
+
+def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(
+            path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+    except sqlite3.Error as error:
+        raise translated(error, path) from error
+    try:
+        # kibibytes; more is slower, however large the file: it would not stay in the processor's own cache
+        connection.execute("PRAGMA cache_size = -4000")
+        connection.execute("PRAGMA temp_store = MEMORY")  # what a savepoint may undo, else a temporary file each time
+    except sqlite3.Error as error:
+        connection.close()
+        raise translated(error, path) from error
+    return connection
+
+
+def _make_durable(connection: sqlite3.Connection) -> None:
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # no database, or a damaged one: say so first
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise JournalUnavailable(f"the file system does not allow write-ahead logging (journal_mode is {mode})")
+    connection.execute("PRAGMA synchronous = FULL")  # NORMAL can forget a permit after a power cut
+    connection.execute("PRAGMA fullfsync = ON")  # on macOS an fsync is none without it
+    connection.execute("PRAGMA checkpoint_fullfsync = ON")
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")  # pages
+    (level,) = connection.execute("PRAGMA synchronous").fetchone()
+    if level != 2:
+        raise JournalUnavailable("synchronous=FULL could not be set")
+
+
+def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequence[Sequence[str]] = _STEPS) -> None:
+    """Bring the tables of an older version up to date, in one transaction.
+
+    Args:
+        new: Make them, in a file that has none.
+
+    Raises:
+        NotAJournal, JournalTooNew: When the file is none of ours; it is left as it was.
+    """
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        raise JournalUnavailable(f"SQLite {sqlite3.sqlite_version} is too old; 3.37 or later is needed")
+    version = _version(connection, len(steps))
+    if version == len(steps):
+        return
+    if version == 0 and not new:
+        raise NotAJournal("the file is empty")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for step in steps[_version(connection, len(steps)) :]:  # asked again: another process may have been quicker
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(steps)}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _version(connection: sqlite3.Connection, newest: int) -> int:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != APPLICATION_ID and (application or version or tables):
+        raise NotAJournal("the file is a database of something else")
+    if version > newest:
+        raise JournalTooNew(f"the journal is of version {version}, this package knows {newest}")
+    return int(version)
+
+
+def make(path: Path, *, remembers: bool, draw: Callable[[int], str] = secrets.token_hex) -> bool:
+    """Make a journal; tells whether this call has made it, or another process was quicker.
+
+    It is made under another name and then linked to its own: so nobody ever sees a journal without its tables, and
+    what is found without them is none that was just being made.
+
+    Args:
+        remembers: Whether the state folder is to hear of it, now and whenever it is opened.
+        draw: Gives so many random bytes as hexadecimal digits.
+
+    Raises:
+        JournalError: With what to do about it.
+    """
+    unfinished = path.with_name(f".{path.name}-new-{draw(4)}")
+    try:
+        # orders name people; the files beside it (-wal, -shm) take over its permissions
+        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except PermissionError as error:
+        raise JournalReadOnly(f"{path} cannot be made") from error
+    except OSError as error:
+        raise JournalUnavailable(f"{path} cannot be made ({error.strerror})") from error
+    try:
+        _fill(unfinished, remembers=remembers, journal_id=draw(16))
+        return _put_in_place(unfinished, path)
+    except OSError as error:
+        raise JournalUnavailable(f"{path} cannot be made ({error.strerror})") from error
+    finally:
+        for end in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                unfinished.with_name(f"{unfinished.name}{end}").unlink(missing_ok=True)
+
+
+def _fill(path: Path, *, remembers: bool, journal_id: str) -> None:
+    connection = open_writer(path, busy_timeout=0.0)
+    try:
+        migrate(connection, new=True)
+        about = {
+            "journal_id": journal_id,
+            "commits": "0",
+            "epoch": inode_of(path),
+            "birth": birth_of(path) or "",
+            "remembers": "yes" if remembers else "no",
+        }
+        connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", about.items())
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file alone is the journal
+    finally:
+        connection.close()
+
+
+def _put_in_place(unfinished: Path, path: Path) -> bool:
+    try:
+        os.link(unfinished, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links: the empty file keeps everybody else away meanwhile
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            return False
+        unfinished.replace(path)
+    _sync(path.parent)
+    return True
+
+
+def _sync(folder: Path) -> None:
+    with suppress(OSError):  # not every system lets a folder be opened
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def inode_of(path: Path) -> str:
+    """The number of a file; another one may get it once this one is deleted."""
+    return str(path.stat().st_ino)
+
+
+def birth_of(path: Path) -> str | None:
+    """When a file came to be, to the nanosecond where that is known; ``None`` where the file system does not tell.
+
+    A restored file that got the inode of the one before it was born later. Renaming, writing and a restart of the
+    machine change nothing.
+    """
+    born = getattr(path.stat(), "st_birthtime", None)
+    if born is not None:
+        return str(born)
+    return _statx(path) if sys.platform == "linux" else None
+
+
+def _statx(path: Path) -> str | None:
+    try:
+        statx = ctypes.CDLL(None).statx
+    except (OSError, AttributeError):
+        return None  # an old C library
+    filled = ctypes.create_string_buffer(256)
+    if statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, filled):
+        return None
+    if not int.from_bytes(filled.raw[:4], sys.byteorder) & _STATX_BTIME:
+        return None
+    seconds = int.from_bytes(filled.raw[_SECONDS : _SECONDS + 8], sys.byteorder, signed=True)
+    nanoseconds = int.from_bytes(filled.raw[_NANOSECONDS : _NANOSECONDS + 4], sys.byteorder)
+    return f"{seconds}.{nanoseconds:09}"

@@ -1,0 +1,507 @@
+"""Orders in the journal: their rows, the transaction in which they change, and what is shown of them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Context, Decimal
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from payments_async.journal._faults import JournalError, RunUnknown
+from payments_async.journal._records import (
+    Entry,
+    Progress,
+    Run,
+    RunIdentity,
+    order_of,
+    pack_transaction_id,
+    proved,
+    unpack_transaction_id,
+)
+from payments_async.journal._states import State
+
+__all__ = [
+    "CHUNK",
+    "COLUMNS",
+    "EXACT",
+    "Faults",
+    "MIXED",
+    "MOST_ORDERS",
+    "PAGE",
+    "PageReader",
+    "Row",
+    "Together",
+    "Commit",
+    "Work",
+    "bounds",
+    "bounds_of",
+    "change",
+    "chunk_bounds",
+    "chunk_of",
+    "count_unconfirmed",
+    "entries_after",
+    "entries_of",
+    "entry",
+    "entry_of",
+    "number_of",
+    "paid_after",
+    "progress",
+    "row_by_id",
+    "row_by_request",
+    "row_of",
+    "rows_by_transaction",
+    "run",
+    "run_columns",
+    "run_of",
+    "runs",
+    "snapshot",
+    "uid",
+]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+EXACT = Context(prec=100)  # the usual 28 digits would round a sum of large amounts
+CHUNK = 500  # orders in one lease
+PAGE = 500  # entries in memory at once
+_SHIFT = 28
+MOST_ORDERS = 1 << _SHIFT
+_HIGHEST = (1 << 63) - 1
+_STATES = {state.value: state for state in State}  # a tenth of the time that asking the enumeration takes
+_MAY_BE_PAID = (State.PLANNED, State.SENDING, State.UNKNOWN, State.PARKED)
+_PAID = (State.ACCEPTED, State.SUCCESSFUL)
+# orders whose ids are written in small and capital letters: a list of the service may have them in others
+MIXED = "request_id <> lower(request_id) AND request_id <> upper(request_id)"
+COLUMNS = (
+    "id, request_id, state, token, attempt, sent_before, amount, body, body_sha256, transaction_id, code, message, "
+    "conflict, permitted_at, updated_at"
+)
+_BY_ID = f"SELECT {COLUMNS} FROM outbox WHERE id = ?"  # noqa: S608 - no value in it
+_BY_REQUEST = f"SELECT {COLUMNS} FROM outbox WHERE request_id = ?"  # noqa: S608
+# the second condition, written out, lets SQLite use the index of those that have one
+_BY_TRANSACTION = f"""SELECT {COLUMNS} FROM outbox WHERE transaction_id = ?
+    AND transaction_id <> x'00000000000000000000000000000000' LIMIT 2"""  # noqa: S608
+_CHANGE = """UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = coalesce(?, code),
+    message = coalesce(?, message), conflict = coalesce(conflict, ?), sent_before = max(sent_before, ?), updated_at = ?
+    WHERE id = ?"""
+_RUNS = (
+    "id, batch_id, base_address, key_fingerprint, user_id, state, source_digest, policy, quarantined_at, "
+    "min(created_at, coalesce(look_since, created_at))"
+)
+
+
+class Faults(Protocol):
+    """What the errors of a database mean."""
+
+    def is_of_the_disk(self, error: sqlite3.Error, /) -> bool:
+        """Whether the database is in trouble, and not the one operation that met it."""
+
+    def translated(self, error: sqlite3.Error, /) -> JournalError:
+        """The error of the journal that says the same."""
+
+
+class Commit:
+    """One commit while it is being made: what every operation in it works with.
+
+    Attributes:
+        execute: Of the connection.
+        now: Unix seconds by the database's clock, read after the write lock was granted.
+        cache: What operations of this commit have read and the next need not read again. Whatever changes one of the
+            rows behind it empties it.
+        faults: What the errors of its database mean.
+        is_milestone: What is written has to be in the file itself soon, and not only in the log beside it.
+    """
+
+    __slots__ = ("_clock", "_crash_at", "cache", "connection", "execute", "faults", "is_milestone", "moves", "now")
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        clock: Callable[[], float],
+        faults: Faults,
+        crash_at: Callable[[str], None] | None = None,
+    ) -> None:
+        self._clock = clock
+        self.connection = connection
+        self.execute = connection.execute
+        self.now = clock()
+        self._crash_at = crash_at
+        self.faults = faults
+        self.cache: dict[object, bool] = {}
+        self.is_milestone = False
+        self.moves: list[tuple[int, str, int, Decimal]] = []
+
+    def count(self, run: int, state: str, count: int, amount: Decimal) -> None:
+        """Orders that entered a state (or left it, below zero), with the sum of their amounts."""
+        self.moves.append((run, state, count, amount))
+
+    def passed(self, point: str) -> None:
+        """A named point between two steps, at which a test may kill the process."""
+        if self._crash_at is not None:
+            self._crash_at(point)
+
+    def undoing(self, part: Callable[[], T]) -> T:
+        """What a part returns; when it raises, what it did is undone, and the rest of the commit stands."""
+        moved = len(self.moves)
+        self.execute("SAVEPOINT part")
+        try:
+            result = part()
+        except Exception as error:
+            if not isinstance(error, sqlite3.Error) or self.goes_on(error):
+                self.execute("ROLLBACK TO part")
+                self.execute("RELEASE part")
+                del self.moves[moved:]
+                self.cache.clear()
+            raise
+        self.execute("RELEASE part")
+        return result
+
+    def beginning_anew(self, part: Callable[[], T]) -> T:
+        """As ``undoing``, for the first part of a commit: without a savepoint, which is two statements less."""
+        try:
+            return part()
+        except Exception as error:
+            if not isinstance(error, sqlite3.Error) or self.goes_on(error):
+                self.execute("ROLLBACK")
+                self.execute("BEGIN IMMEDIATE")
+                self.now = self._clock()
+                self.moves.clear()
+                self.cache.clear()
+            raise
+
+    def goes_on(self, error: sqlite3.Error) -> bool:
+        """Whether an error is that of one operation alone: neither the disk's nor the end of the transaction."""
+        return self.connection.in_transaction and not self.faults.is_of_the_disk(error)
+
+    def write_progress(self) -> None:
+        """Add up what moved; once for each commit, however many orders moved."""
+        changes: dict[tuple[int, str], tuple[int, Decimal]] = {}
+        for run, state, count, amount in self.moves:
+            orders, total = changes.get((run, state), (0, Decimal(0)))
+            changes[run, state] = orders + count, EXACT.add(total, amount)
+        before = {(run, state): sums for run in {run for run, _ in changes} for state, sums in self._progress(run)}
+        values: list[object] = []
+        for key, (count, amount) in changes.items():
+            if count or amount:
+                orders, total = before.get(key, (0, Decimal(0)))
+                values += (*key, orders + count, format(EXACT.add(total, amount), "f"))
+        if values:
+            marks = ", ".join(["(?, ?, ?, ?)"] * (len(values) // 4))
+            self.execute(f"INSERT OR REPLACE INTO progress (run, state, count, total) VALUES {marks}", values)  # noqa: S608
+
+    def _progress(self, run: int) -> Iterator[tuple[str, tuple[int, Decimal]]]:
+        """Orders of a run by state, with the sum of their amounts, as the last commit left them."""
+        # in one row: each further one would let go of the interpreter and wait for it
+        (rows,) = self.execute(
+            "SELECT group_concat(state || ' ' || count || ' ' || total, ',') FROM progress WHERE run = ?", (run,)
+        ).fetchone()
+        for row in rows.split(",") if rows else ():
+            state, count, total = row.split(" ")
+            yield state, (int(count), Decimal(total))
+
+
+Work = Callable[[Commit], T]
+# Does one or more neighbouring works at once, in few statements, and tells their results. ``None`` when one of them is
+# out of the ordinary: then what it did is undone, and each is done by itself.
+Together = Callable[[Commit, Sequence[Any]], Sequence[Any] | None]
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let several statements of a reader see the same moment."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.rollback()  # nothing was written; an error may have ended it already
+
+
+class Row(NamedTuple):
+    """The columns of an order, as stored."""
+
+    id: int
+    request_id: str
+    state: State
+    token: int
+    attempt: int
+    sent_before: bool
+    amount: str
+    body: bytes
+    body_sha256: bytes
+    transaction_id: bytes | str
+    code: int | None
+    message: str | None
+    conflict: str | None
+    permitted_at: float
+    updated_at: float
+
+
+def bounds(run: int) -> tuple[int, int]:
+    """First and last number an order of this run can have."""
+    return run << _SHIFT, ((run + 1) << _SHIFT) - 1
+
+
+def chunk_bounds(run: int, number: int) -> tuple[int, int]:
+    """First and last number an order of this chunk can have."""
+    first = (run << _SHIFT) + number * CHUNK
+    return first, first + CHUNK - 1
+
+
+def run_of(order_id: int) -> int:
+    """The run an order belongs to."""
+    return order_id >> _SHIFT
+
+
+def chunk_of(order_id: int) -> int:
+    """The number of its chunk within the run."""
+    return (order_id & (MOST_ORDERS - 1)) // CHUNK
+
+
+def row_of(values: Sequence[Any]) -> Row:
+    """A row of ``COLUMNS``."""
+    return Row(values[0], values[1], _STATES[values[2]], *values[3:])
+
+
+def row_by_id(connection: sqlite3.Connection | Commit, order_id: int) -> Row | None:
+    """One order by its number."""
+    found = connection.execute(_BY_ID, (order_id,)).fetchone()
+    return None if found is None else row_of(found)
+
+
+def row_by_request(connection: sqlite3.Connection | Commit, request_id: str) -> Row | None:
+    """One order by its request id."""
+    found = connection.execute(_BY_REQUEST, (request_id,)).fetchone()
+    return None if found is None else row_of(found)
+
+
+def rows_by_transaction(connection: sqlite3.Connection | Commit, transaction_id: str) -> list[Row]:
+    """The orders that carry a transaction id: one, none, or two where the service contradicts itself."""
+    return list(map(row_of, connection.execute(_BY_TRANSACTION, (pack_transaction_id(transaction_id),))))
+
+
+def entry_of(row: Row, batch_id: str, unconfirmed: int = 0) -> Entry:
+    """A row as an entry, with the number of notifications about it that are not confirmed."""
+    amount = Decimal(row.amount)
+    body = proved(row.request_id, row.amount, row.body, row.body_sha256)
+    return Entry(
+        request_id=row.request_id,
+        batch_id=batch_id,
+        state=row.state,
+        order=order_of(row.request_id, amount, body),
+        amount=amount,
+        attempt=row.attempt,
+        transaction_id=unpack_transaction_id(row.transaction_id),
+        code=row.code,
+        message=row.message,
+        conflict=row.conflict,
+        sent_before=bool(row.sent_before),
+        permitted_at=row.permitted_at if row.attempt else None,
+        updated_at=row.updated_at,
+        unconfirmed=unconfirmed,
+    )
+
+
+def change(
+    commit: Commit,
+    row: Row,
+    state: State,
+    *,
+    transaction_id: str | None = None,
+    code: int | None = None,
+    message: str | None = None,
+    conflict: str | None = None,
+    sent_before: bool = False,
+) -> None:
+    """Write down what the table of states answered. ``None`` leaves a column as it is; the first conflict stands."""
+    packed = pack_transaction_id(transaction_id)
+    commit.execute(_CHANGE, (state, packed, code, message, conflict, sent_before, commit.now, row.id))
+    if state is not row.state:
+        amount, run = Decimal(row.amount), run_of(row.id)
+        commit.count(run, row.state, -1, amount.copy_negate())  # exact: unary minus would round
+        commit.count(run, state, 1, amount)
+
+
+class PageReader(Protocol[T_co]):
+    """Reads a page: given the number of the last order before it, what is in it and the number of its last order."""
+
+    def __call__(self, connection: sqlite3.Connection, /, *, after: int) -> tuple[Iterable[T_co], int]: ...
+
+
+def run_columns(connection: sqlite3.Connection | Commit, batch_id: str, columns: str) -> Sequence[Any]:
+    """Some columns of a batch.
+
+    Raises:
+        RunUnknown: There is none of that name.
+    """
+    found: Sequence[Any] | None = connection.execute(
+        f"SELECT {columns} FROM run WHERE batch_id = ?",  # noqa: S608 - no value in it
+        (batch_id,),
+    ).fetchone()
+    if found is None:
+        raise RunUnknown(f"the journal holds no batch {batch_id}")
+    return found
+
+
+def number_of(connection: sqlite3.Connection | Commit, batch_id: str) -> int:
+    """The number of a batch. Raises ``RunUnknown``."""
+    return int(run_columns(connection, batch_id, "id")[0])
+
+
+def bounds_of(connection: sqlite3.Connection, batch_id: str | None) -> tuple[int, int]:
+    """First and last number an order of a batch, or of any, can have. Raises ``RunUnknown``."""
+    return (0, _HIGHEST) if batch_id is None else bounds(number_of(connection, batch_id))
+
+
+def runs(connection: sqlite3.Connection) -> Sequence[Run]:
+    """All batches, oldest first."""
+    found = connection.execute(f"SELECT {_RUNS} FROM run ORDER BY id").fetchall()  # noqa: S608 - no value in it
+    return tuple(_run(connection, values) for values in found)
+
+
+def run(connection: sqlite3.Connection, batch_id: str) -> Run:
+    """One batch.
+
+    Raises:
+        RunUnknown: There is none of that name.
+    """
+    return _run(connection, run_columns(connection, batch_id, _RUNS))
+
+
+def entry(connection: sqlite3.Connection, request_id: str) -> Entry | None:
+    """One order."""
+    row = row_by_request(connection, request_id)
+    if row is None:
+        return None
+    return entry_of(row, _batches(connection)[run_of(row.id)], count_unconfirmed(connection, [row]).get(request_id, 0))
+
+
+def entries_of(
+    connection: sqlite3.Connection, request_ids: Sequence[str], *, in_mixed_letters: bool = False
+) -> Mapping[str, Entry]:
+    """Those of these orders that there are.
+
+    Args:
+        in_mixed_letters: Only those whose ids have small and capital letters, whichever they have; by their own ids.
+    """
+    names, found = _batches(connection), dict[str, Entry]()
+    where = f"{MIXED} AND lower(request_id)" if in_mixed_letters else "request_id"
+    for first in range(0, len(request_ids), PAGE):
+        some = request_ids[first : first + PAGE]
+        if in_mixed_letters:
+            some = [request_id.lower() for request_id in some]
+        sql = f"SELECT {COLUMNS} FROM outbox WHERE {where} IN ({', '.join('?' * len(some))})"  # noqa: S608
+        rows = list(map(row_of, connection.execute(sql, some).fetchall()))
+        doubted = count_unconfirmed(connection, rows)
+        for row in rows:
+            found[row.request_id] = entry_of(row, names[run_of(row.id)], doubted.get(row.request_id, 0))
+    return found
+
+
+def paid_after(since: float, but: str | None) -> PageReader[Entry]:
+    """A reader of pages of orders that may be paid yet, or were paid since then, of all batches but one."""
+    may_be, paid = (", ".join(f"'{state.value}'" for state in states) for states in (_MAY_BE_PAID, _PAID))
+    sql = f"""SELECT {COLUMNS} FROM outbox WHERE id > ? AND id NOT BETWEEN ? AND ?
+        AND (state IN ({may_be}) OR (state IN ({paid}) AND updated_at >= ?)) ORDER BY id LIMIT {PAGE}"""  # noqa: S608
+
+    def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[Iterable[Entry], int]:
+        names = _batches(connection)
+        first, last = next((bounds(run) for run, name in names.items() if name == but), (-1, -1))
+        start = last if first <= after + 1 <= last else after  # the others of that batch need not be looked at
+        rows = connection.execute(sql, (start, first, last, since)).fetchall()
+        doubted = count_unconfirmed(connection, rows)
+        found = (entry_of(row, names[run_of(row.id)], doubted.get(row.request_id, 0)) for row in map(row_of, rows))
+        return found, rows[-1][0] if rows else after
+
+    return read
+
+
+def uid(connection: sqlite3.Connection, batch_id: str) -> str:
+    """What tells a batch from one of the same name that a restored file does not hold any more.
+
+    Raises:
+        RunUnknown: There is none of that name.
+    """
+    return str(run_columns(connection, batch_id, "uid")[0])
+
+
+def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = False) -> PageReader[Entry]:
+    """A reader of pages of entries, in the sequence they were loaded in."""
+    where = ["o.id > ?", "o.id <= ?"]
+    if state is not None:
+        # written out, so that SQLite sees that a partial index covers it
+        where.append(f"o.state = '{State(state).value}'")
+    if conflicts:
+        where.append("o.conflict IS NOT NULL")
+    sql = f"SELECT {COLUMNS} FROM outbox o WHERE {' AND '.join(where)} ORDER BY o.id LIMIT {PAGE}"  # noqa: S608
+
+    def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[Entry], int]:
+        first, last = bounds_of(connection, batch_id)
+        names = _batches(connection)
+        rows = list(map(row_of, connection.execute(sql, (max(after, first - 1), last)).fetchall()))
+        doubted = count_unconfirmed(connection, rows)
+        found = [entry_of(row, names[run_of(row.id)], doubted.get(row.request_id, 0)) for row in rows]
+        return found, rows[-1].id if rows else after
+
+    return read
+
+
+def progress(connection: sqlite3.Connection, batch_id: str | None) -> Progress:
+    """Counts and sums by state."""
+    counts = dict.fromkeys(State, 0)
+    sums = dict.fromkeys(State, Decimal(0))
+    first, last = 0, _HIGHEST
+    sql: str = "SELECT state, count, total FROM progress"
+    values: tuple[int, ...] = ()
+    if batch_id is not None:
+        number = number_of(connection, batch_id)
+        first, last = bounds(number)
+        sql, values = f"{sql} WHERE run = ?", (number,)
+    for name, count, total in connection.execute(sql, values):
+        state = _STATES[name]
+        counts[state] += count
+        sums[state] = EXACT.add(sums[state], Decimal(total))
+    (conflicts,) = connection.execute(
+        "SELECT count(*) FROM outbox WHERE conflict IS NOT NULL AND id BETWEEN ? AND ?", (first, last)
+    ).fetchone()
+    (unconfirmed,) = connection.execute(
+        """SELECT count(DISTINCT o.id) FROM ipn_event e CROSS JOIN outbox o ON o.request_id = e.request_id
+        WHERE e.doubt = 'unconfirmed' AND e.state <> 'disputed' AND o.id BETWEEN ? AND ?""",
+        (first, last),
+    ).fetchone()
+    return Progress(counts=counts, sums=sums, conflicts=conflicts, unconfirmed=unconfirmed)
+
+
+def count_unconfirmed(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> dict[str, int]:
+    """How many notifications about each of these orders wait to be confirmed; only of those that have any."""
+    (are_there,) = connection.execute("SELECT EXISTS (SELECT 1 FROM ipn_event WHERE doubt = 'unconfirmed')").fetchone()
+    if not are_there or not rows:
+        return {}
+    sql = f"""SELECT request_id, count(*) FROM ipn_event WHERE doubt = 'unconfirmed' AND state <> 'disputed'
+        AND request_id IN ({", ".join("?" * len(rows))}) GROUP BY request_id"""  # noqa: S608 - marks only
+    return dict(connection.execute(sql, [row[1] for row in rows]).fetchall())
+
+
+def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
+    number, batch_id, address, fingerprint, user_id, state, source_digest, policy, quarantined_at, since = values
+    total, amount = 0, Decimal(0)
+    for count, part in connection.execute("SELECT count, total FROM progress WHERE run = ?", (number,)):
+        total, amount = total + count, EXACT.add(amount, Decimal(part))
+    (quarantined,) = connection.execute(
+        "SELECT count(*) FROM chunk WHERE run = ? AND state = 'quarantined'", (number,)
+    ).fetchone()
+    return Run(
+        batch_id=batch_id,
+        identity=RunIdentity(base_address=address, key_fingerprint=fingerprint, user_id=user_id),
+        ready=state == "ready",
+        total=total,
+        amount=amount,
+        source_digest=source_digest,
+        policy=policy,
+        quarantined=quarantined,
+        quarantined_at=quarantined_at,
+        look_since=since,
+    )
+
+
+def _batches(connection: sqlite3.Connection) -> dict[int, str]:
+    return dict(connection.execute("SELECT id, batch_id FROM run"))

@@ -1,0 +1,290 @@
+"""What is found out about an order, or decided on it by a person: written down, with what it changes."""
+
+from __future__ import annotations
+
+from payments_async._amounts import amount_text
+from payments_async.journal._faults import NotLookedFor, NotParked, OrderUnknown
+from payments_async.journal._records import Evidence, Finding
+from payments_async.journal._statements._entries import (
+    Commit,
+    Row,
+    change,
+    chunk_of,
+    row_by_request,
+    rows_by_transaction,
+    run_columns,
+    run_of,
+)
+from payments_async.journal._statements._history import is_looked_for
+from payments_async.journal._states import EVIDENCE, News, State, next_state
+from payments_async.journal._weighing import weigh
+
+__all__ = [
+    "acknowledge",
+    "apply",
+    "apply_evidence",
+    "archive_attempt",
+    "find",
+    "is_unsent",
+    "lift_quarantine",
+    "park",
+    "record_evidence",
+    "resolve",
+    "write_off",
+]
+
+_TOLD = EVIDENCE - {News.ACCEPTED, News.SWEPT_CLEAN_TWICE}  # notified or looked up
+
+
+def find(commit: Commit, request_id: str | None, transaction_id: str | None) -> Row | None:
+    """The order that evidence is about: by its request id, else by the transaction if only one order carries it."""
+    row = None if request_id is None else row_by_request(commit, request_id)
+    if row is None and transaction_id is not None:
+        rows = rows_by_transaction(commit, transaction_id)
+        row = rows[0] if len(rows) == 1 else None
+    return row
+
+
+def apply(
+    commit: Commit,
+    row: Row,
+    evidence: Evidence,
+    *,
+    event_id: int | None = None,
+    against: str | None = None,
+) -> Finding:
+    """Weigh evidence, and write it down with what it changes.
+
+    Args:
+        against: Words, where something else than the evidence itself speaks against it.
+    """
+    if row.sent_before and _is_decided(commit, row, evidence):
+        record_evidence(commit, row, evidence, row.state, None, event_id=event_id)
+        return Finding(request_id=row.request_id, before=row.state, state=row.state)
+    weighed = weigh(row, evidence, unsent=is_unsent(commit, row), against=against)
+    is_new = record_evidence(commit, row, evidence, weighed.state, weighed.conflict, event_id=event_id)
+    flaw = weighed.conflict if is_new else None  # the same again was seen by whoever acknowledged it
+    if weighed.state is not row.state or flaw is not None or weighed.transaction_id is not None:
+        change(commit, row, weighed.state, transaction_id=weighed.transaction_id, conflict=flaw)
+    return Finding(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
+
+
+def is_unsent(commit: Commit, row: Row) -> bool:
+    """Whether a planned or parked order was never sent: no attempt was made, or each is proved not to have left."""
+    if row.state not in (State.PLANNED, State.PARKED) or not row.attempt:
+        return row.state in (State.PLANNED, State.PARKED)
+    (proved,) = commit.execute(
+        "SELECT count(*) FROM attempt WHERE order_id = ? AND outcome = ?", (row.id, News.NOT_SENT)
+    ).fetchone()
+    return bool(proved == row.attempt)
+
+
+def record_evidence(
+    commit: Commit,
+    row: Row,
+    evidence: Evidence,
+    after: State,
+    conflict: str | None,
+    *,
+    event_id: int | None = None,
+) -> bool:
+    """Write evidence down. The same again, when it changes nothing, is counted in one row: sweeps repeat themselves.
+
+    Tells whether it is new.
+    """
+    amount = None if evidence.amount is None else amount_text(evidence.amount)
+    at = commit.now if evidence.at is None else evidence.at
+    if after is row.state and event_id is None:
+        again = commit.execute(
+            """UPDATE evidence SET times = times + 1, last_at = ? WHERE order_id = ? AND news = ? AND source = ?
+            AND transaction_id IS ? AND amount IS ? AND currency IS ? AND detail IS ? AND before = ? AND after = ?
+            AND conflict IS ?""",
+            (
+                at,
+                row.id,
+                evidence.news,
+                evidence.source,
+                evidence.transaction_id,
+                amount,
+                evidence.currency,
+                evidence.detail,
+                row.state,
+                after,
+                conflict,
+            ),
+        )
+        if again.rowcount:
+            return False
+    commit.execute(
+        """INSERT INTO evidence (order_id, at, news, source, transaction_id, amount, currency, detail, before, after,
+        before_at, conflict, event_id, last_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            row.id,
+            at,
+            evidence.news,
+            evidence.source,
+            evidence.transaction_id,
+            amount,
+            evidence.currency,
+            evidence.detail,
+            row.state,
+            after,
+            row.updated_at,
+            conflict,
+            event_id,
+            at,
+        ),
+    )
+    return True
+
+
+def _is_decided(commit: Commit, row: Row, evidence: Evidence) -> bool:
+    """Whether a person knew of this very evidence when they wrote the order off, and so called it false."""
+    if evidence.news not in _TOLD:
+        return False
+    amount = None if evidence.amount is None else amount_text(evidence.amount)
+    known = commit.execute(
+        """SELECT 1 FROM evidence WHERE order_id = ? AND decided IS NOT NULL AND news = ? AND transaction_id IS ?
+        AND amount IS ? AND currency IS ? LIMIT 1""",
+        (row.id, evidence.news, evidence.transaction_id, amount, evidence.currency),
+    ).fetchone()
+    return known is not None
+
+
+def apply_evidence(commit: Commit, evidence: Evidence) -> Finding | None:
+    """Weigh what somebody found out."""
+    if evidence.news not in EVIDENCE:
+        raise ValueError(f"news: {evidence.news} is no evidence")
+    row = find(commit, evidence.request_id, evidence.transaction_id)
+    return None if row is None else apply(commit, row, evidence)
+
+
+def park(commit: Commit, request_id: str, detail: str) -> Finding:
+    """Two clean sweeps did not find an unknown order."""
+    evidence = Evidence(news=News.SWEPT_CLEAN_TWICE, source="sweep", request_id=request_id, detail=detail)
+    return apply(commit, _row(commit, request_id), evidence)
+
+
+def write_off(commit: Commit, request_id: str, who: str, why: str, seen: float | None) -> None:
+    """A parked order never arrived, says a named person: it is planned again, as one that may have been sent.
+
+    What contradicted that until now is thereby called false, and moves the order no more; what is new later counts.
+    """
+    _named(who, why)
+    row = _row(commit, request_id)
+    unsent = is_unsent(commit, row)
+    verdict = next_state(row.state, News.WRITTEN_OFF, sent_before=bool(row.sent_before), unsent=unsent)
+    if verdict.ignored or verdict.state is not State.PLANNED:
+        raise NotParked(f"order {request_id} is {row.state}")
+    if seen is not None and row.updated_at > seen:
+        raise NotParked(f"something more was learned of order {request_id} since it was looked at: look again")
+    if not unsent:
+        archive_attempt(commit, row, News.UNKNOWN, row.code, row.message, row.updated_at)
+    decision = resolve(commit, News.WRITTEN_OFF, who, why, order_id=row.id, evidence=_about(commit, row))
+    _dispute(commit, row, decision, who)
+    change(commit, row, verdict.state, sent_before=True)
+    commit.execute(
+        "UPDATE chunk SET state = 'open' WHERE run = ? AND number = ? AND state = 'done'",
+        (run_of(row.id), chunk_of(row.id)),
+    )
+
+
+def acknowledge(commit: Commit, request_id: str, who: str, why: str, seen: float | None) -> None:
+    """A named person has seen a conflict; one that came after they looked stands."""
+    _named(who, why)
+    row = _row(commit, request_id)
+    later = commit.execute(
+        """SELECT conflict FROM evidence WHERE order_id = ? AND conflict IS NOT NULL AND before_at >= ?
+        ORDER BY id LIMIT 1""",
+        (row.id, float("inf") if seen is None else seen),
+    ).fetchone()
+    commit.execute(
+        "UPDATE outbox SET conflict = ?, updated_at = ? WHERE id = ?",
+        (None if later is None else later[0], commit.now, row.id),
+    )
+    resolve(commit, "acknowledged", who, why, order_id=row.id, evidence=row.conflict)
+
+
+def lift_quarantine(commit: Commit, batch_id: str, who: str, why: str, seen: float | None) -> int:
+    """The orders of quarantined chunks were looked up, says a named person, and so does a sweep on record."""
+    _named(who, why)
+    run, quarantined_at = run_columns(commit, batch_id, "id, quarantined_at")
+    waiting = commit.execute("SELECT 1 FROM chunk WHERE run = ? AND state = 'quarantined' LIMIT 1", (run,)).fetchone()
+    if waiting is not None:
+        if seen is not None and quarantined_at is not None and quarantined_at > seen:
+            raise NotLookedFor(f"batch {batch_id} was put into quarantine once more since it was looked at")
+        if not is_looked_for(commit, batch_id, counted=True):
+            raise NotLookedFor(f"batch {batch_id} was not looked for in all days since it was made")
+    lifted = commit.execute("UPDATE chunk SET state = 'open' WHERE run = ? AND state = 'quarantined'", (run,)).rowcount
+    resolve(commit, "quarantine lifted", who, why, run=run, evidence=f"{lifted} chunks")
+    return lifted
+
+
+def archive_attempt(
+    commit: Commit, row: Row, outcome: News, code: int | None, message: str | None, done_at: float
+) -> None:
+    """Write down an attempt whose place in the row of its order the next one will take."""
+    commit.execute(
+        """INSERT INTO attempt (order_id, n, token, permitted_at, outcome, code, message, done_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+        (row.id, row.attempt, row.token, row.permitted_at, outcome, code, message, done_at),
+    )
+
+
+def _row(commit: Commit, request_id: str) -> Row:
+    """An order that a person or a sweep names. Raises ``OrderUnknown``."""
+    row = row_by_request(commit, request_id)
+    if row is None:
+        raise OrderUnknown(f"the journal holds no order {request_id}")
+    return row
+
+
+def _named(who: str, why: str) -> None:
+    """A decision has a person and a reason. Raises ``ValueError``."""
+    if not who.strip() or not why.strip():
+        raise ValueError("who and why: a person's name and a reason, not an empty text")
+
+
+def _about(commit: Commit, row: Row) -> str | None:
+    """What a write-off is about: every contradiction that nobody has decided on, and the sweeps."""
+    found = commit.execute(
+        """SELECT DISTINCT coalesce(conflict, detail) FROM evidence WHERE order_id = ? AND decided IS NULL
+        AND (conflict IS NOT NULL OR news = ?) ORDER BY id""",
+        (row.id, News.SWEPT_CLEAN_TWICE),
+    ).fetchall()
+    return "; ".join(words for (words,) in found if words) or None
+
+
+def _dispute(commit: Commit, row: Row, decision: int, who: str) -> None:
+    """Note which contradictions a decision was about: what was notified is disputed, and no handler hears of it."""
+    told = commit.execute(
+        """UPDATE evidence SET decided = ? WHERE order_id = ? AND decided IS NULL
+        AND (conflict IS NOT NULL OR news = ?) RETURNING event_id""",
+        (decision, row.id, News.SWEPT_CLEAN_TWICE),
+    ).fetchall()
+    for (event_id,) in told:
+        if event_id is not None:
+            commit.execute("DELETE FROM ipn_pending WHERE event_id = ?", (event_id,))
+            commit.execute(
+                "UPDATE ipn_event SET state = 'disputed', error = ? WHERE id = ?", (f"written off by {who}", event_id)
+            )
+    commit.execute("UPDATE outbox SET conflict = NULL WHERE id = ?", (row.id,))
+
+
+def resolve(
+    commit: Commit,
+    kind: str,
+    who: str,
+    why: str,
+    *,
+    order_id: int | None = None,
+    run: int | None = None,
+    evidence: str | None = None,
+) -> int:
+    """Keep who decided what, and why; tells the number of the decision."""
+    (number,) = commit.execute(
+        """INSERT INTO resolution (order_id, run, kind, who, why, evidence, at) VALUES (?, ?, ?, ?, ?, ?, ?)
+        RETURNING id""",
+        (order_id, run, kind, who, why, evidence, commit.now),
+    ).fetchone()
+    return int(number)

@@ -1,0 +1,522 @@
+"""What is on record: the story of each order, what persons decided, and which lists of the service were read."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+
+from payments_async.journal._faults import OrderUnknown
+from payments_async.journal._records import Happening, Standing, Sweep, unpack_transaction_id
+from payments_async.journal._statements._entries import (
+    COLUMNS,
+    PAGE,
+    Commit,
+    PageReader,
+    Row,
+    bounds_of,
+    chunk_of,
+    count_unconfirmed,
+    entry_of,
+    number_of,
+    row_by_request,
+    row_of,
+    run_columns,
+    run_of,
+    snapshot,
+)
+from payments_async.journal._states import RULES, News, State
+
+__all__ = [
+    "begin_sweep",
+    "decisions",
+    "end_sweep",
+    "has_looked",
+    "history",
+    "is_looked_for",
+    "sent_since",
+    "standings_after",
+    "sweeps",
+    "void_sweeps",
+]
+
+_ANSWERED = {  # what the answer was, when nothing but it has made of the order
+    State.ACCEPTED: News.ACCEPTED,
+    State.REJECTED: News.REJECTED,
+    State.UNKNOWN: News.UNKNOWN,
+}
+_ORDER = ("planned", "permit", "answer", "takeover", "delivery", "notification", "evidence", "resolution")
+_RANKS = {what: rank for rank, what in enumerate(_ORDER)}
+_STATES = {state.value: state for state in State}  # looking up takes a tenth of what asking the enumeration takes
+_HANDLED = {
+    "pending": "its handlers are still to be called",
+    "handled": "its handlers are done",
+    "dead": "its handlers failed too often, and it waits for `payments-async ipn replay`",
+    "disputed": "the service's own record says otherwise",
+}
+_DOUBTED = {
+    "unconfirmed": "notified, not confirmed: it moves nothing before the service's own record bears it out",
+    "reported": "from somebody who is not known to be a sender: nothing believes it",
+}
+_NEWS = {news.value: news for news in News}
+_UNFINISHED = "it was broken off"
+_SWEEPS = "s.id, r.batch_id, s.since, s.until, s.begun_at, s.ended_at, s.rows, s.requests, s.counted, s.problem"
+_MOST = 1000  # that are told of: whoever reconciles each minute makes half a million in a year
+_TICK = 0.001  # seconds
+_LAST_VOIDED = "(SELECT coalesce(max(quarantined_at), 0) FROM run)"
+
+
+class _Attempt(NamedTuple):
+    order_id: int
+    n: int
+    token: int
+    permitted_at: float
+    outcome: str
+    code: int | None
+    message: str | None
+    done_at: float
+
+
+class _Evidence(NamedTuple):
+    order_id: int
+    at: float
+    news: str
+    source: str
+    transaction_id: str | None
+    amount: str | None
+    detail: str | None
+    before: str
+    after: str
+    before_at: float
+    conflict: str | None
+    event_id: int | None
+    times: int
+    last_at: float
+
+
+class _Resolution(NamedTuple):
+    order_id: int
+    kind: str
+    who: str
+    why: str
+    evidence: str | None
+    at: float
+
+
+class _Fact(NamedTuple):
+    """One thing in the life of an order; the ``Happening`` is made only where somebody wants to see it."""
+
+    at: float
+    rank: int
+    place: int
+    state: State | None
+    told: Callable[..., Happening]
+    of: tuple[Any, ...]
+
+
+class _Trails(NamedTuple):
+    """What the tables know of orders of one run that lie side by side. Rows stay as they came, until one is needed.
+
+    Attributes:
+        batch_id, planned_at: Of the run.
+        attempts, evidence, resolutions: By the number of the order, for those that have any.
+        workers: By chunk and token.
+    """
+
+    batch_id: str
+    planned_at: float
+    attempts: Mapping[int, list[_Attempt]]
+    evidence: Mapping[int, list[tuple[Any, ...]]]
+    resolutions: Mapping[int, list[_Resolution]]
+    workers: Mapping[tuple[int, int], str | None]
+
+
+def _trails(connection: sqlite3.Connection, first: int, last: int) -> _Trails:
+    """All that is needed to tell of the orders from one number to another of the same run."""
+    run, evidence = run_of(first), dict[int, list[tuple[Any, ...]]]()
+    attempts, resolutions = dict[int, list[_Attempt]](), dict[int, list[_Resolution]]()
+    batch_id, at = connection.execute(
+        "SELECT batch_id, coalesce(ready_at, created_at) FROM run WHERE id = ?", (run,)
+    ).fetchone()
+    found = connection.execute(
+        """SELECT order_id, n, token, permitted_at, outcome, code, message, done_at FROM attempt
+        WHERE order_id BETWEEN ? AND ? ORDER BY order_id, rowid""",
+        (first, last),
+    )
+    for attempt in map(_Attempt._make, found.fetchall()):
+        attempts.setdefault(attempt.order_id, []).append(attempt)
+    found = connection.execute(
+        """SELECT order_id, at, news, source, transaction_id, amount, detail, before, after, before_at, conflict,
+        event_id, times, last_at FROM evidence WHERE order_id BETWEEN ? AND ? ORDER BY order_id, id""",
+        (first, last),
+    )
+    for seen in found.fetchall():
+        evidence.setdefault(seen[0], []).append(seen)
+    found = connection.execute(
+        """SELECT order_id, kind, who, why, evidence, at FROM resolution
+        WHERE order_id BETWEEN ? AND ? ORDER BY order_id, id""",
+        (first, last),
+    )
+    for resolution in map(_Resolution._make, found.fetchall()):
+        resolutions.setdefault(resolution.order_id, []).append(resolution)
+    found = connection.execute(
+        "SELECT number, token, owner FROM claim WHERE run = ? AND number BETWEEN ? AND ?",
+        (run, chunk_of(first), chunk_of(last)),
+    )
+    workers = {(number, token): owner for number, token, owner in found.fetchall()}
+    return _Trails(batch_id, at, attempts, evidence, resolutions, workers)
+
+
+def history(connection: sqlite3.Connection, request_id: str) -> Sequence[Happening]:
+    """All that is known of an order, oldest first.
+
+    Raises:
+        OrderUnknown: The journal holds no such order.
+    """
+    with snapshot(connection):
+        row = row_by_request(connection, request_id)
+        if row is None:
+            raise OrderUnknown(f"the journal holds no order {request_id}")
+        facts = _facts(row, _trails(connection, row.id, row.id))
+        found = [*(fact.told(*fact.of) for fact in facts), *_deliveries(connection, row)]
+    return tuple(sorted(found, key=lambda happening: (happening.at, _RANKS[happening.what])))
+
+
+def decisions(connection: sqlite3.Connection, batch_id: str) -> Sequence[Happening]:
+    """What named persons decided about a batch as a whole, in time. Raises ``RunUnknown``."""
+    found = connection.execute(
+        "SELECT 0, kind, who, why, evidence, at FROM resolution WHERE run = ? ORDER BY id",
+        (number_of(connection, batch_id),),
+    )
+    return tuple(_resolved(_Resolution._make(values)) for values in found.fetchall())
+
+
+def standings_after(batch_id: str) -> PageReader[Standing]:
+    """A reader of pages of the orders of a batch, each with what brought it to where it stands.
+
+    An order is made of its row only when it is its turn: hundreds at once would wake the garbage collector.
+    """
+    sql = f"SELECT {COLUMNS} FROM outbox WHERE id > ? AND id <= ? ORDER BY id LIMIT {PAGE}"  # noqa: S608
+
+    def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[Iterable[Standing], int]:
+        with snapshot(connection):
+            first, last = bounds_of(connection, batch_id)
+            rows = connection.execute(sql, (max(after, first - 1), last)).fetchall()
+            if not rows:
+                return (), after
+            trails, doubted = _trails(connection, rows[0][0], rows[-1][0]), count_unconfirmed(connection, rows)
+        found = (
+            Standing(
+                entry=entry_of(row, batch_id, doubted.get(row.request_id, 0)),
+                decision=_decision(row, trails),
+                persons=_persons(row, trails),
+            )
+            for row in map(row_of, rows)
+        )
+        return found, rows[-1][0]
+
+    return read
+
+
+def _decision(row: Row, trails: _Trails) -> Happening | None:
+    """What brought an order to where it stands: the first happening after which it never stood elsewhere.
+
+    ``None`` for an order that was never anything but planned.
+    """
+    evidence = list(map(_Evidence._make, trails.evidence.get(row.id, ())))
+    if row.id not in trails.attempts and row.id not in trails.resolutions:
+        if not evidence and not row.attempt:
+            return None
+        if evidence and (seen := _last_turn(row, evidence)) is not None:
+            return _seen(seen, _kind(seen))
+    found: _Fact | None = None
+    for fact in sorted(_facts(row, trails)):
+        if fact.state is not row.state and fact.state is not None:
+            found = None
+        elif fact.state is row.state and found is None:
+            found = fact
+    return None if found is None or found.told is _planned else found.told(*found.of)
+
+
+def _persons(row: Row, trails: _Trails) -> tuple[Happening, ...]:
+    """What named persons decided about an order, oldest first."""
+    return tuple(map(_resolved, trails.resolutions.get(row.id, ())))
+
+
+def _last_turn(row: Row, evidence: Sequence[_Evidence]) -> _Evidence | None:
+    """The evidence that decided, where one glance tells: one attempt, and evidence in the sequence of its times."""
+    if not row.permitted_at <= evidence[0].before_at <= evidence[0].at:
+        return None
+    turn: _Evidence | None = None
+    stood, at = evidence[0].before, -1.0
+    for seen in evidence:
+        if seen.at <= at:
+            return None
+        if seen.after != stood:
+            turn = seen
+        stood, at = seen.after, seen.at
+    return turn if stood == row.state else None
+
+
+def _facts(row: Row, trails: _Trails) -> list[_Fact]:
+    """Everything but deliveries, which never change an order. Not in time yet."""
+    attempts, found = trails.attempts.get(row.id, ()), list[_Fact]()
+    evidence = list(map(_Evidence._make, trails.evidence.get(row.id, ())))
+
+    def add(at: float, what: str, state: State | None, told: Callable[..., Happening], *of: object) -> None:
+        found.append(_Fact(at, _RANKS[what], len(found), state, told, of))
+
+    add(trails.planned_at, "planned", State.PLANNED, _planned, row.id, trails)
+    for attempt in attempts:
+        worker, news = _worker(row, attempt.token, trails), _NEWS[attempt.outcome]
+        add(attempt.permitted_at, "permit", State.SENDING, _permit, attempt.permitted_at, worker, attempt.n)
+        until, words = _later(evidence, attempt.permitted_at), _words(attempt.n, attempt.code, attempt.message, None)
+        if news is News.NOT_SENT:
+            add(attempt.done_at, "answer", State.PLANNED, _answer, attempt.done_at, worker, news, State.PLANNED, words)
+        elif until is not None and until[0] in _ANSWERED:
+            state, at = until
+            add(at, "answer", state, _answer, at, worker, _ANSWERED[state], state, words)
+    if row.attempt and row.attempt not in [attempt.n for attempt in attempts]:
+        # the attempt whose story is in the row itself; the others were put out of it by a later one or a write-off
+        worker = _worker(row, row.token, trails)
+        add(row.permitted_at, "permit", State.SENDING, _permit, row.permitted_at, worker, row.attempt)
+        state, at = _later(evidence, row.permitted_at) or (row.state, row.updated_at)
+        if state in _ANSWERED:
+            words = _words(row.attempt, row.code, row.message, row.transaction_id)
+            add(at, "answer", state, _answer, at, worker, _ANSWERED[state], state, words)
+    for seen in evidence:
+        what = _kind(seen)
+        add(seen.at, what, _STATES[seen.after], _seen, seen, what)
+    for resolution in trails.resolutions.get(row.id, ()):
+        stands = State.PLANNED if resolution.kind == News.WRITTEN_OFF else None
+        add(resolution.at, "resolution", stands, _resolved, resolution)
+    return found
+
+
+def _later(evidence: Sequence[_Evidence], permitted_at: float) -> tuple[State, float] | None:
+    """Where an order stood when the first evidence after a permit came, and since when: what its answer was."""
+    for seen in evidence:
+        if seen.before_at >= permitted_at:
+            return _STATES[seen.before], seen.before_at
+    return None
+
+
+def _worker(row: Row, token: int, trails: _Trails) -> str | None:
+    return trails.workers.get((chunk_of(row.id), token))
+
+
+def _kind(seen: _Evidence) -> str:
+    if seen.event_id is not None:
+        return "notification"
+    if seen.news == News.LEASE_EXPIRED:
+        return "takeover"
+    return "answer" if seen.source.startswith("answer to ") else "evidence"
+
+
+def _planned(order_id: int, trails: _Trails) -> Happening:
+    detail = f"order {order_id} of batch {trails.batch_id}"
+    return Happening(at=trails.planned_at, what="planned", state=State.PLANNED, detail=detail)
+
+
+def _permit(at: float, worker: str | None, n: int) -> Happening:
+    return Happening(
+        at=at,
+        what="permit",
+        by=worker,
+        news=News.PERMITTED,
+        state=State.SENDING,
+        rule=RULES[News.PERMITTED],
+        detail=f"attempt {n}",
+    )
+
+
+def _answer(at: float, worker: str | None, news: News, state: State, words: str) -> Happening:
+    return Happening(at=at, what="answer", by=worker, news=news, state=state, rule=RULES[news], detail=words)
+
+
+def _seen(seen: _Evidence, what: str) -> Happening:
+    news, words = _NEWS[seen.news], []
+    if seen.transaction_id:
+        words.append(f"transaction {seen.transaction_id}")
+    if seen.amount:
+        words.append(f"amount {seen.amount}")
+    if seen.detail:
+        words.append(seen.detail)
+    if seen.before == seen.after:
+        words.append("which changed nothing")
+    if seen.times > 1:
+        last = datetime.fromtimestamp(seen.last_at, UTC).isoformat(" ", "seconds")[:19]
+        words.append(f"told {seen.times} times, last on {last} UTC")
+    return Happening(
+        at=seen.at,
+        what=what,
+        by=seen.source,
+        news=news,
+        state=_STATES[seen.after],
+        rule=RULES[news],
+        detail=", ".join(words) or None,
+        conflict=seen.conflict,
+    )
+
+
+def _resolved(resolution: _Resolution) -> Happening:
+    _, kind, who, why, evidence, at = resolution
+    written_off = kind == News.WRITTEN_OFF
+    return Happening(
+        at=at,
+        what="resolution",
+        by=who,
+        news=News.WRITTEN_OFF if written_off else None,
+        state=State.PLANNED if written_off else None,
+        rule=RULES[News.WRITTEN_OFF] if written_off else None,
+        detail=f"{kind}: {why}" + (f" (on: {evidence})" if evidence else ""),
+    )
+
+
+def _deliveries(connection: sqlite3.Connection, row: Row) -> Iterator[Happening]:
+    found = connection.execute(
+        """WITH told AS (
+            SELECT id, iif(EXISTS (SELECT 1 FROM ipn_pending WHERE event_id = ipn_event.id), 'pending', state) AS state,
+            tries, error, status_code, peer, received_at, times, doubt FROM ipn_event
+            WHERE id IN (SELECT event_id FROM evidence WHERE order_id = ?
+                UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_id = ?
+                UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_id IS NULL AND transaction_id = ?))
+        SELECT peer, received_at, times, id, state, tries, error, status_code, doubt FROM told UNION ALL
+        SELECT d.peer, d.received_at, d.times, told.id, state, tries, error, status_code, doubt
+        FROM told JOIN ipn_delivery d ON d.event_id = told.id ORDER BY 2, 4""",
+        (row.id, row.request_id, unpack_transaction_id(row.transaction_id)),
+    )
+    for peer, at, times, event_id, state, tries, error, status_code, doubt in found:
+        words = [f"stored as event {event_id}, with status code {status_code}"]
+        words.append(_HANDLED.get(state, state) if doubt is None or state == "disputed" else _DOUBTED[doubt])
+        if tries or error:
+            words.append(f"{tries} rounds of them failed" + (f", the last one with: {error}" if error else ""))
+        if times > 1:
+            words.append(f"it came {times} times")
+        yield Happening(at=at, what="delivery", by=peer, detail="; ".join(words))
+
+
+def _words(n: int, code: int | None, message: str | None, transaction_id: bytes | str | None) -> str:
+    words = [f"attempt {n}"]
+    if (transaction := unpack_transaction_id(transaction_id)) is not None:
+        words.append(f"transaction {transaction}")
+    if code is not None:
+        words.append(f"code {code}")
+    if message is not None:
+        words.append(message)
+    return ", ".join(words)
+
+
+def void_sweeps(commit: Commit, runs: Iterable[int] | None = None) -> None:
+    """What was sent since may be unknown to this file: no reading of the list of before counts any more.
+
+    Args:
+        runs: Those of which that is true; all by default.
+    """
+    # later than every doubt before, also where the clock was set back since: readings are told apart by that alone
+    (moment,) = commit.execute(
+        f"SELECT iif({_LAST_VOIDED} > ?, {_LAST_VOIDED} + {_TICK}, ?)",
+        (commit.now, commit.now),
+    ).fetchone()
+    if runs is None:
+        commit.execute("UPDATE run SET quarantined_at = ?", (moment,))
+    else:
+        commit.connection.executemany("UPDATE run SET quarantined_at = ? WHERE id = ?", [(moment, run) for run in runs])
+
+
+def begin_sweep(commit: Commit, batch_id: str | None, since: date, until: date) -> Sweep:
+    """A reading of the list begins; it counts once it has ended well, unless the journal is doubted meanwhile."""
+    run = None if batch_id is None else number_of(commit, batch_id)
+    (number,) = commit.execute(
+        f"""INSERT INTO sweep (run, doubted_at, since, until, begun_at, problem)
+        VALUES (?, {_LAST_VOIDED}, ?, ?, ?, ?) RETURNING id""",  # noqa: S608 - no value in it
+        (run, since.isoformat(), until.isoformat(), commit.now, _UNFINISHED),
+    ).fetchone()
+    return Sweep(id=number, batch_id=batch_id, since=since, until=until, begun=commit.now)
+
+
+def end_sweep(commit: Commit, sweep: Sweep) -> None:
+    """It has ended, as the one who read says."""
+    commit.execute(
+        "UPDATE sweep SET ended_at = ?, rows = ?, requests = ?, counted = ?, problem = ? WHERE id = ?",
+        (commit.now, sweep.rows, sweep.requests, sweep.counted, sweep.problem, sweep.id),
+    )
+
+
+def sweeps(connection: sqlite3.Connection, batch_id: str | None) -> Sequence[Sweep]:
+    """The latest readings that were made for a batch, or for any; oldest first."""
+    sql = f"SELECT {_SWEEPS} FROM sweep s LEFT JOIN run r ON r.id = s.run"  # noqa: S608 - no value in it
+    if batch_id is None:
+        found = connection.execute(f"{sql} ORDER BY s.id DESC LIMIT ?", (_MOST,)).fetchall()
+    else:
+        run = number_of(connection, batch_id)
+        found = connection.execute(f"{sql} WHERE s.run = ? ORDER BY s.id DESC LIMIT ?", (run, _MOST)).fetchall()
+    return [_sweep(values) for values in reversed(found)]
+
+
+def has_looked(connection: sqlite3.Connection, *, counted: bool) -> bool:
+    """Whether any list was read to its end since the journal was made, and since it was last doubted."""
+    found = connection.execute(
+        f"""SELECT 1 FROM sweep WHERE ended_at IS NOT NULL AND problem IS NULL AND counted >= ?
+        AND doubted_at >= {_LAST_VOIDED} LIMIT 1""",  # noqa: S608 - no value in it
+        (counted,),
+    ).fetchone()
+    return found is not None
+
+
+def is_looked_for(connection: sqlite3.Connection | Commit, batch_id: str, *, counted: bool) -> bool:
+    """Whether the list of all days since a batch was made was read for it, and since it was last doubted.
+
+    Args:
+        counted: Only a reading that showed as many rows as the service says there are.
+    """
+    run, doubted_at, since = run_columns(
+        connection,
+        batch_id,
+        "id, coalesce(quarantined_at, 0), min(created_at, coalesce(look_since, created_at))",
+    )
+    first = datetime.fromtimestamp(since, UTC).date()  # a reading begins a day earlier, whatever the time zone
+    found = connection.execute(
+        """SELECT 1 FROM sweep WHERE run = ? AND ended_at IS NOT NULL AND problem IS NULL AND counted >= ?
+        AND doubted_at >= ? AND since <= ? LIMIT 1""",
+        (run, counted, doubted_at, first.isoformat()),
+    ).fetchone()
+    return found is not None
+
+
+def sent_since(
+    connection: sqlite3.Connection, batch_id: str | None, states: Sequence[State], after: float
+) -> float | None:
+    """The first permit of any order in one of these states, of earlier attempts too; ``None`` where there is none.
+
+    Args:
+        after: Unix seconds; an order whose last permit is older is left out.
+    """
+    first, last = bounds_of(connection, batch_id)
+    moments = []
+    for state in states:  # one at a time and written out, so that SQLite sees that a partial index covers it
+        is_one = f"o.state = '{State(state).value}' AND o.attempt > 0 AND o.permitted_at > ? AND o.id BETWEEN ? AND ?"
+        moments += connection.execute(
+            f"""SELECT min(o.permitted_at) FROM outbox o WHERE {is_one}
+            UNION ALL SELECT min(a.permitted_at) FROM outbox o JOIN attempt a ON a.order_id = o.id
+            WHERE {is_one}""",  # noqa: S608 - states only
+            (after, first, last, after, first, last),
+        ).fetchall()
+    return min((moment for (moment,) in moments if moment is not None), default=None)
+
+
+def _sweep(values: Sequence[Any]) -> Sweep:
+    number, batch_id, since, until, begun, ended, rows, requests, counted, problem = values
+    return Sweep(
+        id=number,
+        batch_id=batch_id,
+        since=date.fromisoformat(since),
+        until=date.fromisoformat(until),
+        begun=begun,
+        ended=ended,
+        rows=rows,
+        requests=requests,
+        counted=bool(counted),
+        problem=problem,
+    )

@@ -1,0 +1,335 @@
+"""How the orders of a batch get into the outbox: all of them, once, and never others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from decimal import Decimal
+from typing import NamedTuple, TypeVar
+
+from payments_async._amounts import amount_text
+from payments_async._orders import Order
+from payments_async._wire.orders import write_order
+from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersDiffer, WrongAccount
+from payments_async.journal._records import Adoption, Loaded, RunIdentity, body_digest
+from payments_async.journal._statements._entries import (
+    MOST_ORDERS,
+    Commit,
+    bounds,
+    chunk_of,
+    row_by_id,
+    run_columns,
+    run_of,
+)
+from payments_async.journal._statements._evidence import resolve
+from payments_async.journal._statements._history import void_sweeps
+from payments_async.journal._statements._notifications import apply_unmatched_events
+from payments_async.journal._statements._permits import quarantine
+from payments_async.journal._states import State
+
+__all__ = ["Load", "add", "adopt", "begin", "blocks", "complete", "drop_unseen", "give_up", "open_run"]
+
+T = TypeVar("T")
+_BLOCK = 1000  # orders in one commit while loading
+_LEASE = 30.0  # seconds a load may take between two blocks
+_SHOWN = 5  # request ids named in an error
+
+
+class Load:
+    """One loading of one batch. Its memory is a bit for each order.
+
+    Attributes:
+        ready: The batch was complete before: it is compared, and nothing is added.
+        resumed: An interrupted load left orders behind.
+        next_id: Number of the next new order.
+        total: Orders that the batch held before.
+    """
+
+    __slots__ = ("added", "first", "next_id", "ready", "repeated", "resumed", "run", "seen", "token", "total")
+
+    def __init__(self, run: int, token: int, next_id: int, *, ready: bool, total: int) -> None:
+        self.run = run
+        self.token = token
+        self.first = bounds(run)[0]
+        self.next_id = next_id
+        self.ready = ready
+        self.total = total
+        self.resumed = not ready and next_id > self.first
+        self.added = 0
+        self.repeated = 0
+        self.seen = bytearray()
+
+    def see(self, order_id: int) -> bool:
+        """Remember an order; tells whether it was seen before."""
+        place, bit = divmod(order_id - self.first, 8)
+        if place >= len(self.seen):
+            self.seen.extend(bytes(place - len(self.seen) + 1024))
+        before = self.seen[place] >> bit & 1
+        self.seen[place] |= 1 << bit
+        return bool(before)
+
+    def has_seen(self, order_id: int) -> bool:
+        """Whether an order was among those loaded."""
+        place, bit = divmod(order_id - self.first, 8)
+        return place < len(self.seen) and bool(self.seen[place] >> bit & 1)
+
+    def count(self) -> int:
+        """How many different orders were seen."""
+        return int.from_bytes(self.seen, "little").bit_count()
+
+
+class _Prepared(NamedTuple):
+    amount: str
+    body: bytes
+    digest: bytes
+
+
+def open_run(
+    commit: Commit,
+    batch_id: str,
+    identity: RunIdentity,
+    source_digest: str | None,
+    policy: str | None,
+    uid: str,
+) -> None:
+    """Begin a batch, unless it is there.
+
+    Args:
+        uid: Tells it from one of the same name that a restored file does not hold any more.
+    """
+    ours = (identity.base_address, identity.key_fingerprint, identity.user_id)
+    others = commit.execute(
+        "SELECT base_address, user_id FROM run WHERE base_address <> ? OR user_id <> ? LIMIT 1",
+        (identity.base_address, identity.user_id),
+    ).fetchone()
+    if others is not None:
+        raise WrongAccount(f"the journal belongs to user {others[1]} at {others[0]}")
+    (epoch,) = commit.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
+    commit.execute(
+        """INSERT INTO run (batch_id, base_address, key_fingerprint, user_id, source_digest, policy, epoch, uid,
+        created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (batch_id) DO NOTHING""",
+        (batch_id, *ours, source_digest, policy, epoch, uid, commit.now),
+    )
+
+
+def begin(commit: Commit, batch_id: str, owner: str) -> Load:
+    """Take the right to load a batch, for a while."""
+    run, state, loader, token, until = run_columns(commit, batch_id, "id, state, loader, load_token, load_until")
+    ready = state == "ready"
+    if not ready:
+        # one that ends later than any can was taken by a clock that was ahead
+        if commit.now < until <= commit.now + _LEASE and loader != owner:
+            raise LoadBusy(f"batch {batch_id} is being loaded by {loader}", loader, until - commit.now)
+        token += 1
+        commit.execute(
+            "UPDATE run SET loader = ?, load_token = ?, load_until = ? WHERE id = ?",
+            (owner, token, commit.now + _LEASE, run),
+        )
+    (last,) = commit.execute("SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?", bounds(run)).fetchone()
+    total = _total(commit, run)
+    return Load(run, token, bounds(run)[0] if last is None else last + 1, ready=ready, total=total)
+
+
+def give_up(commit: Commit, load: Load) -> None:
+    """Somebody else may load the batch at once: this load was refused, and adds nothing more."""
+    commit.execute(
+        "UPDATE run SET load_until = 0 WHERE id = ? AND load_token = ? AND state = 'loading'",
+        (load.run, load.token),
+    )
+
+
+def adopt(commit: Commit, load: Load, adoption: Adoption, held: HeldElsewhere) -> None:
+    """Orders that may have been sent from elsewhere are ours: nothing is sent before a person has looked."""
+    _renew_lease(commit, load)
+    found = commit.execute("SELECT run, number FROM chunk WHERE run = ? AND state = 'open'", (load.run,))
+    quarantine(commit, found.fetchall(), "this journal, before its orders were adopted")
+    void_sweeps(commit, (load.run,))
+    commit.execute(
+        "UPDATE run SET look_since = min(coalesce(look_since, created_at), ?) WHERE id = ?", (held.since, load.run)
+    )
+    resolve(commit, "adopted", adoption.who, adoption.why, run=load.run, evidence=held.message)
+
+
+def add(commit: Commit, load: Load, orders: Sequence[Order]) -> None:
+    """Write down the new ones of a block, and compare the others."""
+    _renew_lease(commit, load)
+    fresh: dict[str, _Prepared] = {}
+    held = _held(commit, [order.request_id for order in orders])
+    for order in orders:
+        request_id, amount = order.request_id, amount_text(order.amount)
+        body = write_order(order)
+        prepared = _Prepared(amount, body, body_digest(request_id, amount, body))
+        if request_id in held:
+            order_id, digest = held[request_id]
+            _compare(commit, load, request_id, order_id, digest, prepared)
+            load.repeated += load.see(order_id)
+        elif request_id in fresh:
+            if fresh[request_id].digest != prepared.digest:
+                raise _two_bodies(request_id, fresh[request_id], prepared)
+            load.repeated += 1
+        else:
+            fresh[request_id] = prepared
+    _insert(commit, load, fresh)
+
+
+def drop_unseen(commit: Commit, load: Load, after: int) -> int | None:
+    """Drop a block of what an interrupted load left behind and this one did not bring; ``None`` when there is no more.
+
+    None of it was ever permitted: nothing of a batch can be claimed before it is complete. But something may have told
+    of an order meanwhile; it is not dropped, and who leaves it out hears of it.
+    """
+    _renew_lease(commit, load)
+    found = commit.execute(
+        "SELECT id, amount, request_id, state FROM outbox WHERE id > ? AND id <= ? ORDER BY id LIMIT 5000",
+        (after, bounds(load.run)[1]),
+    ).fetchall()
+    for order_id, amount, request_id, state in found:
+        if not load.has_seen(order_id):
+            if state != State.PLANNED:
+                raise _told_of(request_id, state)
+            commit.execute("DELETE FROM outbox WHERE id = ?", (order_id,))
+            commit.count(load.run, State.PLANNED, -1, Decimal(amount).copy_negate())
+    return found[-1][0] if found else None
+
+
+def complete(commit: Commit, batch_id: str, load: Load) -> Loaded:
+    """Make a batch ready to be sent; or, if it was, make sure that nothing is missing from what was loaded."""
+    total = _total(commit, load.run)
+    total += sum(count for run, _state, count, _amount in commit.moves if run == load.run)
+    if load.ready:
+        if load.count() != total:
+            raise _missing(commit, batch_id, load, total - load.count())
+        return Loaded(total=total, added=0, repeated=load.repeated)
+    _renew_lease(commit, load)
+    _apply_early_events(commit, load)
+    commit.passed("load_complete.events_applied")
+    chunks = chunk_of(load.next_id - 1) + 1 if load.next_id > load.first else 0
+    commit.connection.executemany(
+        """INSERT INTO chunk (run, number, state)
+        SELECT id, ?, iif(quarantined_at IS NULL, 'open', 'quarantined') FROM run WHERE id = ?""",
+        ((number, load.run) for number in range(chunks)),
+    )
+    commit.is_milestone = True
+    if commit.execute("SELECT quarantined_at FROM run WHERE id = ?", (load.run,)).fetchone()[0] is not None:
+        void_sweeps(commit, (load.run,))  # a list that was read meanwhile was compared with a part of the batch
+    commit.execute(
+        "UPDATE run SET state = 'ready', ready_at = ?, loader = NULL, load_until = 0 WHERE id = ?",
+        (commit.now, load.run),
+    )
+    return Loaded(total=total, added=load.added, repeated=load.repeated)
+
+
+def _total(commit: Commit, run: int) -> int:
+    (total,) = commit.execute("SELECT coalesce(sum(count), 0) FROM progress WHERE run = ?", (run,)).fetchone()
+    return int(total)
+
+
+async def blocks(orders: Iterable[Order] | AsyncIterable[Order]) -> AsyncIterator[list[Order]]:
+    """Orders, a commit's worth at a time."""
+    block: list[Order] = []
+    async for order in orders if isinstance(orders, AsyncIterable) else _awaitable(orders):
+        block.append(order)
+        if len(block) == _BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+async def _awaitable(items: Iterable[T]) -> AsyncIterator[T]:
+    for item in items:
+        yield item
+
+
+def _renew_lease(commit: Commit, load: Load) -> None:
+    """Go on loading, unless somebody else has taken over. Raises ``LoadBusy``."""
+    if load.ready:
+        return
+    held = commit.execute(
+        "UPDATE run SET load_until = ? WHERE id = ? AND load_token = ? AND state = 'loading'",
+        (commit.now + _LEASE, load.run, load.token),
+    )
+    if not held.rowcount:
+        raise LoadBusy("another process has taken over loading this batch")
+
+
+def _held(commit: Commit, request_ids: list[str]) -> dict[str, tuple[int, bytes]]:
+    marks = ",".join("?" * len(request_ids))
+    found = commit.execute(
+        f"SELECT request_id, id, body_sha256 FROM outbox WHERE request_id IN ({marks})",  # noqa: S608 - marks only
+        request_ids,
+    )
+    return {request_id: (order_id, digest) for request_id, order_id, digest in found}
+
+
+def _compare(commit: Commit, load: Load, request_id: str, order_id: int, digest: bytes, prepared: _Prepared) -> None:
+    if run_of(order_id) != load.run:
+        other = commit.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(order_id),)).fetchone()
+        raise OrdersDiffer(f"request id {request_id} belongs to batch {other[0]} already", [request_id])
+    if digest != prepared.digest:
+        row = row_by_id(commit, order_id)
+        assert row is not None
+        raise _two_bodies(request_id, _Prepared(row.amount, row.body, digest), prepared)
+
+
+def _insert(commit: Commit, load: Load, fresh: dict[str, _Prepared]) -> None:
+    if not fresh:
+        return
+    if load.ready:
+        raise OrdersDiffer(
+            f"the batch is complete and does not hold {len(fresh)} or more of these orders", list(fresh)[:_SHOWN]
+        )
+    if load.next_id - load.first + len(fresh) > MOST_ORDERS:
+        raise OrdersDiffer(f"a batch holds at most {MOST_ORDERS:,} orders")
+    now, first = commit.now, load.next_id
+    commit.connection.executemany(
+        """INSERT INTO outbox (id, request_id, amount, body, body_sha256, permitted_at, updated_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?)""",
+        ((first + place, key, *new, now, now) for place, (key, new) in enumerate(fresh.items())),
+    )
+    for place, new in enumerate(fresh.values()):
+        load.see(first + place)
+        commit.count(load.run, State.PLANNED, 1, Decimal(new.amount))
+    load.next_id += len(fresh)
+    load.added += len(fresh)
+
+
+def _two_bodies(request_id: str, one: _Prepared, other: _Prepared) -> OrdersDiffer:
+    what = f"amounts {one.amount} and {other.amount}" if one.amount != other.amount else "the same amount"
+    return OrdersDiffer(
+        f"request id {request_id} stands for two different orders: {what}, "
+        f"digests {one.digest.hex()[:12]} and {other.digest.hex()[:12]}",
+        [request_id],
+    )
+
+
+def _missing(commit: Commit, batch_id: str, load: Load, count: int) -> OrdersDiffer:
+    shown: list[str] = []
+    for order_id, request_id in commit.execute(
+        "SELECT id, request_id FROM outbox WHERE id BETWEEN ? AND ?", bounds(load.run)
+    ):
+        if not load.has_seen(order_id):
+            shown.append(request_id)
+            if len(shown) == _SHOWN:
+                break
+    return OrdersDiffer(f"batch {batch_id} holds {count} orders that are missing here, such as {shown[0]}", shown)
+
+
+def _told_of(request_id: str, state: str) -> OrdersDiffer:
+    return OrdersDiffer(
+        f"request id {request_id} was written down by a load that broke off, is {state} by now, and is missing here; "
+        "load it with the others",
+        [request_id],
+    )
+
+
+def _apply_early_events(commit: Commit, load: Load) -> None:
+    """Orders that notifications told of before they were loaded were sent by somebody: they are not sent again."""
+    found = commit.execute(
+        """SELECT DISTINCT o.id FROM ipn_event e CROSS JOIN outbox o ON o.request_id = e.request_id
+        WHERE e.order_id IS NULL AND e.request_id IS NOT NULL AND o.id BETWEEN ? AND ?""",
+        bounds(load.run),
+    ).fetchall()
+    for (order_id,) in found:
+        row = row_by_id(commit, order_id)
+        assert row is not None
+        apply_unmatched_events(commit, row)

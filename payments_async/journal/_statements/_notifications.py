@@ -1,0 +1,601 @@
+"""Notifications that come: stored once, counted when they come again, and settling their orders."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import zlib
+from collections.abc import Mapping, Sequence, Set
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from payments_async._amounts import magnitude_text
+from payments_async._events import EVENT_TYPES, TransactionEvent, TransactionUnrecognised
+from payments_async._status_codes import FINAL_CODES
+from payments_async._wire.notifications import UnreadableNotification, read_notification
+from payments_async.journal._faults import JournalCorrupt
+from payments_async.journal._inbox import Arrival, Doubt, Receipt
+from payments_async.journal._records import Finding, unpack_transaction_id
+from payments_async.journal._statements._entries import Commit, Row, change, row_by_request
+from payments_async.journal._statements._evidence import apply, find
+from payments_async.journal._states import State
+from payments_async.journal._weighing import contradiction_of_events, evidence_of
+
+__all__ = [
+    "NotificationsStored",
+    "apply_unmatched_events",
+    "confirm",
+    "final_events",
+    "make_dead_letter",
+    "make_pending",
+    "read_event",
+    "receive_all",
+    "unmatched",
+]
+
+_log = logging.getLogger("payments_async.journal")
+_made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_LARGE = 1024  # bytes from which on a body is kept compressed
+_COMPRESSED = b"\0z"  # what stands before it then; no JSON begins so
+_DECIMAL = "$decimal"  # how an exact number among the unknown members of an event is marked
+_BLOCK = 40  # rows in one statement: every number of them is a statement of its own to prepare and to remember
+_LAST = (1 << 63) - 1
+_DOUBTS = (None, Doubt.UNCONFIRMED, Doubt.REPORTED)  # the more believed first
+# What is bound is text, a number or a bytearray. Anything else, None and bytes included, goes through sqlite3's
+# adapters: dearer than all the rest of the row.
+_EVENT = """INSERT INTO ipn_event (transaction_id, status_code, amount, request_id, event, body, query, peer,
+    received_at) VALUES """
+_ONE_EVENT = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_EVENTS = [
+    f"{_EVENT}{','.join([_ONE_EVENT] * rows)} ON CONFLICT (transaction_id, status_code, amount) DO NOTHING"
+    for rows in range(_BLOCK + 1)
+]
+_BELIEVED = "state <> 'disputed' AND doubt IS NULL AND conflict IS NULL"
+_IS_FINAL = f"status_code IN ({', '.join(map(str, FINAL_CODES))})"
+_FINALS = f"SELECT id, transaction_id, status_code, event, body, query FROM ipn_event WHERE {_IS_FINAL} AND"  # noqa: S608
+# Of so many new events: the newest, those whose transaction was told of before, and whether there are orders at all.
+_STANDING = """SELECT (SELECT max(id) FROM ipn_event), (SELECT group_concat(new.id) FROM ipn_event AS new
+        WHERE new.id > (SELECT max(id) FROM ipn_event) - ? AND EXISTS (
+            SELECT 1 FROM ipn_event AS old WHERE old.transaction_id = new.transaction_id AND old.id < new.id)),
+    EXISTS (SELECT 1 FROM outbox)"""
+_AGAIN = """INSERT INTO ipn_delivery (event_id, digest, body, query, peer, received_at) VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (event_id, digest) DO UPDATE SET times = times + 1, last_at = excluded.received_at"""
+# two selects, for SQLite looks for an index for each; an OR would read the whole table
+_UNMATCHED = """SELECT id, peer, received_at, transaction_id, status_code, event, body, query FROM ipn_event
+    WHERE order_id IS NULL AND state <> 'disputed' AND doubt IS NULL AND request_id = ?
+    UNION ALL SELECT id, peer, received_at, transaction_id, status_code, event, body, query FROM ipn_event
+    WHERE order_id IS NULL AND state <> 'disputed' AND doubt IS NULL AND request_id IS NULL AND transaction_id = ?
+    ORDER BY id"""
+_PENDING = "INSERT INTO ipn_pending (owner, holder, due_at, event_id) SELECT ?, ?, ?, column1 FROM (VALUES "
+_PENDINGS = [f"{_PENDING}{','.join(['(?)'] * ids)})" for ids in range(_BLOCK + 1)]
+_CLOSE = "DELETE FROM ipn_pending WHERE event_id IN ("
+_CLOSES = [f"{_CLOSE}{','.join('?' * ids)})" for ids in range(_BLOCK + 1)]
+_HAS_FAILED = "SELECT EXISTS (SELECT 1 FROM ipn_pending WHERE failed)"
+_FORGET = (
+    "UPDATE ipn_event SET error = NULL WHERE id IN (SELECT event_id FROM ipn_pending WHERE failed AND event_id = ?)"
+)
+
+
+class NotificationsStored:
+    """Store deliveries and their events, and let them settle their orders; close events that were handled.
+
+    Args:
+        handled: The events to be closed.
+    """
+
+    __slots__ = ("arrivals", "handled", "holder", "owner")
+
+    def __init__(self, arrivals: Sequence[Arrival], owner: str, holder: str, handled: Sequence[int]) -> None:
+        self.arrivals = arrivals
+        self.owner = owner
+        self.holder = holder
+        self.handled = handled
+
+    def __call__(self, commit: Commit) -> Sequence[Receipt | Exception]:
+        """Do it, each arrival by itself: the failure of one is its own."""
+        if self.handled:
+            _close(commit, self.handled)
+        return [self._store_one(commit, arrival) for arrival in self.arrivals]
+
+    def at_once(self, commit: Commit) -> Sequence[Receipt]:
+        """Do it; when one arrival fails, all of it has failed."""
+        if self.handled:
+            _close(commit, self.handled)
+        return _store_all(commit, self.arrivals, self.owner, self.holder) if self.arrivals else ()
+
+    def _store_one(self, commit: Commit, arrival: Arrival) -> Receipt | Exception:
+        """Of several that cannot be stored together: by itself, so that its failure is its own."""
+        try:
+            return commit.undoing(partial(_store_all, commit, (arrival,), self.owner, self.holder))[0]
+        except sqlite3.Error as error:
+            if not commit.goes_on(error):
+                raise
+            fault = commit.faults.translated(error)
+            fault.__cause__ = error
+            return fault
+        except Exception as error:  # noqa: BLE001 - each arrival's failure is its own
+            return error
+
+
+def receive_all(commit: Commit, receiving: Sequence[NotificationsStored]) -> Sequence[Sequence[Receipt]]:
+    """Do that for all that were asked for at once."""
+    return [one.at_once(commit) for one in receiving]
+
+
+def final_events(
+    connection: sqlite3.Connection, request_id: str, transaction_id: str | None, most: int
+) -> list[TransactionEvent]:
+    """The first final events of an order, or of a transaction of it, that are evidence and that nothing contradicts."""
+    if transaction_id is None:
+        found = connection.execute(
+            f"{_FINALS} request_id = ? AND {_BELIEVED} ORDER BY id",
+            (request_id,),
+        )
+    else:
+        found = connection.execute(
+            f"{_FINALS} transaction_id = ? AND coalesce(request_id, ?) = ? AND {_BELIEVED} ORDER BY id",
+            (transaction_id, request_id, request_id),
+        )
+    events: list[TransactionEvent] = []
+    for event_id, *stored in found:
+        try:
+            events.append(read_event(*stored))
+        except JournalCorrupt as error:  # it is made a dead letter when somebody wants to handle it
+            _log.error("a stored notification cannot be read", extra={"event_id": event_id, "error": str(error)})
+        if len(events) == most:
+            break
+    return events
+
+
+def unmatched(connection: sqlite3.Connection) -> int:
+    """Events of orders the outbox does not hold."""
+    (count,) = connection.execute(
+        """SELECT (SELECT count(*) FROM ipn_event WHERE request_id IS NOT NULL AND order_id IS NULL)
+        + (SELECT count(*) FROM ipn_event WHERE request_id IS NULL AND order_id IS NULL)
+        - (SELECT count(*) FROM ipn_event WHERE doubt IS NOT NULL AND order_id IS NULL)"""
+    ).fetchone()
+    return int(count)
+
+
+def _store_all(commit: Commit, arrivals: Sequence[Arrival], owner: str, holder: str) -> list[Receipt]:
+    """A few statements for all: each one hands the interpreter over and back, which costs more than the row."""
+    commit.cache.clear()
+    stored, is_doubted = 0, False
+    for start in range(0, len(arrivals), _BLOCK):
+        values: list[object] = []
+        block = arrivals[start : start + _BLOCK]
+        for arrival in block:
+            delivery, event = arrival.delivery, arrival.event
+            is_doubted |= arrival.doubt is not None
+            values += (
+                event.transaction_id,
+                event.status_code,
+                magnitude_text(event.amount),
+                event.request_id,
+                "" if arrival.usual else pack_event(event),
+                pack_body(delivery.body),
+                delivery.query,
+                delivery.peer,
+                delivery.received_at,
+            )
+        stored += commit.execute(_EVENTS[len(block)], values).rowcount
+    newest, told_before, has_orders = commit.execute(_STANDING, (stored,)).fetchone()
+    numbers: Sequence[int | None] = range(newest - stored + 1, newest + 1)  # nobody else writes meanwhile
+    if stored < len(arrivals):
+        numbers = _numbers(commit, arrivals, after=newest - stored)
+    if is_doubted:
+        for number, arrival in zip(numbers, arrivals, strict=True):
+            if arrival.doubt is not None and number is not None:
+                commit.execute("UPDATE ipn_event SET doubt = ? WHERE id = ?", (arrival.doubt, number))
+    commit.passed("receive.stored")
+    conflicts: Mapping[int, str] = {}
+    if told_before or has_orders:
+        again = {int(number) for number in told_before.split(",")} if told_before else frozenset()
+        new = {
+            number: arrival
+            for number, arrival in zip(numbers, arrivals, strict=True)
+            if number is not None and arrival.doubt is None
+        }
+        conflicts = _settle(commit, new, again, has_orders=has_orders)
+    _make_pending(commit, numbers, arrivals, conflicts, owner, holder)
+    return [
+        repeat(commit, arrival, owner, holder)
+        if number is None
+        else _made(Receipt, (number, True, conflicts.get(number)))
+        for number, arrival in zip(numbers, arrivals, strict=True)
+    ]
+
+
+def _numbers(commit: Commit, arrivals: Sequence[Arrival], *, after: int) -> Sequence[int | None]:
+    """The event each arrival became, or ``None`` where one was known; of those that repeat each other, the first."""
+    found = commit.execute("SELECT transaction_id, status_code, amount, id FROM ipn_event WHERE id > ?", (after,))
+    new = {tuple(fact): number for *fact, number in found.fetchall()}
+    return [new.pop(fact_of(arrival.event), None) for arrival in arrivals]
+
+
+def _settle(commit: Commit, new: Mapping[int, Arrival], again: Set[int], *, has_orders: bool) -> dict[int, str]:
+    """Let new events settle their orders, and tell which of them contradict what.
+
+    Args:
+        again: Those whose transaction was told of before.
+    """
+    conflicts = {}
+    for number in new if has_orders else sorted(again & new.keys()):
+        (delivery, event, *_), is_again = new[number], number in again
+        conflict = settle(
+            commit,
+            number,
+            event,
+            delivery.peer,
+            delivery.received_at,
+            told_before=is_again,
+            has_orders=has_orders,
+            is_new=True,
+        )
+        if conflict is not None:
+            conflicts[number] = conflict
+    return conflicts
+
+
+def _make_pending(
+    commit: Commit,
+    numbers: Sequence[int | None],
+    arrivals: Sequence[Arrival],
+    conflicts: Mapping[int, str],
+    owner: str,
+    holder: str,
+) -> None:
+    """Make pending what somebody would handle, and what contradicts."""
+    waiting: dict[float, list[int]] = {}
+    for number, arrival in zip(numbers, arrivals, strict=True):
+        is_wanted = not arrival.unheard or number in conflicts
+        if is_wanted and number is not None and arrival.doubt != Doubt.REPORTED:
+            waiting.setdefault(arrival.lease, []).append(number)
+    for lease, held in waiting.items():
+        make_pending(commit, held, owner, holder, lease)
+
+
+class _KnownEvent(NamedTuple):
+    """The event that a delivery tells of again."""
+
+    id: int
+    conflict: str | None
+    state: str
+    doubt: str | None
+    request_id: str | None
+    order_id: int | None
+    is_same: bool
+
+
+def fact_of(event: TransactionEvent) -> tuple[str, int, str]:
+    """What makes an event the same event."""
+    return event.transaction_id, event.status_code, magnitude_text(event.amount)
+
+
+def settle(
+    commit: Commit,
+    number: int,
+    event: TransactionEvent,
+    peer: str,
+    at: float,
+    *,
+    told_before: bool = True,
+    has_orders: bool = True,
+    is_new: bool = False,
+) -> str | None:
+    """Let an event settle its order, and note and tell what it contradicts.
+
+    Args:
+        told_before: Whether its transaction may have been told of before.
+        has_orders: Whether there are any orders.
+        is_new: Whether it came just now, so that only what came before it can be contradicted by it.
+    """
+    conflict = _contradiction(commit, event, number, is_new=is_new) if told_before else None
+    row = find(commit, event.request_id, event.transaction_id) if has_orders else None
+    if row is not None:
+        finding = apply_event(commit, row, event, event_id=number, peer=peer, at=at)
+        conflict = finding.conflict if conflict is None else conflict
+    if conflict is not None:
+        commit.execute("UPDATE ipn_event SET conflict = ? WHERE id = ?", (conflict, number))
+    return conflict
+
+
+def confirm(commit: Commit, event_id: int) -> str | None:
+    """An event is evidence from now on."""
+    found = commit.execute(
+        """UPDATE ipn_event SET doubt = NULL, tries = 0, error = NULL WHERE id = ? AND doubt IS NOT NULL
+        RETURNING peer, received_at, transaction_id, status_code, event, body, query""",
+        (event_id,),
+    ).fetchall()
+    for peer, at, *stored in found:
+        return settle(commit, event_id, read_event(*stored), peer, at)
+    known = commit.execute("SELECT conflict FROM ipn_event WHERE id = ?", (event_id,)).fetchone()
+    return None if known is None else known[0]
+
+
+def repeat(commit: Commit, arrival: Arrival, owner: str, holder: str) -> Receipt:
+    """A delivery of an event that is known: the same again is counted, other words for it are kept.
+
+    Where it is believed more than the first, or names the request id that the first left out, it takes its place.
+    """
+    known = _known(commit, arrival)
+    event, at = arrival.event, arrival.delivery.received_at
+    is_better = _DOUBTS.index(arrival.doubt) < _DOUBTS.index(known.doubt)
+    is_as_good = arrival.doubt == known.doubt
+    says_more = is_as_good and known.request_id is None and event.request_id is not None
+    says_other = (
+        is_as_good and None not in (known.request_id, event.request_id) and known.request_id != event.request_id
+    )
+    # the record spoke against those words, not against these; and it may have been mended since
+    is_undisputed = is_as_good and known.state == "disputed" and known.doubt is not None
+    if not (is_better or says_more or is_undisputed):
+        _count(commit, arrival, known)
+        conflict = _contest(commit, arrival, known) if says_other and arrival.doubt is None else known.conflict
+        return Receipt(event_id=known.id, is_new=False, conflict=conflict)
+    _replace(commit, arrival, known, anew=is_better or is_undisputed)
+    conflict = known.conflict
+    if arrival.doubt is None:
+        conflict = settle(commit, known.id, event, arrival.delivery.peer, at)
+    is_new = known.doubt == Doubt.REPORTED or is_undisputed
+    if is_new and (conflict is not None or not arrival.unheard):
+        make_pending(commit, [known.id], owner, holder, arrival.lease)
+    return Receipt(event_id=known.id, is_new=is_new, conflict=conflict)
+
+
+def _known(commit: Commit, arrival: Arrival) -> _KnownEvent:
+    delivery = arrival.delivery
+    return _KnownEvent(
+        *commit.execute(
+            """SELECT id, conflict, state, doubt, request_id, order_id, body = ? AND query = ? FROM ipn_event
+            WHERE transaction_id = ? AND status_code = ? AND amount = ?""",
+            (pack_body(delivery.body), delivery.query, *fact_of(arrival.event)),
+        ).fetchone()
+    )
+
+
+def _count(commit: Commit, arrival: Arrival, known: _KnownEvent) -> None:
+    delivery = arrival.delivery
+    if known.is_same:
+        commit.execute(
+            "UPDATE ipn_event SET times = times + 1, last_at = ? WHERE id = ?", (delivery.received_at, known.id)
+        )
+    else:
+        words = (delivery.digest, pack_body(delivery.body), delivery.query, delivery.peer, delivery.received_at)
+        commit.execute(_AGAIN, (known.id, *words))
+
+
+def _replace(commit: Commit, arrival: Arrival, known: _KnownEvent, *, anew: bool) -> None:
+    """Let a delivery take the place of the first; the words of the first are kept beside it."""
+    delivery, event = arrival.delivery, arrival.event
+    body, query, peer, at = commit.execute(
+        "SELECT body, query, peer, received_at FROM ipn_event WHERE id = ?", (known.id,)
+    ).fetchone()
+    first = delivery._replace(body=unpack_body(body), query=query)
+    commit.execute(_AGAIN, (known.id, first.digest, bytearray(body), query, peer, at))
+    commit.execute(
+        """UPDATE ipn_event SET request_id = ?, event = ?, body = ?, query = ?, peer = ?, received_at = ?, doubt = ?,
+        conflict = NULL, state = iif(?, 'handled', state), error = iif(?, NULL, error) WHERE id = ?""",
+        (
+            event.request_id,
+            "" if arrival.usual else pack_event(event),
+            pack_body(delivery.body),
+            delivery.query,
+            delivery.peer,
+            delivery.received_at,
+            arrival.doubt,
+            anew,
+            anew,
+            known.id,
+        ),
+    )
+
+
+def _contest(commit: Commit, arrival: Arrival, known: _KnownEvent) -> str | None:
+    """The same notification under another request id: a contradiction, for the order it names now as well."""
+    event, delivery = arrival.event, arrival.delivery
+    row = None if event.request_id is None else row_by_request(commit, event.request_id)
+    if row is None or row.id == known.order_id:
+        return known.conflict
+    said = commit.execute(
+        "SELECT conflict FROM evidence WHERE order_id = ? AND event_id = ?", (row.id, known.id)
+    ).fetchone()
+    if said is not None:
+        return str(said[0])
+    words = f"transaction {event.transaction_id} was notified of before, as that of request id {known.request_id}"
+    return apply_event(
+        commit, row, event, event_id=known.id, peer=delivery.peer, at=delivery.received_at, against=words
+    ).conflict
+
+
+def _contradiction(commit: Commit, event: TransactionEvent, event_id: int, *, is_new: bool) -> str | None:
+    """What an event contradicts of the first final one of its transaction, in words."""
+    final = commit.execute(
+        f"""SELECT status_code, amount FROM ipn_event WHERE transaction_id = ? AND {_IS_FINAL}
+        AND id <> ? AND id < ? AND {_BELIEVED} ORDER BY id LIMIT 1""",  # noqa: S608 - no value in it
+        (event.transaction_id, event_id, event_id if is_new else _LAST),
+    ).fetchone()
+    if final is None:
+        return None
+    return contradiction_of_events(event.status_code, magnitude_text(event.amount), *final)
+
+
+def apply_event(
+    commit: Commit,
+    row: Row,
+    event: TransactionEvent,
+    *,
+    event_id: int,
+    peer: str,
+    at: float,
+    against: str | None = None,
+) -> Finding:
+    """A notification as evidence; ties the event to its order, unless something speaks against that."""
+    if against is None:
+        commit.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))
+    evidence = evidence_of(event, peer=peer, at=at)
+    return apply(commit, row, evidence, event_id=event_id, against=against)
+
+
+def apply_unmatched_events(commit: Commit, row: Row) -> None:
+    """Notifications that came before the journal knew whose they were."""
+    found = commit.execute(
+        _UNMATCHED,
+        (row.request_id, unpack_transaction_id(row.transaction_id)),
+    ).fetchall()
+    for event_id, peer, at, *stored in found:
+        try:
+            event = read_event(*stored)
+        except JournalCorrupt as error:
+            _set_aside(commit, row, event_id, error)
+        else:
+            finding = apply_event(commit, row, event, event_id=event_id, peer=peer, at=at)
+            if finding.conflict is not None:
+                commit.execute(
+                    "UPDATE ipn_event SET conflict = coalesce(conflict, ?) WHERE id = ?", (finding.conflict, event_id)
+                )
+        latest = row_by_request(commit, row.request_id)
+        assert latest is not None
+        row = latest
+
+
+def make_dead_letter(commit: Commit, event_id: int, error: Exception) -> None:
+    """Make a dead letter of an event that cannot be read, so that it holds up nothing."""
+    _log.error("a stored notification cannot be read", extra={"event_id": event_id, "error": str(error)})
+    commit.execute("DELETE FROM ipn_pending WHERE event_id = ?", (event_id,))
+    commit.execute("UPDATE ipn_event SET state = 'dead', error = ? WHERE id = ?", (str(error), event_id))
+
+
+def _set_aside(commit: Commit, row: Row, event_id: int, error: JournalCorrupt) -> None:
+    """A notification that cannot be read says one thing all the same: somebody told of this order."""
+    make_dead_letter(commit, event_id, error)
+    commit.execute("UPDATE ipn_event SET order_id = ? WHERE id = ?", (row.id, event_id))
+    state = State.PARKED if row.state is State.PLANNED else row.state
+    change(commit, row, state, conflict=f"a notification about it (event {event_id}) cannot be read")
+
+
+def make_pending(commit: Commit, numbers: Sequence[int], owner: str, holder: str, lease: float) -> None:
+    """Make new events pending.
+
+    Args:
+        holder: By which the owner's life is known.
+        lease: Seconds they are leased to ``owner`` for; 0 leaves them to anybody.
+    """
+    held = (owner, holder, commit.now + lease) if lease > 0 else ("", "", commit.now)
+    for start in range(0, len(numbers), _BLOCK):
+        block = numbers[start : start + _BLOCK]
+        commit.execute(_PENDINGS[len(block)], (*held, *block))
+
+
+def _close(commit: Commit, handled: Sequence[int]) -> None:
+    """Events are handled; those that failed before have no error any more."""
+    (has_failed,) = commit.execute(_HAS_FAILED).fetchone()
+    if has_failed:
+        commit.connection.executemany(_FORGET, [(number,) for number in handled])
+    for start in range(0, len(handled), _BLOCK):
+        block = handled[start : start + _BLOCK]
+        commit.execute(_CLOSES[len(block)], block)
+
+
+def pack_body(body: bytes) -> bytearray:
+    """A notification's body as it is stored: a large one compressed. The same gives the same."""
+    if len(body) < _LARGE and not body.startswith(_COMPRESSED):
+        return bytearray(body)  # None and bytes go through the adapters of sqlite3, which are dear
+    packed = zlib.compress(body, 6)
+    return bytearray(_COMPRESSED + packed if len(packed) < len(body) or body.startswith(_COMPRESSED) else body)
+
+
+def unpack_body(stored: bytes) -> bytes:
+    """A body as it came.
+
+    Raises:
+        JournalCorrupt: It is not what was stored.
+    """
+    if not stored.startswith(_COMPRESSED):
+        return stored
+    try:
+        return zlib.decompress(stored[len(_COMPRESSED) :])
+    except zlib.error as error:
+        raise JournalCorrupt("the body of a notification cannot be read") from error
+
+
+def pack_event(event: TransactionEvent) -> str | bytearray:
+    """What an event says beyond its transaction and status code, as JSON; compressed where it says much."""
+    members = event.__dict__.copy()  # half the time of going through its attributes
+    del members["transaction_id"], members["status_code"], members["event_id"]
+    members.pop("conflict", None)  # is told by the inbox, not by the service
+    if extra := members.pop("extra"):
+        members["extra"] = _marked(extra)
+    packed = _encode(members)
+    return packed.decode() if len(packed) < _LARGE else pack_body(packed)
+
+
+def read_event(transaction_id: str, status_code: int, packed: str | bytes, body: bytes, query: str) -> TransactionEvent:
+    """The event in a row: what ``pack_event`` wrote, or what the delivery says where nothing was written.
+
+    Raises:
+        JournalCorrupt: It does not say it, or cannot be read.
+    """
+    try:
+        return _unpacked(transaction_id, status_code, packed) if packed else _read_again(
+            transaction_id, status_code, body, query
+        )  # fmt: skip
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        raise JournalCorrupt(f"the notification of transaction {transaction_id} cannot be read") from error
+
+
+def _unpacked(transaction_id: str, status_code: int, packed: str | bytes) -> TransactionEvent:
+    members = _decode(packed if isinstance(packed, str) else unpack_body(packed))
+    if (text := members.get("created_on")) is not None:
+        members["created_on"] = datetime.fromisoformat(text)
+    if (text := members.get("amount")) is not None:
+        members["amount"] = Decimal(text)
+    if "extra" in members:
+        members["extra"] = _unmarked(members["extra"])
+    return EVENT_TYPES.get(status_code, TransactionUnrecognised)(
+        transaction_id=transaction_id, status_code=status_code, **members
+    )
+
+
+def _read_again(transaction_id: str, status_code: int, body: bytes, query: str) -> TransactionEvent:
+    cause: UnreadableNotification | None = None
+    try:
+        event = read_notification(unpack_body(body), query)
+        if (event.transaction_id, event.status_code) == (transaction_id, status_code):
+            return event
+    except UnreadableNotification as error:
+        cause = error
+    raise JournalCorrupt(f"the notification of transaction {transaction_id} is not what was stored") from cause
+
+
+def _marked(value: Any) -> Any:
+    match value:
+        case Decimal():
+            return {_DECIMAL: str(value)}
+        case int() if not isinstance(value, bool) and value.bit_length() > 63:
+            return {_DECIMAL: str(value), "int": True}
+        case Mapping():
+            return {name: _marked(member) for name, member in value.items()}
+        case list() | tuple():
+            return [_marked(member) for member in value]
+        case str() | int() | float() | bool() | None:
+            return value
+        case _:
+            return str(value)
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, dict):
+        text = value.get(_DECIMAL)
+        if isinstance(text, str) and set(value) <= {_DECIMAL, "int"}:
+            try:
+                return int(text) if "int" in value else Decimal(text)
+            except (ValueError, InvalidOperation):
+                return value  # a sender's own member of that name
+        return {name: _unmarked(member) for name, member in value.items()}
+    return [_unmarked(member) for member in value] if isinstance(value, list) else value

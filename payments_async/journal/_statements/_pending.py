@@ -1,0 +1,255 @@
+"""Events that wait to be handled: leased, retried, given back, closed, revived, and forgotten when they are old."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+
+from payments_async._events import TransactionUnrecognised
+from payments_async.journal._faults import JournalCorrupt
+from payments_async.journal._inbox import Backlog, Doubt, Pruned, StoredEvent
+from payments_async.journal._records import Evidence
+from payments_async.journal._statements._entries import Commit, change, row_by_id
+from payments_async.journal._statements._evidence import record_evidence
+from payments_async.journal._statements._notifications import make_dead_letter, read_event
+from payments_async.journal._statements._permits import end_leases_of_the_dead
+from payments_async.journal._states import FINAL, News
+
+__all__ = [
+    "backlog",
+    "check_writable",
+    "claim",
+    "dead_after",
+    "dubious_after",
+    "finish",
+    "give_back",
+    "note_done",
+    "prune",
+    "release",
+    "retry_later",
+    "revive",
+]
+
+_BEYOND = 1 << 63
+_COLUMNS = "id, peer, received_at, tries, done, error, conflict, doubt, transaction_id, status_code, event, body, query"
+_STATES = frozenset({"handled", "dead", "disputed"})
+_names = msgspec.json.Decoder(list[str]).decode
+_PRUNED_AT_ONCE = 500  # events in one commit, so that nobody else waits for long
+_FINAL = ", ".join(f"'{state.value}'" for state in sorted(FINAL))
+# The newest event stays whatever its age: its number would be given again, and a handler knows events by their number.
+_OLD = f"""SELECT e.id FROM ipn_event e WHERE e.id > ? AND coalesce(e.last_at, e.received_at) < ?
+    AND e.id < (SELECT max(id) FROM ipn_event) AND e.state <> 'dead'
+    AND NOT EXISTS (SELECT 1 FROM ipn_pending p WHERE p.event_id = e.id)
+    AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.id = e.order_id
+        AND (o.state NOT IN ({_FINAL}) OR o.conflict IS NOT NULL))
+    AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.request_id = e.request_id
+        AND (o.state NOT IN ({_FINAL}) OR o.conflict IS NOT NULL))
+    ORDER BY e.id LIMIT {_PRUNED_AT_ONCE}"""  # noqa: S608 - no value in it
+
+
+def claim(
+    commit: Commit, owner: str, holder: str, lease: float, limit: int, dead: Sequence[str]
+) -> Sequence[StoredEvent]:
+    """Lease due events, oldest first; those of holders that are dead are due."""
+    end_leases_of_the_dead(commit, dead)
+    found = commit.execute(
+        """UPDATE ipn_pending SET owner = ?, holder = ?, due_at = ? WHERE event_id IN (
+        SELECT event_id FROM ipn_pending WHERE due_at <= ? ORDER BY event_id LIMIT ?) RETURNING event_id""",
+        (owner, holder, commit.now + lease, commit.now, limit),
+    ).fetchall()
+    claimed: list[StoredEvent] = []
+    for (number,) in sorted(found):
+        try:
+            claimed.append(_read(commit, number, "pending"))
+        except JournalCorrupt as error:
+            make_dead_letter(commit, number, error)
+    return tuple(claimed)
+
+
+def release(commit: Commit, owner: str, holder: str) -> None:
+    """Give back the leases of an owner, and not those of a namesake in another process."""
+    commit.execute(
+        "UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE owner = ? AND holder = ?",
+        (commit.now, owner, holder),
+    )
+
+
+def give_back(commit: Commit, holder: str) -> None:
+    """Give back whatever is leased through a journal that closes."""
+    commit.execute("UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE holder = ?", (commit.now, holder))
+
+
+def note_done(commit: Commit, event_id: int, handler: str) -> None:
+    """Remember that one handler has finished."""
+    row = commit.execute("SELECT done FROM ipn_event WHERE id = ?", (event_id,)).fetchone()
+    if row is not None:
+        done = sorted({handler, *_names(row[0] or "[]")})
+        commit.execute("UPDATE ipn_event SET done = ? WHERE id = ?", (msgspec.json.encode(done).decode(), event_id))
+
+
+def finish(commit: Commit, event_id: int, state: str, error: str | None) -> None:
+    """Close a pending event; a disputed one is shown at its order too, which it may have settled wrongly."""
+    if state not in _STATES:
+        raise ValueError(f"state: an event ends as one of {', '.join(sorted(_STATES))}")
+    if not commit.execute("DELETE FROM ipn_pending WHERE event_id = ?", (event_id,)).rowcount:
+        return
+    closed = commit.execute(
+        "UPDATE ipn_event SET state = ?, error = ? WHERE id = ? RETURNING order_id, peer, transaction_id",
+        (state, error, event_id),
+    ).fetchall()
+    for order_id, peer, transaction_id in closed:
+        row = None if order_id is None else row_by_id(commit, order_id)
+        if state == "disputed" and row is not None:
+            words = f"the service's record disagrees with a notification: {error}"
+            change(commit, row, row.state, conflict=words)
+            disputed = Evidence(
+                news=News.LOOKED_UP_PROCESSING,
+                source=f"record against notification {peer}",
+                request_id=row.request_id,
+                transaction_id=transaction_id,
+            )
+            record_evidence(commit, row, disputed, row.state, words)
+
+
+def retry_later(commit: Commit, event_id: int, delay: float, error: str) -> None:
+    """Count a round and make the event due again later."""
+    later = commit.execute(
+        "UPDATE ipn_pending SET owner = '', holder = '', due_at = ?, failed = 1 WHERE event_id = ?",
+        (commit.now + delay, event_id),
+    )
+    if later.rowcount:
+        commit.execute("UPDATE ipn_event SET tries = tries + 1, error = ? WHERE id = ?", (error, event_id))
+
+
+def revive(commit: Commit, event_id: int | None) -> int:
+    """Make dead events pending again."""
+    named = event_id if event_id is None or abs(event_id) < _BEYOND else -1  # no event has such a number
+    commit.execute(
+        """INSERT INTO ipn_pending (event_id, owner, holder, due_at, failed)
+        SELECT id, '', '', ?, 1 FROM ipn_event WHERE state = 'dead' AND coalesce(? = id, TRUE)""",
+        (commit.now, named),
+    )
+    return commit.execute(
+        "UPDATE ipn_event SET state = 'handled', tries = 0 WHERE state = 'dead' AND coalesce(? = id, TRUE)",
+        (named,),
+    ).rowcount
+
+
+def dead_after(connection: sqlite3.Connection, after: int, limit: int) -> list[StoredEvent]:
+    """Dead events after this one, oldest first."""
+    return _shown(connection, "state = 'dead'", after, limit)
+
+
+def dubious_after(connection: sqlite3.Connection, after: int, limit: int) -> list[StoredEvent]:
+    """Events after this one that are no evidence, oldest first."""
+    return _shown(connection, "(doubt IS NOT NULL OR state = 'disputed')", after, limit)
+
+
+def backlog(connection: sqlite3.Connection) -> Backlog:
+    """How much is waiting."""
+    (pending,) = connection.execute("SELECT count(*) FROM ipn_pending").fetchone()
+    (dead,) = connection.execute("SELECT count(*) FROM ipn_event WHERE state = 'dead'").fetchone()
+    unconfirmed, reported = connection.execute(
+        """SELECT count(*) FILTER (WHERE doubt = 'unconfirmed' AND state <> 'disputed'),
+        count(*) FILTER (WHERE doubt = 'reported') FROM ipn_event WHERE doubt IS NOT NULL"""
+    ).fetchone()
+    oldest = connection.execute(
+        "SELECT received_at FROM ipn_event WHERE id = (SELECT min(event_id) FROM ipn_pending)"
+    ).fetchone()
+    return Backlog(
+        pending=pending,
+        dead=dead,
+        oldest=None if oldest is None else oldest[0],
+        unconfirmed=unconfirmed,
+        reported=reported,
+    )
+
+
+def prune(commit: Commit, after: int, before: float) -> tuple[Pruned, int | None]:
+    """Forget a block of events after this one that came before a moment. Tells the last of them; ``None`` at the end.
+
+    Kept are events that wait or are dead letters, and those about orders without a final outcome or with a
+    contradiction that nobody has acknowledged.
+    """
+    ids = [number for (number,) in commit.execute(_OLD, (after, before)).fetchall()]
+    if not ids:
+        return Pruned(), None
+    marks = ", ".join("?" * len(ids))
+    deliveries = commit.execute(f"DELETE FROM ipn_delivery WHERE event_id IN ({marks})", ids).rowcount  # noqa: S608
+    events = commit.execute(f"DELETE FROM ipn_event WHERE id IN ({marks})", ids).rowcount  # noqa: S608
+    return Pruned(events=events, deliveries=deliveries), ids[-1]
+
+
+def check_writable(commit: Commit) -> None:
+    """Write something that means nothing."""
+    commit.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('touched', ?)", (str(commit.now),))
+
+
+def _shown(connection: sqlite3.Connection, where: str, after: int, limit: int) -> list[StoredEvent]:
+    found = connection.execute(
+        f"SELECT id, state FROM ipn_event WHERE {where} AND id > ? ORDER BY id LIMIT ?",  # noqa: S608
+        (after, limit),
+    ).fetchall()
+    shown = []
+    for number, state in found:
+        try:
+            shown.append(_read(connection, number, state))
+        except JournalCorrupt as error:
+            shown.append(_unreadable(connection, number, state, error))
+    return shown
+
+
+def _read(connection: sqlite3.Connection | Commit, number: int, state: str) -> StoredEvent:
+    """One event.
+
+    Raises:
+        JournalCorrupt: It cannot be read.
+    """
+    try:
+        event_id, peer, received_at, tries, done, error, conflict, doubt, *stored = connection.execute(
+            f"SELECT {_COLUMNS} FROM ipn_event WHERE id = ?",  # noqa: S608 - no value in it
+            (number,),
+        ).fetchone()
+        finished = frozenset(_names(done or "[]"))
+    except sqlite3.OperationalError as error_:
+        if getattr(error_, "sqlite_errorcode", None) is not None:
+            raise  # the database's own; Python's, about a text that is none, has no code
+        raise JournalCorrupt(f"event {number} is no text ({error_})") from error_
+    except ValueError as error_:
+        raise JournalCorrupt(f"what event {number} has come to cannot be read") from error_
+    return StoredEvent(
+        event_id=event_id,
+        event=read_event(*stored),
+        peer=peer,
+        received_at=received_at,
+        state=state,
+        tries=tries,
+        done=finished,
+        error=error,
+        conflict=conflict,
+        doubt=None if doubt is None else Doubt(doubt),
+    )
+
+
+def _unreadable(connection: sqlite3.Connection, number: int, state: str, error: JournalCorrupt) -> StoredEvent:
+    """What can be told of an event that cannot be read."""
+    *texts, status_code, received_at, tries = connection.execute(
+        """SELECT CAST(transaction_id AS BLOB), CAST(request_id AS BLOB), CAST(peer AS BLOB), status_code, received_at,
+        tries FROM ipn_event WHERE id = ?""",
+        (number,),
+    ).fetchone()
+    transaction_id, request_id, peer = (None if text is None else text.decode(errors="replace") for text in texts)
+    event = TransactionUnrecognised(
+        transaction_id=transaction_id or "", status_code=status_code, request_id=request_id, event_id=number
+    )
+    return StoredEvent(
+        event_id=number,
+        event=event,
+        peer=peer or "",
+        received_at=received_at,
+        state=state,
+        tries=tries,
+        error=str(error),
+    )

@@ -1,0 +1,574 @@
+"""The right to send: chunks leased to one worker, permits for their orders, and how each attempt ended."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from functools import cache
+from itertools import chain
+
+import attrs
+
+from payments_async.journal._faults import LeaseLost, OrderUnknown, RunUnknown
+from payments_async.journal._records import (
+    Chunk,
+    Chunks,
+    ClaimedOrder,
+    Evidence,
+    Finding,
+    NotPermitted,
+    Outcome,
+    Permit,
+    pack_transaction_id,
+    proved,
+    unpack_transaction_id,
+)
+from payments_async.journal._statements._entries import (
+    COLUMNS,
+    EXACT,
+    Commit,
+    change,
+    chunk_bounds,
+    chunk_of,
+    row_by_id,
+    row_of,
+    run_columns,
+    run_of,
+)
+from payments_async.journal._statements._evidence import apply, archive_attempt, is_unsent, record_evidence
+from payments_async.journal._statements._history import void_sweeps
+from payments_async.journal._statements._notifications import apply_unmatched_events
+from payments_async.journal._states import News, State, next_state
+from payments_async.journal._weighing import weigh_answer
+
+__all__ = [
+    "PermitRequest",
+    "chunks",
+    "claim_chunk",
+    "end_leases_of_the_dead",
+    "expire_chunks",
+    "grant_all",
+    "quarantine",
+    "record",
+    "release_chunk",
+    "renew_chunk",
+    "withdraw",
+]
+
+_NOTHING = Decimal(0)
+_NO_ORDER = -1
+_PERMITTED = State.SENDING
+_ENDS = {  # of an attempt whose order is as its permit left it and was never written off: nearly always
+    news: next_state(_PERMITTED, news).state for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)
+}
+
+
+def _ready_run(connection: sqlite3.Connection | Commit, batch_id: str) -> int:
+    """The number of a batch that is complete.
+
+    Raises:
+        RunUnknown: It is not, or there is none.
+    """
+    number, state = run_columns(connection, batch_id, "id, state")
+    if state != "ready":
+        raise RunUnknown(f"loading batch {batch_id} was not finished")
+    return int(number)
+
+
+def claim_chunk(
+    commit: Commit, batch_id: str, owner: str, holder: str, lease: float, dead: Sequence[str]
+) -> Chunk | None:
+    """Lease the first free chunk that has planned orders; close those that have none on the way."""
+    end_leases_of_the_dead(commit, dead)
+    run = _ready_run(commit, batch_id)
+    _cap_leases(commit, run)
+    while (free := _first_free(commit, run)) is not None:
+        number, token, last = free
+        until = commit.now + lease
+        token, taken = _take_over(commit, run, number, token, last, owner, until, holder)
+        commit.execute("UPDATE chunk SET lease = ? WHERE run = ? AND number = ?", (lease, run, number))
+        planned = _planned(commit, run, number)
+        if planned:
+            return Chunk(
+                batch_id=batch_id,
+                run=run,
+                number=number,
+                owner=owner,
+                token=token,
+                lease_until=until,
+                orders=planned,
+                taken_over=taken,
+            )
+        _give_back(commit, run, number, token)
+    return None
+
+
+def renew_chunk(commit: Commit, chunk: Chunk, lease: float) -> float:
+    """Prolong a lease; tells until when."""
+    until = commit.now + lease
+    commit.cache.clear()
+    renewed = commit.execute(
+        """UPDATE chunk SET lease_until = ?, lease = ?
+        WHERE run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open'""",
+        (until, lease, chunk.run, chunk.number, chunk.token, chunk.owner),
+    )
+    if not renewed.rowcount:
+        raise LeaseLost(f"chunk {chunk.number} of batch {chunk.batch_id} was taken over")
+    return until
+
+
+def release_chunk(commit: Commit, chunk: Chunk) -> None:
+    """Give a chunk back, unless somebody has it already."""
+    mine = commit.execute(
+        "SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND state = 'open'",
+        (chunk.run, chunk.number, chunk.token),
+    ).fetchone()
+    if mine:
+        make_unknown(commit, chunk.run, chunk.number, chunk.owner)
+        _give_back(commit, chunk.run, chunk.number, chunk.token)
+
+
+def expire_chunks(commit: Commit, batch_id: str | None, dead: Sequence[str]) -> int:
+    """Take over, for nobody, every chunk whose lease ran out, or whose holder is dead."""
+    end_leases_of_the_dead(commit, dead)
+    run = None if batch_id is None else _ready_run(commit, batch_id)
+    _cap_leases(commit, run)
+    expired = commit.execute(
+        """SELECT run, number, token, owner FROM chunk WHERE state = 'open' AND owner IS NOT NULL
+        AND lease_until <= ? AND coalesce(? = run, TRUE)""",
+        (commit.now, run),
+    ).fetchall()
+    unknown = 0
+    for number_of_run, number, token, last in expired:
+        token, taken = _take_over(commit, number_of_run, number, token, last, None, 0.0)
+        _give_back(commit, number_of_run, number, token)
+        unknown += taken
+    return unknown
+
+
+def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
+    """End at once the leases of holders that are dead: of chunks and of events. Whoever claims next takes them over."""
+    for holder in dead:
+        commit.cache.clear()
+        commit.execute(
+            "UPDATE chunk SET lease_until = ? WHERE holder = ? AND state = 'open' AND lease_until > ?",
+            (commit.now, holder, commit.now),
+        )
+        commit.execute(
+            "UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE holder = ?", (commit.now, holder)
+        )
+
+
+def quarantine(commit: Commit, chunks: Sequence[tuple[int, int]], last: str) -> None:
+    """Quarantine these chunks; what their last holder left under way is unknown."""
+    for run, number in chunks:
+        make_unknown(commit, run, number, last)
+        # a raised token, so that no permit of before is worth anything
+        commit.execute(
+            """UPDATE chunk SET state = 'quarantined', token = token + 1, owner = NULL, lease_until = 0
+            WHERE run = ? AND number = ?""",
+            (run, number),
+        )
+    runs = {run for run, _ in chunks}
+    void_sweeps(commit, runs)
+    commit.connection.executemany(
+        "UPDATE run SET look_since = coalesce(look_since, created_at) WHERE id = ?", [(run,) for run in runs]
+    )
+
+
+def chunks(connection: sqlite3.Connection, batch_id: str, now: float) -> Chunks:
+    """How the chunks of a batch stand."""
+    run = _ready_run(connection, batch_id)
+    open_, leased, done, quarantined, expiry = connection.execute(
+        """SELECT count(*) FILTER (WHERE state = 'open' AND NOT held), count(*) FILTER (WHERE state = 'open' AND held),
+        count(*) FILTER (WHERE state = 'done'), count(*) FILTER (WHERE state = 'quarantined'),
+        min(lease_until) FILTER (WHERE state = 'open' AND held)
+        FROM (SELECT state, min(lease_until, ? + lease) AS lease_until, lease_until > ? AS held
+        FROM chunk WHERE run = ?)""",
+        (now, now, run),
+    ).fetchone()
+    standing = Chunks(open=open_, leased=leased, done=done, quarantined=quarantined)
+    if expiry is None:
+        return standing
+    (owner,) = connection.execute(
+        "SELECT owner FROM chunk WHERE run = ? AND state = 'open' AND min(lease_until, ? + lease) = ?",
+        (run, now, expiry),
+    ).fetchone() or (None,)
+    return attrs.evolve(standing, next_expiry=expiry - now, next_owner=owner)
+
+
+def _cap_leases(commit: Commit, run: int | None) -> None:
+    """A lease that ends later than any lease can was taken by a clock that was ahead: its own length is waited for."""
+    commit.execute(
+        """UPDATE chunk INDEXED BY chunk_leased SET lease_until = ? + lease
+        WHERE state = 'open' AND owner IS NOT NULL AND lease_until > ? + lease AND coalesce(? = run, TRUE)""",
+        (commit.now, commit.now, run),
+    )
+
+
+def _first_free(commit: Commit, run: int) -> tuple[int, int, str | None] | None:
+    found: tuple[int, int, str | None] | None = commit.execute(
+        """SELECT number, token, owner FROM chunk WHERE run = ? AND state = 'open' AND lease_until <= ?
+        ORDER BY number LIMIT 1""",
+        (run, commit.now),
+    ).fetchone()
+    return found
+
+
+def _take_over(
+    commit: Commit,
+    run: int,
+    number: int,
+    token: int,
+    last: str | None,
+    owner: str | None,
+    until: float,
+    holder: str | None = None,
+) -> tuple[int, int]:
+    """Raise the token, and make unknown what the last holder left under way. Tells the token and how many."""
+    token += 1
+    commit.cache.clear()
+    commit.execute(
+        "UPDATE chunk SET owner = ?, holder = ?, token = ?, lease_until = ? WHERE run = ? AND number = ?",
+        (owner, holder or None, token, until, run, number),
+    )
+    commit.execute(
+        "INSERT INTO claim (run, number, token, owner, at) VALUES (?, ?, ?, ?, ?)",
+        (run, number, token, owner, commit.now),
+    )
+    commit.passed("claim_chunk.token_raised")
+    return token, make_unknown(commit, run, number, last)
+
+
+def make_unknown(commit: Commit, run: int, number: int, last: str | None) -> int:
+    """Make unknown what the last holder of a chunk left under way; tells how many orders."""
+    found = commit.execute(
+        f"SELECT {COLUMNS} FROM outbox WHERE id BETWEEN ? AND ? AND state = 'sending'",  # noqa: S608 - no value in it
+        chunk_bounds(run, number),
+    ).fetchall()
+    for row in map(row_of, found):
+        verdict = next_state(row.state, News.LEASE_EXPIRED, sent_before=bool(row.sent_before))
+        change(commit, row, verdict.state)
+        evidence = Evidence(news=News.LEASE_EXPIRED, source=f"lease of {last}", request_id=row.request_id)
+        record_evidence(commit, row, evidence, verdict.state, None)
+    return len(found)
+
+
+def _planned(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...]:
+    found = commit.execute(
+        """SELECT id, request_id, amount, body, body_sha256, attempt, sent_before FROM outbox
+        WHERE id BETWEEN ? AND ? AND state = 'planned' ORDER BY id""",
+        chunk_bounds(run, number),
+    ).fetchall()
+    return tuple(
+        ClaimedOrder(
+            id=order_id,
+            request_id=request_id,
+            amount=Decimal(amount),
+            body=proved(request_id, amount, body, digest),
+            attempt=attempt,
+            sent_before=bool(sent_before),
+        )
+        for order_id, request_id, amount, body, digest, attempt, sent_before in found
+    )
+
+
+def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
+    commit.cache.clear()
+    (left,) = commit.execute(
+        "SELECT EXISTS (SELECT 1 FROM outbox WHERE id BETWEEN ? AND ? AND state IN ('planned', 'sending'))",
+        chunk_bounds(run, number),
+    ).fetchone()
+    commit.execute(
+        "UPDATE chunk SET state = ?, owner = NULL, lease_until = 0 WHERE run = ? AND number = ? AND token = ?",
+        ("open" if left else "done", run, number, token),
+    )
+
+
+class PermitRequest:
+    """A request for the right to send: granted if the chunk is held, its lease good and the order planned.
+
+    Args:
+        after: The outcome of the order before, recorded first.
+    """
+
+    __slots__ = ("after", "chunk", "claimed")
+
+    def __init__(self, chunk: Chunk, claimed: ClaimedOrder, after: Outcome | None) -> None:
+        self.chunk = chunk
+        self.claimed = claimed
+        self.after = after
+
+    def __call__(self, commit: Commit) -> Permit | NotPermitted:
+        """Do it."""
+        if self.after is not None:
+            record(commit, self.after)
+            commit.passed("permit.after_recorded")
+        chunk, claimed = self.chunk, self.claimed
+        order_id, attempt, sent_before = claimed.id, claimed.attempt, claimed.sent_before
+        good = self.is_good(commit)
+        if not good or not _grant(commit, chunk, order_id, attempt, sent_before):
+            row = row_by_id(commit, order_id)
+            if row is None:
+                raise OrderUnknown(f"there is no order {order_id}")
+            attempt, sent_before = row.attempt, bool(row.sent_before)  # it has changed since the chunk was claimed
+            if not good or not _grant(commit, chunk, order_id, attempt, sent_before):
+                return NotPermitted(id=order_id, state=row.state, lease_lost=not good)
+        _count(commit, order_id, claimed.amount, State.PLANNED, _PERMITTED)
+        return self.granted(attempt, sent_before=sent_before)
+
+    def is_good(self, commit: Commit) -> bool:
+        """Whether the chunk is ours, its lease good, and the order one of its."""
+        chunk, order_id = self.chunk, self.claimed.id
+        is_of_it = run_of(order_id) == chunk.run and chunk_of(order_id) == chunk.number
+        return is_of_it and _is_held(commit, chunk)
+
+    def granted(self, attempt: int, *, sent_before: bool) -> Permit:
+        """The permit after so many before it."""
+        claimed = self.claimed
+        return Permit(
+            id=claimed.id,
+            request_id=claimed.request_id,
+            amount=claimed.amount,
+            token=self.chunk.token,
+            attempt=attempt + 1,
+            sent_before=sent_before,
+        )
+
+
+def grant_all(commit: Commit, asking: Sequence[PermitRequest]) -> list[Permit] | None:
+    """Do that for many in a few statements; ``None`` when one of them is out of the ordinary.
+
+    What is checked is the same. A statement of its own for each hands the interpreter to and fro between two threads,
+    which costs more than the statement.
+    """
+    outcomes = [one.after for one in asking if one.after is not None]
+    if outcomes:
+        if not _record_all(commit, outcomes):
+            return None
+        commit.passed("permit.after_recorded")
+    alike: dict[tuple[int, int, bool], list[PermitRequest]] = {}  # those of one chunk with as many permits before
+    for one in asking:
+        key = (id(one.chunk), one.claimed.attempt, one.claimed.sent_before)
+        if key in alike:
+            alike[key].append(one)
+        else:
+            alike[key] = [one]
+    if not all(_grant_alike(commit, group) for group in alike.values()):
+        return None
+    return [one.granted(one.claimed.attempt, sent_before=one.claimed.sent_before) for one in asking]
+
+
+def withdraw(commit: Commit, chunk: Chunk, claimed: ClaimedOrder) -> None:
+    """Give back a permit that never reached its caller, who was cancelled: so nothing was sent under it."""
+    row = row_by_id(commit, claimed.id)
+    if row is not None and row.state is State.SENDING and row.token == chunk.token:
+        granted = Permit(
+            id=row.id, request_id=row.request_id, amount=claimed.amount, token=row.token, attempt=row.attempt
+        )
+        record(commit, Outcome(permit=granted, news=News.NOT_SENT, message="cancelled before it was sent"))
+
+
+def _is_held(commit: Commit, chunk: Chunk) -> bool:
+    lease = (chunk.run, chunk.number, chunk.token, chunk.owner)
+    held = commit.cache.get(lease)
+    if held is None:
+        found = commit.execute(
+            """SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open'
+            AND lease_until > ?""",
+            (*lease, commit.now),
+        ).fetchone()
+        held = commit.cache[lease] = found is not None
+    return held
+
+
+def _grant(commit: Commit, chunk: Chunk, order_id: int, attempt: int, sent_before: bool) -> bool:
+    now = commit.now
+    granted = commit.execute(
+        """UPDATE outbox SET state = 'sending', token = ?, attempt = ?, permitted_at = ?, updated_at = ?
+        WHERE id = ? AND state = 'planned' AND attempt = ? AND sent_before = ?""",
+        (chunk.token, attempt + 1, now, now, order_id, attempt, int(sent_before)),
+    )
+    return granted.rowcount == 1
+
+
+def _grant_alike(commit: Commit, asking: Sequence[PermitRequest]) -> bool:
+    chunk, attempt, sent_before = asking[0].chunk, asking[0].claimed.attempt, asking[0].claimed.sent_before
+    ids, now = [one.claimed.id for one in asking], commit.now
+    width = _rounded(len(ids))
+    granted = commit.execute(
+        _marked(
+            """UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
+            WHERE id IN ({marks}) AND id BETWEEN ? AND ? AND state = 'planned' AND attempt = ?
+            AND sent_before = ? AND EXISTS (SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND owner = ?
+            AND state = 'open' AND lease_until > ?)""",
+            width,
+            1,
+        ),
+        (
+            chunk.token,
+            now,
+            now,
+            *ids,
+            *[_NO_ORDER] * (width - len(ids)),
+            *chunk_bounds(chunk.run, chunk.number),
+            attempt,
+            int(sent_before),
+            chunk.run,
+            chunk.number,
+            chunk.token,
+            chunk.owner,
+            now,
+        ),
+    )
+    if granted.rowcount != len(ids):
+        return False
+    _count_all(commit, chunk.run, [one.claimed.amount for one in asking], State.PLANNED, _PERMITTED)
+    return True
+
+
+def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
+    accepted: list[tuple[object, ...]] = []
+    others: list[tuple[object, ...]] = []
+    amounts: dict[int, list[Decimal]] = {}  # of those accepted, by run
+    for outcome in outcomes:
+        permit, packed = outcome.permit, pack_transaction_id(outcome.transaction_id)
+        if permit.sent_before:
+            return False
+        if outcome.news is News.ACCEPTED and type(packed) is bytes and outcome.code is None and outcome.message is None:
+            accepted.append((permit.id, permit.attempt, bytearray(packed)))
+            amounts.setdefault(run_of(permit.id), []).append(permit.amount)
+            continue
+        state = _ENDS.get(outcome.news)
+        if state is None or (packed is not None and _are_nameless(commit)):
+            return False
+        others.append((permit.id, permit.attempt, state.value, packed, outcome.code, outcome.message))
+        _count(commit, permit.id, permit.amount, _PERMITTED, state)
+    for run, those in amounts.items():
+        _count_all(commit, run, those, _PERMITTED, State.ACCEPTED)
+    return _is_done_for_all(
+        commit,
+        """UPDATE outbox SET state = 'accepted', transaction_id = given.column3, code = NULL, message = NULL,
+        updated_at = ? FROM (VALUES {marks}) AS given
+        WHERE id = given.column1 AND state = 'sending' AND attempt = given.column2 AND sent_before = 0
+        AND NOT EXISTS (SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL)""",
+        accepted,
+    ) and _is_done_for_all(
+        commit,
+        """UPDATE outbox SET state = given.column3, transaction_id = coalesce(given.column4, transaction_id),
+        code = given.column5, message = given.column6, updated_at = ? FROM (VALUES {marks}) AS given
+        WHERE id = given.column1 AND state = 'sending' AND attempt = given.column2 AND sent_before = 0""",
+        others,
+    )
+
+
+def _is_done_for_all(commit: Commit, sql: str, rows: Sequence[tuple[object, ...]]) -> bool:
+    """Change many orders in one statement, whose id is each row's first value; tells whether it found all of them.
+
+    Numbers, texts and bytearrays are bound as they are; for anything else, None too, ``sqlite3`` looks for an adapter
+    first, which takes longer than the rest. So rows of the usual kind hold nothing else.
+    """
+    if not rows:
+        return True
+    width, full = len(rows[0]), _rounded(len(rows))
+    values = [commit.now, *chain.from_iterable(rows), *[_NO_ORDER] * ((full - len(rows)) * width)]
+    return bool(commit.execute(_marked(sql, full, width), values).rowcount == len(rows))
+
+
+def _rounded(count: int) -> int:
+    return 1 << (count - 1).bit_length()  # few different statements, so that they are kept
+
+
+@cache
+def _marked(sql: str, rows: int, width: int) -> str:
+    row = "?" if width == 1 else f"({', '.join('?' * width)})"
+    return sql.format(marks=", ".join([row] * rows))
+
+
+def record(commit: Commit, outcome: Outcome) -> Finding:
+    """Write down how an attempt ended."""
+    permit = outcome.permit
+    state = None if permit.sent_before else _ENDS.get(outcome.news)
+    if state is not None:
+        packed = pack_transaction_id(outcome.transaction_id)
+        done = commit.execute(
+            """UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = ?, message = ?,
+            updated_at = ? WHERE id = ? AND state = 'sending' AND attempt = ? AND sent_before = 0""",
+            (state, packed, outcome.code, outcome.message, commit.now, permit.id, permit.attempt),
+        )
+        if done.rowcount:
+            _count(commit, permit.id, permit.amount, _PERMITTED, state)
+            if packed is not None and _are_nameless(commit):
+                state = _settle_early(commit, outcome, state)
+            return Finding(request_id=permit.request_id, before=_PERMITTED, state=state)
+    return _record_unusual(commit, outcome)
+
+
+def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
+    """The same where the order is not as its permit left it, was written off once, or was turned away unread."""
+    permit = outcome.permit
+    row = row_by_id(commit, permit.id)
+    if row is None:
+        raise OrderUnknown(f"there is no order {permit.id}")
+    evidence = Evidence(
+        news=outcome.news,
+        source=f"answer to attempt {permit.attempt}",
+        request_id=row.request_id,
+        transaction_id=outcome.transaction_id,
+        detail=outcome.message,
+    )
+    is_the_last = row.attempt == permit.attempt
+    if outcome.news is News.ACCEPTED and not (is_the_last and row.state is State.SENDING):
+        return apply(commit, row, evidence)
+    if not is_the_last:
+        record_evidence(commit, row, evidence, row.state, None)  # says nothing of the attempt under way
+        return Finding(request_id=row.request_id, before=row.state, state=row.state)
+    state, words, _ = weigh_answer(row, outcome.news, unsent=is_unsent(commit, row))
+    flaw = words
+    if row.state is State.SENDING and state is State.PLANNED:
+        archive_attempt(commit, row, outcome.news, outcome.code, outcome.message, commit.now)
+    elif not record_evidence(commit, row, evidence, state, words):
+        flaw = None  # it was seen by whoever acknowledged it
+    hint = outcome.transaction_id if state is not row.state else None
+    change(commit, row, state, transaction_id=hint, code=outcome.code, message=outcome.message, conflict=flaw)
+    return Finding(request_id=row.request_id, before=row.state, state=state, conflict=words)
+
+
+def _are_nameless(commit: Commit) -> bool:
+    """Whether there are notifications without a request id, of transactions nobody knew when they came."""
+    nameless = commit.cache.get("nameless")
+    if nameless is None:
+        found = commit.execute(
+            "SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL LIMIT 1"
+        ).fetchone()
+        nameless = commit.cache["nameless"] = found is not None
+    return nameless
+
+
+def _settle_early(commit: Commit, outcome: Outcome, state: State) -> State:
+    """Apply a notification that named this transaction, but no request id, before its answer came."""
+    text = unpack_transaction_id(pack_transaction_id(outcome.transaction_id))
+    early = commit.execute(
+        "SELECT 1 FROM ipn_event WHERE transaction_id = ? AND order_id IS NULL AND request_id IS NULL LIMIT 1", (text,)
+    ).fetchone()
+    row = None if early is None else row_by_id(commit, outcome.permit.id)
+    if row is None:
+        return state
+    apply_unmatched_events(commit, row)
+    settled = row_by_id(commit, outcome.permit.id)
+    return state if settled is None else settled.state
+
+
+def _count_all(commit: Commit, run: int, amounts: list[Decimal], before: State, after: State) -> None:
+    """As ``_count``, for the amounts of many orders of a run."""
+    with localcontext(EXACT):
+        total = sum(amounts, _NOTHING)
+        commit.count(run, before, -len(amounts), -total)
+        commit.count(run, after, len(amounts), total)
+
+
+def _count(commit: Commit, order_id: int, amount: Decimal, before: State, after: State) -> None:
+    run = run_of(order_id)
+    commit.count(run, before, -1, amount.copy_negate())
+    commit.count(run, after, 1, amount)

@@ -1,0 +1,164 @@
+"""Whether evidence counts for an order, and what it says of it: pure, from what is known and what was found alone."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import NamedTuple, Protocol
+
+from payments_async._amounts import amount_text
+from payments_async._events import TransactionEvent
+from payments_async._status_codes import FINAL_CODES, STATUS_CODES, UNRECOGNISED
+from payments_async._wire.orders import currency_of
+from payments_async.journal._records import Evidence, pack_transaction_id, unpack_transaction_id
+from payments_async.journal._states import SAID, News, State, Verdict, next_state
+
+__all__ = ["KnownOrder", "Weighed", "contradiction_of_events", "evidence_of", "weigh", "weigh_answer"]
+
+_NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items()}
+_SETTLING = frozenset(
+    {
+        News.NOTIFIED_SUCCESSFUL,
+        News.NOTIFIED_FAILED,
+        News.NOTIFIED_REVERSED,
+        News.LOOKED_UP_SUCCESSFUL,
+        News.LOOKED_UP_FAILED,
+        News.LOOKED_UP_REVERSED,
+    }
+)
+# until the service has confirmed the order, a transaction id is a hint: an unusable answer may have named a wrong one
+_CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
+
+
+class KnownOrder(Protocol):
+    """What a journal knows of an order: its row, or whatever has the same attributes.
+
+    Attributes:
+        transaction_id: As it is stored.
+        amount: As it is written in full.
+        body: The rest of the order, as it is stored.
+        attempt: Permits so far.
+        sent_before: It was written off once.
+    """
+
+    @property
+    def request_id(self) -> str: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def transaction_id(self) -> bytes | str | None: ...
+    @property
+    def amount(self) -> str: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def sent_before(self) -> bool: ...
+
+
+class Weighed(NamedTuple):
+    """What evidence does to an order.
+
+    Attributes:
+        state: Where the order stands from now on.
+        conflict: What contradicts what, in words; ``None`` where nothing does.
+        transaction_id: The service's name for it, where that is learned.
+    """
+
+    state: State
+    conflict: str | None = None
+    transaction_id: str | None = None
+
+
+def weigh(known: KnownOrder, evidence: Evidence, *, unsent: bool, against: str | None = None) -> Weighed:
+    """Let the table decide on what counts for the order; what does not is a contradiction, and moves nothing.
+
+    An order that was never sent is parked by what contradicts that.
+
+    Args:
+        unsent: As in ``next_state``.
+        against: Words, where something else than the evidence itself speaks against it.
+    """
+    words = against or _disagreement(known, evidence)
+    if words is not None:
+        verdict = Verdict(State.PARKED if known.state is State.PLANNED else known.state, conflict=True)
+    else:
+        verdict = next_state(known.state, evidence.news, sent_before=bool(known.sent_before), unsent=unsent)
+        if verdict.conflict:
+            words = _contradiction(evidence, known.state, unsent=unsent and not known.attempt)
+    is_believed = not verdict.conflict or verdict.state not in (known.state, State.PARKED)
+    is_learned = is_believed and evidence.transaction_id is not None and not _is_same_transaction(known, evidence)
+    return Weighed(verdict.state, words, evidence.transaction_id if is_learned else None)
+
+
+def weigh_answer(known: KnownOrder, news: News, *, unsent: bool) -> Weighed:
+    """Let the table decide on the answer to the attempt that was made last."""
+    verdict = next_state(known.state, news, sent_before=bool(known.sent_before), unsent=unsent)
+    words = f"{news} (own answer) for an order that is {known.state}" if verdict.conflict else None
+    return Weighed(verdict.state, words)
+
+
+def evidence_of(event: TransactionEvent, *, peer: str, at: float) -> Evidence:
+    """What a notification says, as evidence.
+
+    Args:
+        peer: Address of its sender.
+        at: Unix seconds when it came.
+    """
+    return Evidence(
+        news=_NOTIFIED.get(event.status_code, News(UNRECOGNISED.news)),
+        source=f"notification {peer}",
+        request_id=event.request_id,
+        transaction_id=event.transaction_id,
+        amount=event.amount,
+        currency=event.currency_code or None,
+        at=at,
+    )
+
+
+def contradiction_of_events(status_code: int, magnitude: str, final_code: int, final_magnitude: str) -> str | None:
+    """What a notification contradicts of the final one that came before it, in words; ``None`` where nothing.
+
+    Args:
+        magnitude, final_magnitude: The amounts without their signs, written in full; empty where none is named.
+    """
+    if status_code in FINAL_CODES and status_code != final_code:
+        return f"status code {status_code} after the final {final_code}"
+    if magnitude and final_magnitude and magnitude != final_magnitude:
+        return f"amount {magnitude} after {final_magnitude}"
+    return None
+
+
+def _disagreement(known: KnownOrder, evidence: Evidence) -> str | None:
+    """Why evidence is not about this order, or about another one of the same name: ids, magnitude, currency."""
+    is_confirmed = known.state in _CONFIRMED and unpack_transaction_id(known.transaction_id) is not None
+    is_same = is_confirmed and _is_same_transaction(known, evidence)
+    if evidence.request_id is not None and evidence.request_id != known.request_id:
+        return f"the transaction of this order is said to be of request id {evidence.request_id}"
+    if evidence.request_id is None and not is_same:
+        return "it names no request id, and its transaction was never confirmed to be this order's"
+    if is_confirmed and evidence.transaction_id is not None and not is_same:
+        return f"another transaction, {evidence.transaction_id}, for the same request id"
+    if evidence.amount is None:
+        if evidence.news in _SETTLING and not is_same:
+            return "it names no amount, and its transaction was never confirmed to be this order's"
+    elif evidence.amount.copy_abs() != Decimal(known.amount):
+        return f"its amount is {amount_text(evidence.amount.copy_abs())}, the order's {known.amount}"
+    if evidence.currency is not None:
+        ours = currency_of(known.body)
+        if ours is not None and ours.upper() != evidence.currency.strip().upper():
+            return f"its currency is {evidence.currency}, the order's {ours}"
+    return None
+
+
+def _is_same_transaction(known: KnownOrder, evidence: Evidence) -> bool:
+    return pack_transaction_id(evidence.transaction_id) == known.transaction_id
+
+
+def _contradiction(evidence: Evidence, state: State, *, unsent: bool) -> str:
+    """What contradicts what, as a sentence for the person who has to find out what is true."""
+    who = evidence.source
+    if who.startswith("notification "):
+        who = who.replace("notification ", "a notification from ", 1)
+    truth = "it was never sent from here" if unsent else f"it was known to be {state}"
+    return f"{who} says that {SAID.get(evidence.news, evidence.news)}, but {truth}"

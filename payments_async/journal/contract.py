@@ -1,0 +1,316 @@
+"""The contract of a journal, for whoever writes one or tests one: what it promises, and the records it is told by.
+
+The rules any journal is measured by (tests/journal/test_contract_outbox.py and test_contract_inbox.py):
+
+* What a method returned is on disk. What raised did not happen, unless the disk itself failed on the way: then it may
+  have, and the safe reading of both is that nothing was granted and nothing is sent.
+* ``permit`` grants only what is committed, to the holder of a lease that is good by the database's clock, for an order
+  that is planned. An order becomes ``sending`` in no other way.
+* An expired lease never makes an order planned. Who claims the chunk next raises its token and makes what was
+  ``sending`` unknown, in one transaction.
+* Outcomes and evidence are taken from anybody, whatever token they hold. ``next_state`` decides, nothing else does.
+* Evidence counts only if request id, magnitude and currency agree with the order. What contradicts is kept as a
+  conflict, and never overwrites. An order that was never sent is parked by what contradicts that, and not settled by
+  a notification: whether it was forged or somebody else paid, a person decides.
+* Cancelling a caller never loses what it reported, and never leaves behind a permit that somebody could still use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from datetime import date
+from typing import Protocol
+
+from payments_async._orders import Order
+from payments_async.journal._inbox import Arrival, Backlog, Doubt, Inbox, Pruned, RawNotification, Receipt, StoredEvent
+from payments_async.journal._records import (
+    Adoption,
+    Chunk,
+    Chunks,
+    ClaimedOrder,
+    Entry,
+    Evidence,
+    Finding,
+    Happening,
+    Loaded,
+    NotPermitted,
+    Outcome,
+    Permit,
+    Progress,
+    Run,
+    RunIdentity,
+    Standing,
+    Sweep,
+)
+from payments_async.journal._states import EVIDENCE, RULES, SAID, State, Verdict, next_state
+
+__all__ = [
+    "Arrival",
+    "Backlog",
+    "CRASH_POINTS",
+    "Chunk",
+    "Chunks",
+    "ClaimedOrder",
+    "Doubt",
+    "EVIDENCE",
+    "Evidence",
+    "Finding",
+    "Inbox",
+    "Loaded",
+    "NotPermitted",
+    "Outcome",
+    "Permit",
+    "RULES",
+    "RawNotification",
+    "Receipt",
+    "SAID",
+    "StoredEvent",
+    "Verdict",
+    "next_state",
+]
+
+_OPERATIONS = (
+    "open_run", "load", "adopt", "load_block", "load_drop", "load_complete",
+    "claim_chunk", "renew_chunk", "release_chunk", "expire_chunks", "permit", "withdraw", "record",
+    "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
+    "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "check_writable",
+)  # fmt: skip
+_WITHIN = ("claim_chunk.token_raised", "load_complete.events_applied", "permit.after_recorded", "receive.stored")
+
+# An operation has begun, and nothing of it is written; all of it is written, and nothing committed. The same of the
+# commit: everything in it is written; it is on disk, and nobody has been told.
+CRASH_POINTS: tuple[str, ...] = (
+    *(f"{name}.{step}" for name in _OPERATIONS for step in ("begun", "written")),
+    *_WITHIN,
+    "commit.begun",
+    "commit.done",
+)
+
+
+class Journal(Inbox, Protocol):
+    """The durable outbox and inbox. Several processes may share one.
+
+    Every method raises ``JournalUnavailable`` when the database cannot be written or read.
+    """
+
+    async def open_run(
+        self, batch_id: str, identity: RunIdentity, *, source_digest: str | None = None, policy: str | None = None
+    ) -> Run:
+        """Begin a batch, or find it again.
+
+        Raises:
+            WrongAccount: The journal holds batches of another identity.
+        """
+
+    async def run(self, batch_id: str) -> Run:
+        """A batch as it stands.
+
+        Raises:
+            RunUnknown: There is no such batch.
+        """
+
+    async def load(
+        self,
+        batch_id: str,
+        orders: Iterable[Order] | AsyncIterable[Order],
+        *,
+        owner: str,
+        adoption: Adoption | None = None,
+    ) -> Loaded:
+        """Write down all orders of a batch, in constant memory. The same orders again, in any sequence, change nothing.
+
+        A load that was interrupted is begun again and completed; until then nothing of the batch can be claimed. Once
+        complete, a batch holds these orders for good.
+
+        Args:
+            orders: Walked through once; what is no ``AsyncIterable`` in threads, one after the other, and not on the
+                event loop.
+            owner: Who loads, so that two do not at once.
+            adoption: A named person's word that orders which another batch holds, and may have sent, go on in this
+                one. Then all of it is in quarantine: nothing of it is sent before it was looked for.
+
+        Raises:
+            HeldElsewhere: Another journal of this machine, or this one before it was restored, holds some of these
+                orders and may have sent them. Nothing of the batch can be claimed.
+            OrdersDiffer: A request id with another body, one of another batch, or, once complete, an order more or
+                less. It names them. Nothing was sent, nothing was added to a complete batch.
+            LoadBusy: Another process is loading.
+            RunUnknown: ``open_run`` comes first.
+        """
+
+    async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:
+        """Lease the first free chunk with planned orders for so many seconds; ``None`` when there is none.
+
+        What the last holder left ``sending`` is unknown from then on.
+
+        Raises:
+            RunUnknown: The batch is not loaded.
+            HeldElsewhere: Another journal of this machine has adopted orders of it.
+        """
+
+    async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
+        """Prolong a lease, which may have run out as long as nobody took it over. Raises ``LeaseLost`` otherwise."""
+
+    async def release_chunk(self, chunk: Chunk) -> None:
+        """Give a chunk back at once. To be called when nothing of it is under way any more."""
+
+    async def expire_chunks(self, batch_id: str | None = None) -> int:
+        """Take over every chunk whose lease ran out, for nobody: tells how many orders are unknown now."""
+
+    async def chunks(self, batch_id: str) -> Chunks:
+        """How the chunks of a batch stand."""
+
+    async def permit(
+        self, chunk: Chunk, claimed: ClaimedOrder, *, after: Outcome | None = None
+    ) -> Permit | NotPermitted:
+        """Ask to send one order once; in the same commit, record the outcome of the one before.
+
+        When this raises, nothing may be sent, and the outcome has to be recorded again. When it is cancelled the
+        outcome is recorded, and a permit that was granted is given back: it never reached the caller, so nothing left.
+        """
+
+    async def record(self, outcome: Outcome) -> Finding:
+        """Write down how an attempt ended. Taken at any time, also when the lease was lost; also when cancelled."""
+
+    async def apply_evidence(self, evidence: Evidence) -> Finding | None:
+        """Write down what was found out about an order; ``None`` when the journal holds no such order."""
+
+    async def park(self, request_id: str, *, detail: str) -> Finding:
+        """Two clean sweeps of a closed window did not find an unknown order: a person has to decide."""
+
+    async def write_off(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
+        """A named person states that a parked order never arrived: it is planned again.
+
+        What contradicted that until then (a notification about an order that was never sent from here, a transaction
+        of another amount) they call false with it: it is disputed, and neither it nor a repeat of it moves the order
+        again. What is new later counts.
+
+        Args:
+            seen: ``Entry.updated_at`` of the order as that person saw it: if anything was learned since, it is refused.
+
+        Raises:
+            NotParked: It is not parked, or has changed since it was seen.
+            OrderUnknown: There is no such order.
+        """
+
+    async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
+        """A named person has seen the conflict of an order: it is kept in the history and counted no more.
+
+        The same evidence again is no new conflict; any other is.
+
+        Args:
+            seen: ``Entry.updated_at`` of the order as that person saw it: a conflict that came since then stands.
+        """
+
+    async def lift_quarantine(self, batch_id: str, *, who: str, why: str, seen: float | None = None) -> int:
+        """A named person states that the orders of quarantined chunks were looked up: tells how many chunks.
+
+        Args:
+            seen: ``Run.quarantined_at`` of the batch as that person saw it: if the journal was found to be a copy
+                again since then, it is refused.
+
+        Raises:
+            NotLookedFor: No complete sweep of all days since the batch was made is on record since the quarantine.
+        """
+
+    async def begin_sweep(self, batch_id: str | None, *, since: date, until: date) -> Sweep:
+        """Note that the service's list of these days is read from now on, and compared with the journal row by row.
+
+        It counts once it has ended, for the batch it was made for, until the journal is found to be a copy again.
+
+        Args:
+            batch_id: ``None`` where it is made for none in particular.
+            since, until: First and last day; ``since`` lies a day before the first moment that matters, for the
+                service names no time zone.
+
+        Raises:
+            RunUnknown: There is no such batch.
+        """
+
+    async def end_sweep(self, sweep: Sweep) -> None:
+        """Note how it ended: ``rows``, ``requests``, ``counted`` and ``problem`` of this sweep."""
+
+    async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
+        """The latest sweeps that were made for a batch, or for any, at most 1,000; oldest first."""
+
+    async def is_looked_for(self, batch_id: str | None = None, *, counted: bool = False) -> bool:
+        """Whether a list was read to its end since this journal was made and since it was last found to be a copy.
+
+        Args:
+            batch_id: Only a list of all days since this batch was made, read for it, counts.
+            counted: Only one that showed as many rows as the service says there are: what ``lift_quarantine`` asks for.
+        """
+
+    async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:
+        """Unix seconds of the first permit of all orders in these states, earlier attempts included, or ``None``.
+
+        Args:
+            after: Orders whose last permit is older are left out.
+        """
+
+    async def entry(self, request_id: str) -> Entry | None:
+        """One order."""
+
+    async def entries_of(self, request_ids: Sequence[str], *, in_mixed_letters: bool = False) -> Mapping[str, Entry]:
+        """Those of these orders that the journal holds, by their request ids.
+
+        Args:
+            in_mixed_letters: Only those whose ids have small and capital letters, in whichever letters they are asked
+                for here.
+        """
+
+    def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
+        """Orders in the sequence they were loaded in; constant memory; changes made meanwhile may or may not show."""
+
+    def standings(self, batch_id: str) -> AsyncIterator[Iterable[Standing]]:
+        """Every order of a batch with what brought it to where it stands, some hundreds at a time; constant memory.
+
+        Each of these portions can be walked through once, in any thread. An order and its decision are of one moment.
+        The sequence is that of ``entries``.
+
+        Raises:
+            RunUnknown: There is no such batch.
+        """
+
+    def paid_since(self, since: float, *, but: str | None = None) -> AsyncIterator[Iterable[Entry]]:
+        """Orders that may be paid yet, and those that were accepted or paid since then, in portions as ``standings``.
+
+        Args:
+            since: Unix seconds; compared with the last change of an order.
+            but: A batch that is left out.
+        """
+
+    def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
+        """Orders with a contradiction that nobody has acknowledged."""
+
+    async def progress(self, batch_id: str | None = None) -> Progress:
+        """Counts and sums of a batch, or of all; cheap at any size."""
+
+    async def runs(self) -> Sequence[Run]:
+        """All batches, oldest first."""
+
+    async def history(self, request_id: str) -> Sequence[Happening]:
+        """All that is known of one order, in time.
+
+        Raises:
+            OrderUnknown: There is no such order.
+        """
+
+    async def decisions(self, batch_id: str) -> Sequence[Happening]:
+        """What named persons decided about a batch as a whole, in time; those about an order are in its history.
+
+        Raises:
+            RunUnknown: There is no such batch.
+        """
+
+    async def prune_inbox(self, *, older_than: float) -> Pruned:
+        """Forget notifications that came, the last time, more than so many seconds ago.
+
+        Kept whatever their age are those that wait or are dead letters, those about an order without a final outcome
+        or with a contradiction nobody has acknowledged, and the newest one. One that is forgotten and sent again is
+        new, and an order that is loaded after it was forgotten is not known to have been told of. What it settled
+        stays settled, and the order's history still tells by what. The file's room is used again; it does not shrink.
+        """
+
+    async def unmatched_events(self) -> int:
+        """Notifications about orders this journal never sent."""

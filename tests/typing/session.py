@@ -1,0 +1,97 @@
+"""A session: what its calls take and give, and what it does not offer."""
+
+from collections.abc import AsyncIterator
+from datetime import date
+from decimal import Decimal
+from typing import assert_type
+
+from payments_async import (
+    Acceptance,
+    CollectionOrder,
+    Collections,
+    Credentials,
+    Dialect,
+    Listing,
+    Page,
+    PaymentsError,
+    PaymentsSession,
+    PayoutOrder,
+    Payouts,
+    Product,
+    RetryPolicy,
+    Settlement,
+    Transaction,
+    Transactions,
+    TransactionStatus,
+)
+from payments_async.ipn import Receiver, TransactionEvent
+
+
+async def opened(credentials: Credentials) -> None:
+    """Whatever is beyond address and credentials goes by keyword."""
+    async with PaymentsSession("https://host", credentials, dialect=Dialect(), retry=RetryPolicy()) as payments:
+        assert_type(payments, PaymentsSession)
+        assert_type(payments.payouts, Payouts)
+        assert_type(payments.collections, Collections)
+    PaymentsSession("https://host", credentials, Dialect())  # E: by keyword
+    PaymentsSession("https://host")  # E: no credentials
+    PaymentsSession("https://host", credentials, retry=3)  # E: a policy is no number
+
+
+async def sent(payments: PaymentsSession, order: PayoutOrder, collection: CollectionOrder) -> None:
+    """One order, and what became of it."""
+    assert_type(await payments.payouts.send(order), Acceptance)
+    assert_type(await payments.payouts.send(order, sent_before=True, retry=RetryPolicy(attempts=1)), Acceptance)
+    await payments.payouts.send(collection)  # E: a collection is no payout
+    await payments.collections.request(order)  # E: a payout is no collection
+    await payments.payouts.send(order, True)  # E: by keyword
+    await payments.payouts.send(order, retry=1)  # E: a policy is no number
+
+
+async def sent_many(payments: PaymentsSession, orders: AsyncIterator[PayoutOrder], collection: CollectionOrder) -> None:
+    """Each order comes back with its outcome, which is an acceptance or says what went wrong."""
+    async for order, outcome in payments.payouts.send_many(orders, concurrency=50):
+        assert_type(order, PayoutOrder)
+        assert_type(outcome, Acceptance | PaymentsError)
+        outcome.transaction_id.upper()  # E: there may be none
+        if isinstance(outcome, Acceptance):
+            assert_type(outcome.transaction_id, str)
+    payments.payouts.send_many([collection])  # E: a collection is no payout
+
+
+async def mapped(payments: PaymentsSession, ids: list[str], numbers: list[int]) -> None:
+    """Any function over many items: item and result belong together."""
+    async for item, result in payments.map(payments.transactions.get, ids, concurrency=20):
+        assert_type(item, str)
+        assert_type(result, Transaction | Exception)
+    payments.map(payments.transactions.get, numbers)  # E: it is called with texts
+
+
+async def read(payments: PaymentsSession) -> None:
+    """Pages and listings know what is in them."""
+    assert_type(await payments.transactions.page(number=1, since=date(2026, 1, 1)), Page[Transaction])
+    assert_type(payments.products.iterate(), Listing[Product])
+    async for transaction in payments.transactions.iterate(status=TransactionStatus.FAILED):
+        assert_type(transaction.amount, Decimal | None)
+    await payments.products.validate("item", "0772000017", Decimal("1500"))
+    await payments.products.validate("item", "0772000017", 1.5)  # E: a float
+
+
+async def settled(payments: PaymentsSession, receiver: Receiver, acceptance: Acceptance) -> None:
+    """What says how an order ended is one of three things."""
+    transactions: Transactions = payments.transactions
+    settlement = await transactions.settled(acceptance, receiver=receiver, timeout=60)
+    assert_type(settlement, Settlement)
+    assert_type(settlement.evidence, TransactionEvent | Transaction | str)
+    settlement.evidence.amount.is_finite()  # E: a text has no amount
+    await transactions.settled("r-1")  # E: an acceptance is no id
+
+
+async def hidden(payments: PaymentsSession) -> None:
+    """What the rooms of the package need of a session is no offer to its users."""
+    assert payments.execute  # E: private
+    assert payments.clock  # E: private
+    assert payments.sleep  # E: private
+    assert payments.note_evidence  # E: private
+    assert payments.credentials  # E: the password is nobody's business
+    assert payments.settled  # E: never was
