@@ -1,4 +1,4 @@
-"""The command line `payments-async`. Uses public names only; environment, printing and exit codes live here alone."""
+"""The command line `payments-async`, and the only room that reads the environment, prints and exits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from importlib.util import find_spec
 
 __all__ = ["COLLECT_AFTER", "main"]
 
-# Objects after which Python looks for rubbish that hangs in circles. Its own 700 are made and gone with every commit of
-# a batch: looking that often would take a tenth of the processor time.
+# New objects after which Python looks for garbage in reference cycles. Its own 700 are made and gone with every commit
+# of a batch: looking that often would take a tenth of the processor time.
 COLLECT_AFTER = 20_000
 
 _NEEDED = ("typer", "rich", "phonenumbers")
@@ -24,7 +24,7 @@ def main() -> None:
             file=sys.stderr,
         )
         raise SystemExit(2)
-    from payments_async._cli._app import app
+    from payments_async._cli.app import app
 
     gc.freeze()  # what was imported stays: it need not be looked at again
     gc.set_threshold(COLLECT_AFTER)

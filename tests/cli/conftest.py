@@ -12,7 +12,7 @@ import pytest
 from cli.commands import Ran, Run, checked, is_asked, on_terminal, surroundings
 from typer.testing import CliRunner
 
-from payments_async._cli._app import app
+from payments_async._cli.app import app
 from payments_async.sandbox import Sandbox
 
 

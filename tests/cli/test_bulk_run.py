@@ -19,8 +19,8 @@ from bulk.files import row, write_csv
 from cli.commands import Run, surroundings
 
 from payments_async import PayoutOrder
-from payments_async._cli._bulk_board import RunBoard
-from payments_async._cli._screen import Screen
+from payments_async._cli.live_view import LiveView
+from payments_async._cli.screen import Screen
 from payments_async.bulk import RunProgress
 from payments_async.journal import RunIdentity, SqliteJournal, State
 from payments_async.journal.contract import Chunk
@@ -289,11 +289,11 @@ async def test_a_run_says_for_whom_it_waits(run: Run, sandbox: Sandbox, payroll:
 def test_a_wait_is_told_once_and_then_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     """However often it is looked at; and again when it is waited anew."""
     waits = RunProgress(counts=dict.fromkeys(State, 0), sums=dict.fromkeys(State, Decimal(0)), waits_for="another")
-    with RunBoard(Screen(), ORDERS, "UGX") as board:
+    with LiveView(Screen(), ORDERS, "UGX") as view:
         for left in (25.0, 24.0, 20.1, 19.9, 19.0, 9.0, 0.0):
-            board(attrs.evolve(waits, lease_left=left))
-        board(attrs.evolve(waits, waits_for=None))
-        board(attrs.evolve(waits, lease_left=9.5))
+            view(attrs.evolve(waits, lease_left=left))
+        view(attrs.evolve(waits, waits_for=None))
+        view(attrs.evolve(waits, lease_left=9.5))
     told = re.findall(r"waiting for the lease of another, (\d+) s left", capsys.readouterr().out)
     assert ["25", "20", "9", "10"] == told
 

@@ -15,10 +15,10 @@ from cli.commands import Run
 from cli.demos import Left, batch, killed, started
 from ipn.ports import free_port
 
-from payments_async._cli._demo_place import Place, Trial, held
-from payments_async._cli._demo_service import DemoService
-from payments_async._cli._rehearsal import BATCH
-from payments_async._cli._trouble import Faults
+from payments_async._cli.demo.folder import DemoFolder, DemoState, held
+from payments_async._cli.demo.run import BATCH
+from payments_async._cli.demo.service import DemoService
+from payments_async._cli.faults import Faults
 from payments_async.bulk import read_batch, run_batch
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, Sandbox
@@ -87,10 +87,10 @@ async def test_ctrl_c_drains_and_the_same_command_goes_on(left: Left) -> None:
 
 
 @pytest.fixture
-async def half(left: Left, sandbox: Sandbox) -> Place:
+async def half(left: Left, sandbox: Sandbox) -> DemoFolder:
     """What a demo left that was killed after a few orders, one of them without an answer. Its service is here."""
     left.folder.mkdir()
-    place, orders, port = Place(left.folder), await read_batch("batch.csv"), free_port()
+    place, orders, port = DemoFolder(left.folder), await read_batch("batch.csv"), free_port()
     service = DemoService(
         base_url=sandbox.base_url, app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id,
         ipn_url=f"http://127.0.0.1:{port}/ipn/{TOKEN}", pid=0,
@@ -107,7 +107,7 @@ async def half(left: Left, sandbox: Sandbox) -> Place:
         stop.set()
         await running
     place.note(
-        Trial(
+        DemoState(
             file="batch.csv", digest=orders.digest, seed=7, faults=Faults.MANY, began="2026-11-20 23:59:59",
             token=TOKEN, port=port, service=service,
         )
@@ -118,7 +118,7 @@ async def half(left: Left, sandbox: Sandbox) -> Place:
 SAME = ("demo", "--file", "batch.csv", "--seed", "7", "--faults", "many")
 
 
-async def test_what_is_unknown_is_looked_up_and_not_sent_again(run: Run, sandbox: Sandbox, half: Place) -> None:
+async def test_what_is_unknown_is_looked_up_and_not_sent_again(run: Run, sandbox: Sandbox, half: DemoFolder) -> None:
     """It says with which run it goes on, and how that stood. Notifications come to the address they came to before."""
     ran = await run(*SAME)
     assert 0 == ran.status
@@ -129,7 +129,9 @@ async def test_what_is_unknown_is_looked_up_and_not_sent_again(run: Run, sandbox
 
 
 @pytest.mark.slow
-async def test_a_token_that_is_revoked_again_and_again_does_not_end_it(run: Run, sandbox: Sandbox, half: Place) -> None:
+async def test_a_token_that_is_revoked_again_and_again_does_not_end_it(
+    run: Run, sandbox: Sandbox, half: DemoFolder
+) -> None:
     """It looks like refused credentials for a while."""
     sandbox.script(Fault.TOKEN_REVOKED, times=3, on="payout", request_id="D-00020")
     ran = await run(*SAME, "--concurrency", "1")
@@ -137,7 +139,7 @@ async def test_a_token_that_is_revoked_again_and_again_does_not_end_it(run: Run,
 
 
 @pytest.mark.slow
-async def test_a_service_that_goes_in_the_middle_ends_it(run: Run, sandbox: Sandbox, half: Place) -> None:
+async def test_a_service_that_goes_in_the_middle_ends_it(run: Run, sandbox: Sandbox, half: DemoFolder) -> None:
     """There is nothing left to judge by, so it is to be begun anew."""
     running = asyncio.create_task(run(*SAME, "--concurrency", "1"))
     while len(sandbox.ledger) < 10:  # noqa: ASYNC110 - a ledger has no event to wait for
@@ -158,23 +160,23 @@ async def test_a_service_that_goes_in_the_middle_ends_it(run: Run, sandbox: Sand
     ],
 )
 async def test_another_demo_than_the_unfinished_one_is_refused(
-    run: Run, sandbox: Sandbox, half: Place, other: tuple[str, str], option: str
+    run: Run, sandbox: Sandbox, half: DemoFolder, other: tuple[str, str], option: str
 ) -> None:
     """It names what differs, the command that finishes the old one, and how to begin anew. Nothing is sent."""
     sent = len(sandbox.ledger)
-    batch(half.folder.parent, 3, name="other.csv")
+    batch(half.path.parent, 3, name="other.csv")
     ran = await run(*SAME, *other)
     assert (2, sent) == (ran.status, len(sandbox.ledger))
     assert f"payments-async: {option}: not as in the run of 2026-11-20 23:59:59 that is unfinished" in ran.said
     assert "payments-async demo --file batch.csv --seed 7 --faults many or begin anew with --fresh" in ran.said
 
 
-async def test_without_its_service_a_run_cannot_be_finished(run: Run, sandbox: Sandbox, half: Place) -> None:
+async def test_without_its_service_a_run_cannot_be_finished(run: Run, sandbox: Sandbox, half: DemoFolder) -> None:
     """After a reboot the world of the demo is gone: it says so, keeps the old journal, and begins anew."""
     sandbox.ipn_url = None  # somebody else has the port of the service by now
     ran = await run(*SAME, "--faults", "none")
     assert 0 == ran.status
-    aside = half.folder / "unfinished-20261120235959"
+    aside = half.path / "unfinished-20261120235959"
     assert "The simulated service of the unfinished run is gone" in ran.said
     assert "Beginning anew; its journal is kept in payments-async-demo/unfinished-20261120235959" in ran.said
     assert "40 were carried out, each once; 0 not at all" in ran.said
@@ -183,16 +185,16 @@ async def test_without_its_service_a_run_cannot_be_finished(run: Run, sandbox: S
     assert (35, 1) == tuple(kept["progress"]["outcomes"][state]["orders"] for state in ("planned", "unknown"))
 
 
-async def test_fresh_begins_anew_and_ends_the_old_service(run: Run, sandbox: Sandbox, half: Place) -> None:
+async def test_fresh_begins_anew_and_ends_the_old_service(run: Run, sandbox: Sandbox, half: DemoFolder) -> None:
     """On demand, with other settings; the unfinished one is put aside."""
     ended = asyncio.create_task(sandbox.ended())
     ran = await run("demo", "--file", "batch.csv", "--faults", "none", "--fresh")
     assert (0, True) == (ran.status, "An unfinished run was there. Beginning anew" in ran.said)
     await asyncio.wait_for(ended, 60)
-    assert (half.folder / "unfinished-20261120235959" / "demo.sqlite").exists()
+    assert (half.path / "unfinished-20261120235959" / "demo.sqlite").exists()
 
 
-async def test_a_taken_port_is_told(run: Run, half: Place) -> None:
+async def test_a_taken_port_is_told(run: Run, half: DemoFolder) -> None:
     """Notifications would go to somebody else."""
     trial = half.last()
     assert trial is not None
@@ -208,9 +210,9 @@ async def test_two_demos_at_a_time_need_two_directories(run: Run, left: Left) ->
     assert (2, True) == (ran.status, "another demo is under way in payments-async-demo; wait for it" in ran.said)
 
 
-async def test_a_run_of_which_nothing_was_sent_is_begun_anew(run: Run, half: Place) -> None:
+async def test_a_run_of_which_nothing_was_sent_is_begun_anew(run: Run, half: DemoFolder) -> None:
     """It was killed before its orders were written down: there is nothing to go on with and nothing to keep."""
     half.journal.unlink()
     ran = await run("demo", "--file", "batch.csv", "--faults", "none")
     assert (0, False) == (ran.status, "unfinished" in ran.said)
-    assert [] == list(half.folder.glob("unfinished*"))
+    assert [] == list(half.path.glob("unfinished*"))

@@ -16,7 +16,7 @@ from bulk.files import row, write_csv
 from cli.commands import Run, send, surroundings
 
 from payments_async import Beneficiary, CollectionOrder, MobileMoneyWallet, PayoutOrder
-from payments_async._cli._own_journal import own_journal
+from payments_async._cli.journal import own_journal
 from payments_async.journal import RunIdentity, SqliteJournal
 from payments_async.journal.contract import Permit
 from payments_async.sandbox import Fault, Sandbox

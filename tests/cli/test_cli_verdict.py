@@ -1,5 +1,6 @@
-"""The demo's judge can say no, and its tally tells what each outcome rests on."""
+"""The demo's judge can say no, and its outcomes tell what each of them rests on."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
@@ -9,9 +10,8 @@ import pytest
 from cli.commands import send
 
 from payments_async import Beneficiary, MobileMoneyWallet, PaymentsSession, PayoutOrder
-from payments_async._cli._demo_service import Carried, DemoService, ServiceGone
-from payments_async._cli._tally import Tally, tally
-from payments_async._cli._verdict import Verdict, judge
+from payments_async._cli.demo.ledger import LedgerVerdict, OrderOutcome, judge, outcomes
+from payments_async._cli.demo.service import DemoService, LedgerRow, ServiceGone
 from payments_async.bulk import reconcile, run_batch
 from payments_async.journal import News, SqliteJournal, State
 from payments_async.journal.contract import Evidence
@@ -45,9 +45,9 @@ class World:
         await run_batch(self.payments, self.journal, BATCH, orders)
         await self.sandbox.settle()
 
-    async def judged(self, opening: Decimal = Decimal(1_000_000_000)) -> tuple[Tally, Verdict]:
+    async def judged(self, opening: Decimal = Decimal(1_000_000_000)) -> tuple[list[OrderOutcome], LedgerVerdict]:
         """What the journal holds, and what the ledger says of it."""
-        counted = await tally(self.journal, BATCH)
+        counted = await outcomes(self.journal, BATCH)
         return counted, judge(await self.service.books(), counted, opening)
 
 
@@ -67,7 +67,7 @@ async def test_the_judge_agrees_with_what_happened(world: World) -> None:
     await world.sent(order("D-1"))
     await reconcile(world.payments, world.journal, BATCH, interval=0)
     _, verdict = await world.judged()
-    assert Verdict(disagreements=(), twice=0, lost=0, executed=1, paid=Decimal(1000)) == verdict
+    assert LedgerVerdict(disagreements=(), twice=0, lost=0, executed=1, paid=Decimal(1000)) == verdict
     assert verdict.agrees
 
 
@@ -130,18 +130,18 @@ async def test_every_outcome_is_told_with_what_it_rests_on(world: World) -> None
     world.sandbox.script(Fault.LOST_BEFORE, request_id="D-3")
     await world.sent(*(order(f"D-{number}") for number in (1, 2, 3, 4)))
     counted, _ = await world.judged()
-    assert {State.REJECTED: {"answer": 1}, State.ACCEPTED: {"answer": 1}} == {
-        state: dict(counted.evidence(state)) for state in (State.REJECTED, State.ACCEPTED)
-    }
+    assert {(State.REJECTED, "answer"): 1, (State.ACCEPTED, "answer"): 1} == Counter(
+        (one.entry.state, one.told_by) for one in counted if one.entry.state in (State.REJECTED, State.ACCEPTED)
+    )
     await reconcile(world.payments, world.journal, BATCH, grace=0, interval=0)
     counted, _ = await world.judged()
     assert {"D-1": "answer", "D-2": "list", "D-3": "no answer, in no list", "D-4": "list"} == {
-        line.request_id: line.told_by for line in counted
+        one.entry.request_id: one.told_by for one in counted
     }
-    assert ["D-2", "D-3"] == [line.request_id for line in counted.doubtful]
-    assert (2, Decimal(2000), ["D-3"]) == (
-        counted.count(State.SUCCESSFUL), counted.total(State.SUCCESSFUL), counted.ids(State.PARKED),
-    )  # fmt: skip
+    assert ["D-2", "D-3"] == [one.entry.request_id for one in counted if one.was_doubtful]
+    successful = [one.entry.amount for one in counted if one.entry.state is State.SUCCESSFUL]
+    parked = [one.entry.request_id for one in counted if one.entry.state is State.PARKED]
+    assert (2, Decimal(2000), ["D-3"]) == (len(successful), sum(successful), parked)
 
 
 async def test_a_long_ledger_is_read_to_its_end(world: World) -> None:
@@ -150,7 +150,7 @@ async def test_a_long_ledger_is_read_to_its_end(world: World) -> None:
     await run_batch(world.payments, world.journal, BATCH, orders)
     books = await world.service.books()
     assert {row.request_id for row in orders} == {row.request_id for row in books.ledger}
-    assert isinstance(books.ledger[0], Carried)
+    assert isinstance(books.ledger[0], LedgerRow)
 
 
 async def test_a_service_that_is_another_one_is_gone(sandbox: Sandbox, world: World) -> None:

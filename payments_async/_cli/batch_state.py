@@ -1,0 +1,202 @@
+"""How a batch stands: its outcomes, what was not paid and why, and what is to be done next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import attrs
+from rich.text import Text
+
+from payments_async._cli.exit_codes import Exit
+from payments_async._cli.program import command_line
+from payments_async._cli.screen import Screen, money
+from payments_async._cli.story import sentence, service_words
+from payments_async.journal import Entry, Progress, SqliteJournal, State
+
+__all__ = [
+    "SHOWN",
+    "STYLES",
+    "UNFORTUNATE",
+    "currency_of",
+    "exit_after",
+    "in_words",
+    "progress_document",
+    "show_entries",
+    "show_progress",
+    "show_unpaid",
+    "tell_next",
+    "unpaid_of",
+]
+
+SHOWN = 20  # orders of a kind
+UNFORTUNATE = (State.REJECTED, State.FAILED, State.REVERSED)
+STYLES = {
+    State.SUCCESSFUL: "green",
+    State.ACCEPTED: "cyan",
+    State.SENDING: "cyan",
+    State.PLANNED: "dim",
+    State.REJECTED: "red",
+    State.FAILED: "red",
+    State.REVERSED: "yellow",
+    State.UNKNOWN: "magenta",
+    State.PARKED: "magenta",
+}
+
+
+def exit_after(progress: Progress, stopped: str | None = None) -> Exit:
+    """The exit status that a batch deserves as it stands."""
+    counts = progress.counts
+    if stopped is not None:
+        return Exit.STOPPED
+    if progress.conflicts or any(counts[state] for state in (State.UNKNOWN, State.PARKED)):
+        return Exit.UNKNOWN
+    return Exit.FAILED if any(counts[state] for state in UNFORTUNATE) else Exit.FINE
+
+
+def in_words(progress: Progress) -> str:
+    """How many orders stand how."""
+    return ", ".join(f"{progress.counts[state]:,} {state}" for state in State if progress.counts[state])
+
+
+@attrs.frozen
+class Unpaid:
+    """An order that ended without being paid, and why."""
+
+    entry: Entry
+    why: str
+
+
+async def unpaid_of(journal: SqliteJournal, batch_id: str, progress: Progress) -> list[Unpaid]:
+    """The first orders of a batch that were refused, the first that failed and the first that came back."""
+    found: list[Unpaid] = []
+    for state in UNFORTUNATE:
+        left = min(progress.counts[state], SHOWN)
+        if not left:
+            continue
+        async for entry in journal.entries(batch_id, state):
+            found.append(Unpaid(entry, await _why(journal, entry)))
+            left -= 1
+            if not left:
+                break
+    return found
+
+
+def show_unpaid(screen: Screen, unpaid: Sequence[Unpaid], progress: Progress) -> None:
+    """Write the orders that were not paid, and why."""
+    if not unpaid:
+        return
+    count = sum(progress.counts[state] for state in UNFORTUNATE)
+    screen.say(f"\n[bold]Not paid, and why: {count:,}[/]")
+    show_entries(screen, [(one.entry, one.why) for one in unpaid])
+    if count > len(unpaid):
+        screen.say(f"and {count - len(unpaid):,} more; the files of `payments-async bulk report` have them all")
+
+
+def show_entries(screen: Screen, entries: Iterable[tuple[Entry, str]]) -> None:
+    """Write orders, each with the reason why it is shown."""
+    rows: list[list[str | Text]] = [
+        [
+            entry.request_id,
+            Text(entry.state, STYLES[entry.state]),
+            money(entry.amount, entry.order.currency),
+            screen.person(entry.order.beneficiary.name),
+            why,
+        ]
+        for entry, why in entries
+    ]
+    screen.table(["Request id", "Outcome", "Amount", "Beneficiary", "Why"], rows, right=["Amount"])
+
+
+async def _why(journal: SqliteJournal, entry: Entry) -> str:
+    """The service's words, or what told of the end where there are none."""
+    if words := service_words(entry):
+        return words
+    turns = [one for one in await journal.history(entry.request_id) if one.state is entry.state]
+    return sentence(turns[0]) if turns else ""
+
+
+def show_progress(screen: Screen, progress: Progress, currency: str | None) -> None:
+    """Write the orders of a batch by state."""
+    total = f"Sum {currency}" if currency else "Sum"
+    rows: list[list[str | Text]] = [
+        [Text(state, STYLES[state]), f"{progress.counts[state]:,}", money(progress.sums[state])]
+        for state in State
+        if progress.counts[state]
+    ]
+    sums = sum((progress.sums[state] for state in State), start=progress.sums[State.PLANNED] * 0)
+    rows.append([Text("all", "bold"), f"{progress.total:,}", money(sums)])
+    screen.table(["Outcome", "Orders", total], rows, right=["Orders", total])
+
+
+def tell_next(
+    screen: Screen,
+    progress: Progress,
+    journal: Path,
+    batch_id: str | None,
+    *,
+    quarantined: int = 0,
+    unpaid_are_shown: bool = False,
+) -> None:
+    """Write what is to be done next about a batch that stands so.
+
+    Args:
+        quarantined: Its chunks that wait for a person.
+        unpaid_are_shown: Those that were not paid have been named already.
+    """
+    counts = progress.counts
+    unpaid = sum(counts[state] for state in UNFORTUNATE)
+    if unpaid and not unpaid_are_shown:
+        screen.say(f"\nOrders that were not paid: {unpaid:,}. Which, and why:")
+        screen.command(command_line("bulk status", journal=journal, batch_id=batch_id))
+    open_ = counts[State.ACCEPTED] + counts[State.UNKNOWN]
+    if open_ and not quarantined:
+        line = command_line("bulk reconcile", journal=journal, batch_id=batch_id)
+        screen.say(f"\nOrders without a final outcome yet: {open_:,}. To look them up:")
+        screen.command(line)
+    if progress.unconfirmed:
+        screen.say(
+            f"\nOrders notified, not confirmed: {progress.unconfirmed:,}. They move once the service's own record "
+            "bears the notification out; the receiver asks for it again and again."
+        )
+    if counts[State.PARKED]:
+        line = f"{command_line('bulk write-off', journal=journal)} REQUEST_ID --who NAME --why REASON"
+        screen.say(
+            f"\nOrders that were not found, or never sent and yet told of: {counts[State.PARKED]:,}. Ask the service "
+            "about each; for one that it surely never had:"
+        )
+        screen.command(line)
+    if progress.conflicts:
+        line = f"{command_line('bulk acknowledge', journal=journal)} REQUEST_ID --who NAME --why REASON"
+        screen.say(
+            f"\nOrders with evidence against evidence: {progress.conflicts:,}. Ask the service about each; once you "
+            "know what is true:"
+        )
+        screen.command(line)
+    if quarantined:
+        screen.say(
+            "\nChunks in quarantine, since the journal was copied or restored, or its orders were adopted: "
+            f"{quarantined:,}. What it calls planned may have been sent. Look for all of it:"
+        )
+        screen.command(command_line("bulk reconcile", journal=journal, batch_id=batch_id))
+        screen.say("Then, for what the service never had:")
+        line = command_line("bulk lift-quarantine", journal=journal, batch_id=batch_id)
+        screen.command(f"{line} --who NAME --why REASON")
+
+
+def progress_document(progress: Progress) -> dict[str, object]:
+    """Counts and sums for machines."""
+    outcomes = {state: {"orders": progress.counts[state], "sum": progress.sums[state]} for state in State}
+    return {
+        "orders": progress.total,
+        "conflicts": progress.conflicts,
+        "unconfirmed": progress.unconfirmed,
+        "outcomes": outcomes,
+    }
+
+
+async def currency_of(journal: SqliteJournal, batch_id: str) -> str | None:
+    """What the first order of a batch is in; the others are too, or its plan would have had a problem."""
+    async for entry in journal.entries(batch_id):
+        return entry.order.currency
+    return None

@@ -1,0 +1,103 @@
+"""How an async function becomes a command: its options, one event loop, errors to words and exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, get_type_hints
+
+import attrs
+import typer
+
+from payments_async import PaymentsError
+from payments_async._cli.exit_codes import EXIT_CODES, BadInput, Exit, exit_of
+from payments_async._cli.screen import Screen, show_log
+
+__all__ = ["Command", "add_command"]
+
+Command = Callable[..., Awaitable[Exit]]
+
+
+def add_command(app: typer.Typer, name: str, function: Command) -> None:
+    """Add an async function as a command. Its docstring is the help, its parameters are the options.
+
+    A parameter whose type is an attrs class brings the options that are the fields of the class. Those of ``screen``,
+    which every command has, and of ``settings`` come last.
+    """
+    own = inspect.signature(function, eval_str=True).parameters
+    groups: dict[str, type] = {one.name: one.annotation for one in own.values() if attrs.has(one.annotation)}
+    last = [own[name] for name in ("screen", "settings") if name in own]
+    parameters: list[inspect.Parameter] = []
+    for one in [one for one in own.values() if one not in last] + last:
+        parameters += _options(groups[one.name]) if one.name in groups else [one]
+
+    def run(**given: Any) -> None:
+        raise typer.Exit(_run(function, groups, given))
+
+    # typer builds the options from the signature
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    )
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    app.command(name, help=function.__doc__, epilog=EXIT_CODES)(run)
+
+
+def _options(group: type) -> list[inspect.Parameter]:
+    """The options that are the fields of a class."""
+    types = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is attrs.NOTHING else field.default,
+            annotation=types[field.name],
+        )
+        for field in attrs.fields(group)
+        if field.init
+    ]
+
+
+def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> int:
+    """Run a command with what was given, and tell its exit status."""
+
+    def gathered(group: type) -> Any:
+        return group(**{option.name: given.pop(option.name) for option in _options(group)})
+
+    screen: Screen = gathered(Screen)
+    show_log(screen)
+    try:
+        for name, group in groups.items():
+            given[name] = screen if group is Screen else gathered(group)
+        if "settings" in groups:
+            screen.secrets |= given["settings"].secrets
+        return int(asyncio.run(_awaited(function, given)))
+    except BadInput as error:
+        return _told(screen, error, str(error), Exit.BAD_INPUT)
+    except PaymentsError as error:
+        if screen.debug:
+            screen.traceback(error)
+        screen.payments_error(error, exit_of(error))
+        return exit_of(error)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again at its end
+        return Exit.STOPPED
+    except Exception as error:  # noqa: BLE001 - Python's own traceback would not be masked
+        screen.traceback(error)
+        return _told(screen, error, f"an error of this program: {type(error).__name__}; please report it", 1)
+    except KeyboardInterrupt as error:
+        return _told(screen, error, "stopped", Exit.STOPPED)
+
+
+async def _awaited(function: Command, given: dict[str, Any]) -> Exit:
+    return await function(**given)
+
+
+def _told(screen: Screen, error: BaseException, message: str, status: int) -> int:
+    if screen.debug and status != 1:
+        screen.traceback(error)
+    screen.trouble(message)
+    screen.document({"error": {"kind": type(error).__name__, "message": message}, "exit_status": status})
+    return status

@@ -1,0 +1,1 @@
+"""`payments-async bulk`: batches of payouts from a file."""

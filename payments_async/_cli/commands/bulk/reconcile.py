@@ -1,0 +1,126 @@
+"""`payments-async bulk reconcile`: what is open, settled by what the service shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from payments_async._cli.batch_state import (
+    UNFORTUNATE,
+    currency_of,
+    exit_after,
+    progress_document,
+    show_progress,
+    tell_next,
+)
+from payments_async._cli.exit_codes import Exit
+from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
+from payments_async._cli.program import command_line
+from payments_async._cli.screen import Screen, clean, counted, money
+from payments_async._cli.settings import ConnectionSettings
+from payments_async.bulk import Reconciliation, reconcile
+from payments_async.journal import State
+
+__all__ = ["bulk_reconcile"]
+
+
+async def bulk_reconcile(
+    screen: Screen,
+    settings: ConnectionSettings,
+    journal: JournalFile = None,
+    batch_id: AnyBatch = None,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds in which a sent order may still show up.")] = 900.0,
+    sweeps: Annotated[int, typer.Option(min=2, help="Clean looks through the list before an order is parked.")] = 2,
+    interval: Annotated[float, typer.Option(min=0, help="Seconds between them.")] = 60.0,
+    reversals: Annotated[bool, typer.Option("--reversals", help="Also look for successful orders reversed.")] = False,
+) -> Exit:
+    """Settle what is open by what the service shows. Sends nothing; what it cannot find is parked for a person.
+
+    Example: payments-async bulk reconcile --journal payroll.sqlite --batch-id payroll-2026-11
+    """
+    async with opened(journal) as held, settings.session() as payments:
+        name = None if batch_id is None else await chosen_batch(held, batch_id)
+        before = await held.progress(name)
+        runs = await held.runs()
+        quarantined = [run.batch_id for run in runs if run.quarantined and name in (None, run.batch_id)]
+        if quarantined:
+            screen.note(
+                f"{', '.join(map(clean, quarantined))}: in quarantine, since the journal was copied or restored; all "
+                "orders are looked for in all days since they were written down, also those that seem not to be sent"
+            )
+        screen.note(
+            f"looking for {before.counts[State.ACCEPTED]:,} accepted and {before.counts[State.UNKNOWN]:,} unknown "
+            f"orders; an order that is not found is looked for {sweeps} times, {interval:g} s apart"
+        )
+        found = await reconcile(
+            payments, held, name, grace=grace, sweeps=sweeps, interval=interval, reversals=reversals
+        )
+        progress = await held.progress(name)
+        only = name or (runs[0].batch_id if len(runs) == 1 else None)
+        currency = None if only is None else await currency_of(held, only)
+        liftable = [one for one in quarantined if await held.is_looked_for(one, counted=True)]
+    _show(screen, found)
+    show_progress(screen, progress, currency)
+    assert journal is not None
+    if progress.conflicts or any(progress.counts[state] for state in (State.PARKED, *UNFORTUNATE)):
+        tell_next(screen, progress, journal, name)
+    for one in liftable:
+        screen.say(f"\nBatch {escape(clean(one))} was looked for; what the list did not show may be sent again:")
+        screen.command(f"{command_line('bulk lift-quarantine', journal=journal, batch_id=one)} --who NAME --why REASON")
+        screen.say("A list may show an order minutes late: if one may have been sent just now, reconcile again first.")
+    status = exit_after(progress)
+    if found.unread:
+        status = Exit.STOPPED
+        screen.trouble(
+            "; ".join(found.unread), f"go on with: {command_line('bulk reconcile', journal=journal, batch_id=name)}"
+        )
+    document = {
+        "settled": found.settled,
+        "found": found.found,
+        "unknown": found.unknown,
+        "parked": found.parked,
+        "conflicts": found.conflicts,
+        "stuck": found.stuck,
+        "strangers": [{"transaction_id": one.transaction_id, "request_id": one.request_id} for one in found.strangers],
+        "strangers_seen": found.strangers_seen,
+        "differences": found.differences,
+        "doubles": found.doubles,
+        "unread": found.unread,
+        "notes": found.notes,
+        "progress": progress_document(progress),
+        "exit_status": status,
+    }
+    screen.document(document)
+    return status
+
+
+def _show(screen: Screen, found: Reconciliation) -> None:
+    settled = ", ".join(f"{count:,} {state}" for state, count in found.settled.items() if count)
+    screen.say(f"settled: {settled or 'nothing'}\n")
+    if found.found:
+        screen.say(f"already there, unknown to this journal, and not sent: {counted(found.found, 'order')}\n")
+    _names(screen, "parked now: not found, a person has to decide", found.parked)
+    _names(screen, "still unknown: never send them again", found.unknown)
+    _names(screen, "in conflict: evidence contradicts", found.conflicts)
+    _names(screen, "accepted long ago and not final: ask the service", found.stuck)
+    differences = [
+        f"{one.request_id}: {money(one.ours, one.our_currency)} here, {money(one.theirs, one.their_currency)} there"
+        for one in found.differences
+    ]
+    _names(screen, "amounts that differ", differences)
+    doubles = [f"{one.request_id}: {', '.join(one.transaction_ids)}" for one in found.doubles]
+    _names(screen, "more than one transaction: it may have been paid twice; ask the service", doubles)
+    strangers = [f"{one.transaction_id} ({one.request_id or 'no request id'})" for one in found.strangers]
+    _names(screen, f"{counted(found.strangers_seen, 'transaction')} that this journal never sent", strangers)
+    for note in found.notes:
+        if note not in found.unread:  # that is said at the end
+            screen.note(note)
+
+
+def _names(screen: Screen, title: str, names: Sequence[str]) -> None:
+    screen.listing(f"[bold]{escape(title)}[/]", names, len(names))
+    if names:
+        screen.say()

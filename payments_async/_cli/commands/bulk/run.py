@@ -1,0 +1,292 @@
+"""`payments-async bulk run`: a file sent once it is clean, approved and confirmed. The same command goes on."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated
+
+import attrs
+import typer
+from rich.markup import escape
+
+from payments_async import Limits, PaymentsSession
+from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_file
+from payments_async._cli.batch_plan import make_plan, plan_document, show_plan
+from payments_async._cli.batch_state import exit_after, progress_document, show_progress, tell_next
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.journal import (
+    JournalFile,
+    WithoutLooking,
+    check_doubt,
+    existing,
+    introduce,
+    may_be_made,
+    opened,
+)
+from payments_async._cli.live_view import LiveView, looking
+from payments_async._cli.program import command_line
+from payments_async._cli.screen import Screen, clean, counted, money
+from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.signals import draining
+from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
+from payments_async.journal import Adoption, HeldElsewhere, JournalUnavailable, SqliteJournal
+
+__all__ = ["bulk_run"]
+
+option = typer.Option
+
+
+@attrs.frozen(kw_only=True)
+class RunLimits:
+    """How much at a time, when a run is to stop by itself, and whether it looks first."""
+
+    concurrency: Annotated[int, option(min=1, max=1000, help="Payouts under way at once.")] = 50
+    rate: Annotated[float | None, option(min=0.001, help="Begin no more calls than this in a second.")] = None
+    max_unknown: Annotated[int | None, option(min=0, help="Stop when more orders are unknown.")] = None
+    max_error_rate: Annotated[
+        float | None, option(min=0, max=1, help="Stop when this share of the last 100 went wrong, as in 0.05.")
+    ] = None
+    max_total: Annotated[str | None, option(help="Send no more than this in all.", show_default=False)] = None
+    min_balance: Annotated[str | None, option(help="Leave this on the account.", show_default=False)] = None
+    without_looking: WithoutLooking = False
+
+    def fuse(self) -> Fuse:
+        """When to stop.
+
+        Raises:
+            BadInput: An amount is none.
+        """
+        return Fuse(
+            max_unknown=self.max_unknown,
+            max_error_rate=self.max_error_rate,
+            max_total=_amount("--max-total", self.max_total),
+            min_balance=_amount("--min-balance", self.min_balance),
+        )
+
+
+async def bulk_run(
+    screen: Screen,
+    settings: ConnectionSettings,
+    file: BatchFile,
+    batch_id: BatchId,
+    journal: JournalFile = None,
+    approved: Annotated[
+        str | None, option("--plan", help="The digest that was approved; send exactly that.", show_default=False)
+    ] = None,
+    rows: RowOptions = RowOptions(),
+    validate: Validate = False,
+    limits: RunLimits = RunLimits(),
+    yes: Annotated[bool, option("--yes", help="Send without asking.")] = False,
+    new_journal: Annotated[
+        bool, option("--new-journal", help="Make the journal if there is none. It knows no earlier payment.")
+    ] = False,
+    adopt: Annotated[
+        bool, option("--adopt", help="Take over orders of a lost journal: nothing is sent before they were looked for.")
+    ] = False,
+    who: Annotated[str | None, option(help="With --adopt: who says so; kept.", show_default=False)] = None,
+    why: Annotated[str | None, option(help="With --adopt: what became of the other.", show_default=False)] = None,
+    file_format: FileFormat = FileFormat(),
+) -> Exit:
+    """Send a file, or go on with it. Every order is written down before and after; none is ever sent twice.
+
+    Nothing is sent unless every row is good (or --skip-bad leaves bad ones out), the digest is the approved one
+    (--plan) and you say yes. Before its first order the service's list is read: what it shows was sent already, and is
+    not sent again. Ctrl-C finishes what is under way; a second one breaks it off. The same command goes on.
+
+    Example: payments-async bulk run payroll.csv --batch-id payroll-2026-11 --journal payroll.sqlite --max-unknown 10
+    """
+    if journal is None:
+        raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL; it is made if there is none")
+    adoption = _adoption(adopt, who, why)
+    fuse = limits.fuse()
+    how = {"batch_id": batch_id, "derive_request_ids": rows.derive_request_ids, **attrs.asdict(file_format)}
+    session = settings.session(Limits(concurrency=max(100, limits.concurrency), rate=limits.rate))
+    batch = await read_file(screen, file, **how)  # which may be long: what the settings lack was told before
+    async with session as payments:
+        async with existing(journal) as held:
+            made = await make_plan(
+                payments,
+                batch,
+                batch_id,
+                held,
+                rows,
+                validate=validate,
+                concurrency=limits.concurrency,
+                rate=limits.rate,
+            )
+        show_plan(screen, made, f"{file.name}, batch {batch_id}")
+        _check(made, approved)
+        if not journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
+            screen.trouble("nothing was sent")
+            return Exit.STOPPED
+        if (
+            made.open_count
+            and not yes
+            and not screen.confirmed(
+                f"Send {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}?"
+            )
+        ):
+            screen.trouble("nothing was sent")
+            return Exit.STOPPED
+        again = command_line(
+            "bulk run",
+            str(file),
+            journal=journal,
+            **how,
+            plan=made.digest,
+            skip_bad=rows.skip_bad,
+            acknowledge=rows.acknowledge,
+            validate=validate,
+            **attrs.asdict(limits),
+        )
+        run = _BatchRun(
+            screen=screen,
+            payments=payments,
+            journal=journal,
+            batch_id=batch_id,
+            plan=made,
+            limits=limits,
+            fuse=fuse,
+            adoption=adoption,
+            again=again,
+        )
+        return await run.carry_out()
+
+
+@attrs.frozen(kw_only=True)
+class _BatchRun:
+    """A plan on its way.
+
+    Attributes:
+        again: The command that goes on with it.
+    """
+
+    screen: Screen
+    payments: PaymentsSession
+    journal: Path
+    batch_id: str
+    plan: Plan
+    limits: RunLimits
+    fuse: Fuse
+    adoption: Adoption | None
+    again: str
+
+    async def carry_out(self) -> Exit:
+        """Send it, show it, and say how to go on."""
+        screen = self.screen
+        screen.say()
+        try:
+            async with opened(self.journal, new=True) as journal:
+                introduce(self.screen, self.journal, journal)
+                if self.limits.without_looking:
+                    await check_doubt(journal)
+                progress = await self._run(journal)
+                quarantined = (await journal.run(self.batch_id)).quarantined
+        except BatchChanged as error:
+            raise BadInput("the file was changed while it was read; nothing was sent. Plan it again") from error
+        except JournalUnavailable as error:
+            screen.trouble(f"stopped: {error}", f"go on with: {self.again}")
+            screen.document({"batch_id": self.batch_id, "stopped": str(error), "exit_status": Exit.STOPPED})
+            return Exit.STOPPED
+        return self._told(progress, quarantined)
+
+    async def _run(self, journal: SqliteJournal) -> RunProgress:
+        with LiveView(self.screen, self.plan.count, self.plan.currency) as view, draining(self.screen) as stop:
+            try:
+                progress = await run_batch(
+                    self.payments,
+                    journal,
+                    self.batch_id,
+                    self.plan.orders,
+                    concurrency=self.limits.concurrency,
+                    progress=view,
+                    fuse=self.fuse,
+                    stop=stop.drain,
+                    source_digest=self.plan.digest,
+                    adoption=self.adoption,
+                    look_first="never" if self.limits.without_looking else "always",
+                )
+            except HeldElsewhere as error:
+                raise BadInput(
+                    f"{error.message}\n  nothing was sent. Go on with that journal; only if it is lost, adopt them: "
+                    f"{self.again} --adopt --who NAME --why REASON"
+                ) from error
+        if not stop.is_hard:
+            return progress
+        left = await journal.progress(self.batch_id)
+        return RunProgress(counts=left.counts, sums=left.sums, conflicts=left.conflicts, stopped="it was broken off")
+
+    def _told(self, progress: RunProgress, quarantined: int) -> Exit:
+        screen, status = self.screen, exit_after(progress, progress.stopped)
+        screen.say()
+        show_progress(screen, progress, self.plan.currency)
+        if progress.looked is not None:
+            screen.say(escape(clean(looking(progress.looked))))
+        if progress.sent and progress.seconds:
+            screen.say(
+                f"{progress.sent:,} sent in {progress.seconds:,.1f} s, {progress.sent / progress.seconds:,.0f}/s"
+            )
+        if self.plan.left_out:
+            screen.say(
+                f"\n[yellow]Left out of the file, and not paid:[/] {counted(self.plan.left_out, 'row')}, as told above"
+            )
+        tell_next(screen, progress, self.journal, self.batch_id, quarantined=quarantined)
+        if progress.stopped is not None:
+            screen.trouble(f"stopped: {progress.stopped}", f"go on with: {self.again}")
+        if progress.looked is not None and progress.looked.problem not in (None, progress.stopped):
+            screen.trouble("only if nothing of this was ever sent, from any journal: add --without-looking")
+        screen.document(
+            {
+                "batch_id": self.batch_id,
+                "plan": plan_document(self.plan),
+                "progress": progress_document(progress),
+                "looked": progress.looked,
+                "stopped": progress.stopped,
+                "sent": progress.sent,
+                "seconds": progress.seconds,
+                "go_on_with": self.again if progress.stopped is not None else None,
+                "exit_status": status,
+            }
+        )
+        return status
+
+
+def _check(made: Plan, approved: str | None) -> None:
+    if not made.is_clean and not made.problem_count:
+        raise BadInput(
+            f"{counted(len(made.concerns), 'concern')}, first: {made.concerns[0]}\n"
+            "  nothing was sent; look at them, mend what is wrong, and send the rest with --acknowledge"
+        )
+    if not made.is_clean:
+        raise BadInput(
+            f"{counted(made.problem_count, 'problem')}, first: {made.problems[0]}\n"
+            "  nothing was sent; mend them, or leave bad rows out with --skip-bad"
+        )
+    if approved is not None and approved.strip().lower() != made.digest:
+        raise BadInput(
+            f"--plan: these are not the payments that were approved: their digest is {made.digest}; "
+            "nothing was sent. Plan the file again with the same options, and have that approved"
+        )
+
+
+def _adoption(adopt: bool, who: str | None, why: str | None) -> Adoption | None:
+    if not adopt:
+        if who is not None or why is not None:
+            raise BadInput("--who and --why: they go with --adopt")
+        return None
+    if not (who or "").strip() or not (why or "").strip():
+        raise BadInput("--adopt: say --who states it, and --why the other journal cannot go on; both are kept")
+    return Adoption(who=who or "", why=why or "")
+
+
+def _amount(option: str, text: str | None) -> Decimal | None:
+    if text is None:
+        return None
+    try:
+        amount = Decimal(text.replace(",", ""))
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite() or amount < 0:
+        raise BadInput(f"{option}: write an amount, as in 150000 or 1500.50")
+    return amount

@@ -1,0 +1,116 @@
+"""`payments-async bulk status`: how a batch stands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from rich.markup import escape
+
+from payments_async._cli.batch_state import (
+    SHOWN,
+    currency_of,
+    exit_after,
+    in_words,
+    progress_document,
+    show_entries,
+    show_progress,
+    show_unpaid,
+    tell_next,
+    unpaid_of,
+)
+from payments_async._cli.exit_codes import Exit
+from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
+from payments_async._cli.screen import Screen, clean, counted, money
+from payments_async.journal import Entry, SqliteJournal, State
+
+__all__ = ["bulk_status"]
+
+
+async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: AnyBatch = None) -> Exit:
+    """Show how a batch stands, and the orders that need a person; without --batch-id, all batches of the journal.
+
+    Example: payments-async bulk status --journal payroll.sqlite --batch-id payroll-2026-11
+    """
+    async with opened(journal) as held:
+        runs = await held.runs()
+        if batch_id is None and len(runs) != 1:
+            return await _show_all(screen, held)
+        name = await chosen_batch(held, batch_id)
+        run, progress = await held.run(name), await held.progress(name)
+        needing = [entry async for entry in _needing(held, name)]
+        unpaid = await unpaid_of(held, name, progress)
+        strangers = await held.unmatched_events()
+        currency = await currency_of(held, name)
+    loaded = "" if run.ready else "; not all of it is written down yet: run it again"
+    screen.say(
+        f"[bold]{escape(clean(name))}[/]: {counted(run.total, 'payout')}, {money(run.amount, currency)}{loaded}\n"
+    )
+    show_progress(screen, progress, currency)
+    _show_needing(screen, needing)
+    show_unpaid(screen, unpaid, progress)
+    if strangers:
+        screen.say(f"\nNotifications about orders that this journal never sent: {strangers:,}")
+    assert journal is not None
+    tell_next(screen, progress, journal, name, quarantined=run.quarantined, unpaid_are_shown=True)
+    status = exit_after(progress)
+    screen.document(
+        {
+            "batch_id": name,
+            "ready": run.ready,
+            "digest": run.source_digest,
+            "progress": progress_document(progress),
+            "need_a_person": [
+                {"request_id": one.request_id, "state": one.state, "amount": one.amount, "conflict": one.conflict}
+                for one in needing
+            ],
+            "not_paid": [
+                {
+                    "request_id": one.entry.request_id,
+                    "state": one.entry.state,
+                    "amount": one.entry.amount,
+                    "why": one.why,
+                }
+                for one in unpaid
+            ],
+            "unmatched_notifications": strangers,
+            "chunks_in_quarantine": run.quarantined,
+            "exit_status": status,
+        }
+    )
+    return status
+
+
+async def _show_all(screen: Screen, journal: SqliteJournal) -> Exit:
+    rows, batches = [], []
+    for run in await journal.runs():
+        progress = await journal.progress(run.batch_id)
+        rows.append([run.batch_id, f"{run.total:,}", money(run.amount), in_words(progress)])
+        batches.append({"batch_id": run.batch_id, "ready": run.ready, "progress": progress_document(progress)})
+    screen.table(["Batch", "Orders", "Sum", "Outcomes"], rows, right=["Orders", "Sum"])
+    status = exit_after(await journal.progress())
+    screen.document({"batches": batches, "exit_status": status})
+    return status
+
+
+async def _needing(journal: SqliteJournal, batch_id: str) -> AsyncIterator[Entry]:
+    told: set[str] = set()
+    for entries in (
+        journal.conflicts(batch_id),
+        journal.entries(batch_id, State.PARKED),
+        journal.entries(batch_id, State.UNKNOWN),
+    ):
+        async for entry in entries:
+            if len(told) == SHOWN:
+                return
+            if entry.request_id not in told:
+                told.add(entry.request_id)
+                yield entry
+
+
+def _show_needing(screen: Screen, entries: list[Entry]) -> None:
+    if not entries:
+        return
+    screen.say("\n[bold magenta]Need a person[/]")
+    show_entries(screen, [(entry, entry.conflict or entry.message or "") for entry in entries])
+    if len(entries) == SHOWN:
+        screen.say("there may be more; `payments-async bulk report` shows them all")

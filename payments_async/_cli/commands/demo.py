@@ -1,0 +1,211 @@
+"""`payments-async demo`: a whole batch through the simulated service, with faults on, and the ledger as its judge."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import AsyncExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import attrs
+import typer
+from rich.markup import escape
+
+from payments_async._cli.batch_file import read_file
+from payments_async._cli.batch_state import in_words, show_progress
+from payments_async._cli.demo.folder import DemoFolder, DemoState, held
+from payments_async._cli.demo.report import show_demo
+from payments_async._cli.demo.run import BATCH, DemoOptions, DemoRun, DemoSetup
+from payments_async._cli.demo.service import ServiceGone, ServiceProcess
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.screen import Screen, clean, money
+from payments_async.bulk import report, sample_payroll
+from payments_async.ipn import Receiver, serving
+from payments_async.journal import JournalError, SqliteJournal
+
+__all__ = ["demo"]
+
+_HOST = "127.0.0.1"
+_PROBLEMS_SHOWN = 20
+_GONE = (
+    "The simulated service of the unfinished run is gone: it ends with this machine, or when nobody has asked it for "
+    "ten minutes. What it did is gone with it, so that run cannot be judged any more."
+)
+
+
+async def demo(
+    screen: Screen,
+    chosen: DemoOptions = DemoOptions(),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; an unfinished run is put aside.")] = False,
+) -> Exit:
+    """Pay a batch on a simulated service that loses answers, and prove that nothing was paid twice or lost.
+
+    Kill it in the middle, and run it again: it goes on. Nothing leaves this machine: service, money and people are
+    made up. The exit status is 0 only if the service's ledger and our journal agree in every order.
+    """
+    if chosen.file is not None:
+        setup = await _setup(screen, chosen, chosen.file)
+    else:
+        with sample_payroll() as sample:
+            setup = await _setup(screen, chosen, sample)
+    screen.say(
+        f"[bold]payments-async demo[/]: {len(setup.orders):,} payouts of "
+        f"{escape('the sample batch' if chosen.file is None else chosen.file.name)}, "
+        f"[bold]{money(setup.total, setup.currency)}[/]"
+    )
+    screen.say(
+        f"[dim]simulated service on this machine, {chosen.concurrency} at a time, faults: {chosen.faults}, "
+        f"seed: {chosen.seed}[/]"
+    )
+    screen.say(f"[dim]journal in {escape(str(chosen.folder))}: kill this in the middle, and run it again[/]")
+    with held(chosen.folder) as folder:
+        try:
+            state = await _unfinished(screen, folder, setup, fresh=fresh)
+            return await _carry_out(screen, setup, folder, state or _new(setup), goes_on=state is not None)
+        except JournalError as error:
+            raise BadInput(f"--dir {folder.path}: {error}") from error
+        except ServiceGone as error:
+            why = f"the simulated service is gone, and what it did with it ({error})"
+            return _stopped(screen, chosen, why, "begin anew")
+
+
+async def _setup(screen: Screen, chosen: DemoOptions, path: Path) -> DemoSetup:
+    """The demo of a file.
+
+    Raises:
+        BadInput: The file cannot be read, is empty or holds a bad row; the message names each.
+    """
+    batch = await read_file(screen, path, "--file")
+    if batch.problems:
+        count = len(batch.problems)
+        lines = [str(problem) for problem in batch.problems[:_PROBLEMS_SHOWN]]
+        lines += [f"and {count - _PROBLEMS_SHOWN:,} more"] if count > _PROBLEMS_SHOWN else []
+        said = "1 problem" if count == 1 else f"{count:,} problems"
+        raise BadInput("\n  ".join([f"--file: {path.name} has {said}; nothing was sent", *lines]))
+    return DemoSetup(chosen=chosen, orders=tuple(batch.orders), digest=batch.digest)
+
+
+async def _unfinished(screen: Screen, folder: DemoFolder, setup: DemoSetup, *, fresh: bool) -> DemoState | None:
+    """The demo to go on with; ``None`` when one is to begin anew, and there is room for it.
+
+    Raises:
+        BadInput: There is one, and it is not the one that was asked for.
+    """
+    last = folder.last()
+    if last is None:
+        return None
+    service = last.service
+    if last.finished or service is None or not (fresh or await _is_loaded(folder)):
+        if service is not None:
+            await service.end()
+        folder.clear()  # it was judged, or nothing of it was sent
+        return None
+    if not fresh and await service.is_there():
+        _check(last, setup)
+        async with SqliteJournal(folder.journal, state_folder=None) as journal:
+            standing = in_words(await journal.progress(BATCH))
+        screen.say(f"[bold yellow]Going on with the unfinished run of {last.began}:[/] {standing}")
+        return last
+    await service.end()
+    aside = folder.keep_aside(last.began)
+    screen.say(f"[bold yellow]{'An unfinished run was there.' if fresh else _GONE}[/]")
+    screen.say(f"Beginning anew; its journal is kept in {escape(str(aside))}.")
+    return None
+
+
+async def _is_loaded(folder: DemoFolder) -> bool:
+    """Whether anything can have been sent: what is not loaded as a whole never is."""
+    if not folder.journal.exists():
+        return False
+    async with SqliteJournal(folder.journal, state_folder=None) as journal:
+        return any(run.batch_id == BATCH and run.ready for run in await journal.runs())
+
+
+def _check(last: DemoState, setup: DemoSetup) -> None:
+    """Refuse to go on with another demo than the unfinished one."""
+    chosen = setup.chosen
+    differing = {
+        "--file": last.digest != setup.digest,
+        "--seed": last.seed != chosen.seed,
+        "--faults": last.faults is not chosen.faults,
+    }
+    if names := [name for name, differs in differing.items() if differs]:
+        file = None if last.file is None else Path(last.file)
+        again = attrs.evolve(chosen, file=file, seed=last.seed, faults=last.faults).again
+        raise BadInput(
+            f"{', '.join(names)}: not as in the run of {last.began} that is unfinished in {chosen.folder}. To finish "
+            f"that:\n  {again}\n  or begin anew with --fresh; its journal is kept then"
+        )
+
+
+def _new(setup: DemoSetup) -> DemoState:
+    """A demo of which nothing has happened yet."""
+    chosen = setup.chosen
+    return DemoState(
+        file=None if chosen.file is None else str(chosen.file),
+        digest=setup.digest,
+        seed=chosen.seed,
+        faults=chosen.faults,
+        began=f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S}",
+        token=secrets.token_urlsafe(18),
+    )
+
+
+async def _carry_out(screen: Screen, setup: DemoSetup, folder: DemoFolder, state: DemoState, *, goes_on: bool) -> Exit:
+    """Begin a demo or go on with it, and show what came of it."""
+    folder.note(state)  # from now on the folder is known to be ours
+    async with AsyncExitStack() as stack:
+        journal = await stack.enter_async_context(SqliteJournal(folder.journal, state_folder=None))
+        receiver = Receiver(journal, senders=[_HOST], path_token=state.token, owner="payments-async demo")
+        try:
+            _, port = await stack.enter_async_context(serving(receiver, _HOST, state.port))
+        except OSError as error:
+            raise BadInput(
+                f"port {state.port}, where the notifications of the unfinished run come to, cannot be listened on "
+                f"({error.strerror}); end what listens there, or begin anew with --fresh"
+            ) from error
+        started = None
+        service = state.service
+        if service is None:
+            screen.say("[dim]starting the service, in a process of its own[/]")
+            started = ServiceProcess(
+                seed=setup.chosen.seed,
+                faults=setup.chosen.faults,
+                balance=setup.opening_balance,
+                currency=setup.currency,
+                ipn_url=f"http://{_HOST}:{port}/ipn/{state.token}",
+                log=folder.log,
+            )
+            stack.callback(started.leave)
+            service = await started.introduced()
+            state = attrs.evolve(state, service=service, port=port)
+            folder.note(state)
+        began = time.monotonic()
+        payments = await stack.enter_async_context(service.session(setup.chosen.concurrency))
+        run = DemoRun(setup, screen, journal=journal, payments=payments, service=service)
+        judged = await run.carry_out(goes_on=goes_on)
+        if judged is None:
+            if not screen.is_live:  # where a table begins with an empty line
+                screen.say()
+            show_progress(screen, await journal.progress(BATCH), setup.currency)
+            return _stopped(screen, setup.chosen, run.stopped or "")
+        seconds = time.monotonic() - began
+        try:
+            personal = screen.show_personal
+            await report(journal, BATCH, csv=folder.csv, html=folder.html, personal=personal, overwrite=True)
+        except ValueError as error:
+            raise BadInput(f"--dir: {clean(str(error))}; move it away, and the same command goes on") from error
+        folder.note(attrs.evolve(state, finished=True))
+        await service.end()
+        if started is not None:
+            await started.over()
+        show_demo(screen, setup, folder, judged, seconds=seconds, goes_on=goes_on)
+        return Exit.FINE if judged.verdict.agrees else Exit.FAILED
+
+
+def _stopped(screen: Screen, chosen: DemoOptions, why: str, then: str = "go on") -> Exit:
+    screen.trouble(f"stopped: {why}", f"{then} with: {chosen.again}")
+    screen.document({"stopped": why, "go_on_with": chosen.again, "exit_status": Exit.STOPPED})
+    return Exit.STOPPED

@@ -1,0 +1,1 @@
+"""`payments-async ipn`: notifications."""

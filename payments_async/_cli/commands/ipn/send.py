@@ -1,0 +1,123 @@
+"""`payments-async ipn send`: a made-up notification in any documented spelling, to try a receiver out."""
+
+from __future__ import annotations
+
+import enum
+import json
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from yarl import URL
+
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.http import exchange
+from payments_async._cli.screen import Screen, clean
+
+__all__ = ["ipn_send"]
+
+_AMOUNT = "AMOUNT-GOES-HERE"  # the standard JSON writer cannot write an exact number
+_SNAKE = {
+    "AccountId": "account_number",
+    "SubscriptionId": "subscription_id",
+    "TransactionId": "transaction_id",
+    "BatchId": "batch_id",
+    "RequestId": "client_referenceId",
+    "StatusMessage": "status_message",
+    "StatusCode": "status_code",
+    "CorrelationId": "correlation_id",
+    "CreatedOn": "created_on",
+    "Amount": "amount",
+}
+_WORDS = {0: "Transaction completed successfully", 1: "Transaction is being processed", 2: "Transaction failed"}
+
+
+class MemberSpelling(enum.StrEnum):
+    """How a notification spells its members."""
+
+    PASCAL = "pascal"
+    CAMEL = "camel"
+    SNAKE = "snake"
+
+
+async def ipn_send(
+    screen: Screen,
+    url: Annotated[str, typer.Argument(help="The IPN URL of a receiver of yours.")],
+    request_id: Annotated[str, typer.Option(help="Of the order.")] = "demo-000001",
+    transaction_id: Annotated[str | None, typer.Option(help="Random by default.", show_default=False)] = None,
+    amount: Annotated[str, typer.Option(help="As in 1500.50.")] = "1500.50",
+    currency: Annotated[str, typer.Option(help="Of the amount.")] = "UGX",
+    status_code: Annotated[int, typer.Option(help="0 success, 1 processing, 2 error.")] = 0,
+    spelling: Annotated[MemberSpelling, typer.Option(help="How the members are spelled.")] = MemberSpelling.PASCAL,
+    times: Annotated[int, typer.Option(min=1, max=1000, help="Send it so often: a repetition must do no harm.")] = 1,
+) -> Exit:
+    """Send a made-up notification to a receiver, to try it out. It says nothing to the service."""
+    address = URL(url)
+    if address.scheme not in ("http", "https") or not address.host:
+        raise BadInput("URL: must begin with http:// or https:// and name a host, as in http://127.0.0.1:8080/ipn")
+    try:
+        exact = Decimal(amount)
+    except ArithmeticError as error:
+        raise BadInput("--amount: not a number; write it as in 1500.50") from error
+    named = transaction_id or str(uuid.uuid4())
+    query, body = _notification(spelling, named, request_id, exact, currency, status_code, datetime.now(UTC))
+    try:
+        answers = [await exchange("POST", address.with_query(query), body=body) for _ in range(times)]
+    except (OSError, ValueError) as error:
+        screen.trouble(
+            f"{address.host}:{address.port} did not take it ({type(error).__name__})", "is a receiver there?"
+        )
+        return Exit.FAILED
+    told = [{"status": answer.status, "body": answer.body.decode("utf-8", "replace")} for answer in answers]
+    for one in told:
+        screen.say(escape(clean(f"{one['status']}  {one['body']}")))
+    if any(300 <= answer.status < 400 for answer in answers):
+        screen.trouble(
+            "a redirect is no answer to a notification: the service counts only a 200",
+            "let the receiver answer at this very path; a mount in Starlette or FastAPI needs a route beside it",
+        )
+    screen.document({"transaction_id": named, "answers": told})
+    return Exit.FINE if all(answer.status == 200 for answer in answers) else Exit.FAILED
+
+
+def _notification(
+    spelling: MemberSpelling,
+    transaction_id: str,
+    request_id: str,
+    amount: Decimal,
+    currency: str,
+    status_code: int,
+    created_on: datetime,
+) -> tuple[dict[str, str], bytes]:
+    """Query and body of a notification (section "IPN")."""
+    members: dict[str, object] = {
+        "AccountId": "6",
+        "SubscriptionId": "1",
+        "TransactionId": transaction_id,
+        "BatchId": "demo",
+        "RequestId": request_id,
+        "StatusMessage": _WORDS.get(status_code, "Something else"),
+        "StatusCode": status_code,
+        "CorrelationId": f"corr-{transaction_id}",
+        "CreatedOn": created_on.strftime("%Y-%m-%d %H:%M:%S"),
+        "Amount": _AMOUNT,
+        "CurrencyCode": currency,
+    }
+    exact = format(amount, "f")
+    query = {"transactionId": transaction_id, "requestId": request_id, "accountId": "6", "subscriptionId": "1"}
+    body = json.dumps(_spelled(members, spelling)).replace(f'"{_AMOUNT}"', exact)
+    return {**query, "Amount": exact}, body.encode()
+
+
+def _spelled(members: Mapping[str, object], spelling: MemberSpelling) -> dict[str, object]:
+    match spelling:
+        case MemberSpelling.PASCAL:
+            return dict(members)
+        case MemberSpelling.CAMEL:
+            return {name[0].lower() + name[1:]: value for name, value in members.items()}
+        case MemberSpelling.SNAKE:
+            return {_SNAKE[name]: value for name, value in members.items() if name in _SNAKE}

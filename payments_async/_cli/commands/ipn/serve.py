@@ -1,0 +1,200 @@
+"""`payments-async ipn serve`: hears notifications and shows each on a line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated
+
+import attrs
+import typer
+
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.journal import JournalFile, opened
+from payments_async._cli.screen import Screen, clean, counted, money, plain
+from payments_async._cli.signals import until_stopped
+from payments_async.ipn import DOCUMENTED_SENDERS, THIS_MACHINE, Receiver, Refusal, TransactionEvent, serving
+
+__all__ = ["ipn_serve"]
+
+_QUIET = 5.0  # seconds between two words about whom is refused
+_SHOWN = 10
+
+PathToken = Annotated[
+    str | None,
+    typer.Option(envvar="PAYMENTS_IPN_TOKEN", show_default=False, help="An unguessable last segment of that path."),
+]
+SenderNames = Annotated[
+    list[str] | None,
+    typer.Option(show_default=False, help="Address or network to hear; repeat it. The documented ones by default."),
+]
+ProxyNames = Annotated[
+    list[str] | None, typer.Option(show_default=False, help="Address or network of a proxy of yours; repeat it.")
+]
+VisitorNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        show_default=False, help="Address or network that may ask for the health; repeat it. By default this machine."
+    ),
+]
+OwnerName = Annotated[
+    str | None,
+    typer.Option(
+        show_default=False,
+        help="Name of this receiver in the journal, and of no other that runs. By default machine and address.",
+    ),
+]
+
+
+async def ipn_serve(
+    screen: Screen,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    path: Annotated[str, typer.Option(help="Where notifications go.")] = "/ipn",
+    path_token: PathToken = None,
+    sender: SenderNames = None,
+    trusted_proxy: ProxyNames = None,
+    visitor: VisitorNames = None,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Refuse nobody; what unknown senders say is only shown.")
+    ] = False,
+    journal: JournalFile = None,
+    owner: OwnerName = None,
+) -> Exit:
+    """Hear notifications and show each on a line, until stopped. With --json each line is a document.
+
+    With --journal each is stored before it is answered, and settles its order there; without one it is only shown.
+    Started again, it shows at once what the process before it had stored and not shown. With --shadow, what somebody
+    says who would have been refused is shown as "reported" and settles nothing.
+    From a sandbox on this machine: add --sender 127.0.0.1.
+
+    Example: payments-async ipn serve --journal payroll.sqlite --trusted-proxy 10.0.0.5
+    """
+    if path_token:
+        screen.secrets.add(path_token)
+    async with AsyncExitStack() as stack:
+        inbox = None if journal is None else await stack.enter_async_context(opened(journal, new=True))
+        if inbox is not None and inbox.is_new:
+            screen.note(f"new journal {journal}: it knows no order, so what is heard settles none")
+        heard = _Heard(screen)
+        try:
+            receiver = Receiver(
+                inbox,
+                sender or DOCUMENTED_SENDERS,
+                trusted_proxy or (),
+                path_token=path_token,
+                shadow=shadow,
+                reported=heard.report,
+                owner=owner or _name(host, port),
+            )
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+        receiver.on(TransactionEvent, name="payments-async ipn serve")(heard)
+        visitors = THIS_MACHINE if visitor is None else tuple(visitor)
+        refused = _Refused(screen, receiver)
+        token = "/..." if path_token else ""
+        try:
+            async with serving(receiver, host, port, path=path, visitors=visitors) as (at, on):
+                screen.note(f"listening at http://{at}:{on}/{path.strip('/')}{token}; Ctrl-C stops")
+                telling = asyncio.ensure_future(refused.tell_now_and_then())
+                try:
+                    await until_stopped()
+                finally:
+                    telling.cancel()
+                    await asyncio.gather(telling, return_exceptions=True)
+        except OSError as error:
+            raise BadInput(
+                f"--port: {host}:{port} cannot be listened on ({error.strerror}); name another one"
+            ) from error
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+        refused.tell_all()
+        screen.note(f"{counted(heard.count, 'notification')} heard")
+        if heard.reported:
+            screen.note(f"{heard.reported:,} reported of unknown senders: nothing believes them")
+        return Exit.FINE
+
+
+def _name(host: str, port: int) -> str | None:
+    """A name that a process started again has too, and nobody else meanwhile: only one can listen at an address.
+
+    It needs a port that was chosen, and an address: what a host's name stands for may change. An address belongs to a
+    network, and a container has one of its own, another after each start: there, ``--owner`` names what stays.
+    """
+    if port == 0:
+        return None
+    if host != "localhost":
+        try:
+            ip_address(host)
+        except ValueError:
+            return None
+    network = ""
+    with suppress(OSError):  # only Linux has networks beside each other
+        network = str(Path("/proc/self/ns/net").readlink())
+    return f"payments-async ipn serve {socket.gethostname()} {network} {host}:{port}"
+
+
+class _Refused:
+    """Says whom the receiver refuses, and how often."""
+
+    def __init__(self, screen: Screen, receiver: Receiver) -> None:
+        self._screen = screen
+        self._receiver = receiver
+        self._told: dict[tuple[str, str], int] = {}
+
+    async def tell_now_and_then(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+        """Say what is new, every few seconds."""
+        while True:
+            await sleep(_QUIET)
+            refusals = self._receiver.refusals()
+            self._tell([one for one in refusals if self._told.get((one.address, one.why)) != one.times])
+
+    def tell_all(self) -> None:
+        """Say it of everybody, at the end."""
+        refusals = self._receiver.refusals()
+        if refusals:
+            self._screen.note(f"{sum(refusal.times for refusal in refusals):,} refused")
+        self._tell(refusals)
+
+    def _tell(self, refusals: Sequence[Refusal]) -> None:
+        for address, why, times in refusals[:_SHOWN]:
+            self._told[address, why] = times
+            self._screen.note(
+                f"refused {counted(times, 'time')}: {clean(address)}: {clean(why.removeprefix('refused: '))}"
+            )
+        if len(refusals) > _SHOWN:
+            self._screen.note(f"and {len(refusals) - _SHOWN:,} others")
+
+
+class _Heard:
+    """Shows what is heard."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self.count = 0
+        self.reported = 0
+
+    async def __call__(self, event: TransactionEvent) -> None:
+        self.count += 1
+        self._show(event, type(event).__name__.removeprefix("Transaction").lower())
+
+    def report(self, event: TransactionEvent, sender: str) -> None:
+        """Show what somebody says who would have been refused."""
+        self.reported += 1
+        self._show(event, "reported", sender=sender)
+
+    def _show(self, event: TransactionEvent, kind: str, **more: str) -> None:
+        if self._screen.as_json:
+            members = {field.name: plain(getattr(event, field.name)) for field in attrs.fields(type(event))}
+            self._screen.line(json.dumps({"kind": kind, **more, **members}))
+            return
+        words = clean(f"{event.request_id or '(no request id)'}  {event.transaction_id}")
+        amount = money(event.amount, event.currency_code)
+        at = datetime.now(UTC).strftime("%H:%M:%S")
+        self._screen.line(f"{at}  {kind:<12} {amount:>20}  {words}")

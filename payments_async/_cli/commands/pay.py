@@ -1,0 +1,90 @@
+"""`payments-async pay`: one payout, shown, confirmed, sent once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from payments_async import (
+    AirtimeLine,
+    BankAccount,
+    Beneficiary,
+    InternetLine,
+    MobileMoneyWallet,
+    PayoutOrder,
+    UtilityAccount,
+)
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.order_options import (
+    OrderBasics,
+    OrderNotes,
+    RequestId,
+    naming,
+    option,
+    own_id,
+    read_amount,
+)
+from payments_async._cli.screen import Screen
+from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.single_order import Sending, SingleOrder
+
+__all__ = ["pay"]
+
+Destination = MobileMoneyWallet | AirtimeLine | InternetLine | BankAccount | UtilityAccount
+
+
+async def pay(
+    screen: Screen,
+    settings: ConnectionSettings,
+    basics: OrderBasics,
+    request_id: RequestId = None,
+    wallet: Annotated[str | None, option(help="Pay to this mobile money wallet.")] = None,
+    airtime: Annotated[str | None, option(help="Top up this telephone line.")] = None,
+    internet: Annotated[str | None, option(help="Send a data bundle to this line.")] = None,
+    bank_account: Annotated[str | None, option(help="Pay to this bank account; needs --bank-code.")] = None,
+    bank_code: Annotated[str | None, option(help="Code of the receiving bank.")] = None,
+    utility: Annotated[str | None, option(help="Pay this customer's utility account.")] = None,
+    area: Annotated[str | None, option(help="Area of the account; required for water.")] = None,
+    product: Annotated[str | None, option(help="Product of the item: airtime, internet, utilities.")] = None,
+    phone: Annotated[str | None, option(help="Where the beneficiary is reached.")] = None,
+    email: Annotated[str | None, option(help="The beneficiary's e-mail address.")] = None,
+    batch_id: Annotated[str | None, option(help="Groups orders.")] = None,
+    from_account: Annotated[str | None, option(help="Account to pay from.")] = None,
+    notes: OrderNotes = OrderNotes(),
+    sending: Sending = Sending(),
+) -> Exit:
+    """Send one payout. Shows it and asks before sending; --yes does not ask.
+
+    It is written down in a journal before and after. The same command again never sends it twice: it goes on where
+    the first one died, or tells what became of it. Status 4 means that it may have been carried out.
+
+    Example: payments-async pay --request-id voucher-17 --amount 150000 --wallet 0772000017 --name "G. Akello" --item I
+    """
+    value, stated = read_amount(basics.amount, notes.currency)
+    ways: dict[str, tuple[str | None, Callable[[str], Destination]]] = {
+        "--wallet": (wallet, MobileMoneyWallet),
+        "--airtime": (airtime, AirtimeLine),
+        "--internet": (internet, InternetLine),
+        "--bank-account": (bank_account, lambda number: BankAccount(number, bank_code or "")),
+        "--utility": (utility, lambda reference: UtilityAccount(reference, area)),
+    }
+    chosen = [(named, where, make) for named, (where, make) in ways.items() if where is not None]
+    if len(chosen) != 1:
+        raise BadInput(f"say where the money goes, with exactly one of {', '.join(ways)}")
+    (named, where, make) = chosen[0]
+    with naming(named):
+        order = PayoutOrder(
+            request_id=own_id(request_id),
+            amount=value,
+            destination=make(where),
+            product_item_id=basics.item,
+            product_id=product,
+            beneficiary=Beneficiary(name=basics.name, phone_number=phone, email_address=email),
+            batch_id=batch_id,
+            account_number=from_account,
+            message=notes.message,
+            metadata=notes.metadata,
+            currency=stated,
+        )
+    shown = f"{named.removeprefix('--').replace('-', ' ')} {screen.person(where)}"
+    return await SingleOrder(screen=screen, order=order, where=shown, sending=sending).carry_out(settings)

@@ -1,0 +1,64 @@
+"""`payments-async products`: what can be paid, and the items of one product."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from payments_async import PaymentsSession
+from payments_async._cli.exit_codes import Exit
+from payments_async._cli.screen import Screen, money
+from payments_async._cli.settings import ConnectionSettings
+
+__all__ = ["products"]
+
+
+async def products(
+    screen: Screen,
+    settings: ConnectionSettings,
+    product_id: Annotated[str | None, typer.Argument(help="Shows this one with its items.", show_default=False)] = None,
+) -> Exit:
+    """List the products, or show one with its items."""
+    async with settings.session() as payments:
+        if product_id is not None:
+            return await _product(screen, payments, product_id)
+        found = [product async for product in payments.products.iterate()]
+    rows = [
+        [one.product_id, one.name or "", one.category_id or "", one.currency_code or "", _yes(one.is_active)]
+        for one in found
+    ]
+    screen.table(["Product", "Name", "Category", "Currency", "Active"], rows)
+    screen.document(found)
+    return Exit.FINE
+
+
+async def _product(screen: Screen, payments: PaymentsSession, product_id: str) -> Exit:
+    found = await payments.products.get(product_id)
+    items = [item async for item in payments.products.items(product_id)]
+    screen.fields(
+        [
+            ("product", found.product_id),
+            ("name", found.name),
+            ("category", found.category_id),
+            ("currency", found.currency_code),
+            ("active", _yes(found.is_active)),
+        ]
+    )
+    rows = [
+        [
+            item.product_item_id,
+            item.name or "",
+            money(item.amount) if item.is_amount_fixed else "any",
+            item.validity_period or "",
+            _yes(item.is_active),
+        ]
+        for item in items
+    ]
+    screen.table(["Item", "Name", "Amount", "Validity", "Active"], rows, right=["Amount"])
+    screen.document({"product": found, "items": items})
+    return Exit.FINE
+
+
+def _yes(flag: bool | None) -> str:
+    return "" if flag is None else "yes" if flag else "no"

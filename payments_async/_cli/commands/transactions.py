@@ -1,0 +1,138 @@
+"""`payments-async transactions`: what the service made of our orders."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from payments_async import PaymentsSession, Transaction, TransactionStatus
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.screen import Screen, money
+from payments_async._cli.settings import ConnectionSettings
+
+__all__ = ["transactions"]
+
+_DAYS = 7
+_NOT_SHOWN = (
+    "the lists do not show request id {}, which proves nothing: never send it again on these grounds; "
+    "look again later, or widen --since and --until"
+)
+_SEVERAL = (
+    "{} transactions carry request id {}: it may have been carried out more than once; ask the service about each"
+)
+day = partial(typer.Option, formats=["%Y-%m-%d"], show_default=False)
+
+
+async def transactions(
+    screen: Screen,
+    settings: ConnectionSettings,
+    transaction_id: Annotated[str | None, typer.Argument(help="Shows this one.", show_default=False)] = None,
+    since: Annotated[datetime | None, day(help=f"First day, UTC; {_DAYS} days ago by default.")] = None,
+    until: Annotated[datetime | None, day(help="Last day, UTC; today by default.")] = None,
+    status: Annotated[str | None, typer.Option(help="Only those of this status.", show_default=False)] = None,
+    request_id: Annotated[
+        str | None, typer.Option(help="Show every transaction of this order.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Most rows to show; 0 for all.")] = 100,
+) -> Exit:
+    """List transactions, or find those of one order. A list usually carries no status: filter by one.
+
+    With --request-id, status 4 means that the lists show none, which proves nothing, or more than one.
+    """
+    first = since.date() if since else (datetime.now(UTC) - timedelta(days=_DAYS)).date()
+    last = until.date() if until else None
+    if last is not None and last < first:
+        raise BadInput("--until: lies before --since")
+    wanted = _status(status)
+    async with settings.session() as payments:
+        if transaction_id is not None:
+            return _one(screen, await payments.transactions.get(transaction_id))
+        if request_id is not None:
+            return await _find(screen, payments, request_id, first, last)
+        found = await _list(screen, payments.transactions.iterate(since=first, until=last, status=wanted), limit)
+    screen.table(
+        ["Created", "Request id", "Transaction", "Type", "Amount", "Status", "Beneficiary"],
+        [_row(screen, one, wanted) for one in found],
+        right=["Amount"],
+    )
+    screen.document(screen.people(found))
+    return Exit.FINE
+
+
+async def _list(screen: Screen, rows: AsyncIterator[Transaction], limit: int) -> list[Transaction]:
+    found: list[Transaction] = []
+    async for transaction in rows:
+        if limit and len(found) == limit:
+            screen.note(f"stopped after {limit} rows; --limit 0 shows all")
+            break
+        found.append(transaction)
+    return found
+
+
+async def _find(screen: Screen, payments: PaymentsSession, request_id: str, since: date, until: date | None) -> Exit:
+    found = await payments.transactions.find_all(request_id, since=since, until=until)
+    for one in found:
+        _show(screen, one)
+    screen.document(screen.people(found))
+    if not found:
+        screen.trouble(_NOT_SHOWN.format(request_id))
+    if len(found) > 1:
+        screen.trouble(_SEVERAL.format(len(found), request_id))
+    return Exit.FINE if len(found) == 1 else Exit.UNKNOWN
+
+
+def _one(screen: Screen, found: Transaction) -> Exit:
+    _show(screen, found)
+    screen.document(screen.people(found))
+    return Exit.FINE
+
+
+def _show(screen: Screen, found: Transaction) -> None:
+    person = found.beneficiary
+    screen.fields(
+        [
+            ("transaction", found.transaction_id),
+            ("request id", found.request_id),
+            ("batch", found.batch_id),
+            ("status", found.status or "not shown; filter the list by --status"),
+            ("amount", money(found.amount, found.currency)),
+            ("type", found.transaction_type),
+            ("created", _moment(found.created_on)),
+            ("beneficiary", screen.person(person.name) if person else None),
+            ("phone", screen.person(person.phone) if person else None),
+            ("reference", screen.person(person.customer_reference) if person else None),
+            ("message", found.status_message),
+        ]
+    )
+    screen.say()
+
+
+def _row(screen: Screen, one: Transaction, filtered: TransactionStatus | None) -> Sequence[str]:
+    return [
+        _moment(one.created_on),
+        one.request_id or "",
+        one.transaction_id,
+        one.transaction_type or "",
+        money(one.amount, one.currency),
+        one.status or filtered or "",
+        screen.person(one.beneficiary.name) if one.beneficiary else "",
+    ]
+
+
+def _status(text: str | None) -> TransactionStatus | None:
+    if text is None:
+        return None
+    status = TransactionStatus(text)
+    if status not in list(TransactionStatus):
+        names = ", ".join(TransactionStatus)
+        # the service answers a filter it does not know with every transaction
+        raise BadInput(f"--status: must be one of {names}")
+    return status
+
+
+def _moment(moment: datetime | None) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S") if moment else ""

@@ -1,0 +1,168 @@
+"""The journal on the command line: which file, which batch in it, and its complaints as those of an option."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import platformdirs
+import typer
+
+from payments_async._cli.exit_codes import BadInput
+from payments_async._cli.screen import Screen
+from payments_async.journal import JournalError, JournalUnavailable, RunIdentity, SqliteJournal
+
+__all__ = [
+    "AnyBatch",
+    "JournalFile",
+    "WithoutLooking",
+    "check_doubt",
+    "chosen_batch",
+    "existing",
+    "introduce",
+    "is_there",
+    "may_be_made",
+    "opened",
+    "own_journal",
+]
+
+JournalFile = Annotated[
+    Path | None,
+    typer.Option("--journal", envvar="PAYMENTS_JOURNAL", help="The journal's file.", show_default=False),
+]
+AnyBatch = Annotated[
+    str | None, typer.Option("--batch-id", help="Which batch; not needed where there is one.", show_default=False)
+]
+WithoutLooking = Annotated[
+    bool, typer.Option("--without-looking", help="Do not look in the service's list for what was sent before.")
+]
+_NO_NAME = re.compile(r"[^a-z0-9.-]+")
+
+
+@asynccontextmanager
+async def opened(path: Path | None, *, new: bool = False) -> AsyncIterator[SqliteJournal]:
+    """The journal in a file.
+
+    Args:
+        new: Make it, if there is none, and let ``JournalUnavailable`` through: a run that was under way says more.
+
+    Raises:
+        BadInput: No file was named, it is not there, or the journal says no.
+    """
+    if path is None:
+        kept = f"; `pay` and `collect` keep theirs as {', '.join(map(str, _own_journals()))}" if _own_journals() else ""
+        raise BadInput(f"--journal: name the journal's file, or set PAYMENTS_JOURNAL{kept}")
+    if not new and not is_there(path):
+        raise BadInput(f"--journal: there is no file {path}; check the name")
+    try:
+        async with SqliteJournal(path) as journal:
+            yield journal
+    except JournalError as error:
+        if new and isinstance(error, JournalUnavailable):
+            raise
+        raise BadInput(f"--journal {path}: {str(error).removeprefix(f'{path}: ')}") from error
+
+
+@asynccontextmanager
+async def existing(path: Path | None) -> AsyncIterator[SqliteJournal | None]:
+    """The journal in a file, or ``None`` where there is none yet."""
+    if path is None or not is_there(path):
+        yield None
+        return
+    async with opened(path) as journal:
+        yield journal
+
+
+async def chosen_batch(journal: SqliteJournal, batch_id: str | None) -> str:
+    """The batch that was named, or the only one.
+
+    Raises:
+        BadInput: There is no such batch, or more than one to choose from.
+    """
+    names = [run.batch_id for run in await journal.runs()]
+    if batch_id in names:
+        return batch_id
+    if batch_id is None and len(names) == 1:
+        return names[0]
+    held = f"the journal holds {', '.join(names[-10:])}" if names else "the journal holds no batch"
+    raise BadInput(f"--batch-id: there is no batch {batch_id}; {held}" if batch_id else f"--batch-id: name one; {held}")
+
+
+def introduce(screen: Screen, path: Path, journal: SqliteJournal) -> None:
+    """Say what a journal that is about to be used does not know, or cannot notice."""
+    if journal.is_new:
+        screen.note(f"new journal {path}: it knows no earlier payment")
+    if journal.remembered_in is None:
+        screen.note(
+            "this machine keeps no memory of the journal outside of its own folder (the user's state folder cannot "
+            "be written): a journal that was restored, or a second one for these orders, is not noticed as surely"
+        )
+
+
+async def check_doubt(journal: SqliteJournal) -> None:
+    """Refuse to send without looking from a journal that may have forgotten.
+
+    Raises:
+        BadInput: It was copied or restored, and nothing was looked for since.
+    """
+    is_doubted = any(run.quarantined_at is not None for run in await journal.runs())
+    if is_doubted and not await journal.is_looked_for():
+        raise BadInput(
+            "--without-looking: the journal was copied or restored and may have forgotten what was sent; run it "
+            "without that, so that the service's list is read first. Nothing was sent"
+        )
+
+
+def own_journal(identity: RunIdentity) -> Path:
+    """The file of one account. A simulated service has another one than the real service, whatever it is called."""
+    whose = "\0".join((identity.base_address, identity.user_id))
+    host = _NO_NAME.sub("-", urlsplit(identity.base_address).netloc.lower())
+    return _folder() / f"{host}-{hashlib.sha256(whose.encode()).hexdigest()[:12]}.sqlite"
+
+
+def _own_journals() -> list[Path]:
+    """The files that there are, of all accounts."""
+    try:
+        return sorted(_folder().glob("*.sqlite"))
+    except BadInput:
+        return []
+
+
+def may_be_made(screen: Screen, path: Path, *, named: bool, is_wanted: bool) -> bool:
+    """Whether a journal may be made: the account's own by itself, a file that somebody named when they say so.
+
+    Args:
+        named: Somebody named the file, and may have mistyped it.
+        is_wanted: They said that it is to be made.
+
+    Raises:
+        BadInput: Nobody can be asked, or the folder of the account's own journal cannot be made.
+    """
+    if named:
+        question = f"There is no journal {path} yet, and a new one knows no earlier payment. Make it?"
+        return is_wanted or screen.confirmed(question, otherwise="nothing was sent", option="--new-journal")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise BadInput(f"--journal: {path.parent} cannot be made ({error.strerror}); name a file that lasts") from error
+    return True
+
+
+def is_there(path: Path) -> bool:
+    """Whether a journal, or something else, is at a path."""
+    return path.exists()
+
+
+def _folder() -> Path:
+    try:
+        folder = platformdirs.user_data_path("payments-async", appauthor=False)
+    except RuntimeError:
+        folder = Path()
+    if not folder.is_absolute():  # below the current folder there would be another journal for each
+        raise BadInput("--journal: this user has no home folder for the account's own; name a file that lasts")
+    return folder

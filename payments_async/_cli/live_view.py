@@ -1,0 +1,224 @@
+"""The live view of a batch: bars on a terminal, a line now and then in a pipe, nothing with --json."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from types import TracebackType
+from typing import Self
+
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from payments_async._cli.screen import Screen, clean, counted, money
+from payments_async.bulk import FirstLook, RunProgress
+from payments_async.journal import FINAL, Journal, JournalError, Progress, State
+
+__all__ = ["LiveView", "looking"]
+
+_TAKEN = (State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED)  # what is final now was accepted once
+_WORD_STYLES = ("cyan", "red", "magenta", "bold", "dim", "dim")
+_WAIT_PIPED = 10  # seconds between two lines about a wait
+_MARGIN = 3  # columns on the right, where a terminal writes its ^C: in the next line it would break the view
+_LOOK = 0.1  # seconds between two looks into the journal
+
+
+class LiveView:
+    """Shows how far a batch is. Use it with ``with``; call it with every progress of its run.
+
+    Args:
+        total: Orders of the batch.
+        currency: Of the sums.
+        settles: It is followed until its orders have ended: a second bar, and fewer lines in a pipe.
+    """
+
+    def __init__(self, screen: Screen, total: int, currency: str | None, *, settles: bool = False) -> None:
+        self._screen = screen
+        self._total = total
+        self._currency = currency
+        self._settles = settles
+        self._progress: Progress | None = None
+        self._run: RunProgress | None = None  # the latest news of the run itself
+        self._doing = ""
+        self._told = 0 if settles else -1
+        self._waited = -1  # how often it was told for what it waits
+        self._looked: FirstLook | None = None
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self._screen.is_live:
+            rate = 12 if self._settles else 4
+            self._live = Live(get_renderable=self._draw, console=self._screen.out, refresh_per_second=rate)
+            self._live.start()
+            self._screen.out.show_cursor(True)  # it was hidden, and a kill -9 would leave the terminal without one
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._doing = ""
+            self._live.stop()
+
+    def __call__(self, progress: RunProgress) -> None:
+        """Take news of the run."""
+        self._run = progress
+        if progress.looked is not None and self._looked is not progress.looked and not progress.sent:
+            self._looked = progress.looked
+            if self._live is None and progress.looked.problem is not None:
+                self._screen.say(escape(clean(looking(progress.looked))))
+                self._progress = progress
+                return
+        if progress.waits_for is not None:
+            self._progress = progress
+            self._tell_wait(progress)
+            return
+        self._waited = -1
+        self.show(progress)
+
+    def show(self, progress: Progress) -> None:
+        """Take news of the orders."""
+        self._progress = progress
+        step = _sent(progress) * (4 if self._settles else 10) // max(self._total, 1)
+        if self._live is None and step > self._told:
+            self._told = step
+            done = f"{_sent(progress):,} of {self._total:,}"
+            how_far = f"sent {done}" if self._settles else f"{done} done"
+            self._screen.say(f"{how_far}: {', '.join(self._words(progress))}")
+
+    def settled(self, progress: Progress) -> None:
+        """Take the last news."""
+        self.show(progress)
+        if self._live is None:
+            self._screen.say(f"settled {_final(progress):,} of {self._total:,}")
+
+    def doing(self, words: str) -> None:
+        """Say what is done now, or waited for."""
+        self._doing = words
+        if self._live is None:
+            self._screen.say(words)
+
+    @asynccontextmanager
+    async def watching(self, journal: Journal, batch_id: str) -> AsyncIterator[None]:
+        """Show what the journal says of a batch, for as long as the block runs."""
+
+        async def watch() -> None:
+            while True:
+                with suppress(JournalError):  # not loaded yet; and whoever needs the journal complains of it
+                    self.show(await journal.progress(batch_id))
+                await asyncio.sleep(_LOOK)
+
+        task = asyncio.create_task(watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.result()  # a broken display says so
+
+    def _tell_wait(self, progress: RunProgress) -> None:
+        """In a pipe, a line when the waiting begins and every ten seconds of it."""
+        turn = int(progress.lease_left) // _WAIT_PIPED
+        if self._live is None and turn != self._waited:
+            self._waited = turn
+            self._screen.say(escape(clean(_waiting(progress))))
+
+    def _draw(self) -> Table:
+        whole = Table.grid()
+        whole.width = max(1, self._screen.out.width - _MARGIN)
+        progress, run = self._progress, self._run
+        if progress is None:
+            whole.add_row(Text(f"writing {self._total:,} orders down", style="dim"))
+        else:
+            grid = Table.grid(padding=(0, 1), expand=True)
+            grid.add_column(no_wrap=True)
+            grid.add_column(ratio=1)
+            grid.add_column(no_wrap=True, justify="right")
+            bars = {"sent": _sent(progress)} | ({"settled": _final(progress)} if self._settles else {})
+            for name, count in bars.items():
+                bar = ProgressBar(total=max(self._total, 1), completed=count)
+                grid.add_row(name, bar, Text(f"{count:,}/{self._total:,}", style="bold"))
+            whole.add_row(grid)
+            whole.add_row(_line_of(self._words(progress)))
+        if run is not None and run.looked is not None and not run.sent:
+            whole.add_row(Text(clean(looking(run.looked)), style="dim"))
+        if run is not None and run.waits_for is not None:
+            whole.add_row(Text(clean(_waiting(run)), style="yellow"))
+        if self._doing:
+            whole.add_row(Text(self._doing, "dim", no_wrap=True, overflow="ellipsis"))
+        return whole
+
+    def _words(self, progress: Progress) -> list[str]:
+        words = _words_of(progress, self._currency)
+        if self._run is not None and self._run.sent and self._run.seconds > 0:
+            words.append(f"{self._run.sent / self._run.seconds:,.0f}/s")
+            if left := _remaining(self._run):
+                words.append(f"{left} left")
+        return words
+
+
+def _sent(progress: Progress) -> int:
+    return progress.total - progress.counts[State.PLANNED] - progress.counts[State.SENDING]
+
+
+def _final(progress: Progress) -> int:
+    return sum(progress.counts[state] for state in FINAL)
+
+
+def _line_of(words: Sequence[str]) -> Text:
+    """These words in their colours, cut where the terminal ends."""
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for word, style in zip(words, _WORD_STYLES, strict=False):
+        line.append(word, style).append("   ")
+    return line
+
+
+def _words_of(progress: Progress, currency: str | None) -> list[str]:
+    """How a batch stands, in four words."""
+    counts = progress.counts
+    total = sum((progress.sums[state] for state in _TAKEN), start=progress.sums[State.ACCEPTED] * 0)
+    return [
+        f"accepted {sum(counts[state] for state in _TAKEN):,}",
+        f"rejected {counts[State.REJECTED]:,}",
+        f"unknown {counts[State.UNKNOWN] + counts[State.PARKED]:,}",
+        money(total, currency),
+    ]
+
+
+def looking(looked: FirstLook) -> str:
+    """What was looked for before anything was sent, what it cost, and what it found."""
+    cost = f"{counted(looked.requests, 'request')}, {looked.seconds:.1f} s"
+    words = f"looked first: {counted(looked.rows, 'transaction')} of {counted(looked.days, 'day')}, {cost}"
+    if looked.found:
+        words += (
+            f"; {looked.found:,} of these orders were there already and are not sent (a list may show others late: is "
+            "anybody else sending this batch?)"
+        )
+    if looked.problem is not None:
+        words += "; not to the end of the list"
+    elif not looked.counted:
+        words += "; the service does not say how many there are, so some may be missing"
+    return words
+
+
+def _waiting(progress: RunProgress) -> str:
+    """What a run waits for that has nothing else left to do."""
+    return (
+        f"waiting for the lease of {progress.waits_for}, {progress.lease_left:.0f} s left: it works on the rest of the "
+        "batch; if it died, what it was sending is looked up after that, and the others are sent"
+    )
+
+
+def _remaining(progress: RunProgress) -> str:
+    """How long the rest takes at this pace, in hours, minutes and seconds; empty when nothing is left or known."""
+    left = progress.counts[State.PLANNED]
+    if not left or not progress.sent:
+        return ""
+    seconds = round(left * progress.seconds / progress.sent)
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"

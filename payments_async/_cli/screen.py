@@ -1,0 +1,294 @@
+"""What a command shows and asks: words and tables for people, one JSON document for machines, a yes or no."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import json
+import logging
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import islice
+from typing import Annotated, Any
+
+import attrs
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from payments_async import PaymentsError
+from payments_async._cli.exit_codes import BadInput, remedy_of
+from payments_async._masking import mask, redact
+
+__all__ = ["Screen", "clean", "counted", "money", "plain", "show_log"]
+
+_SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
+_PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines
+_LISTED = 20  # lines; the rest is for machines
+_LOG_FACTS = ("request_id", "sender", "why", "error", "transaction_id", "event_id", "handler")
+
+
+@attrs.define(kw_only=True, eq=False)
+class Screen:
+    """Where a command writes to.
+
+    Attributes:
+        as_json: One JSON document on standard output and nothing else.
+        show_personal: Names, telephone and account numbers in full.
+        debug: Tracebacks.
+        secrets: Texts that are hidden wherever they would appear.
+        out, err: Standard output and standard error.
+    """
+
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False
+    show_personal: Annotated[bool, typer.Option("--show-personal", help="Names and numbers in full, not masked.")] = (
+        False
+    )
+    debug: Annotated[bool, typer.Option("--debug", help="A traceback with an error, masked.")] = False
+    secrets: set[str] = attrs.field(factory=set, init=False)
+    out: Console = attrs.field(init=False)
+    err: Console = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        width = None if sys.stdout.isatty() else _PIPED_WIDTH
+        self.out = Console(highlight=False, emoji=False, width=width)
+        self.err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether somebody watches: a terminal, and no JSON."""
+        return self.out.is_terminal and not self.as_json
+
+    def person(self, text: str | None) -> str:
+        """A personal value as this screen may show it."""
+        if not text:
+            return ""
+        return clean(text) if self.show_personal else mask(clean(text))
+
+    def people(self, value: object) -> Any:
+        """A record of the service as JSON knows it, its personal values as a table of this screen would show them."""
+        return plain(value) if self.show_personal else _without_people(value)
+
+    def say(self, markup: str = "") -> None:
+        """Write a line for people; the brackets of rich are understood. Silent with ``--json``."""
+        if not self.as_json:
+            self.out.print(markup, soft_wrap=not self.is_live)
+
+    def line(self, text: str) -> None:
+        """Write a line as it is, at once: for what comes while the command runs, with ``--json`` too."""
+        sys.stdout.write(clean(text) + "\n")
+        sys.stdout.flush()
+
+    def command(self, line: str) -> None:
+        """Write a command that can be typed: a terminal may wrap it, but no line end of ours is in it."""
+        if not self.as_json:
+            self.out.print(f"  {escape(clean(line))}", soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """Write a line about the command itself, not its result, to standard error."""
+        self.err.print(escape(clean(text)), style="dim")
+
+    def document(self, value: object) -> None:
+        """Write the JSON document, with ``--json``. Amounts are texts, so that every digit stays."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(plain(value), indent=2) + "\n")
+            sys.stdout.flush()  # the sandbox goes on after its document
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Sequence[str] = ()) -> None:
+        """Write a table for people, without its empty columns. Those named in ``right`` hold numbers."""
+        if self.as_json:
+            return
+        rows = list(rows)
+        kept = [number for number, _ in enumerate(columns) if not rows or any(str(row[number]) for row in rows)]
+        shape = box.SIMPLE_HEAD if self.out.is_terminal else None
+        table = Table(box=shape, pad_edge=False, header_style="bold")
+        for name in (columns[number] for number in kept):
+            # a number or an id is never broken; words are
+            table.add_column(name, justify="right" if name in right else "left", no_wrap=name in right, overflow="fold")
+        for row in rows:
+            cells = (row[number] for number in kept)
+            table.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in cells))
+        self._print(table)
+
+    def listing(self, title: str, lines: Iterable[str], count: int) -> None:
+        """Write a title, which may have brackets of rich, and the first of so many lines; nothing if there are none."""
+        if not count:
+            return
+        self.say(title)
+        for line in islice(lines, _LISTED):
+            self.say(f"  {escape(clean(line))}")
+        if count > _LISTED:
+            self.say(f"  and {count - _LISTED:,} more; --json shows them")
+
+    def fields(self, pairs: Iterable[tuple[str, str | None]]) -> None:
+        """Write one thing: a name and a value on each line, empty values left out."""
+        if self.as_json:
+            return
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in pairs:
+            if value:
+                grid.add_row(name, Text(clean(value)))
+        self._print(grid)
+
+    def _print(self, table: Table) -> None:
+        if self.out.is_terminal:
+            self.out.print(table)
+            return
+        with self.out.capture() as captured:  # a pipe wants no blanks that fill up a column
+            self.out.print(table)
+        for line in captured.get().splitlines():
+            self.line(line.rstrip())
+
+    def trouble(self, message: str, next_step: str = "") -> None:
+        """Write what went wrong, and what to do, to standard error."""
+        self.err.print(f"[bold red]payments-async:[/] {escape(clean(self._hidden(message)))}")
+        if next_step:
+            self.err.print(f"  {escape(clean(self._hidden(next_step)))}")
+
+    def payments_error(self, error: PaymentsError, status: int) -> None:
+        """Write an error of the package with its next step; with ``--json`` as a document too."""
+        remedy = remedy_of(error)
+        self.trouble(str(error).removesuffix(f" -> {error.next_step}"), remedy)
+        names = ("message", "request_id", "transaction_id", "status", "code", "correlation_id")
+        facts = {"kind": type(error).__name__, "next_step": remedy, **{name: getattr(error, name) for name in names}}
+        self.document({"error": facts, "exit_status": status})
+
+    def traceback(self, error: BaseException) -> None:
+        """Write a traceback, without secrets, telephone numbers and addresses."""
+        lines = "".join(traceback.format_exception(error)).splitlines()
+        self.err.print(escape("\n".join(redact(self._hidden(line)) for line in lines)), style="dim")
+
+    def confirmed(self, question: str, *, otherwise: str = "nothing was done", option: str = "--yes") -> bool:
+        """Whether the person at the terminal says yes. Only a clear yes is one.
+
+        Args:
+            otherwise: What became of it where nobody can be asked.
+            option: What says yes there.
+
+        Raises:
+            BadInput: There is no terminal to ask at.
+        """
+        if self.as_json or not sys.stdin.isatty() or not sys.stdout.isatty():
+            raise BadInput(f"{option}: needed where there is no terminal to ask at; {otherwise}")
+        # asyncio's own handler would let the question stand until a second Ctrl-C
+        previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return input(f"\n{question} [y/N] ").strip().lower() in ("y", "yes")
+        except EOFError:
+            return False
+        except KeyboardInterrupt:
+            self.say()  # what comes next begins on a line of its own
+            self.trouble(otherwise)
+            raise
+        finally:
+            signal.signal(signal.SIGINT, previous)
+
+    def _hidden(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+class _LogOnScreen(logging.Handler):
+    def __init__(self, screen: Screen) -> None:
+        super().__init__()
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        facts = " ".join(f"{name}={getattr(record, name)}" for name in _LOG_FACTS if hasattr(record, name))
+        self._screen.note(f"{record.levelname.lower()}: {record.getMessage()} {facts}".rstrip())
+
+
+def show_log(screen: Screen) -> None:
+    """Send the log and the warnings of the package to standard error with ``--debug``; else nowhere."""
+    log = logging.getLogger("payments_async")
+    log.handlers = [_LogOnScreen(screen) if screen.debug else logging.NullHandler()]
+    log.setLevel(logging.DEBUG if screen.debug else logging.WARNING)
+    log.propagate = False
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        screen.note(f"warning: {message}")
+
+    warnings.showwarning = show
+
+
+def clean(text: str) -> str:
+    """Words from outside, fit for a terminal: control characters cannot move the cursor or set colours."""
+    return "".join(character if character.isprintable() or character == "\n" else " " for character in text)
+
+
+def money(amount: Decimal | None, currency: str | None = None) -> str:
+    """An amount as people read it, every digit kept."""
+    if amount is None:
+        return ""
+    return f"{amount:,f} {clean(currency)}" if currency else f"{amount:,f}"
+
+
+def counted(count: int, thing: str) -> str:
+    """A number of things, in words."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _without_people(value: object) -> Any:
+    """A record whose personal fields are masked as they are in its ``repr``; what the ``repr`` hides, text by text."""
+    if isinstance(value, list | tuple):
+        return [_without_people(member) for member in value]
+    fields = getattr(type(value), "__attrs_attrs__", None)
+    if not fields:
+        return plain(value)
+    return {field.name: _shown(getattr(value, field.name), field.repr) for field in fields}
+
+
+def _shown(value: object, is_shown: bool | Callable[[Any], str]) -> Any:
+    if is_shown is False:
+        return _hidden_texts(plain(value))
+    if is_shown is True or not isinstance(value, str):
+        return _without_people(value)
+    return ast.literal_eval(is_shown(value))  # a personal field writes the repr of its masked text
+
+
+def _hidden_texts(value: Any) -> Any:
+    """What nobody documented: every text may be a person's, and every long number."""
+    match value:
+        case dict():
+            return {name: _hidden_texts(member) for name, member in value.items()}
+        case list():
+            return [_hidden_texts(member) for member in value]
+        case str():
+            return mask(clean(value))
+        case int() | float() if not isinstance(value, bool) and len(str(value)) > _SHORT_NUMBER:
+            return mask(str(value))
+        case _:
+            return value
+
+
+def plain(value: object) -> Any:
+    """A value as JSON knows it."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case enum.Enum():
+            return value.value
+        case str():
+            return value
+        case Decimal():
+            return format(value, "f")
+        case datetime() | date():
+            return value.isoformat()
+        case Mapping():
+            return {str(name): plain(member) for name, member in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [plain(member) for member in value]
+        case _:
+            fields = getattr(type(value), "__attrs_attrs__", ())
+            return {field.name: plain(getattr(value, field.name)) for field in fields} if fields else str(value)

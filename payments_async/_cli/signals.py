@@ -1,0 +1,82 @@
+"""Ctrl-C and the request to end, as a command takes them: stop now, or finish first what is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import attrs
+
+from payments_async._cli.screen import Screen
+
+__all__ = ["Stop", "draining", "on_signals", "until_stopped"]
+
+_STOPPING = "stopping: what is under way is finished first; once more breaks it off"
+_NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def on_signals(asked: Callable[[], object]) -> Iterator[None]:
+    """Call this instead of ending. Where there are no such handlers, Ctrl-C raises ``KeyboardInterrupt`` as ever."""
+    loop = asyncio.get_running_loop()
+    with suppress(NotImplementedError, ValueError, RuntimeError):  # no such handlers there, or not in this thread
+        for number in _NUMBERS:
+            loop.add_signal_handler(number, asked)
+    try:
+        yield
+    finally:
+        with suppress(NotImplementedError, ValueError, RuntimeError):
+            for number in _NUMBERS:
+                loop.remove_signal_handler(number)
+
+
+async def until_stopped() -> None:
+    """Wait for Ctrl-C or a request to end."""
+    stopped = asyncio.Event()
+    with on_signals(stopped.set):
+        await stopped.wait()
+
+
+@attrs.define
+class Stop:
+    """What somebody asked for while a run was under way.
+
+    Attributes:
+        drain: Finish what is under way, and begin nothing more.
+        is_hard: Break off what is under way.
+    """
+
+    drain: asyncio.Event = attrs.field(factory=asyncio.Event)
+    is_hard: bool = False
+    task: asyncio.Task[object] | None = attrs.field(factory=asyncio.current_task)
+
+    def ask(self) -> bool:
+        """Ask once to drain, and again to break off. Tells whether it was the first time."""
+        if not self.drain.is_set():
+            self.drain.set()
+            return True
+        if not self.is_hard and self.task is not None:
+            self.is_hard = True
+            self.task.cancel()
+        return False
+
+
+@contextmanager
+def draining(screen: Screen) -> Iterator[Stop]:
+    """Take the signals: the first one drains, the second one breaks off this block and nothing around it."""
+    stop = Stop()
+    tell = screen.say if screen.is_live else screen.note  # a live view draws around what the same console prints
+
+    def asked() -> None:
+        if stop.ask():
+            tell(_STOPPING)
+
+    with on_signals(asked):
+        try:
+            yield stop
+        except asyncio.CancelledError:
+            if not stop.is_hard or stop.task is None:
+                raise
+            stop.task.uncancel()  # the cancellation was ours and has done its work

@@ -1,0 +1,438 @@
+"""One order of the command line through a journal: sent once, and told of ever after."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
+
+import attrs
+import typer
+
+from payments_async import (
+    Acceptance,
+    CollectionOrder,
+    PaymentsError,
+    PaymentsSession,
+    PayoutOrder,
+    Transaction,
+    TransactionStatus,
+)
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.journal import WithoutLooking, check_doubt, introduce, may_be_made, opened, own_journal
+from payments_async._cli.live_view import looking
+from payments_async._cli.program import command_line
+from payments_async._cli.screen import Screen, clean, money
+from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.signals import Stop, draining
+from payments_async._cli.story import service_words
+from payments_async.bulk import RunProgress, reconcile, run_batch
+from payments_async.journal import Entry, JournalUnavailable, News, RunIdentity, SqliteJournal, State
+from payments_async.journal.contract import Evidence
+
+__all__ = ["Sending", "SingleOrder"]
+
+Order = PayoutOrder | CollectionOrder
+
+_PATIENCE = 30.0  # seconds without any answer, after which the order stays unsent
+_LEASE = 10.0  # seconds after which a process that died while sending is taken for dead
+_LOOK_AGAIN = 2.0  # seconds between two looks for an order whose outcome is unknown
+_OPEN = (State.PLANNED, State.SENDING, State.UNKNOWN)  # a run has something to do for it
+_EXITS = {
+    State.PLANNED: Exit.FAILED,
+    State.SENDING: Exit.UNKNOWN,
+    State.UNKNOWN: Exit.UNKNOWN,
+    State.PARKED: Exit.UNKNOWN,
+    State.ACCEPTED: Exit.FINE,
+    State.SUCCESSFUL: Exit.FINE,
+    State.FAILED: Exit.FAILED,
+    State.REVERSED: Exit.FAILED,
+    State.REJECTED: Exit.FAILED,
+}
+_MEANS = {
+    State.PLANNED: "It was not sent. The same command sends it.",
+    State.ACCEPTED: "Accepted is not paid: the final status comes as a notification, or with --wait.",
+    State.FAILED: "The service took it, and then it failed. To try again, name the new order with another id.",
+    State.REVERSED: "It was carried out, and the money came back.",
+    State.REJECTED: "The service refused it. To try again, name the new order with another id.",
+    State.PARKED: "It was looked for and not found. Ask the service what became of it.",
+}
+_MAY_HAVE_LEFT = "it may have been carried out; never send it again under another id. The same command looks it up"
+_NEWS = {
+    TransactionStatus.SUCCESSFUL: News.LOOKED_UP_SUCCESSFUL,
+    TransactionStatus.FAILED: News.LOOKED_UP_FAILED,
+    TransactionStatus.REVERSED: News.LOOKED_UP_REVERSED,
+}
+_PLAIN = frozenset({"amount", "currency", "batch_id", "product_id", "product_item_id", "provider_item_id", "bank_code"})
+
+
+@attrs.frozen(kw_only=True)
+class Sending:
+    """The options that say how one order is sent.
+
+    Attributes:
+        journal: The file somebody named, or ``None`` for the account's own.
+    """
+
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            "--journal",
+            envvar="PAYMENTS_JOURNAL",
+            help="The journal's file; by default the account has one of its own, in the user's data folder.",
+            show_default=False,
+        ),
+    ] = None
+    new_journal: Annotated[
+        bool, typer.Option("--new-journal", help="Make the file that --journal names. It knows no earlier payment.")
+    ] = False
+    without_looking: WithoutLooking = False
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the final status; 0 does not wait.")] = 0.0
+    yes: Annotated[bool, typer.Option("--yes", help="Send without asking.")] = False
+
+
+@attrs.frozen(kw_only=True)
+class SingleOrder:
+    """What somebody asked for with `pay` or `collect`.
+
+    Attributes:
+        where: Where the money goes or comes from, as it may be shown.
+    """
+
+    screen: Screen
+    order: Order
+    where: str
+    sending: Sending
+
+    @property
+    def batch_id(self) -> str:
+        """What the journal calls the batch that holds this order alone."""
+        return f"{'pay' if isinstance(self.order, PayoutOrder) else 'collect'}-{self.order.request_id}"
+
+    async def carry_out(self, settings: ConnectionSettings) -> Exit:
+        """Send the order, unless it was sent before, and tell what became of it."""
+        async with AsyncExitStack() as stack:
+            payments = await stack.enter_async_context(settings.session())
+            identity = RunIdentity.of(payments.base_url, app_key=settings.app_key or "", user_id=settings.user_id or "")
+            path = self.sending.journal or own_journal(identity)
+            if path.exists():
+                journal = await stack.enter_async_context(opened(path))
+                entry = await self._known(journal, identity)
+            else:
+                journal, entry = None, None
+            if entry is None or entry.state is State.PLANNED:
+                if not await self._agreed(payments, path, is_new=journal is None):
+                    self.screen.trouble("not sent")
+                    return Exit.STOPPED
+                await self._log_in(payments)
+            if journal is None:
+                try:
+                    journal = await stack.enter_async_context(opened(path, new=True))
+                except JournalUnavailable as error:
+                    raise BadInput(f"--journal: {clean(str(error))}; nothing was sent") from error
+                introduce(self.screen, path, journal)
+            if self.sending.without_looking:
+                await check_doubt(journal)
+            return await _OrderRun(asked=self, payments=payments, journal=journal, path=path).run(entry)
+
+    async def _known(self, journal: SqliteJournal, identity: RunIdentity) -> Entry | None:
+        """What the journal holds under this request id.
+
+        Raises:
+            BadInput: Another order, one of a batch, or one of another account.
+        """
+        request_id = self.order.request_id
+        entry = await journal.entry(request_id)
+        if entry is None:
+            return None
+        run = await journal.run(entry.batch_id)
+        if run.identity != identity:
+            raise BadInput(
+                f"--journal: it belongs to user {clean(run.identity.user_id)} at {clean(run.identity.base_address)}; "
+                "name the journal of this account, or leave the option out"
+            )
+        if entry.order != self.order:
+            differences = "; ".join(_differences(self.screen, entry.order, self.order))
+            raise BadInput(
+                f"--request-id: {clean(request_id)} is the id of another order, {_standing(entry)}: {differences}. "
+                "Nothing was sent; a request id names one order for ever, so name a new order with a new one"
+            )
+        if entry.batch_id != self.batch_id and entry.state in _OPEN:
+            raise BadInput(
+                f"--request-id: {clean(request_id)} belongs to batch {clean(entry.batch_id)}, {_standing(entry)}; "
+                "`payments-async bulk run` goes on with that"
+            )
+        return entry
+
+    async def _log_in(self, payments: PaymentsSession) -> None:
+        """Find out what is wrong with the credentials or the way there, before anything can have left."""
+        try:
+            await payments.log_in()
+        except (PaymentsError, asyncio.CancelledError):
+            self.screen.trouble("not sent: it is safe to send it again, with the same command")
+            raise
+
+    async def _agreed(self, payments: PaymentsSession, path: Path, *, is_new: bool) -> bool:
+        screen, order = self.screen, self.order
+        account = await payments.accounts.get() if order.currency else None
+        if account is not None and account.currency not in (None, order.currency):
+            raise BadInput(f"--currency: the account is kept in {account.currency}, not {order.currency}")
+        payout = isinstance(order, PayoutOrder)
+        screen.fields(
+            [
+                ("pay" if payout else "collect", money(order.amount, order.currency)),
+                ("to" if payout else "from", self.where),
+                ("beneficiary" if payout else "payer", screen.person(order.beneficiary.name)),
+                ("item", order.product_item_id if isinstance(order, PayoutOrder) else order.provider_item_id),
+                ("request id", order.request_id),
+                ("service", payments.base_url),
+                ("journal", str(path)),
+            ]
+        )
+        named = self.sending.journal is not None
+        if is_new and not may_be_made(screen, path, named=named, is_wanted=self.sending.new_journal):
+            return False
+        return self.sending.yes or screen.confirmed("Send it?", otherwise="nothing was sent")
+
+
+@attrs.frozen(kw_only=True)
+class _OrderRun:
+    """A single order on its way."""
+
+    asked: SingleOrder
+    payments: PaymentsSession
+    journal: SqliteJournal
+    path: Path
+
+    async def run(self, before: Entry | None) -> Exit:
+        """Send the order unless it may have left before, wait where that is asked for, and tell.
+
+        Args:
+            before: The order as an earlier command left it.
+        """
+        screen, request_id = self.asked.screen, self.asked.order.request_id
+        stopped: str | None = "it was broken off"  # unless it gets further
+        try:
+            with draining(screen) as stop:
+                stopped = await self._go_through(before, stop)
+            entry = await self.journal.entry(request_id)
+        except JournalUnavailable as error:
+            screen.trouble(f"the journal cannot be used: {clean(str(error))}", _MAY_HAVE_LEFT)
+            screen.document({"request_id": request_id, "error": str(error), "exit_status": Exit.UNKNOWN})
+            return Exit.UNKNOWN
+        if entry is None:
+            screen.trouble(f"not sent: {stopped}")
+            return Exit.STOPPED
+        status = _exit_after(entry)
+        if entry.state is State.PLANNED and (stop.drain.is_set() or not self.payments.is_logged_in):
+            status = Exit.STOPPED
+        self._tell(entry, before, stopped, status)
+        return status
+
+    async def _go_through(self, before: Entry | None, stop: Stop) -> str | None:
+        """Send or look up, and wait. Tells why the order was not sent, or ``None``."""
+        screen, entry, stopped = self.asked.screen, before, None
+        if before is None or before.state in _OPEN:
+            if before is not None and before.state is not State.PLANNED:
+                screen.note(f"{_standing(before)}: looking it up; it is not sent again")
+            stopped, entry = await self._sent(stop)
+            if _is_left_behind(before, entry) and not stop.drain.is_set():
+                stopped, entry = await self._sent(stop)  # its lease ran out meanwhile: now it is looked up
+        if entry is not None and self.asked.sending.wait and not stop.drain.is_set():
+            await self._wait(entry, stop)
+        return stopped
+
+    async def _sent(self, stop: Stop) -> tuple[str | None, Entry | None]:
+        """Send what is planned, look up what may have left. Tells why it was not sent, and how it stands."""
+        progress = await run_batch(
+            self.payments,
+            self.journal,
+            self.asked.batch_id,
+            [self.asked.order],
+            concurrency=1,
+            stop=stop.drain,
+            look_first="never" if self.asked.sending.without_looking else "always",
+            patience=_PATIENCE,
+            lease=_LEASE,
+            progress=_Waiting(self.asked.screen),
+        )
+        if progress.looked is not None:
+            self.asked.screen.note(looking(progress.looked))
+        return progress.stopped, await self.journal.entry(self.asked.order.request_id)
+
+    async def _wait(self, entry: Entry, stop: Stop) -> None:
+        """Wait until the order has ended, the time is up, or somebody has had enough."""
+        wait = self.asked.sending.wait
+        looking, asked = asyncio.ensure_future(self._look(entry)), asyncio.ensure_future(stop.drain.wait())
+        try:
+            done, _ = await asyncio.wait((looking, asked), timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            if looking in done:
+                looking.result()
+        except PaymentsError as error:
+            self.asked.screen.note(f"not looked up to the end: {error.message}")
+        finally:
+            for task in (looking, asked):
+                task.cancel()
+            await asyncio.gather(looking, asked, return_exceptions=True)
+        now = await self.journal.entry(entry.request_id) or entry
+        if now.state in (State.ACCEPTED, State.SENDING, State.UNKNOWN) and not stop.drain.is_set():
+            self.asked.screen.note(f"no final status within {wait:g} s; it may end at any time")
+
+    async def _look(self, entry: Entry) -> None:
+        """Look until the order has ended, and write down what says so."""
+        while entry.state is State.UNKNOWN:
+            await reconcile(self.payments, self.journal, entry.batch_id)
+            entry = await self.journal.entry(entry.request_id) or entry
+            if entry.state is State.UNKNOWN:
+                await asyncio.sleep(_LOOK_AGAIN)
+        if entry.state is not State.ACCEPTED or entry.transaction_id is None:
+            return
+        acceptance = Acceptance(
+            request_id=entry.request_id, transaction_id=entry.transaction_id, created_on=_at(entry.permitted_at)
+        )
+        settlement = await self.payments.transactions.settled(
+            acceptance, order=self.asked.order, timeout=self.asked.sending.wait
+        )
+        record = settlement.evidence if isinstance(settlement.evidence, Transaction) else None
+        await self.journal.apply_evidence(
+            Evidence(
+                news=_NEWS[settlement.status],
+                source=f"list {settlement.status}" if record is None else "record",
+                request_id=entry.request_id,
+                transaction_id=entry.transaction_id,
+                amount=None if record is None else record.amount,
+                currency=None if record is None else record.currency,
+            )
+        )
+
+    def _tell(self, entry: Entry, before: Entry | None, stopped: str | None, status: Exit) -> None:
+        screen = self.asked.screen
+        is_news = entry.attempt > (0 if before is None else before.attempt)  # it left now, and not before
+        screen.say()
+        if not is_news and entry.state is not State.PLANNED:
+            screen.say("[bold yellow]Nothing was sent[/]: that was done before.")
+        screen.fields(
+            [
+                ("outcome", entry.state),
+                ("transaction", entry.transaction_id),
+                ("request id", entry.request_id),
+                ("batch", None if entry.batch_id == self.asked.batch_id else entry.batch_id),
+                ("sent", _moment(entry.permitted_at)),
+                ("since", _moment(entry.updated_at)),
+                ("the service", service_words(entry)),
+                ("journal", str(self.path)),
+            ]
+        )
+        if entry.state in _MEANS and status is Exit.FINE:
+            screen.say(f"[dim]{_MEANS[entry.state]}[/]")
+        elif status is not Exit.FINE:
+            self._tell_trouble(entry, stopped)
+        screen.document(
+            {
+                **{name: getattr(entry, name) for name in ("request_id", "batch_id", "state", "amount")},
+                "currency": entry.order.currency,
+                **{name: getattr(entry, name) for name in ("transaction_id", "code", "message", "conflict")},
+                "sent_by_this_command": is_news,
+                "sent_at": _at(entry.permitted_at),
+                "since": _at(entry.updated_at),
+                "stopped": stopped,
+                "journal": str(self.path),
+                "exit_status": status,
+            }
+        )
+
+    def _tell_trouble(self, entry: Entry, stopped: str | None) -> None:
+        screen, request_id = self.asked.screen, entry.request_id
+        if entry.conflict:
+            line = command_line("explain", request_id, journal=self.path)
+            screen.trouble(f"evidence contradicts: {entry.conflict}", f"ask the service what is true; see {line}")
+        elif entry.state in (State.SENDING, State.UNKNOWN):
+            look = command_line("transactions", request_id=request_id)
+            screen.trouble(f"the outcome is unknown: {_MAY_HAVE_LEFT}", f"or look it up with: {look}")
+        elif entry.state is State.PLANNED:
+            screen.trouble(
+                f"not sent: {stopped or entry.message}", "it is safe to send it again: the same command does"
+            )
+        else:
+            screen.trouble(
+                f"{entry.state}: {service_words(entry) or 'no reason was given'}", _MEANS.get(entry.state, "")
+            )
+
+
+@attrs.define
+class _Waiting:
+    """Says once for whom it is waited."""
+
+    screen: Screen
+    is_told: bool = False
+
+    def __call__(self, progress: RunProgress) -> None:
+        """Hear how far the run is."""
+        if progress.waits_for is not None and not self.is_told:
+            self.is_told = True
+            self.screen.note(
+                f"another command, {progress.waits_for}, may be sending it, or died: its lease ends in "
+                f"{progress.lease_left:.0f} s"
+            )
+
+
+def _is_left_behind(before: Entry | None, now: Entry | None) -> bool:
+    """Whether an earlier command died while it was sending the order, as it turned out."""
+    if before is None or now is None or before.state is not State.SENDING:
+        return False
+    return now.state is State.UNKNOWN and now.attempt == before.attempt
+
+
+def _exit_after(entry: Entry) -> Exit:
+    return Exit.UNKNOWN if entry.conflict else _EXITS[entry.state]
+
+
+def _standing(entry: Entry) -> str:
+    """Where an order stands, in the middle of a sentence."""
+    moment = f" since {_moment(entry.updated_at)}" if entry.updated_at else ""
+    named = f", transaction {clean(entry.transaction_id)}" if entry.transaction_id else ""
+    return f"{entry.state}{moment}{named}"
+
+
+def _at(at: float | None) -> datetime | None:
+    return datetime.fromtimestamp(at, UTC) if at else None
+
+
+def _moment(at: float | None) -> str | None:
+    moment = _at(at)
+    return None if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _differences(screen: Screen, known: Order, asked: Order) -> Iterator[str]:
+    """What two orders differ in; personal values are masked."""
+    then, now = _fields(known), _fields(asked)
+    for name in dict.fromkeys((*then, *now)):
+        if then.get(name) != now.get(name):
+            before, after = (_shown(screen, name, fields.get(name)) for fields in (then, now))
+            yield f"{name.replace('_', ' ').replace('.', ' ')} was {before}, is {after} now"
+
+
+def _fields(order: Order) -> dict[str, object]:
+    found: dict[str, object] = {"kind": "a payout" if isinstance(order, PayoutOrder) else "a collection"}
+    for name, value in attrs.asdict(order, recurse=False).items():
+        if attrs.has(type(value)):
+            found |= {f"{name}.{member}": text for member, text in attrs.asdict(value).items()}
+        else:
+            found[name] = value
+    return found
+
+
+def _shown(screen: Screen, name: str, value: object) -> str:
+    match value:
+        case None:
+            return "missing"
+        case Decimal():
+            return money(value)
+        case _ if name.rpartition(".")[2] in _PLAIN or name == "kind":
+            return clean(str(value))
+        case _:
+            return screen.person(str(value))

@@ -1,0 +1,70 @@
+"""What happened to an order, as somebody would tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from payments_async.journal import Entry, Happening, News
+from payments_async.journal.contract import SAID
+
+__all__ = ["sentence", "service_words"]
+
+_ANSWERS: Mapping[News, str] = {
+    News.ACCEPTED: "The service accepted it",
+    News.REJECTED: "The service refused it",
+    News.UNKNOWN: "No usable answer: it may have been carried out",
+    News.NOT_SENT: "It was surely not carried out",
+}
+_SOURCES: Mapping[str, str] = {
+    "list": "The list of transactions",
+    "record": "The transaction's own record",
+    "stored notification": "A notification that was stored",
+}
+_DECIDED: Mapping[str, str] = {
+    "written_off": "it never reached the service, and may be sent again",
+    "acknowledged": "the contradiction is known, and may rest",
+}
+
+
+def sentence(happening: Happening) -> str:
+    """One thing in the life of an order, as somebody would tell it."""
+    news, by, detail = happening.news or News.PERMITTED, happening.by or "somebody", happening.detail or ""
+    also = f": {detail}" if detail else ""
+    match happening.what:
+        case "planned":
+            return f"Written down as {detail}."
+        case "permit":
+            return f"{by} was permitted to send it ({detail}); it may have left from here on."
+        case "answer" if news in _ANSWERS:
+            return f"{_ANSWERS[news]}{also}."
+        case "delivery":
+            return f"A notification came in from {by}. It is {detail}."
+        case "notification" if news in SAID:
+            return f"A notification from {by.removeprefix('notification ')} says that {SAID[news]}{also}."
+        case "evidence" if news in SAID:
+            return f"{_source(by)} shows that {SAID[news]}{also}."
+        case "evidence" if news is News.SWEPT_CLEAN_TWICE:
+            return f"It is not to be found{also}."
+        case "takeover":
+            return f"Whoever was sending it fell silent, and the lease ran out: {by.removeprefix('lease of ')}."
+        case "resolution":
+            return f"{by} decided: {_decided(detail)}."
+        case other:
+            return f"{other} by {by}{also}."
+
+
+def _source(by: str) -> str:
+    """Where evidence was found."""
+    if by.startswith("list "):
+        return f"The list of {by.removeprefix('list ')} transactions"
+    return _SOURCES.get(by, f"A look-up ({by})")
+
+
+def _decided(detail: str) -> str:
+    kind, separator, why = detail.partition(": ")
+    return f"{_DECIDED.get(kind, kind)}{separator}{why}"
+
+
+def service_words(entry: Entry) -> str:
+    """What the service said of an order."""
+    return " ".join(filter(None, ("" if entry.code is None else f"code {entry.code}:", entry.message or "")))
