@@ -233,14 +233,17 @@ async def acknowledge(journal: Journal, request_id: str, who: str, why: str, *, 
     return await journal.acknowledge(request_id, who=who, why=why, seen=seen)
 
 
-async def lift_quarantine(journal: Journal, batch_id: str, who: str, why: str) -> int:
+async def lift_quarantine(journal: Journal, batch_id: str, who: str, why: str, *, seen: float | None = None) -> int:
     """State, as a named person, that the orders in quarantine were looked up: they may be sent. Tells how many chunks.
+
+    Args:
+        seen: ``Run.quarantined_at`` of the batch as that person saw it: one that came since then stands.
 
     Raises:
         NotLookedFor: No complete sweep of all days since the batch was made is on record since the quarantine.
         RunUnknown: The journal holds no such batch.
     """
-    return await journal.lift_quarantine(batch_id, who=who, why=why)
+    return await journal.lift_quarantine(batch_id, who=who, why=why, seen=seen)
 
 
 @attrs.define
