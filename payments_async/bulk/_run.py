@@ -126,10 +126,10 @@ async def run_batch(
     except AuthenticationFailed as error:
         refused = f"the credentials were refused: {error.message}"
     crew = Crew(
-        payments,
-        journal,
-        batch_id,
-        leases=Leases(journal, batch_id, owner=owner, lease=lease, clock=clock),
+        payments=payments,
+        journal=journal,
+        batch_id=batch_id,
+        leases=Leases(journal, batch_id, owner=owner, seconds=lease, clock=clock),
         meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)),
         pace=Pace(patience, clock=clock),
         size=concurrency,

@@ -10,9 +10,11 @@ from typing import NamedTuple, TypeVar
 import attrs
 
 from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, Rejected
+from payments_async._executor import Executor
 from payments_async._retry import RetryPolicy
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire import endpoints
+from payments_async._wire.endpoints import SendsWritten
 from payments_async._wire.orders import private_texts
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
@@ -65,16 +67,15 @@ class RunProgress(Progress):
         return cls(counts=progress.counts, sums=progress.sums, conflicts=progress.conflicts)
 
 
+@attrs.define(eq=False, kw_only=True)
 class Crew:
     """All workers of one process on one batch: what they share, and what ends their work.
 
-    Args:
+    Attributes:
         size: Orders under way at once.
         stop: Set from outside to finish what is under way and end.
         tell: Hears how far it is.
         looked: What was looked for before.
-
-    Attributes:
         call_of: Describes the sending of an order.
         stopped: Why it ends early, or ``None``.
         failure: What ends it with an error, or ``None``.
@@ -82,42 +83,33 @@ class Crew:
         sent: Orders sent.
     """
 
-    def __init__(
-        self,
-        payments: PaymentsSession,
-        journal: Journal,
-        batch_id: str,
-        *,
-        leases: Leases,
-        meter: Meter,
-        pace: Pace,
-        size: int,
-        stop: asyncio.Event | None = None,
-        tell: Callable[[RunProgress], object] | None = None,
-        looked: FirstLook | None = None,
-    ) -> None:
-        self.payments = payments
-        self.executor = executor_of(payments)
-        self.call_of = endpoints.sends_written(payments.dialect)
-        self.journal = journal
-        self.batch_id = batch_id
-        self.leases = leases
-        self.meter = meter
-        self.pace = pace
-        self.stopped: str | None = None
-        self.failure: Exception | None = None
-        self.drains = False
-        self.sent = 0
-        self._size = size
-        self._aside: list[str] = []
-        self._is_full = False  # whoever claims chunks rests until fewer orders are in hand
-        self._ask_again = 0.0  # when to look for free chunks again
-        self._waits_for: tuple[str, float] | None = None  # whose lease, and when it ends
-        self._stop = stop
-        self._tell = tell
-        self._looked = looked
+    payments: PaymentsSession
+    journal: Journal
+    batch_id: str
+    leases: Leases
+    meter: Meter
+    pace: Pace
+    size: int
+    stop: asyncio.Event | None = None
+    tell: Callable[[RunProgress], object] | None = None
+    looked: FirstLook | None = None
+    executor: Executor = attrs.field(init=False)
+    call_of: SendsWritten = attrs.field(init=False)
+    stopped: str | None = attrs.field(init=False, default=None)
+    failure: Exception | None = attrs.field(init=False, default=None)
+    drains: bool = attrs.field(init=False, default=False)
+    sent: int = attrs.field(init=False, default=0)
+    _begun: float = attrs.field(init=False)
+    _aside: list[str] = attrs.field(init=False, factory=list)
+    _is_full: bool = attrs.field(init=False, default=False)  # whoever claims chunks rests until fewer are in hand
+    _ask_again: float = attrs.field(init=False, default=0.0)  # when to look for free chunks again
+    _waits_for: tuple[str, float] | None = attrs.field(init=False, default=None)  # whose lease, and when it ends
+    _news: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)
+
+    def __attrs_post_init__(self) -> None:
+        self.executor = executor_of(self.payments)
+        self.call_of = endpoints.sends_written(self.payments.dialect)
         self._begun = self.executor.clock()
-        self._news = asyncio.Event()
 
     async def work(self, lease: float) -> None:
         """Send until the batch is through, something stops it, or it fails; then give every chunk back.
@@ -134,7 +126,7 @@ class Crew:
                 try:
                     async with asyncio.TaskGroup() as workers:
                         workers.create_task(self._claim())
-                        for _ in range(self._size):
+                        for _ in range(self.size):
                             workers.create_task(_Worker(self).work())
                 finally:
                     keeper.cancel()
@@ -165,7 +157,7 @@ class Crew:
 
     def next_order(self) -> LeasedOrder | None:
         """An order to be tried now, already counted by the fuse; ``None`` when there is none at the moment."""
-        if self._stop is not None and self._stop.is_set():
+        if self.stop is not None and self.stop.is_set():
             self.end(ASKED_TO_STOP)
         if self.drains or self.meter.lacks_balance or not self.pace.may_go():
             return None
@@ -178,7 +170,7 @@ class Crew:
             self.leases.put_back(order)
             self.end(why)
             return None
-        if self._is_full and not self.leases.has_plenty(self._size):
+        if self._is_full and not self.leases.has_plenty(self.size):
             self.wake()
         return order
 
@@ -221,11 +213,11 @@ class Crew:
             seconds=now - self._begun,
             waits_for=owner,
             lease_left=max(until - now, 0.0),
-            looked=self._looked,
+            looked=self.looked,
         )
         try:
-            if self._tell is not None:
-                self._tell(report)
+            if self.tell is not None:
+                self.tell(report)
         except Exception as error:  # noqa: BLE001 - a broken display must not break off what is under way
             self.fail(error)
         return report
@@ -238,7 +230,7 @@ class Crew:
         leases, clock = self.leases, self.executor.clock
         while not self.drains:
             await self._survives(leases.give_back_finished())
-            self._is_full = leases.has_plenty(self._size)
+            self._is_full = leases.has_plenty(self.size)
             if self._is_full or (leases.open and clock() < self._ask_again):
                 await self.wait()
             elif await self._survives(leases.claim()):
@@ -269,7 +261,7 @@ class Crew:
                 await self._survives(self.refresh())
             if self.meter.wants_balance and not self.drains:
                 await self._read_balance()
-            if self._stop is not None and self._stop.is_set():
+            if self.stop is not None and self.stop.is_set():
                 self.end(ASKED_TO_STOP)
             self.wake()
 

@@ -43,29 +43,28 @@ class LeasedOrder:
     tries: int = 0
 
 
+@attrs.define(eq=False)
 class Leases:
     """All chunks this process has leased.
 
-    Args:
+    Attributes:
         owner: Who holds them; no other process or run may have the same name.
-        lease: Seconds.
+        seconds: How long a lease lasts.
         clock: Monotonic seconds.
+        open: Orders in hand whose end is not written down.
     """
 
-    def __init__(
-        self, journal: Journal, batch_id: str, *, owner: str, lease: float, clock: Callable[[], float]
-    ) -> None:
-        self._journal = journal
-        self._batch_id = batch_id
-        self._owner = owner
-        self._seconds = lease
-        self._clock = clock
-        self._held: dict[int, Lease] = {}
-        self._ready: deque[LeasedOrder] = deque()
-        self._later: list[tuple[float, int, LeasedOrder]] = []
-        self._finished: list[Lease] = []
-        self._sequence = count()
-        self.open = 0
+    _journal: Journal
+    _batch_id: str
+    _owner: str = attrs.field(kw_only=True)
+    _seconds: float = attrs.field(kw_only=True)
+    _clock: Callable[[], float] = attrs.field(kw_only=True)
+    _held: dict[int, Lease] = attrs.field(init=False, factory=dict)
+    _ready: deque[LeasedOrder] = attrs.field(init=False, factory=deque)
+    _later: list[tuple[float, int, LeasedOrder]] = attrs.field(init=False, factory=list)
+    _finished: list[Lease] = attrs.field(init=False, factory=list)
+    _sequence: count[int] = attrs.field(init=False, factory=count)
+    open: int = attrs.field(init=False, default=0)
 
     def __len__(self) -> int:
         """How many chunks are ours."""

@@ -233,14 +233,17 @@ async def acknowledge(journal: Journal, request_id: str, who: str, why: str, *, 
     return await journal.acknowledge(request_id, who=who, why=why, seen=seen)
 
 
-async def lift_quarantine(journal: Journal, batch_id: str, who: str, why: str) -> int:
+async def lift_quarantine(journal: Journal, batch_id: str, who: str, why: str, *, seen: float | None = None) -> int:
     """State, as a named person, that the orders in quarantine were looked up: they may be sent. Tells how many chunks.
+
+    Args:
+        seen: ``Run.quarantined_at`` of the batch as that person saw it: one that came since then stands.
 
     Raises:
         NotLookedFor: No complete sweep of all days since the batch was made is on record since the quarantine.
         RunUnknown: The journal holds no such batch.
     """
-    return await journal.lift_quarantine(batch_id, who=who, why=why)
+    return await journal.lift_quarantine(batch_id, who=who, why=why, seen=seen)
 
 
 @attrs.define
@@ -332,6 +335,7 @@ class _Search:
         return Window.to_now(min(moments), self.clock(), self.payments.dialect.timezone, sought)
 
     async def _in_notifications(self, orders: list[SoughtOrder]) -> None:
+        """Settle what notifications that are stored already tell."""
         for first in range(0, len(orders), _AT_ONCE):
             some = orders[first : first + _AT_ONCE]
             events = await asyncio.gather(*(self.journal.final_event(order.request_id) for order in some))
@@ -350,6 +354,7 @@ class _Search:
                 await self.findings.apply(order, evidence)
 
     async def _sweep(self, window: Window) -> None:
+        """Read the list once, and count whom it did not show."""
         began, self._has_swept = self.clock(), True
         reading, shown = await self._sweeper.sweep(window, self._batches)
         if reading.problem is not None:
@@ -362,6 +367,7 @@ class _Search:
             self.findings.note(f"{_OF_THE_LIST.format(days=window)}: the service does not say how many rows there are")
 
     async def _statuses(self, window: Window, shown: dict[str, Shown]) -> None:
+        """Read the list under each status, and settle the orders that one of them shows."""
         orders = {id_: row for id_, row in shown.items() if window.sought[row.request_id].may_change}
         if not orders:
             return
@@ -385,6 +391,7 @@ class _Search:
                 await self.findings.apply(order, evidence)
 
     async def _by_id(self, orders: list[SoughtOrder]) -> None:
+        """Look up transactions that are known, those of unknown orders first."""
         statusless = 0
 
         def worth_it() -> Iterator[SoughtOrder]:
@@ -408,9 +415,11 @@ class _Search:
                     raise record
 
     def _may_be_parked(self, order: SoughtOrder) -> bool:
+        """Whether its period of grace is over."""
         return order.state is State.UNKNOWN and order.at + self.grace <= self.clock()
 
     def _count_clean(self, window: Window, began: float) -> None:
+        """Count a sweep for the orders it should have shown, if enough time has passed since the one before."""
         if window.swept_at is not None and began - window.swept_at < self.interval:
             return
         window.swept_at = self.clock()
@@ -423,6 +432,7 @@ class _Search:
             order.clean = 0 if order.request_id in window.listed else order.clean + 1
 
     async def _park(self, window: Window, sweeps: int) -> None:
+        """Park the orders that enough clean sweeps did not show."""
         last = datetime.fromtimestamp(window.swept_at or 0.0, UTC).isoformat(timespec="seconds")
         detail = f"not in {sweeps} complete lists of {window}, the last one read at {last}"
         for order in window.sought.values():

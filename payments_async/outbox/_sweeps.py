@@ -122,7 +122,7 @@ class Window:
         since, until: First and last day, in the service's time zone, with a margin around them.
         sought: By request id.
         swept_at: Unix seconds at which the last clean sweep ended.
-        listed: SoughtOrder orders that the last sweep has shown, whatever it says of them.
+        listed: Sought orders that the last sweep has shown, whatever it says of them.
         days: Those of orders that the last sweep has shown, and that are known to be of these days.
         earlier, later: How many days were taken in before and after, since the service's clock is not ours.
     """
@@ -373,6 +373,7 @@ class Sweeper:
     async def _read(
         self, window: Window, reading: Reading, shown: dict[str, Shown], tell: Callable[[Reading], object] | None
     ) -> None:
+        """Read a list to its end, page by page."""
         async with aclosing(reading.pages()) as pages:
             async for rows in pages:
                 await self._take(window, rows, shown)
@@ -391,6 +392,7 @@ class Sweeper:
         return self.found > known or any(window.since < day < window.until for day in window.days)
 
     async def _take(self, window: Window, rows: list[Transaction], shown: dict[str, Shown]) -> None:
+        """Take from some rows what they say of orders of the journal, whatever batch they are in."""
         named = _grouped(rows)
         orders = {request_id: window.sought[request_id] for request_id in named if request_id in window.sought}
         window.listed |= orders.keys()
@@ -460,11 +462,13 @@ class Sweeper:
 
 
 def _ways(request_id: str) -> set[str]:
+    """A request id in other letters than it was given in."""
     plain = request_id.strip()
     return {plain, plain.lower(), plain.upper()} - {request_id}
 
 
 def _grouped(rows: Iterable[Transaction]) -> dict[str, list[Transaction]]:
+    """Rows by their request id."""
     groups: dict[str, list[Transaction]] = {}
     for row in rows:
         if row.request_id is not None:
@@ -473,6 +477,7 @@ def _grouped(rows: Iterable[Transaction]) -> dict[str, list[Transaction]]:
 
 
 def _is_same(row: Transaction, order: SoughtOrder) -> bool:
+    """Whether it is the transaction that the order is known to have."""
     return order.transaction_id is not None and row.transaction_id.lower() == order.transaction_id.lower()
 
 

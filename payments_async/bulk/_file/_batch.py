@@ -91,7 +91,7 @@ class BatchOrders(Iterable[PayoutOrder]):
             return
         with open_table(self._path, self._layout) as table:
             for row in table.rows:
-                if row.fault or row.number in self._refused:
+                if row.problem or row.number in self._refused:
                     continue
                 order = read_row(row.cells, self._rules).order
                 if order is not None:
@@ -299,12 +299,12 @@ class _Walk:
         """Read one row, and keep what is to be said about it."""
         self.rows += 1
         self.last = row
-        if row.fault:
-            column, remedy = row.fault
+        if row.problem:
+            column, remedy = row.problem
             self._blame(row, column, row.cells.get(column, ""), remedy)
             return
         reading = read_row(row.cells, self._rules)
-        for column, value, remedy in reading.faults:
+        for column, value, remedy in reading.problems:
             self._blame(row, column, value, remedy)
         for column in reading.lacking:
             self._bad.add(row.number)

@@ -199,7 +199,7 @@ class RowReading:
 
     Attributes:
         order: The order; ``None`` when something is wrong.
-        faults: Column, value as it stands, and remedy, for each thing that is wrong.
+        problems: Column, value as it stands, and remedy, for each thing that is wrong.
         lacking: Columns that the row needs and the whole file is without.
         ignored: Columns that are filled and mean nothing for this kind.
         values: What could be read, by column.
@@ -211,7 +211,7 @@ class RowReading:
     cells: Mapping[str, str]
     unusable: frozenset[str]
     order: PayoutOrder | None = None
-    faults: list[tuple[str, str, str]] = attrs.field(factory=list)
+    problems: list[tuple[str, str, str]] = attrs.field(factory=list)
     lacking: list[str] = attrs.field(factory=list)
     ignored: list[str] = attrs.field(factory=list)
     values: dict[str, str] = attrs.field(factory=dict)
@@ -224,7 +224,7 @@ class RowReading:
         if column in self.unusable:
             self.lacking.append(column)
         elif column not in self.cells:
-            self.faults.append((column, "", remedy))
+            self.problems.append((column, "", remedy))
 
 
 def always_needed(rules: Rules) -> frozenset[str]:
@@ -243,8 +243,8 @@ def read_row(cells: Mapping[str, str], rules: Rules) -> RowReading:
         if read is not None and column not in row.ignored:
             try:
                 row.values[column] = read(cell)
-            except Unusable as fault:
-                row.faults.append((column, cell, str(fault)))
+            except Unusable as error:
+                row.problems.append((column, cell, str(error)))
     _take_money(row, rules)
     for column in ("amount", "name", "product_item_id"):
         if column not in cells:
@@ -252,7 +252,7 @@ def read_row(cells: Mapping[str, str], rules: Rules) -> RowReading:
     _check_destination(row)
     if "request_id" not in cells:
         _name_row(row, rules)
-    if not row.faults and not row.lacking:
+    if not row.problems and not row.lacking:
         _make_order(row, rules)
     return row
 
@@ -263,9 +263,9 @@ def _take_kind(row: RowReading, rules: Rules) -> None:
     if cell := row.cells.get("kind"):
         try:
             row.kind = read_kind(cell)
-        except Unusable as fault:
+        except Unusable as error:
             row.kind = None
-            row.faults.append(("kind", cell, str(fault)))
+            row.problems.append(("kind", cell, str(error)))
     if row.kind:
         row.values["kind"] = row.kind
     else:
@@ -279,15 +279,15 @@ def _take_money(row: RowReading, rules: Rules) -> None:
     if cell := row.cells.get("amount"):
         try:
             row.amount, beside = read_money(cell)
-        except Unusable as fault:
-            row.faults.append(("amount", cell, str(fault)))
+        except Unusable as error:
+            row.problems.append(("amount", cell, str(error)))
     if beside and stated and beside != stated:
         remedy = f"in {beside}, but the currency column says {stated}; correct one of them"
-        row.faults.append(("amount", cell or "", remedy))
+        row.problems.append(("amount", cell or "", remedy))
     row.currency = stated or beside or (rules.currency if "currency" not in row.cells else None)
     if rules.currency and row.currency and row.currency != rules.currency:
         where, value = ("currency", stated) if stated else ("amount", cell or "")
-        row.faults.append((where, value, f"the batch is in {rules.currency}; move this row to a batch of its own"))
+        row.problems.append((where, value, f"the batch is in {rules.currency}; move this row to a batch of its own"))
 
 
 def _check_destination(row: RowReading) -> None:
@@ -316,7 +316,7 @@ def _name_row(row: RowReading, rules: Rules) -> None:
             "request_id",
             "empty; enter an id that no other payout ever had, or let stable ids be derived (derive_request_ids)",
         )
-    elif not row.faults and not row.lacking and row.amount:
+    elif not row.problems and not row.lacking and row.amount:
         values = row.values | {"amount": format(row.amount.normalize(), "f"), "currency": row.currency or ""}
         columns = (*DERIVED_FROM, *PAYOUT_KINDS[values["kind"]].members)
         parts = [f"{column}={values[column]}" for column in columns if values.get(column)]
@@ -349,4 +349,4 @@ def _make_order(row: RowReading, rules: Rules) -> None:
     except ValueError as error:  # a rule of the order that no cell of its own broke
         column = str(error).partition(":")[0].rpartition(".")[2]
         known = column if column in row.cells else ""
-        row.faults.append((known, row.cells.get(known, ""), str(error)))
+        row.problems.append((known, row.cells.get(known, ""), str(error)))

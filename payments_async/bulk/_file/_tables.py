@@ -230,7 +230,7 @@ class FileRow(NamedTuple):
         number: As a spreadsheet numbers it.
         line: Line of a text file where it begins.
         cells: What stands in the known columns, without surrounding blanks; empty cells are left out.
-        fault: Column and remedy where the row cannot be taken apart.
+        problem: Column and remedy where the row cannot be taken apart.
         short: Whether it has fewer cells than the header.
         torn: Other readings, where the amount may be torn at a comma.
         is_witness: Whether an amount that is surely whole stands beside a number of three digits.
@@ -239,7 +239,7 @@ class FileRow(NamedTuple):
     number: int
     line: int
     cells: dict[str, str]
-    fault: tuple[str, str] | None = None
+    problem: tuple[str, str] | None = None
     short: bool = False
     torn: tuple[Torn, ...] = ()
     is_witness: bool = False
@@ -361,18 +361,14 @@ def find_delimiter(head: bytes, encoding: str) -> str:
 
 def _csv(text: io.TextIOWrapper, delimiter: str) -> Table:
     records = _records(text, delimiter)
-    for number, line, record, fault in records:
-        if fault:  # without a header no row can be understood
-            return Table(None, iter([FileRow(number, line, {}, ("", fault))]))
-        if not any(map(str.strip, record)) or (number == 1 and _is_separator_line(record, delimiter)):
+    for number, line, record, problem in records:
+        if problem:  # without a header no row can be understood
+            return Table(None, iter([FileRow(number, line, {}, ("", problem))]))
+        if not any(map(str.strip, record)) or (number == 1 and _SEPARATOR_LINE.fullmatch(delimiter.join(record))):
             continue
         columns = match_columns(number, record)
         return Table(columns, _named(records, columns, delimiter))
     return Table(None, iter(()))
-
-
-def _is_separator_line(record: Sequence[str], delimiter: str) -> bool:
-    return bool(_SEPARATOR_LINE.fullmatch(delimiter.join(record)))
 
 
 class _EndlessLine(Exception):
@@ -436,7 +432,7 @@ def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iter
             continue
         beside = record[amount + 1].strip() if amount + 1 < len(record) else ""
         torn = _torn_amounts(record, amount, columns.names) if beside[:1].isdecimal() else ()
-        is_witness = bool(beside) and _is_witness(record[amount].strip(), beside)
+        is_witness = bool(_MIDDLE_GROUP.fullmatch(beside) and _WHOLE_AMOUNT.fullmatch(record[amount].strip()))
         if short := len(record) < width:
             record += [""] * (width - len(record))
         cells = {name: cell for position, name in wanted if (cell := record[position].strip())}
@@ -473,10 +469,6 @@ def _torn_amounts(record: Sequence[str], amount: int, names: Sequence[str | None
     return tuple(found)
 
 
-def _is_witness(amount: str, beside: str) -> bool:
-    return bool(_MIDDLE_GROUP.fullmatch(beside) and _WHOLE_AMOUNT.fullmatch(amount))
-
-
 def _spreadsheet(sheet: Sheet) -> Table:
     for number, record in sheet.rows:
         if any(record):
@@ -491,18 +483,15 @@ def _json_lines(text: io.TextIOWrapper) -> Table:
 
 
 def _objects(text: io.TextIOWrapper, unknown: dict[str, None]) -> Iterator[FileRow]:
-    number = 0
+    number, lines = 0, _lines(text)
     while True:
         number += 1
         try:
-            line = text.readline(_LONGEST_LINE)
-        except UnicodeError as error:
+            line = next(lines, None)
+        except (UnicodeError, _EndlessLine) as error:
             yield FileRow(number, number, {}, ("", _unreadable(error)))
             return
-        if not line:
-            return
-        if len(line) == _LONGEST_LINE:
-            yield FileRow(number, number, {}, ("", _unreadable(_EndlessLine())))
+        if line is None:
             return
         if line.strip():
             yield _object(number, line, unknown)

@@ -21,11 +21,13 @@ from payments_async.bulk._problems import OrderIssue
 __all__ = ["Catalogue", "Validations"]
 
 _LONGEST_PATTERN = 200
+_REMEMBERED = 100_000  # answers
+_Question: TypeAlias = tuple[str, str, Decimal]
 _SLOW = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P?[=<!]")  # may take for ever on a text that nearly matches
 
 
 @attrs.frozen(kw_only=True)
-class _Entry:
+class _ItemRule:
     """What holds for every order of one item.
 
     Attributes:
@@ -47,7 +49,7 @@ class Catalogue:
         self._products: dict[str, Product] = {}
         self._complete = False
         self._items: dict[str, dict[str, ProductItem] | None] = {}
-        self._known: dict[tuple[str, str | None], _Entry] = {}
+        self._known: dict[tuple[str, str | None], _ItemRule] = {}
         self.note: str | None = None
 
     async def read(self) -> None:
@@ -73,36 +75,36 @@ class Catalogue:
         for order in orders:
             key = order.product_item_id, order.product_id
             if key not in self._known:
-                self._known[key] = await self._entry(*key)
+                self._known[key] = await self._rule_of(*key)
 
     def issues(self, order: PayoutOrder) -> Iterator[OrderIssue]:
         """What the catalogue says against an order."""
         item = order.product_item_id
-        entry = self._known[item, order.product_id]
-        yield from entry.issues
-        if entry.price is not None and order.amount != entry.price:
-            yield OrderIssue("amount", f"{order.amount:f}", f"{item} costs exactly {entry.price:f}; correct the amount")
-        if entry.pattern is not None and not _resembles(entry.pattern, reference_of(order)):
+        rule = self._known[item, order.product_id]
+        yield from rule.issues
+        if rule.price is not None and order.amount != rule.price:
+            yield OrderIssue("amount", f"{order.amount:f}", f"{item} costs exactly {rule.price:f}; correct the amount")
+        if rule.pattern is not None and not _resembles(rule.pattern, reference_of(order)):
             remedy = f"does not look as {item} says its customers' references do; check a few, it may be its mistake"
             yield OrderIssue("destination", "", remedy, blocks=False)
 
-    async def _entry(self, item_id: str, product_id: str | None) -> _Entry:
+    async def _rule_of(self, item_id: str, product_id: str | None) -> _ItemRule:
         if not self._products:
-            return _Entry()
+            return _ItemRule()
         # Spec: "Identifier; composed of the product id, an underscore and an item code."
         owners = [one for one in self._products if item_id.startswith(f"{one}_")]
         owner = product_id or max(owners, key=len, default=None)
         if owner is None or owner not in self._products:
             field, value = ("product_id", product_id) if product_id else ("product_item_id", item_id)
             remedy = "the service lists no such product; correct the id (see `payments-async products`)"
-            return _Entry(issues=(OrderIssue(field, value, remedy, blocks=self._complete),))
+            return _ItemRule(issues=(OrderIssue(field, value, remedy, blocks=self._complete),))
         if self._products[owner].is_active is False:
             remedy = "the service says that this product is not active; leave these orders out, or ask the service"
-            return _Entry(issues=(OrderIssue("product_id", owner, remedy),))
+            return _ItemRule(issues=(OrderIssue("product_id", owner, remedy),))
         items = await self._items_of(owner)
         if items is None:
             remedy = "the items of this product could not be read, so they were not checked"
-            return _Entry(issues=(OrderIssue("product_id", owner, remedy, blocks=False),))
+            return _ItemRule(issues=(OrderIssue("product_id", owner, remedy, blocks=False),))
         return _judged(items.get(item_id), item_id, owner, self._products[owner])
 
     async def _items_of(self, product_id: str) -> dict[str, ProductItem] | None:
@@ -118,15 +120,15 @@ class Catalogue:
         return self._items[product_id]
 
 
-def _judged(item: ProductItem | None, item_id: str, product_id: str, product: Product) -> _Entry:
+def _judged(item: ProductItem | None, item_id: str, product_id: str, product: Product) -> _ItemRule:
     if item is None:
         remedy = f"{product_id} has no such item; correct the id (see `payments-async products {product_id}`)"
-        return _Entry(issues=(OrderIssue("product_item_id", item_id, remedy),))
+        return _ItemRule(issues=(OrderIssue("product_item_id", item_id, remedy),))
     if item.is_active is False:
         remedy = "the service says that this item is not active; leave these orders out, or ask the service"
-        return _Entry(issues=(OrderIssue("product_item_id", item_id, remedy),))
+        return _ItemRule(issues=(OrderIssue("product_item_id", item_id, remedy),))
     price = item.amount if item.is_amount_fixed and item.amount else None
-    return _Entry(price=price, pattern=_pattern(item.product_regex or product.product_regex))
+    return _ItemRule(price=price, pattern=_pattern(item.product_regex or product.product_regex))
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:
@@ -143,23 +145,13 @@ def _resembles(pattern: re.Pattern[str], reference: str) -> bool:
     return any(pattern.search(text) for text in (reference, reference.removeprefix("+")))
 
 
-_REMEMBERED = 100_000
-
-_Question: TypeAlias = tuple[str, str, Decimal]
-
-
 class Validations:
-    """The service's validation of orders, asked once for each different item, reference and amount.
-
-    Attributes:
-        asked: Calls that were made.
-    """
+    """The service's validation of orders, asked once for each different item, reference and amount."""
 
     def __init__(self, payments: PaymentsSession, concurrency: int) -> None:
         self._payments = payments
         self._concurrency = concurrency
         self._answers: dict[_Question, OrderIssue | None] = {}
-        self.asked = 0
 
     async def ask(self, orders: Iterable[PayoutOrder]) -> None:
         """Ask about the orders nobody has asked about.
@@ -171,9 +163,10 @@ class Validations:
         if len(self._answers) + len(questions) > _REMEMBERED:
             self._answers.clear()
         new = [order for question, order in questions.items() if question not in self._answers]
-        self.asked += len(new)
         async for order, answer in fan_out(self._validate, new, self._concurrency):
-            if isinstance(answer, Exception) and not _may_pass(answer):
+            if isinstance(answer, AuthenticationFailed):
+                raise answer
+            if isinstance(answer, Exception) and not isinstance(answer, PaymentsError):
                 raise answer
             self._answers[_question(order)] = _issue(order, answer)
 
@@ -188,10 +181,6 @@ class Validations:
 
 def _question(order: PayoutOrder) -> _Question:
     return order.product_item_id, reference_of(order), order.amount
-
-
-def _may_pass(error: Exception) -> bool:
-    return isinstance(error, PaymentsError) and not isinstance(error, AuthenticationFailed)
 
 
 def _issue(order: PayoutOrder, answer: Validation | Exception) -> OrderIssue | None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from decimal import Context, Decimal
+from operator import attrgetter
 
 import attrs
 
@@ -33,7 +34,7 @@ __all__ = [
 DAY = 86_400.0  # seconds
 _SHOWN = 1000
 _EXACT = Context(prec=40)  # the usual 28 digits could make two amounts alike
-_SIEVE = 4 * 2**20  # bytes: a bit for each of 33,000,000 beneficiaries
+_SIEVE = 32 * 2**20  # bits, 4 MiB of them: one for each of 33,000,000 beneficiaries
 _MEMORY = 4 * 2**20  # bytes for each of three heaps; the rest goes to temporary files
 _BANK_NAMED = "looks like the name of a bank; the service wants the bank's code, which its products tell: check it"
 _LONGEST_WORD = 5  # capital letters that may be a code
@@ -126,21 +127,19 @@ class Payees(ExitStack):
         self._lines = self.enter_context(lines)
         self._count = 0
         self._ours = 0
-        self._paid = bytearray(_SIEVE)
+        self._paid = BitSet()
 
     def add(self, order: Order) -> None:
         """Take down an order of the batch."""
         key = payee_key(order)
-        byte, bit = divmod(hash(key) % (8 * _SIEVE), 8)
-        self._paid[byte] |= 1 << bit
+        self._paid.add(hash(key) % _SIEVE)
         self._add(key, order, "", "")
         self._ours = self._count
 
     def add_prior(self, order: Order, batch_id: str, state: str) -> None:
         """Take down an order that the journal holds in another batch, where it pays one of those."""
         key = payee_key(order)
-        byte, bit = divmod(hash(key) % (8 * _SIEVE), 8)
-        if self._paid[byte] >> bit & 1:
+        if hash(key) % _SIEVE in self._paid:
             self._add(key, order, batch_id, state)
 
     def _add(self, key: str, order: Order, batch_id: str, state: str) -> None:
@@ -155,8 +154,8 @@ class Payees(ExitStack):
     def found(self) -> Duplicates:
         """What was found. It takes a second for each million of orders."""
         alike, others = BitSet(), BitSet()
-        same = heapq.nsmallest(_SHOWN, self._marked(self._alike, alike, without=BitSet()), key=_row)
-        other = heapq.nsmallest(_SHOWN, self._marked(self._twice, others, without=alike), key=_row)
+        same = heapq.nsmallest(_SHOWN, self._marked(self._alike, alike, without=BitSet()), key=attrgetter("row"))
+        other = heapq.nsmallest(_SHOWN, self._marked(self._twice, others, without=alike), key=attrgetter("row"))
         return Duplicates(same_amount=alike.count, other_amount=others.count, shown=self._named(same, other))
 
     def _marked(self, repeats: Repeats, marks: BitSet, *, without: BitSet) -> Iterator[Repeat]:
@@ -166,34 +165,30 @@ class Payees(ExitStack):
                 yield repeat
 
     def _named(self, alike: list[Repeat], others: list[Repeat]) -> tuple[Duplicate, ...]:
-        chosen = [(repeat, True) for repeat in alike] + [(repeat, False) for repeat in others]
-        chosen = chosen[:_SHOWN]
+        chosen = [*((repeat, True) for repeat in alike), *((repeat, False) for repeat in others)][:_SHOWN]
         wanted = {row for repeat, _ in chosen for row in (repeat.row, repeat.first_row)}
         self._lines.seek(0)
         lines = {n: line.decode().rstrip("\n").split("\t") for n, line in enumerate(self._lines) if n in wanted}
-        return tuple(
-            _duplicate(lines[repeat.row], lines[repeat.first_row], repeat.row >= self._ours, same)
-            for repeat, same in chosen
-        )
+        found = []
+        for repeat, same_amount in chosen:
+            ours, other = lines[repeat.row], lines[repeat.first_row]
+            if repeat.row >= self._ours:  # the later one is the journal's
+                ours, other = other, ours
+            found.append(
+                Duplicate(
+                    request_id=ours[0],
+                    other=other[0],
+                    same_amount=same_amount,
+                    amount=Decimal(ours[2]),
+                    payee=ours[1],
+                    batch_id=other[3] or None,
+                    state=other[4] or None,
+                )
+            )
+        return tuple(found)
 
 
-def _row(repeat: Repeat) -> int:
-    return repeat.row
-
-
-def _duplicate(later: list[str], first: list[str], journaled: bool, same_amount: bool) -> Duplicate:
-    ours, other = (first, later) if journaled else (later, first)
-    return Duplicate(
-        request_id=ours[0],
-        other=other[0],
-        same_amount=same_amount,
-        amount=Decimal(ours[2]),
-        payee=ours[1],
-        batch_id=other[3] or None,
-        state=other[4] or None,
-    )
-
-
+@attrs.define
 class PriorOrders:
     """The journal as the plan of one batch sees it. ``begin`` first.
 
@@ -201,15 +196,12 @@ class PriorOrders:
         run: The batch itself, when the journal has it.
     """
 
-    def __init__(
-        self, journal: Journal | None, batch_id: str | None, recent: float, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._journal = journal
-        self._batch_id = batch_id
-        self._recent = recent
-        self._clock = clock
-        self._is_empty = True
-        self.run: Run | None = None
+    _journal: Journal | None
+    _batch_id: str | None
+    _recent: float
+    _clock: Callable[[], float] = time.time
+    _is_empty: bool = attrs.field(init=False, default=True)
+    run: Run | None = attrs.field(init=False, default=None)
 
     async def begin(self) -> None:
         """Find out what there is."""
@@ -259,7 +251,7 @@ class BitSet:
         self.count = 0
 
     def add(self, number: int) -> None:
-        """Mark a number that was not marked."""
+        """Mark a number; ``count`` tells how many only where none is marked twice."""
         byte = number >> 3
         if byte >= len(self._bits):
             self._bits.extend(bytes(byte + 1 - len(self._bits)))
