@@ -49,7 +49,7 @@ from payments_async.journal._records import (
 )
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._identity import Epoch, Liveness
-from payments_async.journal._sqlite._memory import Memory, LoadRegistration, StateFolder
+from payments_async.journal._sqlite._memory import LoadRegistration, Memory, StateFolder
 from payments_async.journal._sqlite._writer import Writer
 from payments_async.journal._statements import (
     _entries,
