@@ -106,8 +106,8 @@ class Commit:
     Attributes:
         execute: Of the connection.
         now: Unix seconds by the database's clock, read after the write lock was granted.
-        has_nameless: Whether there are notifications without a request id whose orders nobody knows; ``None`` where that
-            was not asked since the last one was stored.
+        has_nameless: Whether there are notifications without a request id whose orders nobody knows; ``None`` where
+            that was not asked since the last one was stored.
         faults: What the errors of its database mean.
         is_milestone: What is written has to be in the file itself soon, and not only in the log beside it.
     """
