@@ -1,7 +1,9 @@
 """The public surface is pinned: a name appears, moves or disappears on purpose, in the change that edits this list."""
 
+import ast
 import importlib
 import inspect
+import itertools
 import pickle
 import traceback
 import typing
@@ -122,13 +124,20 @@ def test_every_public_class_and_function_has_a_docstring(place: str) -> None:
     assert [] == undocumented(importlib.import_module(place))
 
 
+@pytest.mark.parametrize(("place", "other"), list(itertools.combinations(PLACES, 2)))
+def test_a_name_means_one_thing(place: str, other: str) -> None:
+    """Whoever reads a name thinks of one thing: where two places offer it, it is the very same object."""
+    ours, theirs = offered(place), offered(other)
+    assert [] == sorted(name for name in ours.keys() & theirs.keys() if ours[name] is not theirs[name])
+
+
 @pytest.mark.parametrize("place", [place for place in PLACES if place != "payments_async"])
 def test_a_name_at_the_top_is_offered_there_alone(place: str) -> None:
     """What is imported from the package itself is not offered in another place."""
     assert [] == sorted(offered(place).keys() & set(payments_async.__all__))
 
 
-@pytest.mark.parametrize("place", ["payments_async"])
+@pytest.mark.parametrize("place", PLACES)
 def test_what_is_public_names_the_place_it_is_imported_from(place: str) -> None:
     """A reader of a traceback can import what it names, and a process can unpickle what another one sent."""
     for name, thing in offered(place).items():
@@ -159,6 +168,18 @@ def test_a_public_class_prints_as_users_import_it() -> None:
     assert traceback.format_exception_only(payments_async.NotSent("refused"))[0].startswith(
         "payments_async.NotSent: refused"
     )
+
+
+def test_no_class_name_is_given_twice() -> None:
+    """Who reads a name in the code thinks of one class. The sandbox, a reading of its own, has its own names."""
+    homes: dict[str, set[str]] = {}
+    for path in ROOT.rglob("*.py"):
+        module = path.relative_to(ROOT)
+        if module.parts[0] != "sandbox":
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    homes.setdefault(node.name, set()).add(str(module))
+    assert {} == {name: sorted(modules) for name, modules in homes.items() if len(modules) > 1}
 
 
 def test_a_missing_docstring_is_noticed() -> None:
