@@ -196,14 +196,6 @@ class Transactions:
 
         return Listing(fetch, lambda transaction: transaction.transaction_id, warns=warns)
 
-    def reader(self, *, patience: float = 0.0) -> Reader:
-        """A reader of whole lists.
-
-        Args:
-            patience: Seconds for which a page that cannot be had is asked for again, beyond the session's retries.
-        """
-        return Reader(self.page, clock=self._executor.clock, sleep=self._executor.sleep, patience=patience)
-
     async def status_by_lists(self, transaction_id: str, around: datetime) -> TransactionStatus | None:
         """The final status whose filtered list shows a transaction, where the service is seen to filter.
 
@@ -216,7 +208,7 @@ class Transactions:
             return None
         zone = self._executor.dialect.timezone
         since, until = ((around + timedelta(days=days)).astimezone(zone).date() for days in (-1, 1))
-        reader = self.reader()
+        reader = Reader(self.page, clock=self._executor.clock, sleep=self._executor.sleep)
         if not await self._is_listed(reader, transaction_id, since, until):
             return None
         is_known = bool(self._filters) and now < self._filters_until
