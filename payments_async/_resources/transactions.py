@@ -25,7 +25,7 @@ __all__ = ["Settlement", "Transactions"]
 
 _POLL_INITIAL = 1.0  # seconds between two looks at the lists, growing
 _POLL_MAX = 30.0
-_FILTERS_KEPT = 60.0  # seconds for which it is remembered whether the service filters by status
+_FILTERS_REMEMBERED = 60.0  # seconds for which it is remembered whether the service filters by status
 _NOTIFIED = {code: TransactionStatus[row.status] for code, row in STATUS_CODES.items() if row.is_final and row.status}
 
 
@@ -214,7 +214,7 @@ class Transactions:
         is_known = bool(self._filters) and now < self._filters_until
         statuses = await read_statuses(reader, since, until, {transaction_id}, is_known=is_known)
         if not is_known or statuses.are_filters is not True:
-            self._filters, self._filters_until = statuses.are_filters, now + _FILTERS_KEPT
+            self._filters, self._filters_until = statuses.are_filters, now + _FILTERS_REMEMBERED
         return statuses.found.get(transaction_id.lower())
 
     async def _is_listed(self, reader: Reader, transaction_id: str, since: date, until: date) -> bool:
