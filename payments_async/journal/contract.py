@@ -22,6 +22,7 @@ from datetime import date
 from typing import Protocol
 
 from payments_async._orders import Order
+from payments_async._public import name_publicly
 from payments_async.journal._inbox import Arrival, Backlog, Doubt, Inbox, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
     Adoption,
@@ -314,3 +315,6 @@ class Journal(Inbox, Protocol):
 
     async def unmatched_events(self) -> int:
         """Notifications about orders this journal never sent."""
+
+
+name_publicly(globals())

@@ -109,7 +109,7 @@ class SqliteJournal:
         self._place = Path(os.path.realpath(path))  # as SQLite finds it, for what lies beside it
         self._state_folder = state_folder
         self._crash_at = crash_at
-        self.is_new = False
+        self.is_new: bool = False
         self._prepare()
 
     def _prepare(self) -> None:
