@@ -11,8 +11,6 @@ import attrs
 
 from payments_async.sandbox import Fault, Quirks
 
-__all__ = ["Faults", "rates", "spelling"]
-
 SECONDS = 0.4  # what late answers are late by, and reversals and late notifications too
 
 _SOME: Mapping[Fault, float] = {

@@ -25,8 +25,6 @@ from payments_async.bulk import report, sample_payroll
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import JournalError, SqliteJournal
 
-__all__ = ["demo"]
-
 _HOST = "127.0.0.1"
 _PROBLEMS_SHOWN = 20
 _GONE = (

@@ -14,8 +14,6 @@ from payments_async._cli.screen import Screen, money
 from payments_async._cli.signals import on_signals
 from payments_async.sandbox import Sandbox
 
-__all__ = ["sandbox"]
-
 _LONGEST_WAIT = 2.0  # seconds between two tries at a notification: whoever comes back hears of everything soon
 
 

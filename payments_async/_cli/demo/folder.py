@@ -20,8 +20,6 @@ from payments_async._cli.screen import plain
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["DemoFolder", "DemoState", "held"]
-
 _STATE = "demo.json"
 _OURS = {".gitignore", f"{_STATE}.new"}  # what may be there before the first demo has written its state
 _BESIDE = ("", "-wal", "-shm", "-mark")  # what belongs to a journal

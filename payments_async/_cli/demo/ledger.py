@@ -11,8 +11,6 @@ import attrs
 from payments_async._cli.demo.service import LedgerRow, ServiceBooks
 from payments_async.journal import Entry, Journal, News, State
 
-__all__ = ["LedgerVerdict", "OrderOutcome", "judge", "outcomes"]
-
 _SAID_BY = {"answer": "answer", "notification": "notification", "evidence": "list"}
 _NOBODY = "no answer, in no list"
 _DOUBTS = (News.UNKNOWN, News.LEASE_EXPIRED)

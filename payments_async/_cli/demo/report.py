@@ -14,8 +14,6 @@ from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, money
 from payments_async.journal import State
 
-__all__ = ["show_demo"]
-
 _SHOWN = 10
 _OPEN = (State.UNKNOWN, State.PARKED)
 # In the order of the table: from what is over to what is not.

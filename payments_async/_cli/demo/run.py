@@ -23,8 +23,6 @@ from payments_async._cli.signals import draining
 from payments_async.bulk import reconcile, run_batch
 from payments_async.journal import Progress, SqliteJournal, State
 
-__all__ = ["BATCH", "DemoOptions", "DemoRun", "DemoSetup", "JudgedRun"]
-
 BATCH = "demo"
 _LEASE = 3.0  # seconds; a demo that was killed is not waited for any longer
 _PATIENCE = 10.0  # seconds without any answer, after which the run stops

@@ -19,8 +19,6 @@ from payments_async import Credentials, Limits, PaymentsSession
 from payments_async._cli.faults import SECONDS, Faults
 from payments_async._cli.http import exchange
 
-__all__ = ["DemoService", "LedgerRow", "ServiceBooks", "ServiceGone", "ServiceProcess"]
-
 _IDLE = 600.0  # seconds without a request, after which it ends by itself
 _TRIES = 350  # at one notification, 2 seconds apart: longer than that
 _ROWS = 1000  # of the ledger at once
