@@ -15,31 +15,6 @@ from payments_async._wire.orders import read_order
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._states import News, State
 
-__all__ = [
-    "Adoption",
-    "Chunk",
-    "Chunks",
-    "ClaimedOrder",
-    "Entry",
-    "Evidence",
-    "Finding",
-    "Happening",
-    "Loaded",
-    "NotPermitted",
-    "Outcome",
-    "Permit",
-    "Progress",
-    "Run",
-    "RunIdentity",
-    "Standing",
-    "Sweep",
-    "body_digest",
-    "order_of",
-    "pack_transaction_id",
-    "proved",
-    "unpack_transaction_id",
-]
-
 
 def _without_slash(address: str) -> str:
     return address.rstrip("/")

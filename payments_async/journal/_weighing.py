@@ -12,8 +12,6 @@ from payments_async._wire.orders import currency_of
 from payments_async.journal._records import Evidence, pack_transaction_id, unpack_transaction_id
 from payments_async.journal._states import SAID, News, State, Verdict, next_state
 
-__all__ = ["KnownOrder", "Weighed", "contradiction_of_events", "evidence_of", "weigh", "weigh_answer"]
-
 _NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items()}
 _SETTLING = frozenset(
     {

@@ -35,8 +35,6 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._records import RunIdentity
 
-__all__ = ["Anchor", "Memory", "LoadRegistration", "StateFolder"]
-
 _log = logging.getLogger("payments_async")
 _SHOWN = 5  # request ids named in an error
 _TABLES = (

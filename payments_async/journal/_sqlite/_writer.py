@@ -18,10 +18,6 @@ from payments_async.journal._faults import JournalBehind, JournalClosed, Journal
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._statements._entries import Commit, Together, Work
 
-__all__ = [
-    "Writer",
-]
-
 T = TypeVar("T")
 _MOST = 1000  # operations in one commit; bounds its memory and the wait of the first
 _PLENTY = 40  # operations that make a commit worth its while: more are not waited for

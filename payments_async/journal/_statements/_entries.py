@@ -21,44 +21,6 @@ from payments_async.journal._records import (
 )
 from payments_async.journal._states import State
 
-__all__ = [
-    "CHUNK",
-    "COLUMNS",
-    "EXACT",
-    "Faults",
-    "MIXED",
-    "MOST_ORDERS",
-    "PAGE",
-    "PageReader",
-    "Row",
-    "Together",
-    "Commit",
-    "Work",
-    "bounds",
-    "bounds_of",
-    "change",
-    "chunk_bounds",
-    "chunk_of",
-    "count_unconfirmed",
-    "entries_after",
-    "entries_of",
-    "entry",
-    "entry_of",
-    "number_of",
-    "paid_after",
-    "progress",
-    "row_by_id",
-    "row_by_request",
-    "row_of",
-    "rows_by_transaction",
-    "run",
-    "run_columns",
-    "run_of",
-    "runs",
-    "snapshot",
-    "uid",
-]
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 EXACT = Context(prec=100)  # the usual 28 digits would round a sum of large amounts

@@ -19,20 +19,6 @@ from payments_async.journal._statements._history import is_looked_for
 from payments_async.journal._states import EVIDENCE, News, State, next_state
 from payments_async.journal._weighing import weigh
 
-__all__ = [
-    "acknowledge",
-    "apply",
-    "apply_evidence",
-    "archive_attempt",
-    "find",
-    "is_unsent",
-    "lift_quarantine",
-    "park",
-    "record_evidence",
-    "resolve",
-    "write_off",
-]
-
 _TOLD = EVIDENCE - {News.ACCEPTED, News.SWEPT_CLEAN_TWICE}  # notified or looked up
 
 

@@ -28,19 +28,6 @@ from payments_async.journal._statements._entries import (
 )
 from payments_async.journal._states import RULES, News, State
 
-__all__ = [
-    "begin_sweep",
-    "decisions",
-    "end_sweep",
-    "has_looked",
-    "history",
-    "is_looked_for",
-    "sent_since",
-    "standings_after",
-    "sweeps",
-    "void_sweeps",
-]
-
 _ANSWERED = {  # what the answer was, when nothing but it has made of the order
     State.ACCEPTED: News.ACCEPTED,
     State.REJECTED: News.REJECTED,

@@ -29,8 +29,6 @@ from payments_async.journal._statements._notifications import apply_unmatched_ev
 from payments_async.journal._statements._permits import quarantine
 from payments_async.journal._states import State
 
-__all__ = ["Load", "add", "adopt", "begin", "blocks", "complete", "drop_unseen", "give_up", "open_run"]
-
 T = TypeVar("T")
 _BLOCK = 1000  # orders in one commit while loading
 _LEASE = 30.0  # seconds a load may take between two blocks

@@ -17,21 +17,6 @@ from payments_async.journal._statements._notifications import make_dead_letter, 
 from payments_async.journal._statements._permits import end_leases_of_the_dead
 from payments_async.journal._states import FINAL, News
 
-__all__ = [
-    "backlog",
-    "check_writable",
-    "claim",
-    "dead_after",
-    "dubious_after",
-    "finish",
-    "give_back",
-    "note_done",
-    "prune",
-    "release",
-    "retry_later",
-    "revive",
-]
-
 _BEYOND = 1 << 63
 _COLUMNS = "id, peer, received_at, tries, done, error, conflict, doubt, transaction_id, status_code, event, body, query"
 _STATES = frozenset({"handled", "dead", "disputed"})
