@@ -49,7 +49,7 @@ from payments_async.journal._records import (
 )
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._identity import Epoch, Liveness
-from payments_async.journal._sqlite._memory import LoadRegistration, Memory, StateFolder
+from payments_async.journal._sqlite._memory import Loading, Memory, Registry, StateFolder, held_elsewhere
 from payments_async.journal._sqlite._writer import Writer
 from payments_async.journal._statements import (
     _entries,
@@ -163,7 +163,7 @@ class SqliteJournal(Journal):
             if self._has_leased and self._liveness.holder:
                 self._has_leased = False
                 with suppress(JournalError):  # their time runs out
-                    await self._submit("release", _pending.give_back, self._liveness.holder)
+                    await self._submit("release", _pending.release, self._liveness.holder, None)
         finally:
             await self._close()
 
@@ -228,16 +228,18 @@ class SqliteJournal(Journal):
         orders: Iterable[Order] | AsyncIterable[Order],
         adoption: Adoption | None,
     ) -> Loaded:
-        registration = await self._register(batch_id, load, adoption)
+        memory = self._epoch.memory
+        loading = None if memory is None else await self._begin_registering(memory.registry, batch_id, load)
         async for block in _loading.blocks(orders):
-            if registration is not None:
-                await registration.register(list(dict.fromkeys(order.request_id for order in block)))
+            if memory is not None and loading is not None and not loading.is_complete:
+                request_ids = list(dict.fromkeys(order.request_id for order in block))
+                await self._register(memory.registry, loading, load, request_ids, adoption)
             await self._submit("load_block", _loading.add, load, block)
         last: int | None = load.first - 1 if load.resumed else None
         while last is not None:
             last = await self._submit("load_drop", _loading.drop_unseen, load, last)
-        if registration is not None:
-            await registration.complete()
+        if memory is not None and loading is not None and not loading.is_complete:
+            await asyncio.to_thread(memory.registry.ready, loading, self._clock())
         return await self._submit("load_complete", _loading.complete, batch_id, load)
 
     # The outbox: chunks, permits, outcomes
@@ -391,7 +393,7 @@ class SqliteJournal(Journal):
             return await self._writer.submit("claim", claim, droppable=True)
 
     async def release(self, owner: str) -> None:
-        await self._submit("release", _pending.release, owner, self._liveness.holder)
+        await self._submit("release", _pending.release, self._liveness.holder, owner)
 
     async def note_done(self, event_id: int, handler: str) -> None:
         await self._submit("note_done", _pending.note_done, event_id, handler)
@@ -492,12 +494,10 @@ class SqliteJournal(Journal):
         _INHERITED.append((self._epoch, self._writer, self._reader, self._reading))
         self._prepare()
 
-    async def _register(self, batch_id: str, load: _loading.Load, adoption: Adoption | None) -> LoadRegistration | None:
-        memory = self._epoch.memory
-        if memory is None:
-            return None
+    async def _begin_registering(self, registry: Registry, batch_id: str, load: _loading.Load) -> Loading:
+        """Tell the registry that a batch is being loaded here."""
         begin = partial(
-            memory.registry.begin,
+            registry.begin,
             self._epoch.journal_id,
             await self._uid(batch_id),
             batch_id,
@@ -505,17 +505,32 @@ class SqliteJournal(Journal):
             orders=load.total if load.ready else None,
             now=self._clock(),
         )
-        adopt = None if adoption is None else partial(self._adopt, load, adoption)
-        return LoadRegistration(
-            registry=memory.registry,
-            loading=await asyncio.to_thread(begin),
-            knows=self.entries_of,
-            adopt=adopt,
-            clock=self._clock,
-        )
+        return await asyncio.to_thread(begin)
 
-    async def _adopt(self, load: _loading.Load, adoption: Adoption, held: HeldElsewhere) -> None:
-        await self._submit("adopt", _loading.adopt, load, adoption, held)
+    async def _register(
+        self,
+        registry: Registry,
+        loading: Loading,
+        load: _loading.Load,
+        request_ids: Sequence[str],
+        adoption: Adoption | None,
+    ) -> None:
+        """Tell the registry of a block of orders, before it is written down here.
+
+        Raises:
+            HeldElsewhere: Some of it may have been sent already, and nobody has said that it is ours now.
+        """
+        held = await asyncio.to_thread(registry.register, loading, request_ids)
+        ours = [request_id for request_id, holder in held.items() if holder.journal == loading.journal]
+        known = await self.entries_of(ours) if ours else ()  # the journal itself says what is wrong with these
+        held = {request_id: holder for request_id, holder in held.items() if request_id not in known}
+        if not held:
+            return
+        error = held_elsewhere(held, loading.journal)
+        if adoption is None:
+            raise error
+        await self._submit("adopt", _loading.adopt, load, adoption, error)  # first of all the journal keeps them back
+        await asyncio.to_thread(registry.register, loading, request_ids, adopt=True)
 
     async def _check_adopted(self, batch_id: str) -> None:
         memory = self._epoch.memory

@@ -6,12 +6,13 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Context, Decimal
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from payments_async.journal._faults import JournalError, RunUnknown
 from payments_async.journal._records import (
     Entry,
     Progress,
+    Row,
     Run,
     RunIdentity,
     order_of,
@@ -188,26 +189,6 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
         yield
     finally:
         connection.rollback()  # nothing was written; an error may have ended it already
-
-
-class Row(NamedTuple):
-    """The columns of an order, as stored."""
-
-    id: int
-    request_id: str
-    state: State
-    token: int
-    attempt: int
-    sent_before: bool
-    amount: str
-    body: bytes
-    body_sha256: bytes
-    transaction_id: bytes | str
-    code: int | None
-    message: str | None
-    conflict: str | None
-    permitted_at: float
-    updated_at: float
 
 
 def bounds(run: int) -> tuple[int, int]:

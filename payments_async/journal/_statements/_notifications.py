@@ -11,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any, NamedTuple
 
+import attrs
 import msgspec
 
 from payments_async._amounts import magnitude_text
@@ -19,8 +20,8 @@ from payments_async._status_codes import FINAL_CODES
 from payments_async._wire.notifications import UnreadableNotification, read_notification
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Arrival, Doubt, Receipt
-from payments_async.journal._records import Finding, unpack_transaction_id
-from payments_async.journal._statements._entries import Commit, Row, change, row_by_request
+from payments_async.journal._records import Finding, Row, unpack_transaction_id
+from payments_async.journal._statements._entries import Commit, change, row_by_request
 from payments_async.journal._statements._evidence import apply, find
 from payments_async.journal._states import State
 from payments_async.journal._weighing import contradiction_of_events, evidence_of
@@ -70,20 +71,19 @@ _FORGET = (
 )
 
 
+@attrs.define
 class NotificationsStored:
     """Store deliveries and their events, and let them settle their orders; close events that were handled.
 
-    Args:
+    Attributes:
+        holder: By which the owner's life is known.
         handled: The events to be closed.
     """
 
-    __slots__ = ("arrivals", "handled", "holder", "owner")
-
-    def __init__(self, arrivals: Sequence[Arrival], owner: str, holder: str, handled: Sequence[int]) -> None:
-        self.arrivals = arrivals
-        self.owner = owner
-        self.holder = holder
-        self.handled = handled
+    arrivals: Sequence[Arrival]
+    owner: str
+    holder: str
+    handled: Sequence[int]
 
     def __call__(self, commit: Commit) -> Sequence[Receipt | Exception]:
         """Do it, each arrival by itself: the failure of one is its own."""

@@ -279,19 +279,17 @@ def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
     )
 
 
+@attrs.define
 class PermitRequest:
     """A request for the right to send: granted if the chunk is held, its lease good and the order planned.
 
-    Args:
+    Attributes:
         after: The outcome of the order before, recorded first.
     """
 
-    __slots__ = ("after", "chunk", "claimed")
-
-    def __init__(self, chunk: Chunk, claimed: ClaimedOrder, after: Outcome | None) -> None:
-        self.chunk = chunk
-        self.claimed = claimed
-        self.after = after
+    chunk: Chunk
+    claimed: ClaimedOrder
+    after: Outcome | None
 
     def __call__(self, commit: Commit) -> Permit | NotPermitted:
         """Do it, by itself."""
