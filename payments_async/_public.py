@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import FunctionType
 from typing import Any, get_type_hints
 
@@ -15,13 +16,17 @@ def name_publicly(place: dict[str, Any]) -> None:
     price: ``inspect.getsource`` finds functions and methods, but no class as a whole.
 
     Args:
-        place: The ``globals()`` of a module with ``__all__``. What names a public module already keeps it.
+        place: The ``globals()`` of a module with ``__all__``. What another public module offers names that one.
     """
     for name in place["__all__"]:
         thing = place[name]
-        if not isinstance(thing, type | FunctionType) or "._" not in thing.__module__:
+        if not isinstance(thing, type | FunctionType) or _is_offered(name, thing.__module__):
             continue
         if isinstance(thing, type) and (annotated := vars(thing).get("__annotations__")):
             hints = get_type_hints(thing, include_extras=True)
             thing.__annotations__ = {member: hints[member] for member in annotated}
         thing.__module__ = place["__name__"]
+
+
+def _is_offered(name: str, module: str) -> bool:
+    return "._" not in module and name in getattr(sys.modules[module], "__all__", ())

@@ -32,9 +32,8 @@ __all__ = ["PaymentsSession", "executor_of"]
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-logging.getLogger("payments_async").addHandler(
-    logging.NullHandler()
-)  # whoever wants to read it says so; errors tell the rest
+# whoever wants to read it says so; errors tell the rest
+logging.getLogger("payments_async").addHandler(logging.NullHandler())
 
 
 class PaymentsSession:

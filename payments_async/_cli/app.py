@@ -28,8 +28,6 @@ from payments_async._cli.commands.transactions import transactions
 from payments_async._cli.commands.validate import validate
 from payments_async._cli.exit_codes import BULK_EXIT_CODES, EXIT_CODES
 
-__all__ = ["app"]
-
 _COMMANDS: Mapping[str, Command] = {
     "demo": demo,
     "doctor": doctor,

@@ -12,8 +12,6 @@ from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.screen import Screen, clean
 from payments_async.bulk import Batch, BatchChanged, read_batch
 
-__all__ = ["BatchFile", "BatchId", "FileFormat", "RowOptions", "Validate", "read_file"]
-
 BatchFile = Annotated[Path, typer.Argument(help="CSV, JSON lines or XLSX.", show_default=False)]
 BatchId = Annotated[str, typer.Option(help="Names the batch, once and for ever, as in payroll-2026-11.")]
 Validate = Annotated[bool, typer.Option("--validate", help="Ask the service about every row.")]

@@ -13,8 +13,6 @@ from payments_async._cli.screen import Screen, clean, counted, money, plain
 from payments_async.bulk import Batch, BatchChanged, Duplicate, Issue, Plan, Share, plan
 from payments_async.journal import SqliteJournal
 
-__all__ = ["make_plan", "plan_document", "show_plan"]
-
 _MEMBERS = (
     *("count", "total", "currency", "balance", "by_kind", "by_item", "problem_count", "problems", "concerns"),
     *("acknowledged", "left_out", "skipped", "warnings", "duplicates", "recorded", "open_count", "open_total"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import attrs
 from rich.text import Text
 
 from payments_async._cli.exit_codes import Exit
@@ -13,21 +12,6 @@ from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, money
 from payments_async._cli.story import sentence, service_words
 from payments_async.journal import Entry, Progress, SqliteJournal, State
-
-__all__ = [
-    "SHOWN",
-    "STYLES",
-    "UNFORTUNATE",
-    "currency_of",
-    "exit_after",
-    "in_words",
-    "progress_document",
-    "show_entries",
-    "show_progress",
-    "show_unpaid",
-    "tell_next",
-    "unpaid_of",
-]
 
 SHOWN = 20  # orders of a kind
 UNFORTUNATE = (State.REJECTED, State.FAILED, State.REVERSED)
@@ -59,36 +43,28 @@ def in_words(progress: Progress) -> str:
     return ", ".join(f"{progress.counts[state]:,} {state}" for state in State if progress.counts[state])
 
 
-@attrs.frozen
-class Unpaid:
-    """An order that ended without being paid, and why."""
-
-    entry: Entry
-    why: str
-
-
-async def unpaid_of(journal: SqliteJournal, batch_id: str, progress: Progress) -> list[Unpaid]:
-    """The first orders of a batch that were refused, the first that failed and the first that came back."""
-    found: list[Unpaid] = []
+async def unpaid_of(journal: SqliteJournal, batch_id: str, progress: Progress) -> list[tuple[Entry, str]]:
+    """The first orders of a batch that were refused, that failed and that came back, each with the reason."""
+    found: list[tuple[Entry, str]] = []
     for state in UNFORTUNATE:
         left = min(progress.counts[state], SHOWN)
         if not left:
             continue
         async for entry in journal.entries(batch_id, state):
-            found.append(Unpaid(entry, await _why(journal, entry)))
+            found.append((entry, await _why(journal, entry)))
             left -= 1
             if not left:
                 break
     return found
 
 
-def show_unpaid(screen: Screen, unpaid: Sequence[Unpaid], progress: Progress) -> None:
+def show_unpaid(screen: Screen, unpaid: Sequence[tuple[Entry, str]], progress: Progress) -> None:
     """Write the orders that were not paid, and why."""
     if not unpaid:
         return
     count = sum(progress.counts[state] for state in UNFORTUNATE)
     screen.say(f"\n[bold]Not paid, and why: {count:,}[/]")
-    show_entries(screen, [(one.entry, one.why) for one in unpaid])
+    show_entries(screen, unpaid)
     if count > len(unpaid):
         screen.say(f"and {count - len(unpaid):,} more; the files of `payments-async bulk report` have them all")
 

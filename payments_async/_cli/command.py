@@ -16,8 +16,6 @@ from payments_async import PaymentsError
 from payments_async._cli.exit_codes import EXIT_CODES, BadInput, Exit, exit_of
 from payments_async._cli.screen import Screen, show_log
 
-__all__ = ["Command", "add_command"]
-
 Command = Callable[..., Awaitable[Exit]]
 
 

@@ -6,8 +6,6 @@ import enum
 
 from payments_async import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault
 
-__all__ = ["BULK_EXIT_CODES", "EXIT_CODES", "BadInput", "Exit", "exit_of", "remedy_of"]
-
 
 class Exit(enum.IntEnum):
     """Exit status of every command. 1 is left to errors of the program itself."""

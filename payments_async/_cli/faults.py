@@ -11,8 +11,6 @@ import attrs
 
 from payments_async.sandbox import Fault, Quirks
 
-__all__ = ["Faults", "rates", "spelling"]
-
 SECONDS = 0.4  # what late answers are late by, and reversals and late notifications too
 
 _SOME: Mapping[Fault, float] = {
@@ -41,7 +39,7 @@ _SOME: Mapping[Fault, float] = {
 _MANY_TIMES = 3.0
 
 
-class Faults(enum.StrEnum):
+class FaultLevel(enum.StrEnum):
     """How much goes wrong."""
 
     NONE = "none"
@@ -49,22 +47,22 @@ class Faults(enum.StrEnum):
     MANY = "many"
 
 
-def rates(faults: Faults) -> dict[Fault, float]:
+def rates(faults: FaultLevel) -> dict[Fault, float]:
     """The probability of each fault."""
     match faults:
-        case Faults.NONE:
+        case FaultLevel.NONE:
             return {}
-        case Faults.SOME:
+        case FaultLevel.SOME:
             return dict(_SOME)
-        case Faults.MANY:
+        case FaultLevel.MANY:
             return {fault: min(1.0, rate * _MANY_TIMES) for fault, rate in _SOME.items()}
 
 
-def spelling(faults: Faults, seed: int) -> Quirks:
+def spelling(faults: FaultLevel, seed: int) -> Quirks:
     """How the sandbox spells what it says: plainly without faults, otherwise as the seed decides."""
-    if faults is Faults.NONE:
+    if faults is FaultLevel.NONE:
         return Quirks()
     chance = Random(seed)  # noqa: S311 - it picks a spelling and keeps no secret
     names: tuple[Literal["pascal", "camel", "snake"], ...] = ("pascal", "camel", "snake")
     plainly = Quirks(ipn_spelling=chance.choice(names), acceptance_http=chance.choice((200, 201)))
-    return plainly if faults is Faults.SOME else attrs.evolve(plainly, next_page_lies=True, unstable_pages=True)
+    return plainly if faults is FaultLevel.SOME else attrs.evolve(plainly, next_page_lies=True, unstable_pages=True)

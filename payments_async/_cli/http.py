@@ -12,8 +12,6 @@ from email.utils import parsedate_to_datetime
 import attrs
 from yarl import URL
 
-__all__ = ["HttpAnswer", "exchange"]
-
 _LONGEST_HEAD = 64 * 1024
 _LONGEST_BODY = 1024 * 1024
 

@@ -17,20 +17,6 @@ from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.screen import Screen
 from payments_async.journal import JournalError, JournalUnavailable, RunIdentity, SqliteJournal
 
-__all__ = [
-    "AnyBatch",
-    "JournalFile",
-    "WithoutLooking",
-    "check_doubt",
-    "chosen_batch",
-    "existing",
-    "introduce",
-    "is_there",
-    "may_be_made",
-    "opened",
-    "own_journal",
-]
-
 JournalFile = Annotated[
     Path | None,
     typer.Option("--journal", envvar="PAYMENTS_JOURNAL", help="The journal's file.", show_default=False),

@@ -18,8 +18,6 @@ from payments_async._cli.screen import Screen, clean, counted, money
 from payments_async.bulk import FirstLook, RunProgress
 from payments_async.journal import FINAL, Journal, JournalError, Progress, State
 
-__all__ = ["LiveView", "looking"]
-
 _TAKEN = (State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED)  # what is final now was accepted once
 _WORD_STYLES = ("cyan", "red", "magenta", "bold", "dim", "dim")
 _WAIT_PIPED = 10  # seconds between two lines about a wait

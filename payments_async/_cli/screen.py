@@ -28,8 +28,6 @@ from payments_async import PaymentsError
 from payments_async._cli.exit_codes import BadInput, remedy_of
 from payments_async._masking import mask, redact
 
-__all__ = ["Screen", "clean", "counted", "money", "plain", "show_log"]
-
 _SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
 _PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines
 _LISTED = 20  # lines; the rest is for machines

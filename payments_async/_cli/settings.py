@@ -14,8 +14,6 @@ import typer
 from payments_async import Credentials, Dialect, Limits, PaymentsSession
 from payments_async._cli.exit_codes import BadInput
 
-__all__ = ["ConnectionSettings"]
-
 Scheme = Literal["Token", "Bearer", "auto"]
 
 BASE_URL, PASSWORD = "PAYMENTS_BASE_URL", "PAYMENTS_APP_PASSWORD"

@@ -11,8 +11,6 @@ import attrs
 
 from payments_async._cli.screen import Screen
 
-__all__ = ["Stop", "draining", "on_signals", "until_stopped"]
-
 _STOPPING = "stopping: what is under way is finished first; once more breaks it off"
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 

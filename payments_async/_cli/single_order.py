@@ -1,12 +1,13 @@
-"""One order of the command line through a journal: sent once, and told of ever after."""
+"""One order of the command line: its options, and its way through a journal, sent once and told of ever after."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -30,11 +31,9 @@ from payments_async._cli.screen import Screen, clean, money
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import Stop, draining
 from payments_async._cli.story import service_words
-from payments_async.bulk import RunProgress, reconcile, run_batch
+from payments_async.bulk import RunProgress, read_money, reconcile, run_batch
 from payments_async.journal import Entry, JournalUnavailable, News, RunIdentity, SqliteJournal, State
 from payments_async.journal.contract import Evidence
-
-__all__ = ["Sending", "SingleOrder"]
 
 Order = PayoutOrder | CollectionOrder
 
@@ -70,6 +69,52 @@ _NEWS = {
 _PLAIN = frozenset({"amount", "currency", "batch_id", "product_id", "product_item_id", "provider_item_id", "bank_code"})
 
 
+_REQUEST_ID = (
+    "--request-id: name the order yourself, unique for ever, such as your voucher number; "
+    "a generated one would turn a second run into a second payment"
+)
+_OPTIONS = {
+    "request_id": "--request-id",
+    "amount": "--amount",
+    "product_item_id": "--item",
+    "provider_item_id": "--item",
+    "product_id": "--product",
+    "batch_id": "--batch-id",
+    "account_number": "--from-account",
+    "currency": "--currency",
+    "message": "--message",
+    "metadata": "--metadata",
+    "beneficiary.name": "--name",
+    "beneficiary.phone_number": "--phone",
+    "beneficiary.email_address": "--email",
+    "destination.account_number": "--bank-account",
+    "destination.bank_code": "--bank-code",
+    "destination.customer_reference": "--utility",
+    "destination.area": "--area",
+}
+
+option = partial(typer.Option, show_default=False)
+RequestId = Annotated[str | None, option(help="Identifier of this order, unique for ever.")]
+
+
+@attrs.frozen(kw_only=True)
+class OrderBasics:
+    """What every order needs."""
+
+    amount: Annotated[str, typer.Option(help="As in 150000 or 1,500.50, in units of the account's currency.")]
+    item: Annotated[str, typer.Option(help="Item of the operator or provider; see products.")]
+    name: Annotated[str, typer.Option(help="Name of the beneficiary.")]
+
+
+@attrs.frozen(kw_only=True)
+class OrderNotes:
+    """What may go with an order."""
+
+    message: Annotated[str | None, option(help="Free text that goes with the order.")] = None
+    metadata: Annotated[str | None, option(help="Further data that goes with it.")] = None
+    currency: Annotated[str | None, option(help="What you mean, as in UGX; compared with the account's.")] = None
+
+
 @attrs.frozen(kw_only=True)
 class Sending:
     """The options that say how one order is sent.
@@ -93,6 +138,40 @@ class Sending:
     without_looking: WithoutLooking = False
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the final status; 0 does not wait.")] = 0.0
     yes: Annotated[bool, typer.Option("--yes", help="Send without asking.")] = False
+
+
+def own_id(request_id: str | None) -> str:
+    """The request id, which a person has to choose.
+
+    Raises:
+        BadInput: There is none.
+    """
+    if not request_id:
+        raise BadInput(_REQUEST_ID)
+    return request_id
+
+
+def read_amount(amount: str, currency: str | None) -> tuple[Decimal, str | None]:
+    """The amount, read as in a batch file, and its currency."""
+    try:
+        value, beside = read_money(amount.strip())
+    except ValueError as error:
+        raise BadInput(f"--amount: {error}") from error
+    if beside and currency and beside != currency.upper():
+        raise BadInput(f"--amount: in {beside}, but --currency says {currency}; correct one of them")
+    return value, currency or beside
+
+
+@contextmanager
+def naming(destination: str) -> Iterator[None]:
+    """Turn a complaint about a field into one about the option that filled it."""
+    try:
+        yield
+    except ValueError as error:
+        field, colon, rest = str(error).partition(":")
+        option = destination if field == "destination.phone_number" else _OPTIONS.get(field)
+        rest = rest.replace("pass UtilityAccount(..., area='Kampala')", "as in --area Kampala")
+        raise BadInput(f"{option}:{rest}" if colon and option else str(error)) from error
 
 
 @attrs.frozen(kw_only=True)

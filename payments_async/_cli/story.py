@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from payments_async.journal import Entry, Happening, News
 from payments_async.journal.contract import SAID
 
-__all__ = ["sentence", "service_words"]
-
 _ANSWERS: Mapping[News, str] = {
     News.ACCEPTED: "The service accepted it",
     News.REJECTED: "The service refused it",

@@ -1,4 +1,4 @@
-"""Lists of the service read to their end, however they shift, lag and fail meanwhile: rows for a loop, or with proof.
+"""The lists of the service, read to their end, however they shift, lag and fail meanwhile.
 
 A ``Listing`` gives whoever loops over it each row once, and tells what went missing. A ``Reading`` is for whoever
 draws conclusions: it reads again, in smaller pages, and tells what absence from it is worth.

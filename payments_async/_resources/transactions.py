@@ -25,7 +25,7 @@ __all__ = ["Settlement", "Transactions"]
 
 _POLL_INITIAL = 1.0  # seconds between two looks at the lists, growing
 _POLL_MAX = 30.0
-_FILTERS_KEPT = 60.0  # seconds for which it is remembered whether the service filters by status
+_FILTERS_REMEMBERED = 60.0  # seconds for which it is remembered whether the service filters by status
 _NOTIFIED = {code: TransactionStatus[row.status] for code, row in STATUS_CODES.items() if row.is_final and row.status}
 
 
@@ -196,14 +196,6 @@ class Transactions:
 
         return Listing(fetch, lambda transaction: transaction.transaction_id, warns=warns)
 
-    def reader(self, *, patience: float = 0.0) -> Reader:
-        """A reader of whole lists.
-
-        Args:
-            patience: Seconds for which a page that cannot be had is asked for again, beyond the session's retries.
-        """
-        return Reader(self.page, clock=self._executor.clock, sleep=self._executor.sleep, patience=patience)
-
     async def status_by_lists(self, transaction_id: str, around: datetime) -> TransactionStatus | None:
         """The final status whose filtered list shows a transaction, where the service is seen to filter.
 
@@ -216,13 +208,13 @@ class Transactions:
             return None
         zone = self._executor.dialect.timezone
         since, until = ((around + timedelta(days=days)).astimezone(zone).date() for days in (-1, 1))
-        reader = self.reader()
+        reader = Reader(self.page, clock=self._executor.clock, sleep=self._executor.sleep)
         if not await self._is_listed(reader, transaction_id, since, until):
             return None
         is_known = bool(self._filters) and now < self._filters_until
         statuses = await read_statuses(reader, since, until, {transaction_id}, is_known=is_known)
         if not is_known or statuses.are_filters is not True:
-            self._filters, self._filters_until = statuses.are_filters, now + _FILTERS_KEPT
+            self._filters, self._filters_until = statuses.are_filters, now + _FILTERS_REMEMBERED
         return statuses.found.get(transaction_id.lower())
 
     async def _is_listed(self, reader: Reader, transaction_id: str, since: date, until: date) -> bool:

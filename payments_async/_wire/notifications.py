@@ -126,6 +126,7 @@ def read_usual(body: bytes, query: str, timezone: tzinfo) -> TransactionEvent | 
 
 
 def _usual_event(told: _Told, query: str, timezone: tzinfo, extra: dict[str, Any]) -> TransactionEvent | None:
+    """The event of a usual body, or ``None`` where a member or the query is not as usual."""
     transaction_id, request_id, amount, batch_id = told.transaction_id, told.request_id, told.amount, told.batch_id
     account_id, subscription_id, code = str(told.account_id), str(told.subscription_id), told.status_code
     digits = str(amount)
@@ -196,6 +197,7 @@ def read_unusual(body: bytes, query: str, timezone: tzinfo) -> TransactionEvent:
 
 
 def _decoded(body: bytes) -> dict[str, Any]:
+    """The members of a body; numbers are exact, and none comes twice with different values."""
     try:
         if body[:3] == _BOM:  # JSON forbids it, some senders write it
             body = body[3:]
@@ -225,6 +227,7 @@ def _count(value: Any) -> int:
 
 
 def _members(members: dict[str, Any], timezone: tzinfo) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the members say by field, and those that stay as they came."""
     found: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     for name, value in members.items():
@@ -246,6 +249,7 @@ def _members(members: dict[str, Any], timezone: tzinfo) -> tuple[dict[str, Any],
 
 
 def _take_reference(found: dict[str, Any], extra: dict[str, Any]) -> None:
+    """Take the request id out of a request reference, or compare it."""
     # Spec: "requestReference | object | camelCase description only: createdOn (datetime), requestId (string)"
     for name, reference in extra.items():
         if type(reference) is dict and _folded(name) == _REFERENCE:
@@ -292,6 +296,7 @@ def _take_query(found: dict[str, Any], query: str) -> None:
 
 
 def _unquoted(text: str) -> str:
+    """A parameter of the query as text, percent-encoding undone."""
     try:
         text = unquote_plus(text, errors="strict")
     except ValueError as error:
@@ -372,6 +377,7 @@ def _folded(name: str) -> str | None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse an object one of whose members comes twice with different values."""
     first: dict[str, Any] = {}
     for name, value in pairs:
         # == would take true for 1
@@ -380,6 +386,7 @@ def _object(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _number(text: str) -> Decimal:
+    """A JSON number that is not whole, digit for digit, unless it is out of all proportion."""
     if len(text) <= _LONGEST_NUMBER:
         try:
             number = Decimal(text)

@@ -1,5 +1,6 @@
 """Batches of payouts in files: read, planned, run and reconciled."""
 
+from payments_async._public import name_publicly
 from payments_async.bulk._file._batch import Batch, Repeat, read_batch
 from payments_async.bulk._file._cells import read_money
 from payments_async.bulk._file._tables import BatchChanged
@@ -43,3 +44,5 @@ __all__ = [
     "sample_payroll",
     "write_off",
 ]
+
+name_publicly(globals())

@@ -8,6 +8,7 @@ from payments_async._events import (
     TransactionSucceeded,
     TransactionUnrecognised,
 )
+from payments_async._public import name_publicly
 from payments_async.ipn._confirm import RecordSource
 from payments_async.ipn._handlers import HandlerPolicy
 from payments_async.ipn._intake import Answer
@@ -42,3 +43,5 @@ __all__ = [
     "serve",
     "serving",
 ]
+
+name_publicly(globals())

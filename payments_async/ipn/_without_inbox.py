@@ -19,6 +19,7 @@ from payments_async.ipn._confirm import RecordSource, difference
 from payments_async.ipn._handlers import HandlerPolicy, Router, Tasks, Workers, error_text
 from payments_async.ipn._intake import CONTRADICTED, FAILED, HEALTHY, Answer
 from payments_async.ipn._senders import Sender
+from payments_async.journal._weighing import contradiction_of_events
 
 __all__ = ["WithoutInbox"]
 
@@ -261,7 +262,5 @@ def _contradiction(said: Iterable[str], fact: str) -> str:
     final = next((known for known in said if known.startswith(_FINAL)), None)
     if final is None:
         return ""
-    (final_code, final_amount), (code, amount) = final.split(" "), fact.split(" ")
-    if fact.startswith(_FINAL) and code != final_code:
-        return f"status code {code} after the final {final_code}"
-    return f"amount {amount} after {final_amount}" if amount and final_amount and amount != final_amount else ""
+    (code, amount), (final_code, final_amount) = fact.split(" "), final.split(" ")
+    return contradiction_of_events(int(code), amount, int(final_code), final_amount) or ""

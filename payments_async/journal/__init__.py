@@ -3,6 +3,7 @@
 What only whoever writes a journal of their own, or tests one, needs is in ``payments_async.journal.contract``.
 """
 
+from payments_async._public import name_publicly
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalBehind,
@@ -75,3 +76,5 @@ __all__ = [
     "Sweep",
     "WrongAccount",
 ]
+
+name_publicly(globals())

@@ -22,6 +22,7 @@ from datetime import date
 from typing import Protocol
 
 from payments_async._orders import Order
+from payments_async._public import name_publicly
 from payments_async.journal._inbox import Arrival, Backlog, Doubt, Inbox, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
     Adoption,
@@ -123,8 +124,8 @@ class Journal(Inbox, Protocol):
         complete, a batch holds these orders for good.
 
         Args:
-            orders: Walked through once; what is no ``AsyncIterable`` in threads, one after the other, and not on the
-                event loop.
+            orders: Walked through once. What makes an iterator of its own, such as the orders of a file, is walked
+                through in threads, one after the other; an iterator stays in this one.
             owner: Who loads, so that two do not at once.
             adoption: A named person's word that orders which another batch holds, and may have sent, go on in this
                 one. Then all of it is in quarantine: nothing of it is sent before it was looked for.
@@ -314,3 +315,6 @@ class Journal(Inbox, Protocol):
 
     async def unmatched_events(self) -> int:
         """Notifications about orders this journal never sent."""
+
+
+name_publicly(globals())

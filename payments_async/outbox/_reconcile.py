@@ -194,7 +194,8 @@ async def look_up_open(payments: PaymentsSession, journal: Journal, batch_id: st
 
     How it ended is left to ``reconcile``, unless the records say it: that would be a list for each status more.
     """
-    reader = payments.transactions.reader()
+    executor = executor_of(payments)
+    reader = Reader(payments.transactions.page, clock=executor.clock, sleep=executor.sleep)
     findings = Findings(journal)
     search = _Search(payments, journal, findings, reader, grace=0.0, interval=0.0, clock=time.time, by_status=False)
     await search.begin(batch_id)

@@ -20,6 +20,8 @@ own mirror. Money, credentials and cards are made up. For tests in other languag
 A call that makes no sense is answered 400 with `{"error": "..."}`.
 """
 
+from typing import get_type_hints
+
 from ._clock import Clock, ManualClock, SystemClock
 from ._faults import Fault
 from ._ledger import Execution, Status
@@ -42,3 +44,10 @@ __all__ = [
     "Status",
     "SystemClock",
 ]
+
+# What is offered here names this module as its own, once its annotations have been looked up in the one it is of.
+for _offered in map(globals().__getitem__, __all__):
+    if _annotated := vars(_offered).get("__annotations__"):
+        _hints = get_type_hints(_offered, include_extras=True)
+        _offered.__annotations__ = {_name: _hints[_name] for _name in _annotated}
+    _offered.__module__ = __name__

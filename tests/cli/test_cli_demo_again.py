@@ -18,7 +18,7 @@ from ipn.ports import free_port
 from payments_async._cli.demo.folder import DemoFolder, DemoState, held
 from payments_async._cli.demo.run import BATCH
 from payments_async._cli.demo.service import DemoService
-from payments_async._cli.faults import Faults
+from payments_async._cli.faults import FaultLevel
 from payments_async.bulk import read_batch, run_batch
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, Sandbox
@@ -108,7 +108,7 @@ async def half(left: Left, sandbox: Sandbox) -> DemoFolder:
         await running
     place.note(
         DemoState(
-            file="batch.csv", digest=orders.digest, seed=7, faults=Faults.MANY, began="2026-11-20 23:59:59",
+            file="batch.csv", digest=orders.digest, seed=7, faults=FaultLevel.MANY, began="2026-11-20 23:59:59",
             token=TOKEN, port=port, service=service,
         )
     )  # fmt: skip

@@ -67,7 +67,7 @@ async def test_the_judge_agrees_with_what_happened(world: World) -> None:
     await world.sent(order("D-1"))
     await reconcile(world.payments, world.journal, BATCH, interval=0)
     _, verdict = await world.judged()
-    assert LedgerVerdict(disagreements=(), twice=0, lost=0, executed=1, paid=Decimal(1000)) == verdict
+    assert LedgerVerdict(carried_out=1, paid_twice=0, lost=0, paid=Decimal(1000), disagreements=()) == verdict
     assert verdict.agrees
 
 
@@ -78,7 +78,7 @@ async def test_the_judge_sees_a_second_payment(world: World) -> None:
     await send(world.sandbox, order("D-1"))  # its own session would not
     await world.sandbox.settle()
     _, verdict = await world.judged()
-    assert (False, 1, 0, 2) == (verdict.agrees, verdict.twice, verdict.lost, verdict.executed)
+    assert (False, 1, 0, 2) == (verdict.agrees, verdict.paid_twice, verdict.lost, verdict.carried_out)
     assert (
         "D-1: carried out 2 times",
         "the balance fell by 2,000, the successful orders are 1,000",
@@ -95,7 +95,7 @@ async def test_the_judge_sees_what_was_lost_or_invented(world: World) -> None:
     await world.journal.apply_evidence(invented)
     await world.sandbox.settle()
     _, verdict = await world.judged()
-    assert (0, 2, 3) == (verdict.twice, verdict.lost, verdict.executed)
+    assert (0, 2, 3) == (verdict.paid_twice, verdict.lost, verdict.carried_out)
     assert {
         "D-1: unknown here, but carried out",
         "D-2: successful here, but never carried out",

@@ -731,3 +731,9 @@ async def test_a_handler_of_every_event_is_given_back_as_it_is() -> None:
         await deliver(receiver, Notification(body=notification(f"t-{code}", code), query=""))
     assert [0, 2] == heard
     assert "t-9" == await settle(event=TransactionEvent(transaction_id="t-9", status_code=0))
+
+
+async def test_without_an_inbox_there_are_no_dead_letters() -> None:
+    """To ask for one is a mistake of the program."""
+    with pytest.raises(ValueError, match="there is no inbox"):
+        await Receiver().replay()

@@ -56,7 +56,7 @@ READS: dict[str, Callable[[PaymentsSession], Awaitable[Any]]] = {
 async def payments(request: pytest.FixtureRequest, opened: Open, sandbox: Sandbox) -> PaymentsSession:
     """A session that is soon out of patience, but only where an answer never comes."""
     is_slow = f"[{Fault.SLOW}" in request.node.name
-    timeout = aiohttp.ClientTimeout(total=0.6 if is_slow else 60.0)
+    timeout = aiohttp.ClientTimeout(total=3.0 if is_slow else 60.0)
     return await opened(sandbox, timeout=timeout, limits=Limits(reply_bytes=4096))
 
 

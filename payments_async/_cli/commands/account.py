@@ -6,8 +6,6 @@ from payments_async._cli.exit_codes import Exit
 from payments_async._cli.screen import Screen, money
 from payments_async._cli.settings import ConnectionSettings
 
-__all__ = ["account"]
-
 
 async def account(screen: Screen, settings: ConnectionSettings) -> Exit:
     """Show the account and its balance."""

@@ -8,20 +8,19 @@ import typer
 
 from payments_async import Beneficiary, CollectionOrder, MobileMoneyWallet
 from payments_async._cli.exit_codes import Exit
-from payments_async._cli.order_options import (
+from payments_async._cli.screen import Screen
+from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.single_order import (
     OrderBasics,
     OrderNotes,
     RequestId,
+    Sending,
+    SingleOrder,
     naming,
     option,
     own_id,
     read_amount,
 )
-from payments_async._cli.screen import Screen
-from payments_async._cli.settings import ConnectionSettings
-from payments_async._cli.single_order import Sending, SingleOrder
-
-__all__ = ["collect"]
 
 
 async def collect(

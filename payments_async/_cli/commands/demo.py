@@ -20,12 +20,11 @@ from payments_async._cli.demo.report import show_demo
 from payments_async._cli.demo.run import BATCH, DemoOptions, DemoRun, DemoSetup
 from payments_async._cli.demo.service import ServiceGone, ServiceProcess
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.screen import Screen, clean, money
+from payments_async._cli.live_view import LiveView
+from payments_async._cli.screen import Screen, clean, counted, money
 from payments_async.bulk import report, sample_payroll
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import JournalError, SqliteJournal
-
-__all__ = ["demo"]
 
 _HOST = "127.0.0.1"
 _PROBLEMS_SHOWN = 20
@@ -79,10 +78,10 @@ async def _setup(screen: Screen, chosen: DemoOptions, path: Path) -> DemoSetup:
     """
     batch = await read_file(screen, path, "--file")
     if batch.problems:
-        count = len(batch.problems)
         lines = [str(problem) for problem in batch.problems[:_PROBLEMS_SHOWN]]
-        lines += [f"and {count - _PROBLEMS_SHOWN:,} more"] if count > _PROBLEMS_SHOWN else []
-        said = "1 problem" if count == 1 else f"{count:,} problems"
+        if (more := len(batch.problems) - _PROBLEMS_SHOWN) > 0:
+            lines.append(f"and {more:,} more")
+        said = counted(len(batch.problems), "problem")
         raise BadInput("\n  ".join([f"--file: {path.name} has {said}; nothing was sent", *lines]))
     return DemoSetup(chosen=chosen, orders=tuple(batch.orders), digest=batch.digest)
 
@@ -184,13 +183,15 @@ async def _carry_out(screen: Screen, setup: DemoSetup, folder: DemoFolder, state
             folder.note(state)
         began = time.monotonic()
         payments = await stack.enter_async_context(service.session(setup.chosen.concurrency))
-        run = DemoRun(setup, screen, journal=journal, payments=payments, service=service)
-        judged = await run.carry_out(goes_on=goes_on)
-        if judged is None:
+        view = LiveView(screen, len(setup.orders), setup.currency, settles=True)
+        run = DemoRun(setup=setup, journal=journal, payments=payments, service=service, view=view)
+        screen.say()
+        judged = await run.carry_out(screen, goes_on=goes_on)
+        if isinstance(judged, str):
             if not screen.is_live:  # where a table begins with an empty line
                 screen.say()
             show_progress(screen, await journal.progress(BATCH), setup.currency)
-            return _stopped(screen, setup.chosen, run.stopped or "")
+            return _stopped(screen, setup.chosen, judged)
         seconds = time.monotonic() - began
         try:
             personal = screen.show_personal

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 
 import attrs
 from rich.markup import escape
 from yarl import URL
 
-from payments_async import PaymentsError, PaymentsSession
+from payments_async import PaymentsError
 from payments_async._cli.exit_codes import BadInput, Exit, exit_of, remedy_of
-from payments_async._cli.http import exchange
+from payments_async._cli.http import HttpAnswer, exchange
 from payments_async._cli.screen import Screen, clean, money
 from payments_async._cli.settings import ConnectionSettings
-
-__all__ = ["doctor"]
 
 _SKEW = 60.0  # seconds of difference that are worth a word
 _EXPIRES_SOON = 14  # days
@@ -64,23 +62,30 @@ async def _examine(settings: ConnectionSettings) -> AsyncIterator[Diagnosis]:
         return
     yield Diagnosis(name="settings", words="all are set")
     if settings.proxy is None:
-        async for finding in _reach(URL(payments.base_url), settings):
-            yield finding
-            if finding.status:
-                return
+        url = URL(payments.base_url)
+        try:
+            answer = await exchange("HEAD", url, tls=settings.tls)
+        except (OSError, ValueError) as error:
+            yield _unreached(url, error)
+            return
+        for found in _answered(url, answer):
+            yield found
     else:
         yield Diagnosis(name="address", words=f"{payments.base_url}, through a proxy: TLS and clock are not looked at")
-    async with payments:
-        async for finding in _enter(payments):
-            yield finding
-
-
-async def _reach(url: URL, settings: ConnectionSettings) -> AsyncIterator[Diagnosis]:
+    name = "login"
     try:
-        answer = await exchange("HEAD", url, tls=settings.tls)
-    except (OSError, ValueError) as error:
-        yield _unreached(url, error)
-        return
+        async with payments:
+            await payments.log_in()
+            yield Diagnosis(name=name, words="the credentials are taken")
+            name = "account"
+            account = await payments.accounts.get()
+            yield Diagnosis(name=name, words=f"holds {money(account.balance, account.currency)}")
+    except PaymentsError as error:
+        yield Diagnosis(name=name, words=error.message, remedy=remedy_of(error), status=exit_of(error))
+
+
+def _answered(url: URL, answer: HttpAnswer) -> Iterator[Diagnosis]:
+    """What an answer tells of the address, its certificate and the clock there."""
     yield Diagnosis(name="address", words=f"{url} answers")
     if url.scheme == "http":
         yield Diagnosis(name="TLS", words="not used, as this machine serves it")
@@ -96,42 +101,20 @@ async def _reach(url: URL, settings: ConnectionSettings) -> AsyncIterator[Diagno
 
 
 def _unreached(url: URL, error: Exception) -> Diagnosis:
-    setting = "PAYMENTS_BASE_URL (--base-url)"
+    """What stands in the way to the address, and what to do about it."""
+    setting, at, name = "PAYMENTS_BASE_URL (--base-url)", f"{url.host}:{url.port}", "address"
     match error:
         case ssl.SSLCertVerificationError():
-            words = f"the certificate of {url.host} is not trusted: {error.verify_message}"
+            name, words = "TLS", f"the certificate of {url.host} is not trusted: {error.verify_message}"
             remedy = f"check {setting}; for an authority of your own name its file with --ca-file"
-            return Diagnosis(name="TLS", words=words, remedy=remedy, status=Exit.FAILED)
         case ssl.SSLError():
-            words = f"{url.host}:{url.port} does not speak TLS"
-            remedy = f"check host and port in {setting}"
-            return Diagnosis(name="TLS", words=words, remedy=remedy, status=Exit.FAILED)
+            name, words, remedy = "TLS", f"{at} does not speak TLS", f"check host and port in {setting}"
         case socket.gaierror():
             words, remedy = f"there is no host {url.host}", f"check the spelling of {setting}"
         case TimeoutError():
-            words, remedy = f"{url.host}:{url.port} does not answer", f"check {setting}, the network and the firewall"
+            words, remedy = f"{at} does not answer", f"check {setting}, the network and the firewall"
         case ValueError():
-            words, remedy = f"{url.host}:{url.port} does not speak HTTP", f"check host and port in {setting}"
+            words, remedy = f"{at} does not speak HTTP", f"check host and port in {setting}"
         case _:
-            words = f"{url.host}:{url.port} refuses the connection"
-            remedy = f"check host and port in {setting}, and the network"
-    return Diagnosis(name="address", words=words, remedy=remedy, status=Exit.FAILED)
-
-
-async def _enter(payments: PaymentsSession) -> AsyncIterator[Diagnosis]:
-    try:
-        await payments.log_in()
-        yield Diagnosis(name="login", words="the credentials are taken")
-    except PaymentsError as error:
-        yield _refused("login", error)
-        return
-    try:
-        account = await payments.accounts.get()
-    except PaymentsError as error:
-        yield _refused("account", error)
-        return
-    yield Diagnosis(name="account", words=f"holds {money(account.balance, account.currency)}")
-
-
-def _refused(name: str, error: PaymentsError) -> Diagnosis:
-    return Diagnosis(name=name, words=error.message, remedy=remedy_of(error), status=exit_of(error))
+            words, remedy = f"{at} refuses the connection", f"check host and port in {setting}, and the network"
+    return Diagnosis(name=name, words=words, remedy=remedy, status=Exit.FAILED)

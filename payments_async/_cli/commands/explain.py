@@ -18,8 +18,6 @@ from payments_async._cli.screen import Screen, clean, money
 from payments_async._cli.story import sentence
 from payments_async.journal import Entry, Happening, State
 
-__all__ = ["explain"]
-
 _MEANS: Mapping[State, str] = {
     State.PLANNED: "It was not sent, or surely did not arrive. The next run of its batch sends it.",
     State.SENDING: "A worker holds the permit to send it, or died with it. Run its batch again to find out.",

@@ -11,8 +11,6 @@ from payments_async._cli.exit_codes import Exit
 from payments_async._cli.screen import Screen, money
 from payments_async._cli.settings import ConnectionSettings
 
-__all__ = ["products"]
-
 
 async def products(
     screen: Screen,

@@ -9,12 +9,10 @@ from typing import Annotated
 import typer
 
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.faults import SECONDS, Faults, rates, spelling
+from payments_async._cli.faults import SECONDS, FaultLevel, rates, spelling
 from payments_async._cli.screen import Screen, money
 from payments_async._cli.signals import on_signals
 from payments_async.sandbox import Sandbox
-
-__all__ = ["sandbox"]
 
 _LONGEST_WAIT = 2.0  # seconds between two tries at a notification: whoever comes back hears of everything soon
 
@@ -24,7 +22,7 @@ async def sandbox(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 7027,
     host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
     prefix: Annotated[str, typer.Option(help="A path before every path.")] = "",
-    faults: Annotated[Faults, typer.Option(help="How much goes wrong.")] = Faults.NONE,
+    faults: Annotated[FaultLevel, typer.Option(help="How much goes wrong.")] = FaultLevel.NONE,
     seed: Annotated[int, typer.Option(help="Decides which orders the faults strike.")] = 1,
     ipn_url: Annotated[str | None, typer.Option(help="Where notifications go.", show_default=False)] = None,
     ipn_attempts: Annotated[int, typer.Option(min=1, help="Tries at one notification.")] = 5,
@@ -56,7 +54,7 @@ async def sandbox(
         raise BadInput("--balance: not a number; write it as in 1000000") from error
     try:
         async with service:
-            if faults is not Faults.NONE:
+            if faults is not FaultLevel.NONE:
                 service.chaos(rates(faults), seconds=SECONDS)
             _introduce(screen, service)
             with on_signals(service.end):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Annotated
@@ -13,8 +12,6 @@ from payments_async import PaymentsSession, Transaction, TransactionStatus
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.screen import Screen, money
 from payments_async._cli.settings import ConnectionSettings
-
-__all__ = ["transactions"]
 
 _DAYS = 7
 _NOT_SHOWN = (
@@ -50,30 +47,38 @@ async def transactions(
     wanted = _status(status)
     async with settings.session() as payments:
         if transaction_id is not None:
-            return _one(screen, await payments.transactions.get(transaction_id))
+            one = await payments.transactions.get(transaction_id)
+            _show(screen, one)
+            screen.document(screen.people(one))
+            return Exit.FINE
         if request_id is not None:
             return await _find(screen, payments, request_id, first, last)
-        found = await _list(screen, payments.transactions.iterate(since=first, until=last, status=wanted), limit)
-    screen.table(
-        ["Created", "Request id", "Transaction", "Type", "Amount", "Status", "Beneficiary"],
-        [_row(screen, one, wanted) for one in found],
-        right=["Amount"],
-    )
+        found: list[Transaction] = []
+        async for one in payments.transactions.iterate(since=first, until=last, status=wanted):
+            if limit and len(found) == limit:
+                screen.note(f"stopped after {limit} rows; --limit 0 shows all")
+                break
+            found.append(one)
+    rows = [
+        [
+            _moment(one.created_on),
+            one.request_id or "",
+            one.transaction_id,
+            one.transaction_type or "",
+            money(one.amount, one.currency),
+            one.status or wanted or "",
+            screen.person(one.beneficiary.name) if one.beneficiary else "",
+        ]
+        for one in found
+    ]
+    columns = ["Created", "Request id", "Transaction", "Type", "Amount", "Status", "Beneficiary"]
+    screen.table(columns, rows, right=["Amount"])
     screen.document(screen.people(found))
     return Exit.FINE
 
 
-async def _list(screen: Screen, rows: AsyncIterator[Transaction], limit: int) -> list[Transaction]:
-    found: list[Transaction] = []
-    async for transaction in rows:
-        if limit and len(found) == limit:
-            screen.note(f"stopped after {limit} rows; --limit 0 shows all")
-            break
-        found.append(transaction)
-    return found
-
-
 async def _find(screen: Screen, payments: PaymentsSession, request_id: str, since: date, until: date | None) -> Exit:
+    """Show every transaction of one order; none, or more than one, settles nothing."""
     found = await payments.transactions.find_all(request_id, since=since, until=until)
     for one in found:
         _show(screen, one)
@@ -83,12 +88,6 @@ async def _find(screen: Screen, payments: PaymentsSession, request_id: str, sinc
     if len(found) > 1:
         screen.trouble(_SEVERAL.format(len(found), request_id))
     return Exit.FINE if len(found) == 1 else Exit.UNKNOWN
-
-
-def _one(screen: Screen, found: Transaction) -> Exit:
-    _show(screen, found)
-    screen.document(screen.people(found))
-    return Exit.FINE
 
 
 def _show(screen: Screen, found: Transaction) -> None:
@@ -109,18 +108,6 @@ def _show(screen: Screen, found: Transaction) -> None:
         ]
     )
     screen.say()
-
-
-def _row(screen: Screen, one: Transaction, filtered: TransactionStatus | None) -> Sequence[str]:
-    return [
-        _moment(one.created_on),
-        one.request_id or "",
-        one.transaction_id,
-        one.transaction_type or "",
-        money(one.amount, one.currency),
-        one.status or filtered or "",
-        screen.person(one.beneficiary.name) if one.beneficiary else "",
-    ]
 
 
 def _status(text: str | None) -> TransactionStatus | None:

@@ -10,8 +10,6 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.screen import Screen
 from payments_async._cli.settings import ConnectionSettings
 
-__all__ = ["validate"]
-
 
 async def validate(
     screen: Screen,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,13 +13,11 @@ import attrs
 
 from payments_async._cli.demo.service import DemoService
 from payments_async._cli.exit_codes import BadInput
-from payments_async._cli.faults import Faults
+from payments_async._cli.faults import FaultLevel
 from payments_async._cli.screen import plain
 
 if sys.platform != "win32":
     import fcntl
-
-__all__ = ["DemoFolder", "DemoState", "held"]
 
 _STATE = "demo.json"
 _OURS = {".gitignore", f"{_STATE}.new"}  # what may be there before the first demo has written its state
@@ -44,7 +41,7 @@ class DemoState:
     file: str | None
     digest: str
     seed: int
-    faults: Faults = attrs.field(converter=Faults)
+    faults: FaultLevel = attrs.field(converter=FaultLevel)
     began: str
     token: str
     port: int = 0
@@ -126,26 +123,14 @@ def held(folder: Path) -> Iterator[DemoFolder]:
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
         raise BadInput(f"--dir: {folder} cannot be used ({error.strerror}); name another directory") from error
-    with _locked(folder):
+    with (folder / ".gitignore").open() as lock:  # it dies with this process
+        if sys.platform != "win32":  # where there is none, and nobody starts two demos at a time
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise BadInput(
+                    f"--dir: another demo is under way in {folder}; wait for it, or name another directory"
+                ) from error
+            except OSError:
+                pass  # a file system without locks
         yield DemoFolder(folder)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """A lock that dies with the process. Windows has none, and nobody starts two demos at a time there."""
-    if sys.platform == "win32":
-        yield
-        return
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BadInput(
-                f"--dir: another demo is under way in {folder}; wait for it, or name another directory"
-            ) from error
-        except OSError:
-            pass  # a file system without locks
-        yield
-    finally:
-        os.close(number)

@@ -11,8 +11,6 @@ import attrs
 from payments_async._cli.demo.service import LedgerRow, ServiceBooks
 from payments_async.journal import Entry, Journal, News, State
 
-__all__ = ["LedgerVerdict", "OrderOutcome", "judge", "outcomes"]
-
 _SAID_BY = {"answer": "answer", "notification": "notification", "evidence": "list"}
 _NOBODY = "no answer, in no list"
 _DOUBTS = (News.UNKNOWN, News.LEASE_EXPIRED)
@@ -39,18 +37,18 @@ class LedgerVerdict:
     """What the ledger says of the orders of a batch.
 
     Attributes:
-        disagreements: One line for each; none if ledger and journal agree in every order.
-        twice: Orders that were carried out more than once.
+        carried_out: What the ledger carried out, each order counted as often as it was.
+        paid_twice: Orders that were carried out more than once.
         lost: Orders that were carried out, and not known here to have been.
-        executed: What the ledger carried out, each order counted as often as it was.
         paid: What left the account and did not come back.
+        disagreements: One line for each; none if ledger and journal agree in every order.
     """
 
-    disagreements: tuple[str, ...]
-    twice: int
+    carried_out: int
+    paid_twice: int
     lost: int
-    executed: int
     paid: Decimal
+    disagreements: tuple[str, ...]
 
     @property
     def agrees(self) -> bool:
@@ -90,11 +88,11 @@ def judge(books: ServiceBooks, orders: Sequence[OrderOutcome], opening_balance: 
     if paid != successful:
         found.append(f"the balance fell by {paid:,f}, the successful orders are {successful:,f}")
     return LedgerVerdict(
-        disagreements=tuple(found),
-        twice=len(twice),
+        carried_out=len(books.ledger),
+        paid_twice=len(twice),
         lost=sum(not known.get(request_id, False) for request_id in ledger),
-        executed=len(books.ledger),
         paid=paid,
+        disagreements=tuple(found),
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 
+import attrs
 from rich.markup import escape
 from rich.text import Text
 
@@ -11,17 +13,14 @@ from payments_async._cli.batch_state import STYLES
 from payments_async._cli.demo.folder import DemoFolder
 from payments_async._cli.demo.run import DemoSetup, JudgedRun
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, money
+from payments_async._cli.screen import Screen, money
 from payments_async.journal import State
 
-__all__ = ["show_demo"]
-
-_SHOWN = 10
 _OPEN = (State.UNKNOWN, State.PARKED)
 # In the order of the table: from what is over to what is not.
 _STATES = (
     *(State.SUCCESSFUL, State.FAILED, State.REVERSED, State.ACCEPTED, State.REJECTED),
-    *(*_OPEN, State.SENDING, State.PLANNED),
+    *(State.UNKNOWN, State.PARKED, State.SENDING, State.PLANNED),
 )
 
 
@@ -34,30 +33,32 @@ def show_demo(
         seconds: What it took, without earlier processes.
         goes_on: Whether there were any.
     """
-    progress, verdict, count = judged.progress, judged.verdict, len(judged.orders)
-    doubtful = [one for one in judged.orders if one.was_doubtful]
+    orders, verdict, total = judged.orders, judged.verdict, f"Sum {setup.currency}"
+    by_state = {state: [one for one in orders if one.entry.state is state] for state in _STATES}
+    sums = {state: sum((one.entry.amount for one in those), Decimal(0)) for state, those in by_state.items()}
+    told_by = {state: Counter(one.told_by for one in those if one.told_by) for state, those in by_state.items()}
+    doubtful = [one for one in orders if one.was_doubtful]
     found = [one for one in doubtful if one.entry.state not in _OPEN]
-    told_by = {state: Counter(_sources(judged, state)) for state in _STATES}
-    if not screen.is_live:  # where a table begins with an empty line
-        screen.say()
     rows = [
         [
             Text(state, STYLES[state]),
-            Text(f"{progress.counts[state]:,}", STYLES[state]),
-            Text(money(progress.sums[state])),
+            Text(f"{len(those):,}", STYLES[state]),
+            Text(money(sums[state])),
             Text(", ".join(f"{source} {times:,}" for source, times in told_by[state].most_common())),
         ]
-        for state in _STATES
-        if progress.counts[state]
+        for state, those in by_state.items()
+        if those
     ]
-    rows.append([Text("all", "bold"), Text(f"{count:,}", "bold"), Text(money(setup.total), "bold"), Text()])
-    total = f"Sum {setup.currency}"
+    rows.append([Text("all", "bold"), Text(f"{len(orders):,}", "bold"), Text(money(setup.total), "bold"), Text()])
+    space = not screen.is_live  # where a table begins and ends with an empty line
+    if space:
+        screen.say()
     screen.table(["Outcome", "Orders", total, "Known from"], rows, right=["Orders", total])
-    if not screen.is_live:
+    if space:
         screen.say()
     rate = f", {judged.rate:,.0f} a second" if judged.rate else ""
     screen.say(
-        f"{count:,} payouts{rate}; {judged.books.notified:,} notifications heard; "
+        f"{len(orders):,} payouts{rate}; {judged.books.notified:,} notifications heard; "
         f"{seconds:.1f} s in all{' since it was started again' if goes_on else ''}."
     )
     if doubtful:
@@ -65,74 +66,48 @@ def show_demo(
             f"{len(doubtful):,} orders had no usable answer and were not sent again: {len(found):,} were "
             f"found, {len(doubtful) - len(found):,} were not and wait for a person."
         )
-    _say_verdict(screen, setup, judged)
-    shown = next(iter([*found, *judged.orders]))  # one with a story, if there is one
+    screen.say()
+    counts = f"{verdict.paid_twice:,} paid twice, {verdict.lost:,} lost"
+    if verdict.agrees:
+        screen.say(
+            f"[bold green]The ledger agrees[/] in every order: [bold]{counts}[/]. {verdict.carried_out:,} were carried "
+            f"out, each once; {len(orders) - verdict.carried_out:,} not at all; "
+            f"[bold]{money(verdict.paid, setup.currency)}[/] paid."
+        )
+    points = len(verdict.disagreements)
+    title = f"[bold red]The ledger disagrees[/] in {points:,} points: [bold]{counts}[/]."
+    screen.listing(title, verdict.disagreements, points)
+    shown = next(iter([*found, *orders])).entry  # one with a story, if there is one
+    names = folder.path / "names.html"
     commands = [
         command_line("bulk status", journal=folder.journal),
-        command_line(
-            "bulk report",
-            journal=folder.journal,
-            html=folder.path / "names.html",
-            show_personal=True,
-            overwrite=True,
-        ),
-        command_line("explain", shown.entry.request_id, journal=folder.journal),
+        command_line("bulk report", journal=folder.journal, html=names, show_personal=True, overwrite=True),
+        command_line("explain", shown.request_id, journal=folder.journal),
     ]
     screen.say(f"\nWhat became of every order is in {escape(str(folder.html))} and {folder.csv.name}. To look further:")
     for command in commands:
         screen.command(command)
     screen.document(
         {
-            "orders": count,
+            "orders": len(orders),
             "sum": setup.total,
             "currency": setup.currency,
             "faults": setup.chosen.faults,
             "seed": setup.chosen.seed,
             "concurrency": setup.chosen.concurrency,
             "outcomes": {
-                state: {
-                    "orders": progress.counts[state],
-                    "sum": progress.sums[state],
-                    "known_from": dict(told_by[state]),
-                }
-                for state in _STATES
+                state: {"orders": len(those), "sum": sums[state], "known_from": told_by[state]}
+                for state, those in by_state.items()
             },
             "without_usable_answer": len(doubtful),
-            "unknown": [one.entry.request_id for state in _OPEN for one in judged.orders if one.entry.state is state],
+            "unknown": [one.entry.request_id for state in _OPEN for one in by_state[state]],
             "notifications": judged.books.notified,
             "rate": round(judged.rate, 1),
             "seconds": round(seconds, 2),
             "went_on": goes_on,
-            "ledger": {
-                "agrees": verdict.agrees,
-                "carried_out": verdict.executed,
-                "paid_twice": verdict.twice,
-                "lost": verdict.lost,
-                "paid": verdict.paid,
-                "disagreements": verdict.disagreements,
-            },
-            "journal": str(folder.journal),
-            "report": {"csv": str(folder.csv), "html": str(folder.html)},
+            "ledger": {"agrees": verdict.agrees, **attrs.asdict(verdict)},
+            "journal": folder.journal,
+            "report": {"csv": folder.csv, "html": folder.html},
             "look_further": commands,
         }
     )
-
-
-def _sources(judged: JudgedRun, state: State) -> list[str]:
-    return [one.told_by for one in judged.orders if one.entry.state is state and one.told_by]
-
-
-def _say_verdict(screen: Screen, setup: DemoSetup, judged: JudgedRun) -> None:
-    verdict = judged.verdict
-    screen.say()
-    counts = f"{verdict.twice:,} paid twice, {verdict.lost:,} lost"
-    if verdict.agrees:
-        screen.say(
-            f"[bold green]The ledger agrees[/] in every order: [bold]{counts}[/]. {verdict.executed:,} were carried "
-            f"out, each once; {len(judged.orders) - verdict.executed:,} not at all; "
-            f"[bold]{money(verdict.paid, setup.currency)}[/] paid."
-        )
-        return
-    screen.say(f"[bold red]The ledger disagrees[/] in {len(verdict.disagreements):,} points: [bold]{counts}[/].")
-    for words in verdict.disagreements[:_SHOWN]:
-        screen.say(f"  {escape(clean(words))}")

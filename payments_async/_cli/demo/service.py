@@ -16,10 +16,8 @@ import attrs
 from yarl import URL
 
 from payments_async import Credentials, Limits, PaymentsSession
-from payments_async._cli.faults import SECONDS, Faults
+from payments_async._cli.faults import SECONDS, FaultLevel
 from payments_async._cli.http import exchange
-
-__all__ = ["DemoService", "LedgerRow", "ServiceBooks", "ServiceGone", "ServiceProcess"]
 
 _IDLE = 600.0  # seconds without a request, after which it ends by itself
 _TRIES = 350  # at one notification, 2 seconds apart: longer than that
@@ -124,7 +122,9 @@ class ServiceProcess:
         log: What it has to say.
     """
 
-    def __init__(self, *, seed: int, faults: Faults, balance: Decimal, currency: str, ipn_url: str, log: Path) -> None:
+    def __init__(
+        self, *, seed: int, faults: FaultLevel, balance: Decimal, currency: str, ipn_url: str, log: Path
+    ) -> None:
         self._ipn_url = ipn_url
         self._log = log
         options: dict[str, object] = {

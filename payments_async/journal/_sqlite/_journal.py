@@ -49,7 +49,7 @@ from payments_async.journal._records import (
 )
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._identity import Epoch, Liveness
-from payments_async.journal._sqlite._memory import Memory, Registration, StateFolder
+from payments_async.journal._sqlite._memory import LoadRegistration, Memory, StateFolder
 from payments_async.journal._sqlite._writer import Writer
 from payments_async.journal._statements import (
     _entries,
@@ -109,7 +109,7 @@ class SqliteJournal:
         self._place = Path(os.path.realpath(path))  # as SQLite finds it, for what lies beside it
         self._state_folder = state_folder
         self._crash_at = crash_at
-        self.is_new = False
+        self.is_new: bool = False
         self._prepare()
 
     def _prepare(self) -> None:
@@ -541,7 +541,7 @@ class SqliteJournal:
         _INHERITED.append((self._epoch, self._writer, self._reader, self._reading))
         self._prepare()
 
-    async def _register(self, batch_id: str, load: _loading.Load, adoption: Adoption | None) -> Registration | None:
+    async def _register(self, batch_id: str, load: _loading.Load, adoption: Adoption | None) -> LoadRegistration | None:
         memory = self._epoch.memory
         if memory is None:
             return None
@@ -555,7 +555,7 @@ class SqliteJournal:
             now=self._clock(),
         )
         adopt = None if adoption is None else partial(self._adopt, load, adoption)
-        return Registration(
+        return LoadRegistration(
             registry=memory.registry,
             loading=await asyncio.to_thread(begin),
             knows=self.entries_of,

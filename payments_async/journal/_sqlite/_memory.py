@@ -35,7 +35,7 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._records import RunIdentity
 
-__all__ = ["Anchor", "Memory", "Registration", "StateFolder"]
+__all__ = ["Anchor", "Memory", "LoadRegistration", "StateFolder"]
 
 _log = logging.getLogger("payments_async")
 _SHOWN = 5  # request ids named in an error
@@ -498,7 +498,7 @@ def _say_so(folder: Path | StateFolder, error: Exception) -> None:
 
 
 @attrs.frozen(kw_only=True)
-class Registration:
+class LoadRegistration:
     """One load that the registry hears of.
 
     Attributes:

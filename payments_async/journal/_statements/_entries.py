@@ -106,13 +106,23 @@ class Commit:
     Attributes:
         execute: Of the connection.
         now: Unix seconds by the database's clock, read after the write lock was granted.
-        cache: What operations of this commit have read and the next need not read again. Whatever changes one of the
-            rows behind it empties it.
+        has_nameless: Whether there are notifications without a request id whose orders nobody knows; ``None`` where
+            that was not asked since the last one was stored.
         faults: What the errors of its database mean.
         is_milestone: What is written has to be in the file itself soon, and not only in the log beside it.
     """
 
-    __slots__ = ("_clock", "_crash_at", "cache", "connection", "execute", "faults", "is_milestone", "moves", "now")
+    __slots__ = (
+        "_clock",
+        "_crash_at",
+        "connection",
+        "execute",
+        "faults",
+        "has_nameless",
+        "is_milestone",
+        "moves",
+        "now",
+    )
 
     def __init__(
         self,
@@ -127,7 +137,7 @@ class Commit:
         self.now = clock()
         self._crash_at = crash_at
         self.faults = faults
-        self.cache: dict[object, bool] = {}
+        self.has_nameless: bool | None = None
         self.is_milestone = False
         self.moves: list[tuple[int, str, int, Decimal]] = []
 
@@ -151,7 +161,7 @@ class Commit:
                 self.execute("ROLLBACK TO part")
                 self.execute("RELEASE part")
                 del self.moves[moved:]
-                self.cache.clear()
+                self.has_nameless = None
             raise
         self.execute("RELEASE part")
         return result
@@ -166,7 +176,7 @@ class Commit:
                 self.execute("BEGIN IMMEDIATE")
                 self.now = self._clock()
                 self.moves.clear()
-                self.cache.clear()
+                self.has_nameless = None
             raise
 
     def goes_on(self, error: sqlite3.Error) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from decimal import Decimal
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from payments_async._amounts import amount_text
@@ -223,21 +226,40 @@ def _total(commit: Commit, run: int) -> int:
     return int(total)
 
 
-async def blocks(orders: Iterable[Order] | AsyncIterable[Order]) -> AsyncIterator[list[Order]]:
-    """Orders, a commit's worth at a time."""
-    block: list[Order] = []
-    async for order in orders if isinstance(orders, AsyncIterable) else _awaitable(orders):
-        block.append(order)
-        if len(block) == _BLOCK:
+async def blocks(orders: Iterable[Order] | AsyncIterable[Order]) -> AsyncIterator[Sequence[Order]]:
+    """Orders, a commit's worth at a time.
+
+    What makes an iterator of its own, such as the orders of a file, is walked through in threads, one after the other.
+    An iterator that somebody made before may belong to this thread, as a cursor does: so it stays.
+    """
+    if isinstance(orders, AsyncIterable):
+        block: list[Order] = []
+        async for order in orders:
+            block.append(order)
+            if len(block) == _BLOCK:
+                yield block
+                block = []
+        if block:
             yield block
-            block = []
-    if block:
-        yield block
+        return
+    if isinstance(orders, Iterator):
+        while some := tuple(islice(orders, _BLOCK)):
+            yield some
+        return
+    iterator = await _in_thread(lambda: iter(orders))
+    while some := await _in_thread(lambda: tuple(islice(iterator, _BLOCK))):
+        yield some
 
 
-async def _awaitable(items: Iterable[T]) -> AsyncIterator[T]:
-    for item in items:
-        yield item
+async def _in_thread(work: Callable[[], T]) -> T:
+    """What work in a thread comes to. Who is cancelled waits for its end: nobody else takes the iterator up before."""
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    finally:
+        while not working.done():  # cancelled, perhaps once more
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([working])
 
 
 def _renew_lease(commit: Commit, load: Load) -> None:

@@ -56,12 +56,23 @@ __all__ = [
     "withdraw",
 ]
 
-_NOTHING = Decimal(0)
 _NO_ORDER = -1
-_PERMITTED = State.SENDING
 _ENDS = {  # of an attempt whose order is as its permit left it and was never written off: nearly always
-    news: next_state(_PERMITTED, news).state for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)
+    news: next_state(State.SENDING, news).state for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)
 }
+# The rules of a permit, and of the usual end of an attempt. They are written nowhere else.
+_HELD = "run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open' AND lease_until > ?"
+_PERMIT = f"""UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
+    WHERE id IN ({{marks}}) AND id BETWEEN ? AND ? AND state = 'planned' AND attempt = ? AND sent_before = ?
+    AND EXISTS (SELECT 1 FROM chunk WHERE {_HELD})"""  # noqa: S608 - no value in it
+_AS_PERMITTED = "id = given.column1 AND state = 'sending' AND attempt = given.column2 AND sent_before = 0"
+_ENDED = f"""UPDATE outbox SET state = given.column3, transaction_id = coalesce(given.column4, transaction_id),
+    code = given.column5, message = given.column6, updated_at = ? FROM (VALUES {{marks}}) AS given
+    WHERE {_AS_PERMITTED}"""  # noqa: S608 - no value in it
+# a notification without a request id that came before may be about one of these: then each is looked at by itself
+_ACCEPTED = f"""UPDATE outbox SET state = 'accepted', transaction_id = given.column3, code = NULL, message = NULL,
+    updated_at = ? FROM (VALUES {{marks}}) AS given WHERE {_AS_PERMITTED}
+    AND NOT EXISTS (SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL)"""  # noqa: S608
 
 
 def _ready_run(connection: sqlite3.Connection | Commit, batch_id: str) -> int:
@@ -107,7 +118,6 @@ def claim_chunk(
 def renew_chunk(commit: Commit, chunk: Chunk, lease: float) -> float:
     """Prolong a lease; tells until when."""
     until = commit.now + lease
-    commit.cache.clear()
     renewed = commit.execute(
         """UPDATE chunk SET lease_until = ?, lease = ?
         WHERE run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open'""",
@@ -150,7 +160,6 @@ def expire_chunks(commit: Commit, batch_id: str | None, dead: Sequence[str]) -> 
 def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
     """End at once the leases of holders that are dead: of chunks and of events. Whoever claims next takes them over."""
     for holder in dead:
-        commit.cache.clear()
         commit.execute(
             "UPDATE chunk SET lease_until = ? WHERE holder = ? AND state = 'open' AND lease_until > ?",
             (commit.now, holder, commit.now),
@@ -228,7 +237,6 @@ def _take_over(
 ) -> tuple[int, int]:
     """Raise the token, and make unknown what the last holder left under way. Tells the token and how many."""
     token += 1
-    commit.cache.clear()
     commit.execute(
         "UPDATE chunk SET owner = ?, holder = ?, token = ?, lease_until = ? WHERE run = ? AND number = ?",
         (owner, holder or None, token, until, run, number),
@@ -275,7 +283,6 @@ def _planned(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...]:
 
 
 def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
-    commit.cache.clear()
     (left,) = commit.execute(
         "SELECT EXISTS (SELECT 1 FROM outbox WHERE id BETWEEN ? AND ? AND state IN ('planned', 'sending'))",
         chunk_bounds(run, number),
@@ -301,28 +308,20 @@ class PermitRequest:
         self.after = after
 
     def __call__(self, commit: Commit) -> Permit | NotPermitted:
-        """Do it."""
+        """Do it, by itself."""
         if self.after is not None:
             record(commit, self.after)
             commit.passed("permit.after_recorded")
         chunk, claimed = self.chunk, self.claimed
-        order_id, attempt, sent_before = claimed.id, claimed.attempt, claimed.sent_before
-        good = self.is_good(commit)
-        if not good or not _grant(commit, chunk, order_id, attempt, sent_before):
-            row = row_by_id(commit, order_id)
+        attempt, sent_before = claimed.attempt, claimed.sent_before
+        if not _grant(commit, chunk, [claimed], attempt, sent_before=sent_before):
+            row = row_by_id(commit, claimed.id)
             if row is None:
-                raise OrderUnknown(f"there is no order {order_id}")
-            attempt, sent_before = row.attempt, bool(row.sent_before)  # it has changed since the chunk was claimed
-            if not good or not _grant(commit, chunk, order_id, attempt, sent_before):
-                return NotPermitted(id=order_id, state=row.state, lease_lost=not good)
-        _count(commit, order_id, claimed.amount, State.PLANNED, _PERMITTED)
+                raise OrderUnknown(f"there is no order {claimed.id}")
+            attempt, sent_before = row.attempt, bool(row.sent_before)  # it may have changed since it was claimed
+            if not _grant(commit, chunk, [claimed], attempt, sent_before=sent_before):
+                return NotPermitted(id=row.id, state=row.state, lease_lost=not _is_held(commit, chunk, row.id))
         return self.granted(attempt, sent_before=sent_before)
-
-    def is_good(self, commit: Commit) -> bool:
-        """Whether the chunk is ours, its lease good, and the order one of its."""
-        chunk, order_id = self.chunk, self.claimed.id
-        is_of_it = run_of(order_id) == chunk.run and chunk_of(order_id) == chunk.number
-        return is_of_it and _is_held(commit, chunk)
 
     def granted(self, attempt: int, *, sent_before: bool) -> Permit:
         """The permit after so many before it."""
@@ -337,27 +336,28 @@ class PermitRequest:
         )
 
 
-def grant_all(commit: Commit, asking: Sequence[PermitRequest]) -> list[Permit] | None:
+def grant_all(commit: Commit, requests: Sequence[PermitRequest]) -> list[Permit] | None:
     """Do that for many in a few statements; ``None`` when one of them is out of the ordinary.
 
-    What is checked is the same. A statement of its own for each hands the interpreter to and fro between two threads,
-    which costs more than the statement.
+    A statement of its own for each hands the interpreter to and fro between two threads, which costs more than the
+    statement.
     """
-    outcomes = [one.after for one in asking if one.after is not None]
+    outcomes = [request.after for request in requests if request.after is not None]
     if outcomes:
         if not _record_all(commit, outcomes):
             return None
         commit.passed("permit.after_recorded")
     alike: dict[tuple[int, int, bool], list[PermitRequest]] = {}  # those of one chunk with as many permits before
-    for one in asking:
-        key = (id(one.chunk), one.claimed.attempt, one.claimed.sent_before)
+    for request in requests:
+        key = (id(request.chunk), request.claimed.attempt, request.claimed.sent_before)
         if key in alike:
-            alike[key].append(one)
+            alike[key].append(request)
         else:
-            alike[key] = [one]
-    if not all(_grant_alike(commit, group) for group in alike.values()):
-        return None
-    return [one.granted(one.claimed.attempt, sent_before=one.claimed.sent_before) for one in asking]
+            alike[key] = [request]
+    for (_, attempt, sent_before), group in alike.items():
+        if not _grant(commit, group[0].chunk, [one.claimed for one in group], attempt, sent_before=sent_before):
+            return None
+    return [request.granted(request.claimed.attempt, sent_before=request.claimed.sent_before) for request in requests]
 
 
 def withdraw(commit: Commit, chunk: Chunk, claimed: ClaimedOrder) -> None:
@@ -370,65 +370,33 @@ def withdraw(commit: Commit, chunk: Chunk, claimed: ClaimedOrder) -> None:
         record(commit, Outcome(permit=granted, news=News.NOT_SENT, message="cancelled before it was sent"))
 
 
-def _is_held(commit: Commit, chunk: Chunk) -> bool:
-    lease = (chunk.run, chunk.number, chunk.token, chunk.owner)
-    held = commit.cache.get(lease)
-    if held is None:
-        found = commit.execute(
-            """SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open'
-            AND lease_until > ?""",
-            (*lease, commit.now),
-        ).fetchone()
-        held = commit.cache[lease] = found is not None
-    return held
+def _is_held(commit: Commit, chunk: Chunk, order_id: int) -> bool:
+    """Whether the chunk is ours, its lease good, and the order one of its."""
+    lease = (chunk.run, chunk.number, chunk.token, chunk.owner, commit.now)
+    found = commit.execute(f"SELECT 1 FROM chunk WHERE {_HELD}", lease).fetchone()  # noqa: S608 - no value in it
+    return found is not None and (run_of(order_id), chunk_of(order_id)) == (chunk.run, chunk.number)
 
 
-def _grant(commit: Commit, chunk: Chunk, order_id: int, attempt: int, sent_before: bool) -> bool:
-    now = commit.now
-    granted = commit.execute(
-        """UPDATE outbox SET state = 'sending', token = ?, attempt = ?, permitted_at = ?, updated_at = ?
-        WHERE id = ? AND state = 'planned' AND attempt = ? AND sent_before = ?""",
-        (chunk.token, attempt + 1, now, now, order_id, attempt, int(sent_before)),
-    )
-    return granted.rowcount == 1
-
-
-def _grant_alike(commit: Commit, asking: Sequence[PermitRequest]) -> bool:
-    chunk, attempt, sent_before = asking[0].chunk, asking[0].claimed.attempt, asking[0].claimed.sent_before
-    ids, now = [one.claimed.id for one in asking], commit.now
+def _grant(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder], attempt: int, *, sent_before: bool) -> bool:
+    """Permit orders of a chunk that had so many permits before; tells whether that was done for all of them."""
+    ids, now = [order.id for order in claimed], commit.now
     width = _rounded(len(ids))
-    granted = commit.execute(
-        _marked(
-            """UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
-            WHERE id IN ({marks}) AND id BETWEEN ? AND ? AND state = 'planned' AND attempt = ?
-            AND sent_before = ? AND EXISTS (SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND owner = ?
-            AND state = 'open' AND lease_until > ?)""",
-            width,
-            1,
-        ),
-        (
-            chunk.token,
-            now,
-            now,
-            *ids,
-            *[_NO_ORDER] * (width - len(ids)),
-            *chunk_bounds(chunk.run, chunk.number),
-            attempt,
-            int(sent_before),
-            chunk.run,
-            chunk.number,
-            chunk.token,
-            chunk.owner,
-            now,
-        ),
+    values = (
+        *(chunk.token, now, now),
+        *ids,
+        *[_NO_ORDER] * (width - len(ids)),
+        *chunk_bounds(chunk.run, chunk.number),
+        *(attempt, int(sent_before)),
+        *(chunk.run, chunk.number, chunk.token, chunk.owner, now),
     )
-    if granted.rowcount != len(ids):
+    if commit.execute(_marked(_PERMIT, width, 1), values).rowcount != len(ids):
         return False
-    _count_all(commit, chunk.run, [one.claimed.amount for one in asking], State.PLANNED, _PERMITTED)
+    _count(commit, chunk.run, [order.amount for order in claimed], State.PLANNED, State.SENDING)
     return True
 
 
 def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
+    """Write down the usual ends of many attempts; tells whether all of them were usual."""
     accepted: list[tuple[object, ...]] = []
     others: list[tuple[object, ...]] = []
     amounts: dict[int, list[Decimal]] = {}  # of those accepted, by run
@@ -444,23 +412,10 @@ def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
         if state is None or (packed is not None and _are_nameless(commit)):
             return False
         others.append((permit.id, permit.attempt, state.value, packed, outcome.code, outcome.message))
-        _count(commit, permit.id, permit.amount, _PERMITTED, state)
+        _count(commit, run_of(permit.id), [permit.amount], State.SENDING, state)
     for run, those in amounts.items():
-        _count_all(commit, run, those, _PERMITTED, State.ACCEPTED)
-    return _is_done_for_all(
-        commit,
-        """UPDATE outbox SET state = 'accepted', transaction_id = given.column3, code = NULL, message = NULL,
-        updated_at = ? FROM (VALUES {marks}) AS given
-        WHERE id = given.column1 AND state = 'sending' AND attempt = given.column2 AND sent_before = 0
-        AND NOT EXISTS (SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL)""",
-        accepted,
-    ) and _is_done_for_all(
-        commit,
-        """UPDATE outbox SET state = given.column3, transaction_id = coalesce(given.column4, transaction_id),
-        code = given.column5, message = given.column6, updated_at = ? FROM (VALUES {marks}) AS given
-        WHERE id = given.column1 AND state = 'sending' AND attempt = given.column2 AND sent_before = 0""",
-        others,
-    )
+        _count(commit, run, those, State.SENDING, State.ACCEPTED)
+    return _is_done_for_all(commit, _ACCEPTED, accepted) and _is_done_for_all(commit, _ENDED, others)
 
 
 def _is_done_for_all(commit: Commit, sql: str, rows: Sequence[tuple[object, ...]]) -> bool:
@@ -488,21 +443,16 @@ def _marked(sql: str, rows: int, width: int) -> str:
 
 def record(commit: Commit, outcome: Outcome) -> Finding:
     """Write down how an attempt ended."""
-    permit = outcome.permit
+    permit, packed = outcome.permit, pack_transaction_id(outcome.transaction_id)
     state = None if permit.sent_before else _ENDS.get(outcome.news)
-    if state is not None:
-        packed = pack_transaction_id(outcome.transaction_id)
-        done = commit.execute(
-            """UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = ?, message = ?,
-            updated_at = ? WHERE id = ? AND state = 'sending' AND attempt = ? AND sent_before = 0""",
-            (state, packed, outcome.code, outcome.message, commit.now, permit.id, permit.attempt),
-        )
-        if done.rowcount:
-            _count(commit, permit.id, permit.amount, _PERMITTED, state)
-            if packed is not None and _are_nameless(commit):
-                state = _settle_early(commit, outcome, state)
-            return Finding(request_id=permit.request_id, before=_PERMITTED, state=state)
-    return _record_unusual(commit, outcome)
+    if state is None or not _is_done_for_all(
+        commit, _ENDED, [(permit.id, permit.attempt, state.value, packed, outcome.code, outcome.message)]
+    ):
+        return _record_unusual(commit, outcome)
+    _count(commit, run_of(permit.id), [permit.amount], State.SENDING, state)
+    if packed is not None and _are_nameless(commit):
+        state = _settle_early(commit, outcome, state)
+    return Finding(request_id=permit.request_id, before=State.SENDING, state=state)
 
 
 def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
@@ -537,13 +487,10 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
 
 def _are_nameless(commit: Commit) -> bool:
     """Whether there are notifications without a request id, of transactions nobody knew when they came."""
-    nameless = commit.cache.get("nameless")
-    if nameless is None:
-        found = commit.execute(
-            "SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL LIMIT 1"
-        ).fetchone()
-        nameless = commit.cache["nameless"] = found is not None
-    return nameless
+    if commit.has_nameless is None:
+        found = commit.execute("SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL LIMIT 1")
+        commit.has_nameless = found.fetchone() is not None
+    return commit.has_nameless
 
 
 def _settle_early(commit: Commit, outcome: Outcome, state: State) -> State:
@@ -560,15 +507,9 @@ def _settle_early(commit: Commit, outcome: Outcome, state: State) -> State:
     return state if settled is None else settled.state
 
 
-def _count_all(commit: Commit, run: int, amounts: list[Decimal], before: State, after: State) -> None:
-    """As ``_count``, for the amounts of many orders of a run."""
+def _count(commit: Commit, run: int, amounts: list[Decimal], before: State, after: State) -> None:
+    """Note that orders of a run went from one state into another."""
     with localcontext(EXACT):
-        total = sum(amounts, _NOTHING)
+        total = sum(amounts, Decimal(0))
         commit.count(run, before, -len(amounts), -total)
         commit.count(run, after, len(amounts), total)
-
-
-def _count(commit: Commit, order_id: int, amount: Decimal, before: State, after: State) -> None:
-    run = run_of(order_id)
-    commit.count(run, before, -1, amount.copy_negate())
-    commit.count(run, after, 1, amount)

@@ -16,8 +16,6 @@ from payments_async._cli.screen import Screen, clean, counted, money
 from payments_async.bulk import write_off
 from payments_async.journal import Entry, Happening, JournalRefused, SqliteJournal, State
 
-__all__ = ["bulk_acknowledge", "bulk_lift_quarantine", "bulk_write_off"]
-
 Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 

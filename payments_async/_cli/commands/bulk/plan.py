@@ -15,8 +15,6 @@ from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen
 from payments_async._cli.settings import ConnectionSettings
 
-__all__ = ["bulk_plan"]
-
 
 async def bulk_plan(
     screen: Screen,

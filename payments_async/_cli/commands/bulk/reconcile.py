@@ -24,8 +24,6 @@ from payments_async._cli.settings import ConnectionSettings
 from payments_async.bulk import Reconciliation, reconcile
 from payments_async.journal import State
 
-__all__ = ["bulk_reconcile"]
-
 
 async def bulk_reconcile(
     screen: Screen,

@@ -15,8 +15,6 @@ from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, ope
 from payments_async._cli.screen import Screen, clean, counted, plain
 from payments_async.bulk import report
 
-__all__ = ["bulk_report"]
-
 
 async def bulk_report(
     screen: Screen,

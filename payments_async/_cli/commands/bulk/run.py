@@ -32,8 +32,6 @@ from payments_async._cli.signals import draining
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
 from payments_async.journal import Adoption, HeldElsewhere, JournalUnavailable, SqliteJournal
 
-__all__ = ["bulk_run"]
-
 option = typer.Option
 
 

@@ -23,8 +23,6 @@ from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, ope
 from payments_async._cli.screen import Screen, clean, counted, money
 from payments_async.journal import Entry, SqliteJournal, State
 
-__all__ = ["bulk_status"]
-
 
 async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: AnyBatch = None) -> Exit:
     """Show how a batch stands, and the orders that need a person; without --batch-id, all batches of the journal.
@@ -64,13 +62,8 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
                 for one in needing
             ],
             "not_paid": [
-                {
-                    "request_id": one.entry.request_id,
-                    "state": one.entry.state,
-                    "amount": one.entry.amount,
-                    "why": one.why,
-                }
-                for one in unpaid
+                {"request_id": one.request_id, "state": one.state, "amount": one.amount, "why": why}
+                for one, why in unpaid
             ],
             "unmatched_notifications": strangers,
             "chunks_in_quarantine": run.quarantined,

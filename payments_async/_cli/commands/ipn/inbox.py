@@ -13,8 +13,6 @@ from payments_async._cli.journal import JournalFile, opened
 from payments_async._cli.screen import Screen, clean, counted
 from payments_async.journal.contract import StoredEvent
 
-__all__ = ["ipn_list", "ipn_prune", "ipn_replay"]
-
 
 async def ipn_list(screen: Screen, journal: JournalFile = None) -> Exit:
     """Tell what an inbox has waiting, and list what is wrong in it.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 import uuid
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated
@@ -18,21 +18,8 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.http import exchange
 from payments_async._cli.screen import Screen, clean
 
-__all__ = ["ipn_send"]
-
 _AMOUNT = "AMOUNT-GOES-HERE"  # the standard JSON writer cannot write an exact number
-_SNAKE = {
-    "AccountId": "account_number",
-    "SubscriptionId": "subscription_id",
-    "TransactionId": "transaction_id",
-    "BatchId": "batch_id",
-    "RequestId": "client_referenceId",
-    "StatusMessage": "status_message",
-    "StatusCode": "status_code",
-    "CorrelationId": "correlation_id",
-    "CreatedOn": "created_on",
-    "Amount": "amount",
-}
+_SNAKE = {"AccountId": "account_number", "RequestId": "client_referenceId"}  # the others as they are called
 _WORDS = {0: "Transaction completed successfully", 1: "Transaction is being processed", 2: "Transaction failed"}
 
 
@@ -64,9 +51,26 @@ async def ipn_send(
     except ArithmeticError as error:
         raise BadInput("--amount: not a number; write it as in 1500.50") from error
     named = transaction_id or str(uuid.uuid4())
-    query, body = _notification(spelling, named, request_id, exact, currency, status_code, datetime.now(UTC))
+    members: dict[str, object] = {
+        "AccountId": "6",
+        "SubscriptionId": "1",
+        "TransactionId": named,
+        "BatchId": "demo",
+        "RequestId": request_id,
+        "StatusMessage": _WORDS.get(status_code, "Something else"),
+        "StatusCode": status_code,
+        "CorrelationId": f"corr-{named}",
+        "CreatedOn": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        "Amount": _AMOUNT,
+    }
+    if spelling is not MemberSpelling.SNAKE:  # which knows no currency
+        members["CurrencyCode"] = currency
+    text = json.dumps({_spelled(name, spelling): value for name, value in members.items()})
+    body = text.replace(f'"{_AMOUNT}"', f"{exact:f}").encode()
+    query = {"transactionId": named, "requestId": request_id, "accountId": "6", "subscriptionId": "1"}
+    address = address.with_query({**query, "Amount": f"{exact:f}"})
     try:
-        answers = [await exchange("POST", address.with_query(query), body=body) for _ in range(times)]
+        answers = [await exchange("POST", address, body=body) for _ in range(times)]
     except (OSError, ValueError) as error:
         screen.trouble(
             f"{address.host}:{address.port} did not take it ({type(error).__name__})", "is a receiver there?"
@@ -84,40 +88,11 @@ async def ipn_send(
     return Exit.FINE if all(answer.status == 200 for answer in answers) else Exit.FAILED
 
 
-def _notification(
-    spelling: MemberSpelling,
-    transaction_id: str,
-    request_id: str,
-    amount: Decimal,
-    currency: str,
-    status_code: int,
-    created_on: datetime,
-) -> tuple[dict[str, str], bytes]:
-    """Query and body of a notification (section "IPN")."""
-    members: dict[str, object] = {
-        "AccountId": "6",
-        "SubscriptionId": "1",
-        "TransactionId": transaction_id,
-        "BatchId": "demo",
-        "RequestId": request_id,
-        "StatusMessage": _WORDS.get(status_code, "Something else"),
-        "StatusCode": status_code,
-        "CorrelationId": f"corr-{transaction_id}",
-        "CreatedOn": created_on.strftime("%Y-%m-%d %H:%M:%S"),
-        "Amount": _AMOUNT,
-        "CurrencyCode": currency,
-    }
-    exact = format(amount, "f")
-    query = {"transactionId": transaction_id, "requestId": request_id, "accountId": "6", "subscriptionId": "1"}
-    body = json.dumps(_spelled(members, spelling)).replace(f'"{_AMOUNT}"', exact)
-    return {**query, "Amount": exact}, body.encode()
-
-
-def _spelled(members: Mapping[str, object], spelling: MemberSpelling) -> dict[str, object]:
+def _spelled(name: str, spelling: MemberSpelling) -> str:
     match spelling:
         case MemberSpelling.PASCAL:
-            return dict(members)
+            return name
         case MemberSpelling.CAMEL:
-            return {name[0].lower() + name[1:]: value for name, value in members.items()}
+            return name[0].lower() + name[1:]
         case MemberSpelling.SNAKE:
-            return {_SNAKE[name]: value for name, value in members.items() if name in _SNAKE}
+            return _SNAKE.get(name) or re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()

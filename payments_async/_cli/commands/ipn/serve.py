@@ -21,8 +21,6 @@ from payments_async._cli.screen import Screen, clean, counted, money, plain
 from payments_async._cli.signals import until_stopped
 from payments_async.ipn import DOCUMENTED_SENDERS, THIS_MACHINE, Receiver, Refusal, TransactionEvent, serving
 
-__all__ = ["ipn_serve"]
-
 _QUIET = 5.0  # seconds between two words about whom is refused
 _SHOWN = 10
 
