@@ -291,6 +291,7 @@ class _Walk:
         )
 
     def _judge_batch(self, count: int) -> None:
+        """What speaks against the batch as a whole."""
         account, run = self._account, self._prior.run
         if not count:
             self._problems.add_batch("batch", "", "there is nothing to send")
