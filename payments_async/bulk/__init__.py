@@ -4,7 +4,7 @@ from payments_async._public import name_publicly
 from payments_async.bulk._file._batch import Batch, Repeat, read_batch
 from payments_async.bulk._file._cells import read_money
 from payments_async.bulk._file._tables import BatchChanged
-from payments_async.bulk._plan._payees import Duplicate, Duplicates
+from payments_async.bulk._plan._checks import Duplicate, Duplicates
 from payments_async.bulk._plan._plan import Plan, Share, plan
 from payments_async.bulk._problems import Issue, Problem
 from payments_async.bulk._report._report import Report, report

@@ -1,4 +1,4 @@
-"""What is wrong with a batch file, fit to be shown: masked where it is personal, and never a formula."""
+"""What is wrong with a file, an order or a batch, fit to be shown: masked where it is personal, and never a formula."""
 
 from __future__ import annotations
 

@@ -146,6 +146,7 @@ class Meter:
         self._since_balance = _EXACT.subtract(self._since_balance, amount)
 
     def _blown(self, amount: Decimal) -> str | None:
+        """Why no order of this amount may be sent, where a rule forbids it."""
         fuse = self._fuse
         sent = len(self._recent)
         if fuse.max_error_rate is not None and sent >= _FEWEST and self._errors > fuse.max_error_rate * sent:
@@ -165,6 +166,7 @@ class Meter:
 
 
 def _spent(progress: Progress) -> Decimal:
+    """What has left the account by the journal, or may have."""
     total = Decimal(0)
     for state in _SPENT:
         total = _EXACT.add(total, progress.sums[state])
@@ -251,6 +253,7 @@ class Pace:
             self.gave_up = f"nothing was answered for {seconds:.0f} seconds: {words}"
 
     def _feel_the_way(self, now: float, left: float) -> None:
+        """After many failures in a row, have one order at a time go, after a pause that grows."""
         if self._in_row < _TOLERANCE or now < self._until:
             return  # a failure now and then; or it left before the pause, with many others
         grown = min(_WAIT_MAX, _WAIT_INITIAL * 2.0 ** min(self._rounds, 60)) * (0.5 + self._chance() / 2)

@@ -151,6 +151,8 @@ class _Stopped(Exception):
 
 
 def _until(stop: asyncio.Event | None, payments: PaymentsSession) -> Callable[[float], Awaitable[None]]:
+    """Sleep in short turns, and break off when the run is to stop."""
+
     async def sleep(seconds: float) -> None:
         left = seconds
         while left > 0:

@@ -153,5 +153,6 @@ class Leases:
             await self._give_back(lease)
 
     async def _give_back(self, lease: Lease) -> None:
+        """Let others have a chunk, with what of it is still planned."""
         self.drop(lease)
         await self._journal.release_chunk(lease.chunk)

@@ -84,7 +84,7 @@ class Reconciliation:
         notes: What hindered, that included: filters the service ignores, lists that show too little to prove anything.
     """
 
-    settled: Mapping[str, int]
+    settled: Mapping[State, int]
     found: int = 0
     unknown: tuple[str, ...] = ()
     parked: tuple[str, ...] = ()

@@ -213,7 +213,7 @@ class Findings:
     """Puts evidence into the journal and remembers what there is to report; see ``Reconciliation``."""
 
     journal: Journal
-    settled: Counter[str] = attrs.field(factory=Counter)
+    settled: Counter[State] = attrs.field(factory=Counter)
     found: int = 0
     unknown: list[str] = attrs.field(factory=list)
     parked: list[str] = attrs.field(factory=list)
@@ -277,7 +277,7 @@ class Findings:
             before: Unix seconds; one accepted earlier than that should have ended by now.
         """
         if order.state is not order.first and order.state is not State.PARKED:
-            self.settled[order.state.value] += 1
+            self.settled[order.state] += 1
         if order.state is State.UNKNOWN:
             self.unknown.append(order.request_id)
         if order.state is State.ACCEPTED and order.at <= before:

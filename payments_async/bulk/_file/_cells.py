@@ -1,4 +1,4 @@
-"""What one cell may hold: identifiers, account numbers, names and texts. Knows no row and no file format."""
+"""What one cell may hold: identifiers, names, texts, amounts of money and telephone numbers, as people write them."""
 
 from __future__ import annotations
 
@@ -175,6 +175,7 @@ def read_currency(text: str) -> str:
 
 
 def _without_currency(text: str) -> tuple[str, str | None]:
+    """The digits, and the currency written before or after them."""
     text = text.removesuffix("/=").removesuffix("/-").strip()  # 14,500/= is how shillings are written
     before, after = _WORD_BEFORE.match(text), _WORD_AFTER.search(text)
     if before:
@@ -185,6 +186,7 @@ def _without_currency(text: str) -> tuple[str, str | None]:
 
 
 def _currency_word(word: str) -> str:
+    """The code of a currency, or of what shillings are called."""
     word = word.upper()
     code = _SHILLINGS.get(word, word)
     if code == "NAN" or len(code) != 3:
@@ -193,6 +195,7 @@ def _currency_word(word: str) -> str:
 
 
 def _exact(digits: str, *, point_is_sure: bool) -> Decimal:
+    """The amount that these digits are, if they can be read in one way alone."""
     if not point_is_sure and _POINT_AND_THREE.fullmatch(digits):
         raise Unusable(f"ambiguous: the point may mean thousands or cents; {_EXPECTED}")
     if not (_PLAIN_AMOUNT.fullmatch(digits) or _COMMAS.fullmatch(digits) or _BLANKS.fullmatch(digits)):

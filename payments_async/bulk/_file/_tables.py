@@ -423,6 +423,7 @@ def _unreadable(error: UnicodeError | _EndlessLine) -> str:
 
 
 def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iterator[FileRow]:
+    """Rows with their cells by the name of the column."""
     wanted = [(position, name) for position, name in enumerate(columns.names) if name]
     width = len(columns.names)
     amount = columns.names.index("amount") if delimiter in _GROUPING and "amount" in columns.names else width

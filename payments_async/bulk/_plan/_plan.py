@@ -19,8 +19,15 @@ from payments_async._orders import PayoutOrder
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire.orders import write_order
 from payments_async.bulk._file._batch import Batch, BatchOrders
-from payments_async.bulk._plan._catalogue import Catalogue, Validations
-from payments_async.bulk._plan._payees import DAY, BitSet, Duplicates, Payees, PriorOrders, bank_named
+from payments_async.bulk._plan._checks import (
+    BitSet,
+    Catalogue,
+    Duplicates,
+    Payees,
+    PriorOrders,
+    Validations,
+    bank_named,
+)
 from payments_async.bulk._problems import Issue, OrderIssue, Problem, harmless
 from payments_async.journal import Journal
 from payments_async.journal._records import Entry, body_digest
@@ -113,7 +120,7 @@ async def plan(
     acknowledged: bool = False,
     concurrency: int = 20,
     rate: float | None = None,
-    recent: float = 7 * DAY,
+    recent: float = 7 * 86_400.0,
 ) -> Plan:
     """Look at a batch from all sides; nothing is sent and nothing is written down. Memory does not grow with it.
 
@@ -284,6 +291,7 @@ class _Walk:
         )
 
     def _judge_batch(self, count: int) -> None:
+        """What speaks against the batch as a whole."""
         account, run = self._account, self._prior.run
         if not count:
             self._problems.add_batch("batch", "", "there is nothing to send")

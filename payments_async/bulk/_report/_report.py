@@ -139,63 +139,76 @@ async def report(
             None if place is None else resources.enter_context(_replacing(place, marker=marker, overwrite=overwrite))
             for place, marker in zip(places, (_HEADER, BEGINNING), strict=True)
         )
-        written = _Writing(sheet, None if page is None else resources.enter_context(ReportPage(page, html_rows)))
-        written.decided(decisions, personal=personal)
+        written = _Writing(
+            sheet, None if page is None else resources.enter_context(ReportPage(page, html_rows)), personal=personal
+        )
+        written.decided("the batch", decisions)
         async for standings in journal.standings(batch_id):
-            await asyncio.to_thread(written.take, standings, personal=personal)
-        await asyncio.to_thread(written.close, _head(run, written, clock, personal=personal))
+            await asyncio.to_thread(written.take, standings)
+        await asyncio.to_thread(written.close, run, datetime.fromtimestamp(clock(), UTC))
     return written.result(run, csv_path, html_path)
 
 
 class _Writing:
     """Both files on their way, and the totals of what is in them."""
 
-    def __init__(self, sheet: IO[bytes] | None, page: ReportPage | None) -> None:
+    def __init__(self, sheet: IO[bytes] | None, page: ReportPage | None, *, personal: bool) -> None:
         self._page = page
+        self._personal = personal
         self._text = sheet and io.TextIOWrapper(sheet, encoding="utf-8-sig", newline="")
         self._sheet = self._text and csv.writer(self._text)
-        self.shares: defaultdict[tuple[str, State], Share] = defaultdict(Share)
-        self.currencies: set[str] = set()
-        self.needing = 0
-        self.unpaid = 0
+        self._shares: defaultdict[tuple[str, State], Share] = defaultdict(Share)
+        self._currencies: set[str] = set()
+        self._needing = 0
+        self._unpaid = 0
         if self._sheet:
             self._sheet.writerow(_COLUMNS.values())
 
-    def decided(self, decisions: Iterable[Happening], *, personal: bool) -> None:
-        """Write what persons decided about the batch as a whole."""
+    def decided(self, about: str, happenings: Iterable[Happening]) -> None:
+        """Write what persons decided about an order, or about the batch as a whole."""
         if self._page:
-            for one in decisions:
-                self._page.add_decision(decided(one, "the batch", personal=personal))
+            for one in happenings:
+                self._page.add_decision(decided(one, about, personal=self._personal))
 
-    def take(self, standings: Iterable[Standing], *, personal: bool) -> None:
+    def take(self, standings: Iterable[Standing]) -> None:
         """Write some lines."""
         for standing in standings:
-            line = line_of(standing, personal=personal)
+            line = line_of(standing, personal=self._personal)
             key = line.kind, line.state
-            self.shares[key] = self.shares[key].with_one(line.amount)
-            self.currencies.add(line.currency)
-            self.needing += bool(line.need)
-            self.unpaid += bool(line.unpaid)
+            self._shares[key] = self._shares[key].with_one(line.amount)
+            self._currencies.add(line.currency)
+            self._needing += bool(line.need)
+            self._unpaid += bool(line.unpaid)
             if self._sheet:
                 self._sheet.writerow(_cells(line))
             if self._page:
                 self._page.add(line)
-                for one in standing.persons:
-                    self._page.add_decision(decided(one, line.request_id, personal=personal))
+            self.decided(line.request_id, standing.persons)
 
-    def close(self, head: ReportHead) -> None:
+    def close(self, run: Run, made: datetime) -> None:
         """Finish both."""
         if self._text:
             self._text.flush()
             self._text.detach()
         if self._page:
+            head = ReportHead(
+                batch_id=run.batch_id,
+                service=run.identity.base_address,
+                digest=run.source_digest,
+                made=made,
+                shares=self._shares,
+                currency=next(iter(self._currencies)) if len(self._currencies) == 1 else "",
+                needing=self._needing,
+                unpaid=self._unpaid,
+                is_personal=self._personal,
+            )
             self._page.finish(head)
 
     def result(self, run: Run, csv_path: Path | None, html_path: Path | None) -> Report:
         """What was written."""
         kinds: defaultdict[str, Share] = defaultdict(Share)
         states = dict.fromkeys(State, Share())
-        for (kind, state), share in sorted(self.shares.items()):
+        for (kind, state), share in sorted(self._shares.items()):
             kinds[kind] += share
             states[state] += share
         return Report(
@@ -204,23 +217,9 @@ class _Writing:
             html=html_path,
             by_state=states,
             by_kind=dict(kinds),
-            needing=self.needing,
-            unpaid=self.unpaid,
+            needing=self._needing,
+            unpaid=self._unpaid,
         )
-
-
-def _head(run: Run, written: _Writing, clock: Callable[[], float], *, personal: bool) -> ReportHead:
-    return ReportHead(
-        batch_id=run.batch_id,
-        service=run.identity.base_address,
-        digest=run.source_digest,
-        made=datetime.fromtimestamp(clock(), UTC),
-        shares=written.shares,
-        currency=next(iter(written.currencies)) if len(written.currencies) == 1 else "",
-        needing=written.needing,
-        unpaid=written.unpaid,
-        is_personal=personal,
-    )
 
 
 def _cells(line: ReportLine) -> list[str]:
