@@ -18,8 +18,7 @@ from payments_async._cli.screen import Screen
 from payments_async.journal import JournalError, JournalUnavailable, RunIdentity, SqliteJournal
 
 JournalFile = Annotated[
-    Path | None,
-    typer.Option("--journal", envvar="PAYMENTS_JOURNAL", help="The journal's file.", show_default=False),
+    Path | None, typer.Option("--journal", envvar="PAYMENTS_JOURNAL", help="The journal's file.", show_default=False)
 ]
 AnyBatch = Annotated[
     str | None, typer.Option("--batch-id", help="Which batch; not needed where there is one.", show_default=False)

@@ -14,12 +14,7 @@ from typing import Annotated
 import attrs
 import typer
 
-from payments_async import (
-    CollectionOrder,
-    PaymentsError,
-    PaymentsSession,
-    PayoutOrder,
-)
+from payments_async import CollectionOrder, PaymentsError, PaymentsSession, PayoutOrder
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import WithoutLooking, check_doubt, introduce, may_be_made, opened, own_journal
 from payments_async._cli.live_view import looking
