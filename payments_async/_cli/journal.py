@@ -1,7 +1,5 @@
 """The journal on the command line: which file, which batch in it, and its complaints as those of an option."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import AsyncIterator

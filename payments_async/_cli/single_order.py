@@ -1,7 +1,5 @@
 """One order of the command line: its options, and its way through a journal, sent once and told of ever after."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
