@@ -112,6 +112,7 @@ class SqliteJournal(Journal):
         self._prepare()
 
     def _prepare(self) -> None:
+        """Everything that belongs to one opening, and to one process."""
         self._epoch = Epoch(self._place, named=self._path, clock=self._clock)
         self._writer = Writer(
             self._open,
@@ -168,6 +169,7 @@ class SqliteJournal(Journal):
             await self._close()
 
     async def _close(self) -> None:
+        """End the thread that writes and the one that reads, whatever fails."""
         reading, self._reading = self._reading, None
         reader, self._reader = self._reader, None
         try:
@@ -228,6 +230,7 @@ class SqliteJournal(Journal):
         orders: Iterable[Order] | AsyncIterable[Order],
         adoption: Adoption | None,
     ) -> Loaded:
+        """Write the orders down, block by block, each registered on this machine before."""
         memory = self._epoch.memory
         loading = None if memory is None else await self._begin_registering(memory.registry, batch_id, load)
         async for block in _loading.blocks(orders):
@@ -447,6 +450,7 @@ class SqliteJournal(Journal):
         return await self._read(_pending.backlog)
 
     def _open(self) -> sqlite3.Connection:
+        """Open the file in the writing thread, made where there is none, and find out whether it is the one it was."""
         memory: Memory | None = None
         connection: sqlite3.Connection | None = None
         try:
@@ -474,6 +478,7 @@ class SqliteJournal(Journal):
         return connection
 
     def _remember(self) -> Memory | None:
+        """The memory of this machine, unless it is not wanted or cannot be kept."""
         folder = self._state_folder
         if folder is None:
             return None
@@ -481,6 +486,7 @@ class SqliteJournal(Journal):
         return Memory.opened(place, busy_timeout=self._busy_timeout)
 
     def _make(self, memory: Memory | None) -> bool:
+        """Make the journal where there is none; tells whether that was done."""
         if self._place.is_file() and not self._place.stat().st_size:
             self._epoch.check_absent(memory)
             raise NotAJournal(f"{self._path} is empty")
@@ -533,6 +539,7 @@ class SqliteJournal(Journal):
         await asyncio.to_thread(registry.register, loading, request_ids, adopt=True)
 
     async def _check_adopted(self, batch_id: str) -> None:
+        """Raise ``HeldElsewhere`` where another journal has adopted orders of a batch."""
         memory = self._epoch.memory
         if memory is None:
             return
@@ -547,6 +554,7 @@ class SqliteJournal(Journal):
             )
 
     async def _uid(self, batch_id: str) -> str:
+        """What the registry knows a batch by."""
         if batch_id not in self._uids:
             self._uids[batch_id] = await self._read(_entries.uid, batch_id)
         return self._uids[batch_id]
@@ -562,6 +570,7 @@ class SqliteJournal(Journal):
                 yield entry
 
     async def _pages(self, pages: _entries.PageReader[T]) -> AsyncIterator[Iterable[T]]:
+        """Page after page, until there is nothing more."""
         after = -1
         while True:
             page, last = await self._read(partial(pages, after=after))
@@ -575,6 +584,7 @@ class SqliteJournal(Journal):
         return self._writer.submit(name, lambda commit: work(commit, *arguments))
 
     async def _read(self, read: Callable[[sqlite3.Connection, *Ts], T], *arguments: *Ts) -> T:
+        """Read in the thread that reads."""
         if self._reading is None or self._writer.is_forked:
             raise JournalClosed("the journal is not open in this process")
         return await asyncio.get_running_loop().run_in_executor(self._reading, self._read_now, read, *arguments)

@@ -340,6 +340,7 @@ class Registry:
                 raise LoadBusy(f"another journal is loading orders of batch {loading.batch_id} at the same time")
 
     def _others(self, loading: Loading, request_ids: Sequence[str]) -> list[tuple[str, Holder]]:
+        """Which of these orders other batches hold, and which those are."""
         marks = ",".join("?" * len(request_ids))
         found = self._connection.execute(
             f"""SELECT request_id, batch FROM request
@@ -353,6 +354,7 @@ class Registry:
         return [(request_id, holders[number]) for request_id, number in found]
 
     def _take(self, loading: Loading, others: Sequence[tuple[str, Holder]]) -> int:
+        """Let orders be this batch's from now on; tells how many."""
         for request_id, holder in others:
             self._connection.execute(
                 "UPDATE request SET batch = ? WHERE account = ? AND request_id = ?",
@@ -365,6 +367,7 @@ class Registry:
 
     @contextmanager
     def _writing(self, *, durable: bool = False) -> Iterator[None]:
+        """One transaction, undone when something is raised in it."""
         with self._translating():
             execute = self._connection.execute
             execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")  # the log before it comes along
@@ -379,6 +382,7 @@ class Registry:
 
     @contextmanager
     def _translating(self) -> Iterator[None]:
+        """Errors of SQLite as those of the journal."""
         try:
             with self._lock:
                 yield

@@ -196,6 +196,7 @@ def check(connection: sqlite3.Connection) -> None:
 
 
 def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
+    """A connection, of a kind that suits both readers and the writer."""
     try:
         connection = sqlite3.connect(
             path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
@@ -213,6 +214,7 @@ def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
 
 
 def _make_durable(connection: sqlite3.Connection) -> None:
+    """What was committed survives a power cut. Raises ``JournalUnavailable`` where that cannot be had."""
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # no database, or a damaged one: say so first
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
@@ -299,6 +301,7 @@ def make(path: Path, *, remembers: bool, draw: Callable[[int], str] = secrets.to
 
 
 def _fill(path: Path, *, remembers: bool, journal_id: str) -> None:
+    """Give a new file its tables and its identity."""
     connection = open_writer(path, busy_timeout=0.0)
     try:
         migrate(connection, new=True)
@@ -316,6 +319,7 @@ def _fill(path: Path, *, remembers: bool, journal_id: str) -> None:
 
 
 def _put_in_place(unfinished: Path, path: Path) -> bool:
+    """Give a file that is whole its name; tells whether nobody was quicker."""
     try:
         os.link(unfinished, path)
     except FileExistsError:

@@ -433,6 +433,7 @@ def count_unconfirmed(connection: sqlite3.Connection, rows: Sequence[Sequence[An
 
 
 def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
+    """A row of ``_RUNS`` as a run."""
     number, batch_id, address, fingerprint, user_id, state, source_digest, policy, quarantined_at, since = values
     total, amount = 0, Decimal(0)
     for count, part in connection.execute("SELECT count, total FROM progress WHERE run = ?", (number,)):
@@ -455,4 +456,5 @@ def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
 
 
 def _batches(connection: sqlite3.Connection) -> dict[int, str]:
+    """The names of all batches, by their numbers."""
     return dict(connection.execute("SELECT id, batch_id FROM run"))

@@ -366,6 +366,7 @@ def _resolved(resolution: _Resolution) -> Happening:
 
 
 def _deliveries(connection: sqlite3.Connection, row: Row) -> Iterator[Happening]:
+    """Every delivery of the events about an order, with what became of them."""
     found = connection.execute(
         """WITH told AS (
             SELECT id, iif(EXISTS (SELECT 1 FROM ipn_pending WHERE event_id = ipn_event.id), 'pending', state) AS state,

@@ -337,6 +337,7 @@ def _repeat(commit: Commit, arrival: Arrival, owner: str, holder: str) -> Receip
 
 
 def _known(commit: Commit, arrival: Arrival) -> _KnownEvent:
+    """The event that says the same as this arrival."""
     delivery = arrival.delivery
     return _KnownEvent(
         *commit.execute(
@@ -348,6 +349,7 @@ def _known(commit: Commit, arrival: Arrival) -> _KnownEvent:
 
 
 def _count(commit: Commit, arrival: Arrival, known: _KnownEvent) -> None:
+    """The same words are counted, other words are kept beside the first."""
     delivery = arrival.delivery
     if known.is_same:
         commit.execute(
