@@ -67,7 +67,6 @@ from payments_async.journal.contract import Journal
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _INHERITED: list[object] = []  # what the process before a fork has opened is closed by that process alone
-_EVENTS_AT_ONCE = 100  # in memory
 _MOST_FINALS = 100  # events of one order that are looked through
 
 
@@ -411,19 +410,10 @@ class SqliteJournal(Journal):
         return await self._submit("revive", _pending.revive, event_id)
 
     def dead_letters(self) -> AsyncIterator[StoredEvent]:
-        return self._events(_pending.dead_after)
+        return self._stream(_pending.dead_after)
 
     def dubious(self) -> AsyncIterator[StoredEvent]:
-        return self._events(_pending.dubious_after)
-
-    async def _events(
-        self, after: Callable[[sqlite3.Connection, int, int], list[StoredEvent]]
-    ) -> AsyncIterator[StoredEvent]:
-        last = 0
-        while page := await self._read(after, last, _EVENTS_AT_ONCE):
-            for stored in page:
-                yield stored
-            last = page[-1].event_id
+        return self._stream(_pending.dubious_after)
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
         events = await self._read(_notifications.final_events, request_id, None, 1)
@@ -564,10 +554,10 @@ class SqliteJournal(Journal):
         assert entry is not None
         return entry
 
-    async def _stream(self, pages: _entries.PageReader[Entry]) -> AsyncIterator[Entry]:
+    async def _stream(self, pages: _entries.PageReader[T]) -> AsyncIterator[T]:
         async for page in self._pages(pages):
-            for entry in page:
-                yield entry
+            for one in page:
+                yield one
 
     async def _pages(self, pages: _entries.PageReader[T]) -> AsyncIterator[Iterable[T]]:
         """Page after page, until there is nothing more."""

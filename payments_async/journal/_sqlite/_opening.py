@@ -159,16 +159,7 @@ def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     # Not opened here: closing it would drop the locks of every other connection of this process.
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
         raise JournalReadOnly(f"{path} cannot be opened for writing")
-    connection = _connect(path, busy_timeout)
-    try:
-        _make_durable(connection)
-    except sqlite3.Error as error:
-        connection.close()
-        raise translated(error, path) from error
-    except JournalError:
-        connection.close()
-        raise
-    return connection
+    return _connect(path, busy_timeout, _make_durable)
 
 
 def has_log(path: Path) -> bool:
@@ -179,9 +170,7 @@ def has_log(path: Path) -> bool:
 
 def open_reader(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     """A connection that only reads."""
-    connection = _connect(path, busy_timeout)
-    connection.execute("PRAGMA query_only = ON")
-    return connection
+    return _connect(path, busy_timeout, lambda connection: connection.execute("PRAGMA query_only = ON"))
 
 
 def check(connection: sqlite3.Connection) -> None:
@@ -195,8 +184,8 @@ def check(connection: sqlite3.Connection) -> None:
         raise JournalCorrupt(f"the journal is damaged ({'; '.join(str(words) for (words,) in found)})")
 
 
-def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
-    """A connection, of a kind that suits both readers and the writer."""
+def _connect(path: Path, busy_timeout: float, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+    """A connection that is prepared for its use, or none. Raises ``JournalError``."""
     try:
         connection = sqlite3.connect(
             path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
@@ -207,9 +196,12 @@ def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
         # kibibytes; more is slower, however large the file: it would not stay in the processor's own cache
         connection.execute("PRAGMA cache_size = -4000")
         connection.execute("PRAGMA temp_store = MEMORY")  # what a savepoint may undo, else a temporary file each time
-    except sqlite3.Error as error:
+        prepare(connection)
+    except Exception as error:
         connection.close()
-        raise translated(error, path) from error
+        if isinstance(error, sqlite3.Error):
+            raise translated(error, path) from error
+        raise
     return connection
 
 

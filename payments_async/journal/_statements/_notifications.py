@@ -153,7 +153,7 @@ def unmatched(connection: sqlite3.Connection) -> int:
 
 def _store_all(commit: Commit, arrivals: Sequence[Arrival], owner: str, holder: str) -> list[Receipt]:
     """A few statements for all: each one hands the interpreter over and back, which costs more than the row."""
-    commit.has_nameless = None
+    commit.nameless = None
     stored, is_doubted = 0, False
     for start in range(0, len(arrivals), _BLOCK):
         values: list[object] = []

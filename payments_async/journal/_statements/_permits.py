@@ -476,10 +476,10 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
 
 def _are_nameless(commit: Commit) -> bool:
     """Whether there are notifications without a request id, of transactions nobody knew when they came."""
-    if commit.has_nameless is None:
+    if commit.nameless is None:
         found = commit.execute("SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL LIMIT 1")
-        commit.has_nameless = found.fetchone() is not None
-    return commit.has_nameless
+        commit.nameless = found.fetchone() is not None
+    return commit.nameless
 
 
 def _settle_early(commit: Commit, outcome: Outcome, state: State) -> State:
