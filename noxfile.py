@@ -38,7 +38,7 @@ def lint(session: nox.Session) -> None:
 def typing(session: nox.Session) -> None:
     """Check the types inside, that every public name shows one, and that a wrong use of them is refused."""
     # not editable: pyright looks at the package as those who install it get it
-    session.install(f".[{EXTRAS},test]", *_dev("mypy", "pyright", "asyncpg-stubs"))
+    session.install(f".[{EXTRAS},test]", *_dev("mypy", "pyright"))
     session.run("python", "-m", "mypy", "--strict", "payments_async", "examples")
     session.run("python", "-m", "pytest", "tests/typing", *WITH_SLOW)
 

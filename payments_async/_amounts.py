@@ -38,6 +38,7 @@ def order_amount(value: Decimal | int | str) -> Decimal:
 
 
 def _exact(value: object) -> Decimal:
+    """The amount as it was given, if that is exact."""
     match value:
         case Decimal():
             return value
@@ -105,6 +106,7 @@ def magnitude_text(amount: Decimal | None) -> str:
 
 
 def _bounded(amount: Decimal) -> Decimal:
+    """The amount, if it has no more digits than any amount of money."""
     _sign, digits, exponent = amount.as_tuple()
     if not isinstance(exponent, int) or max(len(digits) + exponent, 1) + max(-exponent, 0) > MAX_DIGITS:
         raise ValueError(f"amount: more than {MAX_DIGITS} digits")

@@ -154,11 +154,13 @@ class Books:
         return taken
 
     async def _hear(self, request_id: str) -> Outcome | None:
+        """Wait for how the exchange under way ends; ``None`` when it was broken off before anything left."""
         waiter: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(request_id, []).append(waiter)
         return await waiter
 
     def _remember(self, request_id: str, print_: int | Decimal | None, acceptance: Acceptance) -> None:
+        """Note an acceptance, with its longest words cut off; the oldest one gives way."""
         if acceptance.extra and len(repr(acceptance.extra)) > _LONGEST_WORDS:
             acceptance = attrs.evolve(acceptance, extra={})
         if acceptance.message is not None and len(acceptance.message) > _LONGEST_WORDS:
@@ -198,6 +200,7 @@ def telling(function: Callable[[Item], Awaitable[T]]) -> Callable[[Item], Awaita
     """The function, with the outcomes of the orders that it sends noted as undelivered until ``Told.deliver``."""
 
     async def tell(item: Item) -> Told[T]:
+        """The result of one item, and what became known meanwhile."""
         outcomes: _Told = []
         _telling.set(outcomes)  # of this worker's task, and of those that the function starts
         try:
@@ -221,6 +224,7 @@ def _amount(call: Call[Any]) -> Decimal | None:
 
 
 def _check_same(call: Call[Any], first: int | Decimal | None, acceptance: Acceptance | None) -> None:
+    """Refuse a second order under one request id."""
     match first:
         case None:
             return
@@ -240,6 +244,7 @@ def _check_same(call: Call[Any], first: int | Decimal | None, acceptance: Accept
 
 
 def _acceptance(request_id: str, found: Acceptance | Transaction) -> Acceptance:
+    """What was found, as the acceptance that nobody received."""
     if isinstance(found, Acceptance):
         return found
     return Acceptance(

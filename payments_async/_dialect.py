@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import attrs
 
-from payments_async._settings import check_flag, check_number, check_text
+from payments_async._checks import check_flag, check_number, check_text
 
 __all__ = ["Dialect"]
 
@@ -22,9 +22,14 @@ _OUR_HEADERS = frozenset(
 )
 _FLAGS = ("include_refresh_token", "product_paging", "validation_authorized", "card_body_on_get")
 _PATHS = (
-    "api_prefix", "refresh_path", "internet_path", "product_items_path", "cards_path", "card_patch_path",
+    "api_prefix",
+    "refresh_path",
+    "internet_path",
+    "product_items_path",
+    "cards_path",
+    "card_patch_path",
     "find_by_request_path",
-)  # fmt: skip
+)
 _TEXTS: Mapping[str, bool] = {  # whether None will do as well
     **{name: name in ("refresh_path", "find_by_request_path") for name in _PATHS},
     "correlation_header": True,

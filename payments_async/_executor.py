@@ -12,6 +12,7 @@ from multidict import CIMultiDict
 
 from payments_async._auth import Authenticator, Credentials, Token
 from payments_async._books import Books, telling
+from payments_async._checks import check_instance
 from payments_async._dialect import Dialect
 from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault
 from payments_async._fanout import fan_out
@@ -19,7 +20,6 @@ from payments_async._limits import Gate
 from payments_async._masking import Secrets
 from payments_async._models import Acceptance, Transaction
 from payments_async._retry import RetryPolicy
-from payments_async._settings import check_instance
 from payments_async._transport import Outgoing, Transport, TransportFailure, make_headers
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import lost_reply, never_left, read_reply, told_status

@@ -9,6 +9,7 @@ from typing import ClassVar, get_args
 import attrs
 
 from payments_async._amounts import order_amount
+from payments_async._checks import check_filled, check_instance
 from payments_async._masking import has_controls, masked
 
 __all__ = [
@@ -249,6 +250,7 @@ def is_national_water(*products: str | None) -> bool:
 
 
 def _check_order(order: PayoutOrder | CollectionOrder) -> None:
+    """What payouts and collections have in common."""
     _identifier("request_id", order.request_id)
     _instance("beneficiary", order.beneficiary, (Beneficiary,))
     if order.batch_id is not None:
@@ -259,58 +261,59 @@ def _check_order(order: PayoutOrder | CollectionOrder) -> None:
         _text("message", order.message)
     if order.metadata is not None:
         _text("metadata", order.metadata)
-    if order.currency is not None and not isinstance(order.currency, str):
-        raise TypeError(f"currency: expected text, not {type(order.currency).__name__}")
-    if order.currency is not None and not (len(order.currency) == 3 and order.currency.isalpha()):
+    code: object = order.currency
+    if code is not None and not (isinstance(code, str) and len(code) == 3 and code.isalpha()):
+        check_instance("currency", code, str, "text")
         raise ValueError("currency: expected a code of three letters such as 'UGX'")
 
 
 def _instance(name: str, value: object, kinds: tuple[type, ...]) -> None:
-    if not isinstance(value, kinds):
-        raise TypeError(f"{name}: expected {' or '.join(kind.__name__ for kind in kinds)}, not {type(value).__name__}")
+    """It is an object of one of these classes."""
+    if isinstance(value, kinds):
+        return  # the usual case, quickly
+    check_instance(name, value, kinds, " or ".join(kind.__name__ for kind in kinds))
 
 
 def _identifier(name: str, value: object) -> None:
+    """It is an id: one line of text without blanks around it, not too long."""
     if type(value) is str and _PLAIN_ID.fullmatch(value):
         return  # the usual case, quickly
-    if not isinstance(value, str):
-        raise TypeError(f"{name}: expected text, not {type(value).__name__}")
-    if not value.strip():
-        raise ValueError(f"{name}: must not be empty")
-    if value != value.strip() or has_controls(value):
+    text = check_filled(name, value)
+    if text != text.strip() or has_controls(text):
         raise ValueError(f"{name}: must not begin or end with blanks or contain control characters, seen or unseen")
-    if len(value) > _LONGEST_ID:
+    if len(text) > _LONGEST_ID:
         raise ValueError(f"{name}: longer than {_LONGEST_ID} characters")
 
 
 def _text(name: str, value: object) -> None:
+    """It is nothing, or text that can be written as UTF-8 and is not too long."""
     if value is None or (type(value) is str and value.isascii() and len(value) <= _LONGEST_TEXT):
         return  # the usual case, quickly
-    if not isinstance(value, str):
-        raise TypeError(f"{name}: expected text, not {type(value).__name__}")
-    if len(value) > _LONGEST_TEXT:
+    text = check_instance(name, value, str, "text")
+    if len(text) > _LONGEST_TEXT:
         raise ValueError(f"{name}: longer than {_LONGEST_TEXT} characters")
-    if not _encodable(value):
+    if not _encodable(text):
         raise ValueError(f"{name}: contains half a character (a lone surrogate); re-encode it as UTF-8")
 
 
 def _phone(name: str, value: object) -> None:
+    """It is a telephone number, however it is punctuated."""
     if type(value) is str and _PLAIN_PHONE.fullmatch(value):
         return  # the usual case, quickly
     if not isinstance(value, str):
         raise TypeError(f"{name}: expected text, not {type(value).__name__}; a number loses its leading zero and plus")
-    if not value.strip():
-        raise ValueError(f"{name}: must not be empty")
+    check_filled(name, value)
     if not _PHONE.fullmatch(value) or not 7 <= sum(map(str.isdecimal, value)) <= 15:
         raise ValueError(f"{name}: not a telephone number; write 7 to 15 digits as in '+256772000017' or '0772000017'")
 
 
 def _email(name: str, value: object) -> None:
-    if not isinstance(value, str):
-        raise TypeError(f"{name}: expected text, not {type(value).__name__}")
-    if not _EMAIL.fullmatch(value) or not _encodable(value):
+    """It has the shape of an e-mail address."""
+    text = check_instance(name, value, str, "text")
+    if not _EMAIL.fullmatch(text) or not _encodable(text):
         raise ValueError(f"{name}: not an e-mail address; leave it out (None) if there is none")
 
 
 def _encodable(value: str) -> bool:
+    """Whether it can be written as UTF-8."""
     return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)

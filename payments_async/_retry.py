@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import attrs
 
-from payments_async._settings import check_number, check_whole
+from payments_async._checks import check_number, check_whole
 
 __all__ = ["RetryPolicy"]
 

@@ -16,6 +16,7 @@ from yarl import URL
 
 from payments_async._auth import Authenticator, Credentials, LoginCalls
 from payments_async._books import Outcome
+from payments_async._checks import check_callable, check_flag, check_instance, check_number
 from payments_async._dialect import Dialect
 from payments_async._executor import Executor
 from payments_async._limits import Gate, Limits
@@ -23,7 +24,6 @@ from payments_async._masking import Secret, Secrets
 from payments_async._resources.namespaces import Accounts, Cards, Collections, Payouts, Products
 from payments_async._resources.transactions import Transactions
 from payments_async._retry import RetryPolicy
-from payments_async._settings import check_callable, check_flag, check_instance, check_number
 from payments_async._transport import DEFAULT_TIMEOUT, Transport
 from payments_async._wire import endpoints
 

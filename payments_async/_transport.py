@@ -1,4 +1,4 @@
-"""The only HTTP client: sends one Call once, and knows whether a byte of it has left. Repeats nothing."""
+"""The only HTTP client: sends one Call once, and knows whether a byte of it has left."""
 
 from __future__ import annotations
 
@@ -257,6 +257,7 @@ class Transport:
     def _watched(
         self, http: aiohttp.ClientSession, method: str, url: URL, outgoing: Outgoing, headers: CIMultiDict[str]
     ) -> Any:
+        """A request through the middlewares of a client that was brought, with ours as the innermost."""
         ours = {"middlewares": (*self._theirs, partial(_watch, outgoing))}
         return http.request(method, url, data=outgoing, headers=headers, **(self._options | ours))
 
@@ -277,6 +278,7 @@ class Transport:
         return f"a middleware, a hook or the HTTP client failed ({type(error).__name__}); mend it first", foreign
 
     async def _ask(self, request: Awaitable[aiohttp.ClientResponse], outgoing: Outgoing | None) -> Reply:
+        """Make the request and read the whole of its answer."""
         answer = await request
         if (moment := answer.headers.get("Date")) is not None:
             self._dated = (moment, self._wall_clock())
@@ -293,6 +295,7 @@ class Transport:
         return Reply(answer.status, body, retry_after(answer.headers.get("Retry-After"), self._wall_clock()))
 
     def _url(self, call: Call[Any]) -> URL:
+        """Where a call goes; remembered for those with a body, which go to a few paths alone."""
         if call.query:
             return URL(f"{self._base}{call.path}?{call.query}", encoded=True)
         url = URL(self._base + call.path, encoded=True)
@@ -301,6 +304,7 @@ class Transport:
         return url
 
     async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
+        """The body of an answer, up to the limit."""
         length = answer.content_length
         if length is not None and length <= self._reply_bytes and "Content-Encoding" not in answer.headers:
             return await answer.read()
@@ -328,6 +332,7 @@ def _is_early(answer: aiohttp.ClientResponse) -> bool:
 
 
 def _without_total(timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
+    """The timeouts that aiohttp keeps: all but the total."""
     return aiohttp.ClientTimeout(
         total=None,
         connect=timeout.connect,
@@ -368,6 +373,7 @@ def _without_aiohttp(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _check_verified(ssl: tls.SSLContext | None, http: aiohttp.ClientSession | None) -> None:
+    """Refuse what would send payments to whoever says that he is the service."""
     remedy = "let it verify, with load_verify_locations() for a certificate that no public authority signed"
     if ssl is not None and ssl.verify_mode is not tls.CERT_REQUIRED:
         raise ValueError(f"ssl: the context does not verify the service's certificate; {remedy}")
@@ -379,6 +385,7 @@ def _check_verified(ssl: tls.SSLContext | None, http: aiohttp.ClientSession | No
 
 
 def _check_proxy(proxy: str | URL, *, is_plain: bool) -> URL:
+    """The address of a proxy, when payments may be sent through it."""
     try:
         url = URL(proxy)
         right = url.scheme in ("http", "https") and bool(url.host)
@@ -421,6 +428,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_loopback_address(host: str) -> bool:
+    """Whether it is an address of this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -443,6 +451,7 @@ def _room(frame: FrameType) -> str:
 
 
 def _words(error: Exception) -> str:
+    """Why there was no answer, without the words of an error that may hold what was sent."""
     match error:
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError() | tls.SSLError():
             return "the TLS connection failed; check the address, the certificate and the ssl setting"

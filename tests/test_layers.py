@@ -20,7 +20,7 @@ LINES: tuple[set[str], ...] = (
         "_fanout",
         "_deadlines",
         "_request_ids",
-        "_settings",
+        "_checks",
         "_status_codes",
         "_version",
     },

@@ -1,7 +1,5 @@
 """The command line `payments-async`, and the only room that reads the environment, prints and exits."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """The program `payments-async`: all of its commands, by name. A new one is a file in `commands` and a line here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import typer

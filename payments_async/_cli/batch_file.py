@@ -1,7 +1,5 @@
 """A batch file on the command line: the options that say how to read it, and its problems as those of an option."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """A plan of a batch: made from a file, shown to whoever approves it, and told to machines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from rich.markup import escape

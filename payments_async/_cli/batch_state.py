@@ -1,7 +1,5 @@
 """How a batch stands: its outcomes, what was not paid and why, and what is to be done next."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

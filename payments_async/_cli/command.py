@@ -1,13 +1,11 @@
 """How an async function becomes a command: its options, one event loop, errors to words and exit codes."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, get_type_hints
+from typing import Any
 
 import attrs
 import typer
@@ -25,7 +23,7 @@ def add_command(app: typer.Typer, name: str, function: Command) -> None:
     A parameter whose type is an attrs class brings the options that are the fields of the class. Those of ``screen``,
     which every command has, and of ``settings`` come last.
     """
-    own = inspect.signature(function, eval_str=True).parameters
+    own = inspect.signature(function).parameters
     groups: dict[str, type] = {one.name: one.annotation for one in own.values() if attrs.has(one.annotation)}
     last = [own[name] for name in ("screen", "settings") if name in own]
     parameters: list[inspect.Parameter] = []
@@ -45,13 +43,12 @@ def add_command(app: typer.Typer, name: str, function: Command) -> None:
 
 def _options(group: type) -> list[inspect.Parameter]:
     """The options that are the fields of a class."""
-    types = get_type_hints(group, include_extras=True)
     return [
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if field.default is attrs.NOTHING else field.default,
-            annotation=types[field.name],
+            annotation=field.type,
         )
         for field in attrs.fields(group)
         if field.init

@@ -1,7 +1,5 @@
 """Exit codes: what a script that called us has to know."""
 
-from __future__ import annotations
-
 import enum
 
 from payments_async import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault

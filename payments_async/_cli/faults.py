@@ -1,7 +1,5 @@
 """How much goes wrong in the simulated service: which faults strike, how often, in which spelling."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from random import Random
@@ -36,7 +34,6 @@ _SOME: Mapping[Fault, float] = {
     Fault.NOTIFY_REORDERED: 0.03,
     Fault.NOTIFY_LOST: 0.04,
 }
-_MANY_TIMES = 3.0
 
 
 class FaultLevel(enum.StrEnum):
@@ -47,15 +44,12 @@ class FaultLevel(enum.StrEnum):
     MANY = "many"
 
 
+_TIMES = {FaultLevel.NONE: 0.0, FaultLevel.SOME: 1.0, FaultLevel.MANY: 3.0}
+
+
 def rates(faults: FaultLevel) -> dict[Fault, float]:
     """The probability of each fault."""
-    match faults:
-        case FaultLevel.NONE:
-            return {}
-        case FaultLevel.SOME:
-            return dict(_SOME)
-        case FaultLevel.MANY:
-            return {fault: min(1.0, rate * _MANY_TIMES) for fault, rate in _SOME.items()}
+    return {fault: min(1.0, rate * _TIMES[faults]) for fault, rate in _SOME.items()}
 
 
 def spelling(faults: FaultLevel, seed: int) -> Quirks:

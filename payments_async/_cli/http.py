@@ -1,7 +1,5 @@
 """One plain HTTP/1.1 exchange, to look at an address or to test one. It carries no credentials."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The journal on the command line: which file, which batch in it, and its complaints as those of an option."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import AsyncIterator
@@ -18,8 +16,7 @@ from payments_async._cli.screen import Screen
 from payments_async.journal import JournalError, JournalUnavailable, RunIdentity, SqliteJournal
 
 JournalFile = Annotated[
-    Path | None,
-    typer.Option("--journal", envvar="PAYMENTS_JOURNAL", help="The journal's file.", show_default=False),
+    Path | None, typer.Option("--journal", envvar="PAYMENTS_JOURNAL", help="The journal's file.", show_default=False)
 ]
 AnyBatch = Annotated[
     str | None, typer.Option("--batch-id", help="Which batch; not needed where there is one.", show_default=False)

@@ -1,7 +1,5 @@
 """The live view of a batch: bars on a terminal, a line now and then in a pipe, nothing with --json."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress

@@ -1,7 +1,5 @@
 """How this program was called, so that the commands it prints can be typed as they stand."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import sys

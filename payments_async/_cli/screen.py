@@ -1,7 +1,5 @@
 """What a command shows and asks: words and tables for people, one JSON document for machines, a yes or no."""
 
-from __future__ import annotations
-
 import ast
 import enum
 import json

@@ -1,7 +1,5 @@
 """Settings of the connection: their options, and a remedy where one is missing or wrong."""
 
-from __future__ import annotations
-
 import os
 import ssl
 import sys

@@ -1,7 +1,5 @@
 """Ctrl-C and the request to end, as a command takes them: stop now, or finish first what is under way."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import Callable, Iterator

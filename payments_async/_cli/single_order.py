@@ -1,7 +1,5 @@
 """One order of the command line: its options, and its way through a journal, sent once and told of ever after."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -14,15 +12,7 @@ from typing import Annotated
 import attrs
 import typer
 
-from payments_async import (
-    Acceptance,
-    CollectionOrder,
-    PaymentsError,
-    PaymentsSession,
-    PayoutOrder,
-    Transaction,
-    TransactionStatus,
-)
+from payments_async import CollectionOrder, PaymentsError, PaymentsSession, PayoutOrder
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import WithoutLooking, check_doubt, introduce, may_be_made, opened, own_journal
 from payments_async._cli.live_view import looking
@@ -32,8 +22,7 @@ from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import Stop, draining
 from payments_async._cli.story import service_words
 from payments_async.bulk import RunProgress, read_money, reconcile, run_batch
-from payments_async.journal import Entry, JournalUnavailable, News, RunIdentity, SqliteJournal, State
-from payments_async.journal.contract import Evidence
+from payments_async.journal import Entry, JournalUnavailable, RunIdentity, SqliteJournal, State
 
 Order = PayoutOrder | CollectionOrder
 
@@ -61,11 +50,6 @@ _MEANS = {
     State.PARKED: "It was looked for and not found. Ask the service what became of it.",
 }
 _MAY_HAVE_LEFT = "it may have been carried out; never send it again under another id. The same command looks it up"
-_NEWS = {
-    TransactionStatus.SUCCESSFUL: News.LOOKED_UP_SUCCESSFUL,
-    TransactionStatus.FAILED: News.LOOKED_UP_FAILED,
-    TransactionStatus.REVERSED: News.LOOKED_UP_REVERSED,
-}
 _PLAIN = frozenset({"amount", "currency", "batch_id", "product_id", "product_item_id", "provider_item_id", "bank_code"})
 
 
@@ -362,31 +346,12 @@ class _OrderRun:
             self.asked.screen.note(f"no final status within {wait:g} s; it may end at any time")
 
     async def _look(self, entry: Entry) -> None:
-        """Look until the order has ended, and write down what says so."""
-        while entry.state is State.UNKNOWN:
+        """Reconcile until the order has ended, or is given into the hands of a person."""
+        while entry.state in (State.ACCEPTED, State.UNKNOWN):
             await reconcile(self.payments, self.journal, entry.batch_id)
             entry = await self.journal.entry(entry.request_id) or entry
-            if entry.state is State.UNKNOWN:
+            if entry.state in (State.ACCEPTED, State.UNKNOWN):
                 await asyncio.sleep(_LOOK_AGAIN)
-        if entry.state is not State.ACCEPTED or entry.transaction_id is None:
-            return
-        acceptance = Acceptance(
-            request_id=entry.request_id, transaction_id=entry.transaction_id, created_on=_at(entry.permitted_at)
-        )
-        settlement = await self.payments.transactions.settled(
-            acceptance, order=self.asked.order, timeout=self.asked.sending.wait
-        )
-        record = settlement.evidence if isinstance(settlement.evidence, Transaction) else None
-        await self.journal.apply_evidence(
-            Evidence(
-                news=_NEWS[settlement.status],
-                source=f"list {settlement.status}" if record is None else "record",
-                request_id=entry.request_id,
-                transaction_id=entry.transaction_id,
-                amount=None if record is None else record.amount,
-                currency=None if record is None else record.currency,
-            )
-        )
 
     def _tell(self, entry: Entry, before: Entry | None, stopped: str | None, status: Exit) -> None:
         screen = self.asked.screen

@@ -1,7 +1,5 @@
 """What happened to an order, as somebody would tell it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from payments_async.journal import Entry, Happening, News

@@ -112,6 +112,7 @@ _TWELVE_HOURS = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})\s+(\d{1,2}):(\d{2}):(\d
 
 @lru_cache(maxsize=256, typed=True)  # many answers carry the same second
 def _moment(text: str, timezone: tzinfo) -> datetime:
+    """The moment that a text names, in one of the three shapes."""
     found = _TWELVE_HOURS.fullmatch(text)
     if found is None:
         moment = datetime.fromisoformat(text)
@@ -158,6 +159,7 @@ def read_int(value: object) -> int:
 
 
 def _read_bool(value: object) -> bool:
+    """A truth value, whatever JSON type carried it."""
     match value:
         case bool():
             return value
@@ -182,6 +184,7 @@ def _read_mapping(value: object) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=8)
 def _converter(timezone: tzinfo) -> cattrs.Converter:
+    """What reads the models, for one zone."""
     converter = cattrs.Converter(detailed_validation=False)
     converter.register_structure_hook(str, lambda value, _: read_text(value))
     converter.register_structure_hook(bool, lambda value, _: _read_bool(value))
@@ -197,6 +200,8 @@ def _converter(timezone: tzinfo) -> cattrs.Converter:
 
 @attrs.frozen
 class _Field:
+    """One field of a class: whether it must be there, and how it is read."""
+
     name: str
     required: bool
     read: Callable[[Any, Any], Any]
@@ -232,6 +237,7 @@ class _Record(Generic[T]):
     def _sort(
         self, value: Mapping[str, Any], known: dict[str, Any], extra: dict[str, Any], *, inner: bool = False
     ) -> None:
+        """Put each member under the field it spells, or aside; those of a merged member as if they stood here."""
         for key, item in value.items():
             name = self._names.get(fold(key))
             if self._merged is not None and fold(key) == self._merged and isinstance(item, dict) and not inner:
@@ -244,6 +250,7 @@ class _Record(Generic[T]):
                 self._read(self._fields[name], key, item, known, extra)
 
     def _read(self, field: _Field, key: str, item: Any, known: dict[str, Any], extra: dict[str, Any]) -> None:
+        """Read one member; what is unreadable costs no record, and is kept as it came."""
         try:
             known[field.name] = value = field.read(item, field.kind)
         except (ValueError, ArithmeticError, Unreadable):
@@ -259,6 +266,7 @@ def _as_it_is(value: Any, _: Any) -> Any:
 
 
 def _without_none(kind: Any) -> Any:
+    """The type of a field that may be ``None``, without that."""
     if get_origin(kind) in (Union, UnionType):
         (kind,) = (option for option in get_args(kind) if option is not NoneType)
     return kind

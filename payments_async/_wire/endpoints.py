@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlencode
 
 from payments_async._amounts import order_amount
+from payments_async._checks import check_filled, check_instance
 from payments_async._dialect import Dialect
 from payments_async._kinds import KINDS
 from payments_async._models import (
@@ -305,6 +306,7 @@ def raw(
 
 
 def _refuse_money(path: str, internet_path: str) -> None:
+    """Refuse a path that moves money, however it is written."""
     plain, encoded = unquote(path), path
     while plain != encoded:  # however often it was encoded
         plain, encoded = unquote(plain), plain
@@ -333,6 +335,7 @@ def _money(
     *,
     remembered: bool = False,
 ) -> Call[Acceptance]:
+    """One POST that moves money: carried out once, and read as an acceptance of this request."""
     path = KINDS[kind].path or dialect.internet_path
     return Call(
         method="POST",
@@ -349,11 +352,13 @@ def _money(
 
 
 def _read(path: str, read: Any, dialect: Dialect, *, query: Mapping[str, Any] | None = None) -> Call[Any]:
+    """One GET, with the filters that are set."""
     shown = urlencode({name: value for name, value in (query or {}).items() if value is not None})
     return Call(method="GET", path=dialect.api_prefix + path, query=shown, repeatable=True, read=read)
 
 
 def _patch_card(body: dict[str, Any], dialect: Dialect, private: tuple[str, ...] = ()) -> Call[Card]:
+    """One PATCH of a card, which harms when it is made twice."""
     _identifier("masked_number", body["masked-card-number"])
     return Call(
         method="PATCH",
@@ -366,14 +371,16 @@ def _patch_card(body: dict[str, Any], dialect: Dialect, private: tuple[str, ...]
 
 
 def _paging(number: int, size: int) -> dict[str, Any]:
+    """Number and size of a page, from 1."""
     if number < 1 or size < 1:
         raise ValueError("number and size: must be 1 or more")
     return {"pageNumber": number, "pageSize": size}
 
 
 def _day(moment: date | None, dialect: Dialect) -> str | None:
-    if moment is not None and not isinstance(moment, date):
-        raise TypeError(f"since/until: expected a date, not {type(moment).__name__}")
+    """The day of a moment, as a query has it."""
+    if moment is not None:
+        check_instance("since/until", moment, date, "a date")
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise ValueError("since/until: a datetime must be aware; or pass a date")
@@ -382,12 +389,13 @@ def _day(moment: date | None, dialect: Dialect) -> str | None:
 
 
 def _segment(name: str, value: str) -> str:
+    """An id as one part of a path."""
     return quote(_identifier(name, value), safe="")
 
 
 def _identifier(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{name}: expected text, not {type(value).__name__}")
-    if not value.strip() or value in (".", ".."):
+    """An id that is asked for: not empty, and no step in a path."""
+    text = check_filled(name, value)
+    if text in (".", ".."):
         raise ValueError(f"{name}: must not be empty")
-    return value
+    return text

@@ -143,6 +143,7 @@ def _destination_data(kind: Kind, destination: Destination, dialect: Dialect) ->
 
 
 def _shared_members(order: Order, direction: str, dialect: Dialect) -> dict[str, Any]:
+    """What payouts and collections have in common, in the order of the samples."""
     null_too = dialect.empty_members == "null"
     members: dict[str, Any] = {"requestId": order.request_id, "amount": json_amount(order.amount)}
     if order.batch_id is not None or null_too:
@@ -158,6 +159,7 @@ def _shared_members(order: Order, direction: str, dialect: Dialect) -> dict[str,
 
 
 def _beneficiary(beneficiary: Beneficiary, data: dict[str, str], dialect: Dialect) -> dict[str, Any]:
+    """Who is paid, with the data that says where the money goes."""
     null_too = dialect.empty_members == "null"
     phone = beneficiary.phone_number
     members: dict[str, Any] = {} if beneficiary.id is None else {"id": beneficiary.id}
@@ -171,6 +173,7 @@ def _beneficiary(beneficiary: Beneficiary, data: dict[str, str], dialect: Dialec
 
 
 def _phone(number: str, dialect: Dialect) -> str:
+    """A telephone number, spelled as the dialect wants it."""
     if dialect.phone_format == "as_given":
         return number
     country = dialect.phone_country_code
@@ -191,6 +194,7 @@ def _phone(number: str, dialect: Dialect) -> str:
 
 
 def _split(written: bytes) -> tuple[str, str | None, msgspec.Raw]:
+    """Kind, currency and members of a written order."""
     try:
         parts = _parts(written)
     except msgspec.DecodeError as error:
@@ -201,6 +205,7 @@ def _split(written: bytes) -> tuple[str, str | None, msgspec.Raw]:
 
 
 def _read(kind: str, members: Any, known: dict[str, Any]) -> Order:
+    """The order of these members; ``known`` is what is kept beside them."""
     person = members.pop("beneficiary")
     row = KINDS[kind]
     data = person.pop("data")
@@ -215,6 +220,7 @@ def _read(kind: str, members: Any, known: dict[str, Any]) -> Order:
 
 
 def _moved(members: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Members under the names of our fields."""
     return {names[name]: value for name, value in members.items() if name != "type"}
 
 

@@ -99,6 +99,8 @@ class Login:
 
 
 class _Documented(msgspec.Struct, forbid_unknown_fields=True):
+    """The data of an acceptance, exactly as documented."""
+
     requestId: str  # noqa: N815 - the service's own spelling
     batchId: str  # noqa: N815
     transactionId: str  # noqa: N815
@@ -108,6 +110,8 @@ class _Documented(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _DocumentedAcceptance(msgspec.Struct):
+    """An acceptance exactly as documented."""
+
     code: Literal[0]
     data: _Documented
     status: Literal["success"] = "success"
@@ -345,18 +349,21 @@ def _broken_speaks_against(body: bytes) -> str | None:
 
 
 def _once(status: int, dialect: Dialect) -> type[PaymentsError]:
+    """What an answer with this status proves of an order, before anything in it speaks against that."""
     if status in dialect.turned_away_unread:
         return AuthenticationFailed if status == 401 else NotSent
     return Rejected if status in _REFUSALS else OutcomeUnknown
 
 
 def _repeated(status: int) -> type[PaymentsError]:
+    """What an answer with this status means for a call that does no harm when it is made again."""
     if status == 401:
         return AuthenticationFailed
     return Rejected if 400 <= status < 500 and status not in (407, 408, 409, 425, 429) else ServiceFault
 
 
 def _reason(status: int) -> str:
+    """A status in words, for an answer that has none."""
     if 300 <= status < 400:
         return "the answer is a redirect, which is never followed; check the base address"
     try:
@@ -375,6 +382,7 @@ def _failure(
     code: int | None = None,
     transaction_id: str | None = None,
 ) -> PaymentsError:
+    """The error, in the words of the service where it had any, with secrets and people masked."""
     said, said_code, correlation_id = _said(reply)
     message = message or said or _reason(reply.status)
     if kind is Rejected and call.once and call.sent_before:
@@ -393,6 +401,7 @@ def _failure(
 
 
 def _said(reply: Reply) -> tuple[str | None, int | None, str | None]:
+    """Message, code and correlation id of an answer, each ``None`` where it cannot be read."""
     try:
         return _failure_facts(decode(reply.body))
     except Unreadable:
@@ -459,10 +468,12 @@ def _speaks_against_refusal(value: Any, request_id: str | None, *, is_read: bool
 
 
 def _read_one(value: Any, *, kind: type[T], timezone: tzinfo) -> T:
+    """One record in an envelope."""
     return read_record(kind, _payload(value), timezone)
 
 
 def _read_page(value: Any, *, kind: type[T], timezone: tzinfo) -> Page[T]:
+    """A paged collection in an envelope, or a bare list."""
     data = _payload(value)
     if isinstance(data, list):
         data = {"collection": data}
@@ -474,6 +485,7 @@ def _read_page(value: Any, *, kind: type[T], timezone: tzinfo) -> Page[T]:
 
 
 def _page_members(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a page says of itself, and what it says beyond that."""
     known: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     for key, item in data.items():
@@ -487,6 +499,7 @@ def _page_members(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
 
 
 def _payload(value: Any) -> Any:
+    """The data of an envelope that does not say no."""
     envelope = _envelope(value)
     # Spec: "One description says 1 on success for some read endpoints; the examples all show 0."
     if envelope.code not in (None, 0, 1) or (envelope.success is False and not envelope.data):
@@ -497,6 +510,7 @@ def _payload(value: Any) -> Any:
 
 
 def _envelope(value: Any) -> _Envelope:
+    """The common members of an answer, in any spelling."""
     folded = _folded(value)
     return _Envelope(
         code=read_code(folded.get("code")),
@@ -507,12 +521,14 @@ def _envelope(value: Any) -> _Envelope:
 
 
 def _folded(value: Any) -> dict[str, Any]:
+    """The members of an object under their folded names."""
     if not isinstance(value, dict):
         raise Unreadable("the answer is no object")
     return {fold(key): item for key, item in value.items()}
 
 
 def _acceptance_members(data: Mapping[str, Any], timezone: tzinfo) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of an acceptance, and what is said beyond them or cannot be read."""
     known: dict[str, Any] = {"transaction_id": None, "request_id": None}
     extra: dict[str, Any] = {}
     for key, item in data.items():
@@ -540,6 +556,7 @@ def _acceptance_members(data: Mapping[str, Any], timezone: tzinfo) -> tuple[dict
 
 
 def _transaction_id(item: Any) -> str | None:
+    """The id of a transaction, or ``None`` for what names none."""
     try:
         text = read_text(item)
     except (ValueError, ArithmeticError):
@@ -566,10 +583,12 @@ def _says_yes(code: int | None) -> bool:
 
 
 def _message(value: Mapping[str, Any]) -> str:
+    """What a refusal says."""
     return _optional(value, "message") or "refused without words"
 
 
 def _optional(folded: Mapping[str, Any], name: str) -> str | None:
+    """A text, or ``None`` where there is none."""
     try:
         return read_text(folded.get(name)) or None
     except (ValueError, ArithmeticError):
@@ -577,6 +596,7 @@ def _optional(folded: Mapping[str, Any], name: str) -> str | None:
 
 
 def _code_or_none(folded: Mapping[str, Any]) -> int | None:
+    """The error code, or ``None`` where there is none that can be read."""
     try:
         return read_code(folded.get("code"))
     except Unreadable:
@@ -584,6 +604,7 @@ def _code_or_none(folded: Mapping[str, Any]) -> int | None:
 
 
 def _count(value: Any) -> int | None:
+    """A number of rows or pages, or ``None`` for what is none."""
     try:
         count = read_int(value)
     except ValueError:
@@ -592,6 +613,7 @@ def _count(value: Any) -> int | None:
 
 
 def _flag(value: Any) -> bool | None:
+    """A truth value in any spelling, or ``None`` for what is none."""
     match value:
         case bool():
             return value
@@ -604,7 +626,7 @@ def _flag(value: Any) -> bool | None:
 
 
 def _nothing(_: Any) -> None:
-    return None
+    """What is read of a member that is read elsewhere, or not known."""
 
 
 _PAGE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {

@@ -32,32 +32,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
-__all__ = [
-    "HeldElsewhere",
-    "JournalBehind",
-    "JournalClosed",
-    "JournalCorrupt",
-    "JournalError",
-    "JournalFull",
-    "JournalLocked",
-    "JournalLost",
-    "JournalReadOnly",
-    "JournalRefused",
-    "JournalTooNew",
-    "JournalUnavailable",
-    "JournalUnusable",
-    "LeaseLost",
-    "LoadBusy",
-    "NotAJournal",
-    "NotLookedFor",
-    "NotParked",
-    "OrderUnknown",
-    "OrdersDiffer",
-    "RegistryDamaged",
-    "RunUnknown",
-    "WrongAccount",
-]
-
 
 class JournalError(Exception):
     """Anything the journal could not do. What it was asked for did not happen.

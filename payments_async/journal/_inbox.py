@@ -11,8 +11,6 @@ import attrs
 
 from payments_async._events import TransactionEvent
 
-__all__ = ["Arrival", "Backlog", "Doubt", "Inbox", "Pruned", "RawNotification", "Receipt", "StoredEvent"]
-
 
 class Doubt(enum.StrEnum):
     """Why a notification that is kept is no evidence. It settles no order and is nobody's final event.

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
-from typing import Self
+from typing import NamedTuple, Self
 
 import attrs
 
@@ -14,31 +14,6 @@ from payments_async._orders import Order
 from payments_async._wire.orders import read_order
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._states import News, State
-
-__all__ = [
-    "Adoption",
-    "Chunk",
-    "Chunks",
-    "ClaimedOrder",
-    "Entry",
-    "Evidence",
-    "Finding",
-    "Happening",
-    "Loaded",
-    "NotPermitted",
-    "Outcome",
-    "Permit",
-    "Progress",
-    "Run",
-    "RunIdentity",
-    "Standing",
-    "Sweep",
-    "body_digest",
-    "order_of",
-    "pack_transaction_id",
-    "proved",
-    "unpack_transaction_id",
-]
 
 
 def _without_slash(address: str) -> str:
@@ -82,8 +57,7 @@ class Adoption:
     why: str
 
     def __attrs_post_init__(self) -> None:
-        if not self.who.strip() or not self.why.strip():
-            raise ValueError("who and why: a person's name and a reason, not an empty text")
+        check_named(self.who, self.why)
 
 
 @attrs.frozen(kw_only=True)
@@ -287,6 +261,12 @@ class Outcome:
             object.__setattr__(self, "transaction_id", _writable(self.transaction_id))
 
 
+def check_named(who: str, why: str) -> None:
+    """A decision has a person and a reason. Raises ``ValueError`` otherwise."""
+    if not who.strip() or not why.strip():
+        raise ValueError("who and why: a person's name and a reason, not an empty text")
+
+
 def _writable(text: str | None) -> str | None:
     """A text that any file can hold: JSON can spell half a character."""
     return None if text is None else text.encode(errors="backslashreplace").decode()
@@ -376,6 +356,35 @@ class Entry:
     permitted_at: float | None = None
     updated_at: float = 0.0
     unconfirmed: int = 0
+
+
+class Row(NamedTuple):
+    """One order as it is stored.
+
+    Attributes:
+        token: Of the chunk under whose lease its last permit was granted.
+        amount: Written in full.
+        body: The rest of the order.
+        body_sha256: Proves that the amount and the body are what was loaded.
+        transaction_id: As ``pack_transaction_id`` gives it.
+        permitted_at: Of the last permit, if ``attempt`` says that there was one.
+    """
+
+    id: int
+    request_id: str
+    state: State
+    token: int
+    attempt: int
+    sent_before: bool
+    amount: str
+    body: bytes
+    body_sha256: bytes
+    transaction_id: bytes | str
+    code: int | None
+    message: str | None
+    conflict: str | None
+    permitted_at: float
+    updated_at: float
 
 
 @attrs.frozen(kw_only=True)

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from itertools import product
 from typing import NamedTuple
 
-__all__ = ["EVIDENCE", "FINAL", "RULES", "SAID", "News", "State", "Verdict", "next_state"]
-
 
 class State(enum.StrEnum):
     """Where an order stands."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from payments_async._amounts import amount_text
 from payments_async._events import TransactionEvent
 from payments_async._status_codes import FINAL_CODES, STATUS_CODES, UNRECOGNISED
 from payments_async._wire.orders import currency_of
-from payments_async.journal._records import Evidence, pack_transaction_id, unpack_transaction_id
+from payments_async.journal._records import Evidence, Row, pack_transaction_id, unpack_transaction_id
 from payments_async.journal._states import SAID, News, State, Verdict, next_state
-
-__all__ = ["KnownOrder", "Weighed", "contradiction_of_events", "evidence_of", "weigh", "weigh_answer"]
 
 _NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items()}
 _SETTLING = frozenset(
@@ -29,33 +27,6 @@ _SETTLING = frozenset(
 _CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
 
 
-class KnownOrder(Protocol):
-    """What a journal knows of an order: its row, or whatever has the same attributes.
-
-    Attributes:
-        transaction_id: As it is stored.
-        amount: As it is written in full.
-        body: The rest of the order, as it is stored.
-        attempt: Permits so far.
-        sent_before: It was written off once.
-    """
-
-    @property
-    def request_id(self) -> str: ...
-    @property
-    def state(self) -> State: ...
-    @property
-    def transaction_id(self) -> bytes | str | None: ...
-    @property
-    def amount(self) -> str: ...
-    @property
-    def body(self) -> bytes: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def sent_before(self) -> bool: ...
-
-
 class Weighed(NamedTuple):
     """What evidence does to an order.
 
@@ -70,7 +41,7 @@ class Weighed(NamedTuple):
     transaction_id: str | None = None
 
 
-def weigh(known: KnownOrder, evidence: Evidence, *, unsent: bool, against: str | None = None) -> Weighed:
+def weigh(row: Row, evidence: Evidence, *, unsent: bool, against: str | None = None) -> Weighed:
     """Let the table decide on what counts for the order; what does not is a contradiction, and moves nothing.
 
     An order that was never sent is parked by what contradicts that.
@@ -79,22 +50,22 @@ def weigh(known: KnownOrder, evidence: Evidence, *, unsent: bool, against: str |
         unsent: As in ``next_state``.
         against: Words, where something else than the evidence itself speaks against it.
     """
-    words = against or _disagreement(known, evidence)
+    words = against or _disagreement(row, evidence)
     if words is not None:
-        verdict = Verdict(State.PARKED if known.state is State.PLANNED else known.state, conflict=True)
+        verdict = Verdict(State.PARKED if row.state is State.PLANNED else row.state, conflict=True)
     else:
-        verdict = next_state(known.state, evidence.news, sent_before=bool(known.sent_before), unsent=unsent)
+        verdict = next_state(row.state, evidence.news, sent_before=bool(row.sent_before), unsent=unsent)
         if verdict.conflict:
-            words = _contradiction(evidence, known.state, unsent=unsent and not known.attempt)
-    is_believed = not verdict.conflict or verdict.state not in (known.state, State.PARKED)
-    is_learned = is_believed and evidence.transaction_id is not None and not _is_same_transaction(known, evidence)
+            words = _contradiction(evidence, row.state, unsent=unsent and not row.attempt)
+    is_believed = not verdict.conflict or verdict.state not in (row.state, State.PARKED)
+    is_learned = is_believed and evidence.transaction_id is not None and not _is_same_transaction(row, evidence)
     return Weighed(verdict.state, words, evidence.transaction_id if is_learned else None)
 
 
-def weigh_answer(known: KnownOrder, news: News, *, unsent: bool) -> Weighed:
+def weigh_answer(row: Row, news: News, *, unsent: bool) -> Weighed:
     """Let the table decide on the answer to the attempt that was made last."""
-    verdict = next_state(known.state, news, sent_before=bool(known.sent_before), unsent=unsent)
-    words = f"{news} (own answer) for an order that is {known.state}" if verdict.conflict else None
+    verdict = next_state(row.state, news, sent_before=bool(row.sent_before), unsent=unsent)
+    words = f"{news} (own answer) for an order that is {row.state}" if verdict.conflict else None
     return Weighed(verdict.state, words)
 
 
@@ -129,11 +100,11 @@ def contradiction_of_events(status_code: int, magnitude: str, final_code: int, f
     return None
 
 
-def _disagreement(known: KnownOrder, evidence: Evidence) -> str | None:
+def _disagreement(row: Row, evidence: Evidence) -> str | None:
     """Why evidence is not about this order, or about another one of the same name: ids, magnitude, currency."""
-    is_confirmed = known.state in _CONFIRMED and unpack_transaction_id(known.transaction_id) is not None
-    is_same = is_confirmed and _is_same_transaction(known, evidence)
-    if evidence.request_id is not None and evidence.request_id != known.request_id:
+    is_confirmed = row.state in _CONFIRMED and unpack_transaction_id(row.transaction_id) is not None
+    is_same = is_confirmed and _is_same_transaction(row, evidence)
+    if evidence.request_id is not None and evidence.request_id != row.request_id:
         return f"the transaction of this order is said to be of request id {evidence.request_id}"
     if evidence.request_id is None and not is_same:
         return "it names no request id, and its transaction was never confirmed to be this order's"
@@ -142,17 +113,17 @@ def _disagreement(known: KnownOrder, evidence: Evidence) -> str | None:
     if evidence.amount is None:
         if evidence.news in _SETTLING and not is_same:
             return "it names no amount, and its transaction was never confirmed to be this order's"
-    elif evidence.amount.copy_abs() != Decimal(known.amount):
-        return f"its amount is {amount_text(evidence.amount.copy_abs())}, the order's {known.amount}"
+    elif evidence.amount.copy_abs() != Decimal(row.amount):
+        return f"its amount is {amount_text(evidence.amount.copy_abs())}, the order's {row.amount}"
     if evidence.currency is not None:
-        ours = currency_of(known.body)
+        ours = currency_of(row.body)
         if ours is not None and ours.upper() != evidence.currency.strip().upper():
             return f"its currency is {evidence.currency}, the order's {ours}"
     return None
 
 
-def _is_same_transaction(known: KnownOrder, evidence: Evidence) -> bool:
-    return pack_transaction_id(evidence.transaction_id) == known.transaction_id
+def _is_same_transaction(row: Row, evidence: Evidence) -> bool:
+    return pack_transaction_id(evidence.transaction_id) == row.transaction_id
 
 
 def _contradiction(evidence: Evidence, state: State, *, unsent: bool) -> str:

@@ -9,7 +9,7 @@ from decimal import Context, Decimal
 
 import attrs
 
-from payments_async._settings import check_number, check_whole
+from payments_async._checks import check_number, check_whole
 from payments_async.journal._records import Progress
 from payments_async.journal._states import News, State
 

@@ -133,11 +133,12 @@ class Trail:
             threading.setprofile(None)
 
     @contextmanager
-    def open(self) -> Iterator[None]:
-        """Keep what is heard."""
+    def open(self) -> Iterator[list[str]]:
+        """Keep what is heard, in a list of its own."""
+        self.modules = []
         self._is_open = True
         try:
-            yield
+            yield self.modules
         finally:
             self._is_open = False
 
@@ -157,16 +158,16 @@ async def _travel(folder: Path) -> list[tuple[str, list[str]]]:
         "an order whose answer was lost": _recovery,
     }
     told = []
-    for number, (title, world) in enumerate(worlds.items()):
-        trail = Trail()
-        place = folder / str(number)
-        place.mkdir()
-        with trail.watching():
+    trail = Trail()  # one for all: a thread that a journey began may serve the next
+    with trail.watching():
+        for number, (title, world) in enumerate(worlds.items()):
+            place = folder / str(number)
+            place.mkdir()
             async with world(place) as journey:
                 await journey(1)
-                with trail.open():
+                with trail.open() as modules:
                     await journey(2)
-        told.append((title, trail.modules))
+            told.append((title, modules))
     return told
 
 

@@ -96,9 +96,8 @@ class Slow:
         yield order(2)
 
     async def reached(self) -> None:
-        """Wait in turns of the loop until the second order is asked for."""
-        while not self.is_reached.is_set():
-            await asyncio.sleep(0)
+        """Wait until the second order is asked for."""
+        assert await asyncio.to_thread(self.is_reached.wait, 60)
 
 
 async def test_the_loop_goes_on_while_orders_are_read(journal: Journal) -> None:

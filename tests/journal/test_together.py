@@ -18,7 +18,7 @@ from payments_async.journal._statements import _permits
 from payments_async.journal.contract import Chunk, ClaimedOrder, NotPermitted, Outcome, Permit
 
 COUNT = 12
-USUAL = st.sampled_from([News.ACCEPTED] * 6 + [News.REJECTED, News.UNKNOWN, News.NOT_SENT])
+USUAL = st.sampled_from([News.ACCEPTED] * 5 + [News.REJECTED, News.UNKNOWN, News.NOT_SENT, News.NOT_SENT])
 MOSTLY = st.sampled_from([True] * 9 + [False])
 
 
@@ -29,7 +29,8 @@ class Round(NamedTuple):
         places: Of the orders in the chunk; mostly each once.
         answers: How the permits of the round before ended, in turn.
         in_time: Whether the lease is still good.
-        named: Whether a notification without a request id came before.
+        named: Whether a notification without a request id came before, of the transaction of an order under way.
+        late: Whether the first answer is one to an attempt that another one has followed since.
         taken_over: Whether another worker has the chunk from now on; the first half is asked for with the lost lease.
         astray: Whether one of the orders belongs to another chunk.
         worded: Whether the answers have codes and words.
@@ -40,6 +41,7 @@ class Round(NamedTuple):
     answers: list[News]
     in_time: bool = True
     named: bool = False
+    late: bool = False
     taken_over: bool = False
     astray: bool = False
     worded: bool = False
@@ -56,6 +58,7 @@ ROUNDS = st.lists(
         answers=st.lists(USUAL, min_size=COUNT // 2, max_size=COUNT // 2),
         in_time=MOSTLY,
         **{name: MOSTLY.map(lambda usual: not usual) for name in ("named", "taken_over", "astray", "written_off")},
+        late=st.booleans(),
         worded=st.booleans(),
     ),
     min_size=1,
@@ -72,6 +75,7 @@ class Desk:
         self.chunk: Chunk | None = None
         self.claimed: Sequence[ClaimedOrder] = ()  # as they were at first
         self.open: list[Permit] = []
+        self.past: list[Permit] = []
         self.results: list[Permit | NotPermitted] = []
         self.events = 0
         self.others = 0
@@ -86,8 +90,18 @@ class Desk:
             self.chunk = await self.journal.claim_chunk(BATCH, "another") or lost
         if given_.named:
             self.events += 1
-            fact = event(0, 1, transaction=transaction_id(self.events), request_id=None)
+            about = self.open[0] if self.open else None
+            fact = event(
+                0,
+                transaction=transaction_id(self.events if about is None else about.id),
+                request_id=None,
+                amount=None if about is None else str(about.amount),
+            )
             await self.journal.receive(delivery(b"%d" % self.events), fact, owner="r", lease=0)
+        ended = list(self.open)
+        overtaken = [one for one in self.past for other in self.open if one.id == other.id and one is not other]
+        if given_.late and overtaken:
+            ended[0] = overtaken[0]
         outcomes = [
             Outcome(
                 permit=permit,
@@ -96,7 +110,7 @@ class Desk:
                 code=7 if given_.worded else None,
                 message="words" if given_.worded or news is not News.ACCEPTED else None,
             )
-            for permit, news in zip(self.open, given_.answers, strict=False)
+            for permit, news in zip(ended, given_.answers, strict=False)
         ]
         if given_.written_off:
             async for entry in self.journal.entries(BATCH, State.UNKNOWN):
@@ -119,6 +133,7 @@ class Desk:
     def note(self, results: Sequence[Permit | NotPermitted]) -> None:
         """What was granted is open until the next round."""
         self.open = [result for result in results if isinstance(result, Permit)]
+        self.past += self.open
         self.results += results
 
     async def told(self) -> Any:

@@ -1,7 +1,5 @@
 """`payments-async account`: what the account holds."""
 
-from __future__ import annotations
-
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.screen import Screen, money
 from payments_async._cli.settings import ConnectionSettings

@@ -1,7 +1,5 @@
 """`payments-async collect`: one collection, shown, confirmed, requested once."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

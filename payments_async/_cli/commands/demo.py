@@ -1,7 +1,5 @@
 """`payments-async demo`: a whole batch through the simulated service, with faults on, and the ledger as its judge."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from contextlib import AsyncExitStack
@@ -170,12 +168,12 @@ async def _carry_out(screen: Screen, setup: DemoSetup, folder: DemoFolder, state
         if service is None:
             screen.say("[dim]starting the service, in a process of its own[/]")
             started = ServiceProcess(
+                folder.log,
+                ipn_url=f"http://{_HOST}:{port}/ipn/{state.token}",
                 seed=setup.chosen.seed,
                 faults=setup.chosen.faults,
-                balance=setup.opening_balance,
+                balance=f"{setup.opening_balance:f}",
                 currency=setup.currency,
-                ipn_url=f"http://{_HOST}:{port}/ipn/{state.token}",
-                log=folder.log,
             )
             stack.callback(started.leave)
             service = await started.introduced()

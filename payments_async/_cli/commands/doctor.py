@@ -1,7 +1,5 @@
 """`payments-async doctor`: what stands between this machine and the service, in words, with the remedy."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator

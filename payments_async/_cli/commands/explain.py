@@ -1,7 +1,5 @@
 """`payments-async explain`: the whole story of one order in time, in sentences for somebody who was woken up."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`payments-async pay`: one payout, shown, confirmed, sent once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`payments-async products`: what can be paid, and the items of one product."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`payments-async sandbox`: the simulated service in the foreground, for trying things out and for other languages."""
 
-from __future__ import annotations
-
 import os
 from decimal import Decimal, InvalidOperation
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`payments-async transactions`: what the service made of our orders."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Annotated

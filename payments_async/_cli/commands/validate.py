@@ -1,7 +1,5 @@
 """`payments-async validate`: whether the service would take an order."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

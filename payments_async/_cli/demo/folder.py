@@ -1,7 +1,5 @@
 """The folder of a demo: held by one process at a time, with what an unfinished run left there."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Whether the journal agrees with the service's own ledger, the only judge of what was carried out."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from decimal import Decimal

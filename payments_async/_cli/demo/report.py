@@ -1,7 +1,5 @@
 """The end of a demo on the screen: what became of the orders, what the ledger says, and where to look."""
 
-from __future__ import annotations
-
 from collections import Counter
 from decimal import Decimal
 

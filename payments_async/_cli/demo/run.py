@@ -1,7 +1,5 @@
 """One whole run of a demo: sent, heard, reconciled, judged. It goes on after any death."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The simulated service of a demo, in a process that outlives it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess
@@ -16,7 +14,7 @@ import attrs
 from yarl import URL
 
 from payments_async import Credentials, Limits, PaymentsSession
-from payments_async._cli.faults import SECONDS, FaultLevel
+from payments_async._cli.faults import SECONDS
 from payments_async._cli.http import exchange
 
 _IDLE = 600.0  # seconds without a request, after which it ends by itself
@@ -120,25 +118,15 @@ class ServiceProcess:
 
     Args:
         log: What it has to say.
+        options: Of the command that it is.
     """
 
-    def __init__(
-        self, *, seed: int, faults: FaultLevel, balance: Decimal, currency: str, ipn_url: str, log: Path
-    ) -> None:
-        self._ipn_url = ipn_url
+    def __init__(self, log: Path, *, ipn_url: str, **options: object) -> None:
         self._log = log
-        options: dict[str, object] = {
-            "port": 0,
-            "seed": seed,
-            "faults": faults,
-            "balance": f"{balance:f}",
-            "currency": currency,
-            "processing-delay": SECONDS / 2,
-            "ipn-url": ipn_url,
-            "ipn-attempts": _TRIES,
-            "idle": _IDLE,
-        }
-        arguments = [f"--{name}={value}" for name, value in options.items()]
+        self._ipn_url = ipn_url
+        usual = {"port": 0, "processing_delay": SECONDS / 2, "ipn_attempts": _TRIES, "idle": _IDLE}
+        chosen = {**usual, "ipn_url": ipn_url, **options}
+        arguments = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
         with log.open("wb") as said:
             self._process = subprocess.Popen(  # noqa: S603 - this very program
                 [sys.executable, "-m", "payments_async", "sandbox", "--json", *arguments],

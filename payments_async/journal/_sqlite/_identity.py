@@ -21,9 +21,7 @@ from payments_async.journal._statements._entries import Commit, chunk_of, run_of
 from payments_async.journal._statements._history import void_sweeps
 from payments_async.journal._statements._permits import quarantine
 
-__all__ = ["Epoch", "Liveness"]
-
-Lock = Callable[[int], None]
+_Lock = Callable[[int], None]
 _TRIES = 8
 
 
@@ -216,7 +214,7 @@ def _quarantine(connection: sqlite3.Connection, clock: Callable[[], float]) -> N
     commit.write_progress()
 
 
-def _of_the_system() -> Lock | None:
+def _of_the_system() -> _Lock | None:
     try:
         from fcntl import LOCK_EX, LOCK_NB, flock
     except ImportError:  # Windows: there a lease waits for its end
@@ -245,7 +243,7 @@ class Liveness:
         holder: Name of this opening of the journal; empty where there is no lock.
     """
 
-    def __init__(self, path: Path, *, flock: Lock | None = _of_the_system()) -> None:  # noqa: B008 - always the same
+    def __init__(self, path: Path, *, flock: _Lock | None = _of_the_system()) -> None:  # noqa: B008 - always the same
         self._flock = flock
         self._folder = path.parent
         self._prefix = f"{path.name}-alive-"

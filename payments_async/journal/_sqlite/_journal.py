@@ -49,7 +49,7 @@ from payments_async.journal._records import (
 )
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._identity import Epoch, Liveness
-from payments_async.journal._sqlite._memory import LoadRegistration, Memory, StateFolder
+from payments_async.journal._sqlite._memory import Loading, Memory, Registry, StateFolder, held_elsewhere
 from payments_async.journal._sqlite._writer import Writer
 from payments_async.journal._statements import (
     _entries,
@@ -62,8 +62,7 @@ from payments_async.journal._statements import (
 )
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._states import State
-
-__all__ = ["SqliteJournal"]
+from payments_async.journal.contract import Journal
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -72,7 +71,7 @@ _EVENTS_AT_ONCE = 100  # in memory
 _MOST_FINALS = 100  # events of one order that are looked through
 
 
-class SqliteJournal:
+class SqliteJournal(Journal):
     """The durable outbox and inbox in one SQLite file. Several processes of one machine may share it.
 
     Write-ahead log, ``synchronous=FULL``: what a method returned survives a power cut. The methods and what they
@@ -164,7 +163,7 @@ class SqliteJournal:
             if self._has_leased and self._liveness.holder:
                 self._has_leased = False
                 with suppress(JournalError):  # their time runs out
-                    await self._submit("release", _pending.give_back, self._liveness.holder)
+                    await self._submit("release", _pending.release, self._liveness.holder, None)
         finally:
             await self._close()
 
@@ -182,7 +181,6 @@ class SqliteJournal:
                 await asyncio.get_running_loop().run_in_executor(None, reading.shutdown)
 
     def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-        """Have something finished before the journal closes, the last one first; what is returned takes that back."""
         self._before_close.append(finish)
 
         def take_back() -> None:
@@ -196,18 +194,15 @@ class SqliteJournal:
     async def open_run(
         self, batch_id: str, identity: RunIdentity, *, source_digest: str | None = None, policy: str | None = None
     ) -> Run:
-        """Begin a batch, or find it again. Raises ``WrongAccount``."""
         await self._submit(
             "open_run", _loading.open_run, batch_id, identity, source_digest, policy, secrets.token_hex(8)
         )
         return await self.run(batch_id)
 
     async def run(self, batch_id: str) -> Run:
-        """A batch as it stands. Raises ``RunUnknown``."""
         return await self._read(_entries.run, batch_id)
 
     async def runs(self) -> Sequence[Run]:
-        """All batches, oldest first."""
         return await self._read(_entries.runs)
 
     async def load(
@@ -218,7 +213,6 @@ class SqliteJournal:
         owner: str,
         adoption: Adoption | None = None,
     ) -> Loaded:
-        """Write down all orders of a batch. Raises whatever ``Journal.load`` does."""
         load = await self._submit("load", _loading.begin, batch_id, owner)
         try:
             return await self._load(batch_id, load, orders, adoption)
@@ -234,22 +228,23 @@ class SqliteJournal:
         orders: Iterable[Order] | AsyncIterable[Order],
         adoption: Adoption | None,
     ) -> Loaded:
-        registration = await self._register(batch_id, load, adoption)
+        memory = self._epoch.memory
+        loading = None if memory is None else await self._begin_registering(memory.registry, batch_id, load)
         async for block in _loading.blocks(orders):
-            if registration is not None:
-                await registration.register(list(dict.fromkeys(order.request_id for order in block)))
+            if memory is not None and loading is not None and not loading.is_complete:
+                request_ids = list(dict.fromkeys(order.request_id for order in block))
+                await self._register(memory.registry, loading, load, request_ids, adoption)
             await self._submit("load_block", _loading.add, load, block)
         last: int | None = load.first - 1 if load.resumed else None
         while last is not None:
             last = await self._submit("load_drop", _loading.drop_unseen, load, last)
-        if registration is not None:
-            await registration.complete()
+        if memory is not None and loading is not None and not loading.is_complete:
+            await asyncio.to_thread(memory.registry.ready, loading, self._clock())
         return await self._submit("load_complete", _loading.complete, batch_id, load)
 
     # The outbox: chunks, permits, outcomes
 
     async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:
-        """Lease the first free chunk with planned orders. Raises ``RunUnknown`` and ``HeldElsewhere``."""
         await self._check_adopted(batch_id)
         with self._liveness.dead() as dead:
             claim = partial(
@@ -263,29 +258,24 @@ class SqliteJournal:
             return await self._writer.submit("claim_chunk", claim, droppable=True)
 
     async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
-        """Prolong a lease. Raises ``LeaseLost`` and ``HeldElsewhere``."""
         await self._check_adopted(chunk.batch_id)
         renew = partial(_permits.renew_chunk, chunk=chunk, lease=lease)
         until = await self._writer.submit("renew_chunk", renew, droppable=True)
         return attrs.evolve(chunk, lease_until=until)
 
     async def release_chunk(self, chunk: Chunk) -> None:
-        """Give a chunk back; nothing of it may be under way."""
         await self._submit("release_chunk", _permits.release_chunk, chunk)
 
     async def expire_chunks(self, batch_id: str | None = None) -> int:
-        """Take over, for nobody, every chunk whose lease ran out; tells how many orders are unknown now."""
         with self._liveness.dead() as dead:
             return await self._submit("expire_chunks", _permits.expire_chunks, batch_id, dead)
 
     async def chunks(self, batch_id: str) -> Chunks:
-        """How the chunks of a batch stand."""
         return await self._read(_permits.chunks, batch_id, self._clock())
 
     async def permit(
         self, chunk: Chunk, claimed: ClaimedOrder, *, after: Outcome | None = None
     ) -> Permit | NotPermitted:
-        """Ask to send one order once, and record the outcome of the one before in the same commit."""
         request = _permits.PermitRequest(chunk, claimed, after)
         asked = self._writer.submit("permit", request, together=_permits.grant_all, droppable=after is None)
         try:
@@ -298,99 +288,78 @@ class SqliteJournal:
             raise
 
     async def record(self, outcome: Outcome) -> Finding:
-        """Write down how an attempt ended, whatever became of the lease."""
         return await self._submit("record", _permits.record, outcome)
 
     # The outbox: evidence and persons
 
     async def apply_evidence(self, evidence: Evidence) -> Finding | None:
-        """Write down what was found out about an order; ``None`` when there is no such order."""
         return await self._submit("apply_evidence", _evidence.apply_evidence, evidence)
 
     async def park(self, request_id: str, *, detail: str) -> Finding:
-        """Two clean sweeps did not find an unknown order. Raises ``OrderUnknown``."""
         return await self._submit("park", _evidence.park, request_id, detail)
 
     async def write_off(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
-        """A named person states that a parked order never arrived. Raises ``NotParked`` and ``OrderUnknown``."""
         await self._submit("write_off", _evidence.write_off, request_id, who, why, seen)
         return await self._entry(request_id)
 
     async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
-        """A named person has seen the conflict of an order as it stood then. Raises ``OrderUnknown``."""
         await self._submit("acknowledge", _evidence.acknowledge, request_id, who, why, seen)
         return await self._entry(request_id)
 
     async def lift_quarantine(self, batch_id: str, *, who: str, why: str, seen: float | None = None) -> int:
-        """A named person states that quarantined orders were looked up; tells how many chunks. Raises NotLookedFor."""
         return await self._submit("lift_quarantine", _evidence.lift_quarantine, batch_id, who, why, seen)
 
     # The outbox: sweeps
 
     async def begin_sweep(self, batch_id: str | None, *, since: date, until: date) -> Sweep:
-        """Note that the service's list is read from now on. Raises ``RunUnknown``."""
         return await self._submit("begin_sweep", _history.begin_sweep, batch_id, since, until)
 
     async def end_sweep(self, sweep: Sweep) -> None:
-        """Note how it ended."""
         await self._submit("end_sweep", _history.end_sweep, sweep)
 
     async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
-        """The latest sweeps that were made for a batch, or for any, at most 1,000. Raises ``RunUnknown``."""
         return await self._read(_history.sweeps, batch_id)
 
     async def is_looked_for(self, batch_id: str | None = None, *, counted: bool = False) -> bool:
-        """Whether a list was read to its end since the journal may have forgotten anything. Raises ``RunUnknown``."""
         if batch_id is None:
             return await self._read(lambda connection: _history.has_looked(connection, counted=counted))
         return await self._read(lambda connection: _history.is_looked_for(connection, batch_id, counted=counted))
 
     async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:
-        """The first permit of all orders in these states, or ``None``. Raises ``RunUnknown``."""
         return await self._read(_history.sent_since, batch_id, states, after)
 
     # The outbox: looking
 
     async def entry(self, request_id: str) -> Entry | None:
-        """One order."""
         return await self._read(_entries.entry, request_id)
 
     async def entries_of(self, request_ids: Sequence[str], *, in_mixed_letters: bool = False) -> Mapping[str, Entry]:
-        """Those of these orders that there are."""
         return await self._read(
             partial(_entries.entries_of, request_ids=request_ids, in_mixed_letters=in_mixed_letters)
         )
 
     def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
-        """Orders in the sequence they were loaded in, a page in memory at a time."""
         return self._stream(_entries.entries_after(batch_id, state))
 
     def standings(self, batch_id: str) -> AsyncIterator[Iterable[Standing]]:
-        """Every order with what brought it to where it stands, a page at a time. Raises ``RunUnknown``."""
         return self._pages(_history.standings_after(batch_id))
 
     def paid_since(self, since: float, *, but: str | None = None) -> AsyncIterator[Iterable[Entry]]:
-        """Orders that may be paid yet, or were paid since then, a page at a time."""
         return self._pages(_entries.paid_after(since, but))
 
     def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
-        """Orders with a contradiction that nobody has acknowledged."""
         return self._stream(_entries.entries_after(batch_id, None, conflicts=True))
 
     async def progress(self, batch_id: str | None = None) -> Progress:
-        """Counts and sums of a batch, or of all. Raises ``RunUnknown``."""
         return await self._read(_entries.progress, batch_id)
 
     async def history(self, request_id: str) -> Sequence[Happening]:
-        """All that is known of one order, in time. Raises ``OrderUnknown``."""
         return await self._read(_history.history, request_id)
 
     async def decisions(self, batch_id: str) -> Sequence[Happening]:
-        """What named persons decided about a batch as a whole. Raises ``RunUnknown``."""
         return await self._read(_history.decisions, batch_id)
 
     async def unmatched_events(self) -> int:
-        """Notifications about orders this journal never sent."""
         return await self._read(_notifications.unmatched)
 
     async def check(self) -> None:
@@ -400,7 +369,6 @@ class SqliteJournal:
     # The inbox
 
     async def receive(self, delivery: RawNotification, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
-        """Store a delivery and its event, settle its order, and lease a new event."""
         (receipt,) = await self.receive_all((Arrival(delivery=delivery, event=event, lease=lease),), owner=owner)
         if isinstance(receipt, Exception):
             raise receipt
@@ -409,17 +377,14 @@ class SqliteJournal:
     async def receive_all(
         self, arrivals: Sequence[Arrival], *, owner: str, handled: Sequence[int] = ()
     ) -> Sequence[Receipt | Exception]:
-        """Do that for many, and close events that are handled, in one commit."""
         self._has_leased = True
         storing = _notifications.NotificationsStored(arrivals, owner, self._liveness.holder, handled)
         return await self._writer.submit("receive", storing, together=_notifications.receive_all)
 
     async def confirm(self, event_id: int) -> str | None:
-        """The service's record bears an event out; tells what it contradicts, if anything."""
         return await self._submit("confirm", _notifications.confirm, event_id)
 
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
-        """Lease due events, oldest first."""
         self._has_leased = True
         with self._liveness.dead() as dead:
             claim = partial(
@@ -428,31 +393,24 @@ class SqliteJournal:
             return await self._writer.submit("claim", claim, droppable=True)
 
     async def release(self, owner: str) -> None:
-        """Give back the leases of a receiver."""
-        await self._submit("release", _pending.release, owner, self._liveness.holder)
+        await self._submit("release", _pending.release, self._liveness.holder, owner)
 
     async def note_done(self, event_id: int, handler: str) -> None:
-        """One handler has finished with an event."""
         await self._submit("note_done", _pending.note_done, event_id, handler)
 
     async def finish(self, event_id: int, state: str, *, error: str | None = None) -> None:
-        """An event is ``handled``, ``dead`` or ``disputed``."""
         await self._submit("finish", _pending.finish, event_id, state, error)
 
     async def retry_later(self, event_id: int, *, delay: float, error: str) -> None:
-        """Count a round and make the event due again after so many seconds."""
         await self._submit("retry_later", _pending.retry_later, event_id, delay, error)
 
     async def revive(self, event_id: int | None = None) -> int:
-        """Make one dead event, or all, pending again; tells how many."""
         return await self._submit("revive", _pending.revive, event_id)
 
     def dead_letters(self) -> AsyncIterator[StoredEvent]:
-        """Dead events, oldest first."""
         return self._events(_pending.dead_after)
 
     def dubious(self) -> AsyncIterator[StoredEvent]:
-        """Events that are no evidence, oldest first: not confirmed yet, only reported, or disputed."""
         return self._events(_pending.dubious_after)
 
     async def _events(
@@ -465,16 +423,13 @@ class SqliteJournal:
             last = page[-1].event_id
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
-        """The first final event of an order that nothing contradicts."""
         events = await self._read(_notifications.final_events, request_id, None, 1)
         return events[0] if events else None
 
     async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
-        """All final events of an order, or of one transaction of it, that nothing contradicts."""
         return await self._read(_notifications.final_events, request_id, transaction_id, _MOST_FINALS)
 
     async def prune_inbox(self, *, older_than: float) -> Pruned:
-        """Forget notifications that came more than so many seconds ago, and that nothing open needs."""
         if not older_than > 0:
             raise ValueError("older_than: must be above 0")
         before, last, pruned = self._clock() - older_than, 0, Pruned()
@@ -486,11 +441,9 @@ class SqliteJournal:
             pruned = Pruned(events=pruned.events + some.events, deliveries=pruned.deliveries + some.deliveries)
 
     async def check_writable(self) -> None:
-        """Write something that means nothing, to see whether anything can be written."""
         await self._submit("check_writable", _pending.check_writable)
 
     async def backlog(self) -> Backlog:
-        """How many events wait, and since when."""
         return await self._read(_pending.backlog)
 
     def _open(self) -> sqlite3.Connection:
@@ -541,12 +494,10 @@ class SqliteJournal:
         _INHERITED.append((self._epoch, self._writer, self._reader, self._reading))
         self._prepare()
 
-    async def _register(self, batch_id: str, load: _loading.Load, adoption: Adoption | None) -> LoadRegistration | None:
-        memory = self._epoch.memory
-        if memory is None:
-            return None
+    async def _begin_registering(self, registry: Registry, batch_id: str, load: _loading.Load) -> Loading:
+        """Tell the registry that a batch is being loaded here."""
         begin = partial(
-            memory.registry.begin,
+            registry.begin,
             self._epoch.journal_id,
             await self._uid(batch_id),
             batch_id,
@@ -554,17 +505,32 @@ class SqliteJournal:
             orders=load.total if load.ready else None,
             now=self._clock(),
         )
-        adopt = None if adoption is None else partial(self._adopt, load, adoption)
-        return LoadRegistration(
-            registry=memory.registry,
-            loading=await asyncio.to_thread(begin),
-            knows=self.entries_of,
-            adopt=adopt,
-            clock=self._clock,
-        )
+        return await asyncio.to_thread(begin)
 
-    async def _adopt(self, load: _loading.Load, adoption: Adoption, held: HeldElsewhere) -> None:
-        await self._submit("adopt", _loading.adopt, load, adoption, held)
+    async def _register(
+        self,
+        registry: Registry,
+        loading: Loading,
+        load: _loading.Load,
+        request_ids: Sequence[str],
+        adoption: Adoption | None,
+    ) -> None:
+        """Tell the registry of a block of orders, before it is written down here.
+
+        Raises:
+            HeldElsewhere: Some of it may have been sent already, and nobody has said that it is ours now.
+        """
+        held = await asyncio.to_thread(registry.register, loading, request_ids)
+        ours = [request_id for request_id, holder in held.items() if holder.journal == loading.journal]
+        known = await self.entries_of(ours) if ours else ()  # the journal itself says what is wrong with these
+        held = {request_id: holder for request_id, holder in held.items() if request_id not in known}
+        if not held:
+            return
+        error = held_elsewhere(held, loading.journal)
+        if adoption is None:
+            raise error
+        await self._submit("adopt", _loading.adopt, load, adoption, error)  # first of all the journal keeps them back
+        await asyncio.to_thread(registry.register, loading, request_ids, adopt=True)
 
     async def _check_adopted(self, batch_id: str) -> None:
         memory = self._epoch.memory

@@ -6,14 +6,13 @@ folder is lost, restored or mistyped.
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import hashlib
 import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from io import FileIO
@@ -34,8 +33,6 @@ from payments_async.journal._faults import (
     RegistryDamaged,
 )
 from payments_async.journal._records import RunIdentity
-
-__all__ = ["Anchor", "Memory", "LoadRegistration", "StateFolder"]
 
 _log = logging.getLogger("payments_async")
 _SHOWN = 5  # request ids named in an error
@@ -495,45 +492,3 @@ def _say_so(folder: Path | StateFolder, error: Exception) -> None:
         "this machine keeps no memory of its journals outside of their own folders",
         extra={"folder": str(folder), "why": str(error)},
     )
-
-
-@attrs.frozen(kw_only=True)
-class LoadRegistration:
-    """One load that the registry hears of.
-
-    Attributes:
-        knows: Tells which of some orders the journal holds.
-        adopt: Called when orders of another batch, which may have been sent, are to be this one's from now on.
-        clock: Unix seconds.
-    """
-
-    registry: Registry
-    loading: Loading
-    knows: Callable[[Sequence[str]], Awaitable[Container[str]]]
-    adopt: Callable[[HeldElsewhere], Awaitable[None]] | None
-    clock: Callable[[], float]
-
-    async def register(self, request_ids: Sequence[str]) -> None:
-        """Register a block.
-
-        Raises:
-            HeldElsewhere: Some of it may have been sent already, and nobody has said that it is ours now.
-        """
-        if self.loading.is_complete:
-            return
-        held = await asyncio.to_thread(self.registry.register, self.loading, request_ids)
-        ours = [request_id for request_id, holder in held.items() if holder.journal == self.loading.journal]
-        known = await self.knows(ours) if ours else ()  # the journal itself says what is wrong with these
-        held = {request_id: holder for request_id, holder in held.items() if request_id not in known}
-        if not held:
-            return
-        error = held_elsewhere(held, self.loading.journal)
-        if self.adopt is None:
-            raise error
-        await self.adopt(error)  # first of all the journal keeps them back
-        await asyncio.to_thread(self.registry.register, self.loading, request_ids, adopt=True)
-
-    async def complete(self) -> None:
-        """From now on any of these orders may have been sent."""
-        if not self.loading.is_complete:
-            await asyncio.to_thread(self.registry.ready, self.loading, self.clock())

@@ -23,21 +23,6 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._statements._entries import MIXED
 
-__all__ = [
-    "APPLICATION_ID",
-    "VERSION",
-    "birth_of",
-    "check",
-    "has_log",
-    "inode_of",
-    "is_of_the_disk",
-    "make",
-    "migrate",
-    "open_reader",
-    "open_writer",
-    "translated",
-]
-
 _FAULTS: dict[int, tuple[type[JournalError], str]] = {
     sqlite3.SQLITE_BUSY: (JournalLocked, "the journal is held by another process"),
     sqlite3.SQLITE_LOCKED: (JournalLocked, "the journal is held by another connection"),

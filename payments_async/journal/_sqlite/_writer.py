@@ -18,10 +18,6 @@ from payments_async.journal._faults import JournalBehind, JournalClosed, Journal
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._statements._entries import Commit, Together, Work
 
-__all__ = [
-    "Writer",
-]
-
 T = TypeVar("T")
 _MOST = 1000  # operations in one commit; bounds its memory and the wait of the first
 _PLENTY = 40  # operations that make a commit worth its while: more are not waited for
@@ -154,15 +150,9 @@ class Writer:
     def _run(self, opened: asyncio.Future[None], groups: queue.SimpleQueue[list[_Operation[Any]] | None]) -> None:
         try:
             connection = self._open()
-        except JournalError as error:
-            self._tell(_deliver, [([opened], (), error)])
-            return
-        except sqlite3.Error as error:
-            self._tell(_deliver, [([opened], (), _chained(_opening.translated(error, self._path), error))])
-            return
         except Exception as error:  # noqa: BLE001 - a mistake of ours must not hang whoever opens
-            fault = JournalUnavailable(f"the journal could not be opened ({type(error).__name__})")
-            self._tell(_deliver, [([opened], (), _chained(fault, error))])
+            fault = error if isinstance(error, JournalError) else self._fault(error, "the journal could not be opened")
+            self._tell(_deliver, [([opened], (), fault)])
             return
         self._tell(_deliver, [([opened], [None], None)])
         try:
@@ -190,14 +180,9 @@ class Writer:
                 sealed()
         except JournalBehind as error:
             return self._behind(connection, group, error)
-        except sqlite3.Error as error:
-            # Whether it failed halfway or its answer was lost: it counts as not granted, and nobody sends.
-            fault = _opening.translated(error, self._path)
-            return self._undone(connection, group, fault, error)
         except Exception as error:  # noqa: BLE001 - a mistake of ours must not hang everybody who waits
-            return self._undone(
-                connection, group, JournalUnavailable(f"the commit failed ({type(error).__name__})"), error
-            )
+            # Whether it failed halfway or its answer was lost: it counts as not granted, and nobody sends.
+            return self._undone(connection, group, error)
         return told
 
     def _apply_all(self, commit: Commit, operations: Iterable[_Operation[Any]]) -> list[_Told]:
@@ -206,8 +191,7 @@ class Writer:
             kind = list(neighbours)
             results = None
             if together is not None:
-                undoing = commit.undoing if told else commit.beginning_anew
-                results = self._apply_together(commit, together, kind, undoing)
+                results = self._apply_together(commit, together, kind, is_first=not told)
             if results is None:
                 told += [self._apply(commit, operation) for operation in kind]
             else:
@@ -215,11 +199,7 @@ class Writer:
         return told
 
     def _apply_together(
-        self,
-        commit: Commit,
-        together: Together,
-        operations: Sequence[_Operation[Any]],
-        undoing: Callable[[Callable[[], Sequence[Any]]], Sequence[Any]],
+        self, commit: Commit, together: Together, operations: Sequence[_Operation[Any]], *, is_first: bool
     ) -> Sequence[Any] | None:
         name, works = operations[0].name, [operation.work for operation in operations]
 
@@ -232,7 +212,7 @@ class Writer:
             return results
 
         try:
-            return undoing(part)
+            return commit.undoing(part, is_first=is_first)
         except sqlite3.Error as error:
             if not commit.goes_on(error):
                 raise
@@ -252,28 +232,42 @@ class Writer:
         except sqlite3.Error as error:
             if not commit.goes_on(error):
                 raise
-            return [operation.future], (), _chained(_opening.translated(error, self._path), error)
+            return [operation.future], (), self._fault(error, "")
         except Exception as error:  # noqa: BLE001 - each operation's failure is its caller's
             return [operation.future], (), error
 
     def _behind(
         self, connection: sqlite3.Connection, group: list[_Operation[Any]], fault: JournalBehind
     ) -> list[_Told]:
-        told = self._undone(connection, group, fault, fault)
+        told = self._undone(connection, group, fault)
         try:
             if self._stand_back is not None:
                 self._stand_back(connection)
         except sqlite3.Error as error:
-            return self._undone(connection, group, _opening.translated(error, self._path), error)
+            return self._undone(connection, group, error)
         return told
 
-    def _undone(
-        self, connection: sqlite3.Connection, group: list[_Operation[Any]], fault: JournalError, cause: Exception
-    ) -> list[_Told]:
+    def _undone(self, connection: sqlite3.Connection, group: list[_Operation[Any]], error: Exception) -> list[_Told]:
         with suppress(sqlite3.Error):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        return [([operation.future], (), _chained(type(fault)(fault.message), cause)) for operation in group]
+        return [([operation.future], (), self._fault(error, "the commit failed")) for operation in group]
+
+    def _fault(self, error: Exception, failed: str) -> JournalError:
+        """The error of the journal that says the same, a new one for everybody who waits.
+
+        Args:
+            failed: What could not be done, in words, where the error is a mistake of ours.
+        """
+        match error:
+            case JournalBehind():
+                return JournalBehind(error.message)
+            case sqlite3.Error():
+                fault = _opening.translated(error, self._path)
+            case _:
+                fault = JournalUnavailable(f"{failed} ({type(error).__name__})")
+        fault.__cause__ = error
+        return fault
 
     def _tell(self, deliver: Callable[[list[_Told]], None], told: list[_Told]) -> None:
         loop = self._loop
@@ -301,9 +295,3 @@ def _deliver(told: list[_Told]) -> None:
         for future, result in zip(futures, results, strict=error is None):
             if not future.done():  # else its caller was cancelled
                 future.set_result(result)
-
-
-def _chained(fault: JournalError, cause: Exception) -> JournalError:
-    if cause is not fault:
-        fault.__cause__ = cause
-    return fault

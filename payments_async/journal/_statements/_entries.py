@@ -6,12 +6,13 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Context, Decimal
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from payments_async.journal._faults import JournalError, RunUnknown
 from payments_async.journal._records import (
     Entry,
     Progress,
+    Row,
     Run,
     RunIdentity,
     order_of,
@@ -20,44 +21,6 @@ from payments_async.journal._records import (
     unpack_transaction_id,
 )
 from payments_async.journal._states import State
-
-__all__ = [
-    "CHUNK",
-    "COLUMNS",
-    "EXACT",
-    "Faults",
-    "MIXED",
-    "MOST_ORDERS",
-    "PAGE",
-    "PageReader",
-    "Row",
-    "Together",
-    "Commit",
-    "Work",
-    "bounds",
-    "bounds_of",
-    "change",
-    "chunk_bounds",
-    "chunk_of",
-    "count_unconfirmed",
-    "entries_after",
-    "entries_of",
-    "entry",
-    "entry_of",
-    "number_of",
-    "paid_after",
-    "progress",
-    "row_by_id",
-    "row_by_request",
-    "row_of",
-    "rows_by_transaction",
-    "run",
-    "run_columns",
-    "run_of",
-    "runs",
-    "snapshot",
-    "uid",
-]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -150,34 +113,36 @@ class Commit:
         if self._crash_at is not None:
             self._crash_at(point)
 
-    def undoing(self, part: Callable[[], T]) -> T:
-        """What a part returns; when it raises, what it did is undone, and the rest of the commit stands."""
+    def undoing(self, part: Callable[[], T], *, is_first: bool = False) -> T:
+        """What a part returns; when it raises, what it did is undone, and the rest of the commit stands.
+
+        Args:
+            is_first: Nothing was done before it: then it needs no savepoint, which is two statements less.
+        """
         moved = len(self.moves)
-        self.execute("SAVEPOINT part")
+        if not is_first:
+            self.execute("SAVEPOINT part")
         try:
             result = part()
         except Exception as error:
             if not isinstance(error, sqlite3.Error) or self.goes_on(error):
-                self.execute("ROLLBACK TO part")
-                self.execute("RELEASE part")
-                del self.moves[moved:]
-                self.has_nameless = None
+                self._undo(moved, is_first=is_first)
             raise
-        self.execute("RELEASE part")
+        if not is_first:
+            self.execute("RELEASE part")
         return result
 
-    def beginning_anew(self, part: Callable[[], T]) -> T:
-        """As ``undoing``, for the first part of a commit: without a savepoint, which is two statements less."""
-        try:
-            return part()
-        except Exception as error:
-            if not isinstance(error, sqlite3.Error) or self.goes_on(error):
-                self.execute("ROLLBACK")
-                self.execute("BEGIN IMMEDIATE")
-                self.now = self._clock()
-                self.moves.clear()
-                self.has_nameless = None
-            raise
+    def _undo(self, moved: int, *, is_first: bool) -> None:
+        """Undo a part of the commit, before which so many orders had moved."""
+        if is_first:
+            self.execute("ROLLBACK")
+            self.execute("BEGIN IMMEDIATE")
+            self.now = self._clock()
+        else:
+            self.execute("ROLLBACK TO part")
+            self.execute("RELEASE part")
+        del self.moves[moved:]
+        self.has_nameless = None
 
     def goes_on(self, error: sqlite3.Error) -> bool:
         """Whether an error is that of one operation alone: neither the disk's nor the end of the transaction."""
@@ -224,26 +189,6 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
         yield
     finally:
         connection.rollback()  # nothing was written; an error may have ended it already
-
-
-class Row(NamedTuple):
-    """The columns of an order, as stored."""
-
-    id: int
-    request_id: str
-    state: State
-    token: int
-    attempt: int
-    sent_before: bool
-    amount: str
-    body: bytes
-    body_sha256: bytes
-    transaction_id: bytes | str
-    code: int | None
-    message: str | None
-    conflict: str | None
-    permitted_at: float
-    updated_at: float
 
 
 def bounds(run: int) -> tuple[int, int]:
@@ -380,9 +325,7 @@ def run(connection: sqlite3.Connection, batch_id: str) -> Run:
 def entry(connection: sqlite3.Connection, request_id: str) -> Entry | None:
     """One order."""
     row = row_by_request(connection, request_id)
-    if row is None:
-        return None
-    return entry_of(row, _batches(connection)[run_of(row.id)], count_unconfirmed(connection, [row]).get(request_id, 0))
+    return None if row is None else next(_entries_in(connection, [row]))
 
 
 def entries_of(
@@ -393,17 +336,15 @@ def entries_of(
     Args:
         in_mixed_letters: Only those whose ids have small and capital letters, whichever they have; by their own ids.
     """
-    names, found = _batches(connection), dict[str, Entry]()
+    found: dict[str, Entry] = {}
     where = f"{MIXED} AND lower(request_id)" if in_mixed_letters else "request_id"
     for first in range(0, len(request_ids), PAGE):
         some = request_ids[first : first + PAGE]
         if in_mixed_letters:
             some = [request_id.lower() for request_id in some]
         sql = f"SELECT {COLUMNS} FROM outbox WHERE {where} IN ({', '.join('?' * len(some))})"  # noqa: S608
-        rows = list(map(row_of, connection.execute(sql, some).fetchall()))
-        doubted = count_unconfirmed(connection, rows)
-        for row in rows:
-            found[row.request_id] = entry_of(row, names[run_of(row.id)], doubted.get(row.request_id, 0))
+        rows = connection.execute(sql, some).fetchall()
+        found.update((entry.request_id, entry) for entry in _entries_in(connection, rows))
     return found
 
 
@@ -414,13 +355,10 @@ def paid_after(since: float, but: str | None) -> PageReader[Entry]:
         AND (state IN ({may_be}) OR (state IN ({paid}) AND updated_at >= ?)) ORDER BY id LIMIT {PAGE}"""  # noqa: S608
 
     def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[Iterable[Entry], int]:
-        names = _batches(connection)
-        first, last = next((bounds(run) for run, name in names.items() if name == but), (-1, -1))
+        first, last = next((bounds(run) for run, name in _batches(connection).items() if name == but), (-1, -1))
         start = last if first <= after + 1 <= last else after  # the others of that batch need not be looked at
         rows = connection.execute(sql, (start, first, last, since)).fetchall()
-        doubted = count_unconfirmed(connection, rows)
-        found = (entry_of(row, names[run_of(row.id)], doubted.get(row.request_id, 0)) for row in map(row_of, rows))
-        return found, rows[-1][0] if rows else after
+        return _entries_in(connection, rows), rows[-1][0] if rows else after
 
     return read
 
@@ -446,11 +384,8 @@ def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = 
 
     def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[Entry], int]:
         first, last = bounds_of(connection, batch_id)
-        names = _batches(connection)
-        rows = list(map(row_of, connection.execute(sql, (max(after, first - 1), last)).fetchall()))
-        doubted = count_unconfirmed(connection, rows)
-        found = [entry_of(row, names[run_of(row.id)], doubted.get(row.request_id, 0)) for row in rows]
-        return found, rows[-1].id if rows else after
+        rows = connection.execute(sql, (max(after, first - 1), last)).fetchall()
+        return list(_entries_in(connection, rows)), rows[-1][0] if rows else after
 
     return read
 
@@ -479,6 +414,12 @@ def progress(connection: sqlite3.Connection, batch_id: str | None) -> Progress:
         (first, last),
     ).fetchone()
     return Progress(counts=counts, sums=sums, conflicts=conflicts, unconfirmed=unconfirmed)
+
+
+def _entries_in(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> Iterator[Entry]:
+    """Rows of ``COLUMNS`` as entries. What lies beside them is read at once; each entry is made when it is its turn."""
+    names, doubted = _batches(connection), count_unconfirmed(connection, rows)
+    return (entry_of(row, names[run_of(row.id)], doubted.get(row.request_id, 0)) for row in map(row_of, rows))
 
 
 def count_unconfirmed(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> dict[str, int]:

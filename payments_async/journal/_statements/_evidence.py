@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from payments_async._amounts import amount_text
 from payments_async.journal._faults import NotLookedFor, NotParked, OrderUnknown
-from payments_async.journal._records import Evidence, Finding
+from payments_async.journal._records import Evidence, Finding, Row, check_named
 from payments_async.journal._statements._entries import (
     Commit,
-    Row,
     change,
     chunk_of,
     row_by_request,
@@ -18,20 +17,6 @@ from payments_async.journal._statements._entries import (
 from payments_async.journal._statements._history import is_looked_for
 from payments_async.journal._states import EVIDENCE, News, State, next_state
 from payments_async.journal._weighing import weigh
-
-__all__ = [
-    "acknowledge",
-    "apply",
-    "apply_evidence",
-    "archive_attempt",
-    "find",
-    "is_unsent",
-    "lift_quarantine",
-    "park",
-    "record_evidence",
-    "resolve",
-    "write_off",
-]
 
 _TOLD = EVIDENCE - {News.ACCEPTED, News.SWEPT_CLEAN_TWICE}  # notified or looked up
 
@@ -170,7 +155,7 @@ def write_off(commit: Commit, request_id: str, who: str, why: str, seen: float |
 
     What contradicted that until now is thereby called false, and moves the order no more; what is new later counts.
     """
-    _named(who, why)
+    check_named(who, why)
     row = _row(commit, request_id)
     unsent = is_unsent(commit, row)
     verdict = next_state(row.state, News.WRITTEN_OFF, sent_before=bool(row.sent_before), unsent=unsent)
@@ -191,7 +176,7 @@ def write_off(commit: Commit, request_id: str, who: str, why: str, seen: float |
 
 def acknowledge(commit: Commit, request_id: str, who: str, why: str, seen: float | None) -> None:
     """A named person has seen a conflict; one that came after they looked stands."""
-    _named(who, why)
+    check_named(who, why)
     row = _row(commit, request_id)
     later = commit.execute(
         """SELECT conflict FROM evidence WHERE order_id = ? AND conflict IS NOT NULL AND before_at >= ?
@@ -207,7 +192,7 @@ def acknowledge(commit: Commit, request_id: str, who: str, why: str, seen: float
 
 def lift_quarantine(commit: Commit, batch_id: str, who: str, why: str, seen: float | None) -> int:
     """The orders of quarantined chunks were looked up, says a named person, and so does a sweep on record."""
-    _named(who, why)
+    check_named(who, why)
     run, quarantined_at = run_columns(commit, batch_id, "id, quarantined_at")
     waiting = commit.execute("SELECT 1 FROM chunk WHERE run = ? AND state = 'quarantined' LIMIT 1", (run,)).fetchone()
     if waiting is not None:
@@ -237,12 +222,6 @@ def _row(commit: Commit, request_id: str) -> Row:
     if row is None:
         raise OrderUnknown(f"the journal holds no order {request_id}")
     return row
-
-
-def _named(who: str, why: str) -> None:
-    """A decision has a person and a reason. Raises ``ValueError``."""
-    if not who.strip() or not why.strip():
-        raise ValueError("who and why: a person's name and a reason, not an empty text")
 
 
 def _about(commit: Commit, row: Row) -> str | None:

@@ -8,13 +8,12 @@ from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 from payments_async.journal._faults import OrderUnknown
-from payments_async.journal._records import Happening, Standing, Sweep, unpack_transaction_id
+from payments_async.journal._records import Happening, Row, Standing, Sweep, unpack_transaction_id
 from payments_async.journal._statements._entries import (
     COLUMNS,
     PAGE,
     Commit,
     PageReader,
-    Row,
     bounds_of,
     chunk_of,
     count_unconfirmed,
@@ -27,19 +26,6 @@ from payments_async.journal._statements._entries import (
     snapshot,
 )
 from payments_async.journal._states import RULES, News, State
-
-__all__ = [
-    "begin_sweep",
-    "decisions",
-    "end_sweep",
-    "has_looked",
-    "history",
-    "is_looked_for",
-    "sent_since",
-    "standings_after",
-    "sweeps",
-    "void_sweeps",
-]
 
 _ANSWERED = {  # what the answer was, when nothing but it has made of the order
     State.ACCEPTED: News.ACCEPTED,
@@ -68,6 +54,8 @@ _LAST_VOIDED = "(SELECT coalesce(max(quarantined_at), 0) FROM run)"
 
 
 class _Attempt(NamedTuple):
+    """The columns of an attempt, as stored."""
+
     order_id: int
     n: int
     token: int
@@ -79,6 +67,8 @@ class _Attempt(NamedTuple):
 
 
 class _Evidence(NamedTuple):
+    """Those of evidence."""
+
     order_id: int
     at: float
     news: str
@@ -96,7 +86,9 @@ class _Evidence(NamedTuple):
 
 
 class _Resolution(NamedTuple):
-    order_id: int
+    """Those of a decision; one about a batch has no order."""
+
+    order_id: int | None
     kind: str
     who: str
     why: str
@@ -126,46 +118,45 @@ class _Trails(NamedTuple):
 
     batch_id: str
     planned_at: float
-    attempts: Mapping[int, list[_Attempt]]
+    attempts: Mapping[int, list[tuple[Any, ...]]]
     evidence: Mapping[int, list[tuple[Any, ...]]]
-    resolutions: Mapping[int, list[_Resolution]]
+    resolutions: Mapping[int, list[tuple[Any, ...]]]
     workers: Mapping[tuple[int, int], str | None]
 
 
 def _trails(connection: sqlite3.Connection, first: int, last: int) -> _Trails:
     """All that is needed to tell of the orders from one number to another of the same run."""
-    run, evidence = run_of(first), dict[int, list[tuple[Any, ...]]]()
-    attempts, resolutions = dict[int, list[_Attempt]](), dict[int, list[_Resolution]]()
+    run = run_of(first)
     batch_id, at = connection.execute(
         "SELECT batch_id, coalesce(ready_at, created_at) FROM run WHERE id = ?", (run,)
     ).fetchone()
     found = connection.execute(
-        """SELECT order_id, n, token, permitted_at, outcome, code, message, done_at FROM attempt
-        WHERE order_id BETWEEN ? AND ? ORDER BY order_id, rowid""",
-        (first, last),
-    )
-    for attempt in map(_Attempt._make, found.fetchall()):
-        attempts.setdefault(attempt.order_id, []).append(attempt)
-    found = connection.execute(
-        """SELECT order_id, at, news, source, transaction_id, amount, detail, before, after, before_at, conflict,
-        event_id, times, last_at FROM evidence WHERE order_id BETWEEN ? AND ? ORDER BY order_id, id""",
-        (first, last),
-    )
-    for seen in found.fetchall():
-        evidence.setdefault(seen[0], []).append(seen)
-    found = connection.execute(
-        """SELECT order_id, kind, who, why, evidence, at FROM resolution
-        WHERE order_id BETWEEN ? AND ? ORDER BY order_id, id""",
-        (first, last),
-    )
-    for resolution in map(_Resolution._make, found.fetchall()):
-        resolutions.setdefault(resolution.order_id, []).append(resolution)
-    found = connection.execute(
         "SELECT number, token, owner FROM claim WHERE run = ? AND number BETWEEN ? AND ?",
         (run, chunk_of(first), chunk_of(last)),
     )
-    workers = {(number, token): owner for number, token, owner in found.fetchall()}
-    return _Trails(batch_id, at, attempts, evidence, resolutions, workers)
+    return _Trails(
+        batch_id,
+        at,
+        attempts=_by_order(connection, "attempt", _Attempt._fields, first, last),
+        evidence=_by_order(connection, "evidence", _Evidence._fields, first, last),
+        resolutions=_by_order(connection, "resolution", _Resolution._fields, first, last),
+        workers={(number, token): owner for number, token, owner in found.fetchall()},
+    )
+
+
+def _by_order(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], first: int, last: int
+) -> dict[int, list[tuple[Any, ...]]]:
+    """The rows of a table that belong to these orders, in the sequence they were written in."""
+    rows: dict[int, list[tuple[Any, ...]]] = {}
+    found = connection.execute(
+        f"""SELECT {", ".join(columns)} FROM {table} WHERE order_id BETWEEN ? AND ?
+        ORDER BY order_id, rowid""",  # noqa: S608 - names of columns and tables
+        (first, last),
+    )
+    for row in found.fetchall():
+        rows.setdefault(row[0], []).append(row)
+    return rows
 
 
 def history(connection: sqlite3.Connection, request_id: str) -> Sequence[Happening]:
@@ -186,7 +177,7 @@ def history(connection: sqlite3.Connection, request_id: str) -> Sequence[Happeni
 def decisions(connection: sqlite3.Connection, batch_id: str) -> Sequence[Happening]:
     """What named persons decided about a batch as a whole, in time. Raises ``RunUnknown``."""
     found = connection.execute(
-        "SELECT 0, kind, who, why, evidence, at FROM resolution WHERE run = ? ORDER BY id",
+        f"SELECT {', '.join(_Resolution._fields)} FROM resolution WHERE run = ? ORDER BY id",  # noqa: S608
         (number_of(connection, batch_id),),
     )
     return tuple(_resolved(_Resolution._make(values)) for values in found.fetchall())
@@ -241,7 +232,7 @@ def _decision(row: Row, trails: _Trails) -> Happening | None:
 
 def _persons(row: Row, trails: _Trails) -> tuple[Happening, ...]:
     """What named persons decided about an order, oldest first."""
-    return tuple(map(_resolved, trails.resolutions.get(row.id, ())))
+    return tuple(_resolved(_Resolution._make(values)) for values in trails.resolutions.get(row.id, ()))
 
 
 def _last_turn(row: Row, evidence: Sequence[_Evidence]) -> _Evidence | None:
@@ -261,7 +252,7 @@ def _last_turn(row: Row, evidence: Sequence[_Evidence]) -> _Evidence | None:
 
 def _facts(row: Row, trails: _Trails) -> list[_Fact]:
     """Everything but deliveries, which never change an order. Not in time yet."""
-    attempts, found = trails.attempts.get(row.id, ()), list[_Fact]()
+    attempts, found = list(map(_Attempt._make, trails.attempts.get(row.id, ()))), list[_Fact]()
     evidence = list(map(_Evidence._make, trails.evidence.get(row.id, ())))
 
     def add(at: float, what: str, state: State | None, told: Callable[..., Happening], *of: object) -> None:
@@ -288,7 +279,7 @@ def _facts(row: Row, trails: _Trails) -> list[_Fact]:
     for seen in evidence:
         what = _kind(seen)
         add(seen.at, what, _STATES[seen.after], _seen, seen, what)
-    for resolution in trails.resolutions.get(row.id, ()):
+    for resolution in map(_Resolution._make, trails.resolutions.get(row.id, ())):
         stands = State.PLANNED if resolution.kind == News.WRITTEN_OFF else None
         add(resolution.at, "resolution", stands, _resolved, resolution)
     return found

@@ -9,6 +9,8 @@ from decimal import Decimal
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
+import attrs
+
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
 from payments_async._wire.orders import write_order
@@ -29,37 +31,33 @@ from payments_async.journal._statements._notifications import apply_unmatched_ev
 from payments_async.journal._statements._permits import quarantine
 from payments_async.journal._states import State
 
-__all__ = ["Load", "add", "adopt", "begin", "blocks", "complete", "drop_unseen", "give_up", "open_run"]
-
 T = TypeVar("T")
 _BLOCK = 1000  # orders in one commit while loading
 _LEASE = 30.0  # seconds a load may take between two blocks
 _SHOWN = 5  # request ids named in an error
 
 
+@attrs.define(kw_only=True)
 class Load:
     """One loading of one batch. Its memory is a bit for each order.
 
     Attributes:
         ready: The batch was complete before: it is compared, and nothing is added.
-        resumed: An interrupted load left orders behind.
-        next_id: Number of the next new order.
         total: Orders that the batch held before.
+        next_id: Number of the next new order.
+        resumed: An interrupted load left orders behind.
     """
 
-    __slots__ = ("added", "first", "next_id", "ready", "repeated", "resumed", "run", "seen", "token", "total")
-
-    def __init__(self, run: int, token: int, next_id: int, *, ready: bool, total: int) -> None:
-        self.run = run
-        self.token = token
-        self.first = bounds(run)[0]
-        self.next_id = next_id
-        self.ready = ready
-        self.total = total
-        self.resumed = not ready and next_id > self.first
-        self.added = 0
-        self.repeated = 0
-        self.seen = bytearray()
+    run: int
+    token: int
+    ready: bool
+    total: int
+    first: int
+    next_id: int
+    resumed: bool
+    added: int = 0
+    repeated: int = 0
+    seen: bytearray = attrs.field(factory=bytearray, repr=False)
 
     def see(self, order_id: int) -> bool:
         """Remember an order; tells whether it was seen before."""
@@ -127,9 +125,17 @@ def begin(commit: Commit, batch_id: str, owner: str) -> Load:
             "UPDATE run SET loader = ?, load_token = ?, load_until = ? WHERE id = ?",
             (owner, token, commit.now + _LEASE, run),
         )
-    (last,) = commit.execute("SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?", bounds(run)).fetchone()
-    total = _total(commit, run)
-    return Load(run, token, bounds(run)[0] if last is None else last + 1, ready=ready, total=total)
+    first, highest = bounds(run)
+    (last,) = commit.execute("SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?", (first, highest)).fetchone()
+    return Load(
+        run=run,
+        token=token,
+        ready=ready,
+        total=_total(commit, run),
+        first=first,
+        next_id=first if last is None else last + 1,
+        resumed=not ready and last is not None,
+    )
 
 
 def give_up(commit: Commit, load: Load) -> None:

@@ -11,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any, NamedTuple
 
+import attrs
 import msgspec
 
 from payments_async._amounts import magnitude_text
@@ -19,23 +20,11 @@ from payments_async._status_codes import FINAL_CODES
 from payments_async._wire.notifications import UnreadableNotification, read_notification
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Arrival, Doubt, Receipt
-from payments_async.journal._records import Finding, unpack_transaction_id
-from payments_async.journal._statements._entries import Commit, Row, change, row_by_request
+from payments_async.journal._records import Finding, Row, unpack_transaction_id
+from payments_async.journal._statements._entries import Commit, change, row_by_request
 from payments_async.journal._statements._evidence import apply, find
 from payments_async.journal._states import State
 from payments_async.journal._weighing import contradiction_of_events, evidence_of
-
-__all__ = [
-    "NotificationsStored",
-    "apply_unmatched_events",
-    "confirm",
-    "final_events",
-    "make_dead_letter",
-    "make_pending",
-    "read_event",
-    "receive_all",
-    "unmatched",
-]
 
 _log = logging.getLogger("payments_async.journal")
 _made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
@@ -82,20 +71,19 @@ _FORGET = (
 )
 
 
+@attrs.define
 class NotificationsStored:
     """Store deliveries and their events, and let them settle their orders; close events that were handled.
 
-    Args:
+    Attributes:
+        holder: By which the owner's life is known.
         handled: The events to be closed.
     """
 
-    __slots__ = ("arrivals", "handled", "holder", "owner")
-
-    def __init__(self, arrivals: Sequence[Arrival], owner: str, holder: str, handled: Sequence[int]) -> None:
-        self.arrivals = arrivals
-        self.owner = owner
-        self.holder = holder
-        self.handled = handled
+    arrivals: Sequence[Arrival]
+    owner: str
+    holder: str
+    handled: Sequence[int]
 
     def __call__(self, commit: Commit) -> Sequence[Receipt | Exception]:
         """Do it, each arrival by itself: the failure of one is its own."""
@@ -178,8 +166,8 @@ def _store_all(commit: Commit, arrivals: Sequence[Arrival], owner: str, holder: 
                 event.status_code,
                 magnitude_text(event.amount),
                 event.request_id,
-                "" if arrival.usual else pack_event(event),
-                pack_body(delivery.body),
+                "" if arrival.usual else _pack_event(event),
+                _pack_body(delivery.body),
                 delivery.query,
                 delivery.peer,
                 delivery.received_at,
@@ -202,10 +190,10 @@ def _store_all(commit: Commit, arrivals: Sequence[Arrival], owner: str, holder: 
             for number, arrival in zip(numbers, arrivals, strict=True)
             if number is not None and arrival.doubt is None
         }
-        conflicts = _settle(commit, new, again, has_orders=has_orders)
-    _make_pending(commit, numbers, arrivals, conflicts, owner, holder)
+        conflicts = _settle_orders(commit, new, again, has_orders=has_orders)
+    _make_wanted_pending(commit, numbers, arrivals, conflicts, owner, holder)
     return [
-        repeat(commit, arrival, owner, holder)
+        _repeat(commit, arrival, owner, holder)
         if number is None
         else _made(Receipt, (number, True, conflicts.get(number)))
         for number, arrival in zip(numbers, arrivals, strict=True)
@@ -216,10 +204,10 @@ def _numbers(commit: Commit, arrivals: Sequence[Arrival], *, after: int) -> Sequ
     """The event each arrival became, or ``None`` where one was known; of those that repeat each other, the first."""
     found = commit.execute("SELECT transaction_id, status_code, amount, id FROM ipn_event WHERE id > ?", (after,))
     new = {tuple(fact): number for *fact, number in found.fetchall()}
-    return [new.pop(fact_of(arrival.event), None) for arrival in arrivals]
+    return [new.pop(_fact_of(arrival.event), None) for arrival in arrivals]
 
 
-def _settle(commit: Commit, new: Mapping[int, Arrival], again: Set[int], *, has_orders: bool) -> dict[int, str]:
+def _settle_orders(commit: Commit, new: Mapping[int, Arrival], again: Set[int], *, has_orders: bool) -> dict[int, str]:
     """Let new events settle their orders, and tell which of them contradict what.
 
     Args:
@@ -228,7 +216,7 @@ def _settle(commit: Commit, new: Mapping[int, Arrival], again: Set[int], *, has_
     conflicts = {}
     for number in new if has_orders else sorted(again & new.keys()):
         (delivery, event, *_), is_again = new[number], number in again
-        conflict = settle(
+        conflict = _settle_order(
             commit,
             number,
             event,
@@ -243,7 +231,7 @@ def _settle(commit: Commit, new: Mapping[int, Arrival], again: Set[int], *, has_
     return conflicts
 
 
-def _make_pending(
+def _make_wanted_pending(
     commit: Commit,
     numbers: Sequence[int | None],
     arrivals: Sequence[Arrival],
@@ -273,12 +261,12 @@ class _KnownEvent(NamedTuple):
     is_same: bool
 
 
-def fact_of(event: TransactionEvent) -> tuple[str, int, str]:
+def _fact_of(event: TransactionEvent) -> tuple[str, int, str]:
     """What makes an event the same event."""
     return event.transaction_id, event.status_code, magnitude_text(event.amount)
 
 
-def settle(
+def _settle_order(
     commit: Commit,
     number: int,
     event: TransactionEvent,
@@ -299,7 +287,7 @@ def settle(
     conflict = _contradiction(commit, event, number, is_new=is_new) if told_before else None
     row = find(commit, event.request_id, event.transaction_id) if has_orders else None
     if row is not None:
-        finding = apply_event(commit, row, event, event_id=number, peer=peer, at=at)
+        finding = _apply_event(commit, row, event, event_id=number, peer=peer, at=at)
         conflict = finding.conflict if conflict is None else conflict
     if conflict is not None:
         commit.execute("UPDATE ipn_event SET conflict = ? WHERE id = ?", (conflict, number))
@@ -314,12 +302,12 @@ def confirm(commit: Commit, event_id: int) -> str | None:
         (event_id,),
     ).fetchall()
     for peer, at, *stored in found:
-        return settle(commit, event_id, read_event(*stored), peer, at)
+        return _settle_order(commit, event_id, read_event(*stored), peer, at)
     known = commit.execute("SELECT conflict FROM ipn_event WHERE id = ?", (event_id,)).fetchone()
     return None if known is None else known[0]
 
 
-def repeat(commit: Commit, arrival: Arrival, owner: str, holder: str) -> Receipt:
+def _repeat(commit: Commit, arrival: Arrival, owner: str, holder: str) -> Receipt:
     """A delivery of an event that is known: the same again is counted, other words for it are kept.
 
     Where it is believed more than the first, or names the request id that the first left out, it takes its place.
@@ -341,7 +329,7 @@ def repeat(commit: Commit, arrival: Arrival, owner: str, holder: str) -> Receipt
     _replace(commit, arrival, known, anew=is_better or is_undisputed)
     conflict = known.conflict
     if arrival.doubt is None:
-        conflict = settle(commit, known.id, event, arrival.delivery.peer, at)
+        conflict = _settle_order(commit, known.id, event, arrival.delivery.peer, at)
     is_new = known.doubt == Doubt.REPORTED or is_undisputed
     if is_new and (conflict is not None or not arrival.unheard):
         make_pending(commit, [known.id], owner, holder, arrival.lease)
@@ -354,7 +342,7 @@ def _known(commit: Commit, arrival: Arrival) -> _KnownEvent:
         *commit.execute(
             """SELECT id, conflict, state, doubt, request_id, order_id, body = ? AND query = ? FROM ipn_event
             WHERE transaction_id = ? AND status_code = ? AND amount = ?""",
-            (pack_body(delivery.body), delivery.query, *fact_of(arrival.event)),
+            (_pack_body(delivery.body), delivery.query, *_fact_of(arrival.event)),
         ).fetchone()
     )
 
@@ -366,7 +354,7 @@ def _count(commit: Commit, arrival: Arrival, known: _KnownEvent) -> None:
             "UPDATE ipn_event SET times = times + 1, last_at = ? WHERE id = ?", (delivery.received_at, known.id)
         )
     else:
-        words = (delivery.digest, pack_body(delivery.body), delivery.query, delivery.peer, delivery.received_at)
+        words = (delivery.digest, _pack_body(delivery.body), delivery.query, delivery.peer, delivery.received_at)
         commit.execute(_AGAIN, (known.id, *words))
 
 
@@ -376,15 +364,15 @@ def _replace(commit: Commit, arrival: Arrival, known: _KnownEvent, *, anew: bool
     body, query, peer, at = commit.execute(
         "SELECT body, query, peer, received_at FROM ipn_event WHERE id = ?", (known.id,)
     ).fetchone()
-    first = delivery._replace(body=unpack_body(body), query=query)
+    first = delivery._replace(body=_unpack_body(body), query=query)
     commit.execute(_AGAIN, (known.id, first.digest, bytearray(body), query, peer, at))
     commit.execute(
         """UPDATE ipn_event SET request_id = ?, event = ?, body = ?, query = ?, peer = ?, received_at = ?, doubt = ?,
         conflict = NULL, state = iif(?, 'handled', state), error = iif(?, NULL, error) WHERE id = ?""",
         (
             event.request_id,
-            "" if arrival.usual else pack_event(event),
-            pack_body(delivery.body),
+            "" if arrival.usual else _pack_event(event),
+            _pack_body(delivery.body),
             delivery.query,
             delivery.peer,
             delivery.received_at,
@@ -408,7 +396,7 @@ def _contest(commit: Commit, arrival: Arrival, known: _KnownEvent) -> str | None
     if said is not None:
         return str(said[0])
     words = f"transaction {event.transaction_id} was notified of before, as that of request id {known.request_id}"
-    return apply_event(
+    return _apply_event(
         commit, row, event, event_id=known.id, peer=delivery.peer, at=delivery.received_at, against=words
     ).conflict
 
@@ -425,7 +413,7 @@ def _contradiction(commit: Commit, event: TransactionEvent, event_id: int, *, is
     return contradiction_of_events(event.status_code, magnitude_text(event.amount), *final)
 
 
-def apply_event(
+def _apply_event(
     commit: Commit,
     row: Row,
     event: TransactionEvent,
@@ -454,7 +442,7 @@ def apply_unmatched_events(commit: Commit, row: Row) -> None:
         except JournalCorrupt as error:
             _set_aside(commit, row, event_id, error)
         else:
-            finding = apply_event(commit, row, event, event_id=event_id, peer=peer, at=at)
+            finding = _apply_event(commit, row, event, event_id=event_id, peer=peer, at=at)
             if finding.conflict is not None:
                 commit.execute(
                     "UPDATE ipn_event SET conflict = coalesce(conflict, ?) WHERE id = ?", (finding.conflict, event_id)
@@ -502,7 +490,7 @@ def _close(commit: Commit, handled: Sequence[int]) -> None:
         commit.execute(_CLOSES[len(block)], block)
 
 
-def pack_body(body: bytes) -> bytearray:
+def _pack_body(body: bytes) -> bytearray:
     """A notification's body as it is stored: a large one compressed. The same gives the same."""
     if len(body) < _LARGE and not body.startswith(_COMPRESSED):
         return bytearray(body)  # None and bytes go through the adapters of sqlite3, which are dear
@@ -510,7 +498,7 @@ def pack_body(body: bytes) -> bytearray:
     return bytearray(_COMPRESSED + packed if len(packed) < len(body) or body.startswith(_COMPRESSED) else body)
 
 
-def unpack_body(stored: bytes) -> bytes:
+def _unpack_body(stored: bytes) -> bytes:
     """A body as it came.
 
     Raises:
@@ -524,7 +512,7 @@ def unpack_body(stored: bytes) -> bytes:
         raise JournalCorrupt("the body of a notification cannot be read") from error
 
 
-def pack_event(event: TransactionEvent) -> str | bytearray:
+def _pack_event(event: TransactionEvent) -> str | bytearray:
     """What an event says beyond its transaction and status code, as JSON; compressed where it says much."""
     members = event.__dict__.copy()  # half the time of going through its attributes
     del members["transaction_id"], members["status_code"], members["event_id"]
@@ -532,11 +520,11 @@ def pack_event(event: TransactionEvent) -> str | bytearray:
     if extra := members.pop("extra"):
         members["extra"] = _marked(extra)
     packed = _encode(members)
-    return packed.decode() if len(packed) < _LARGE else pack_body(packed)
+    return packed.decode() if len(packed) < _LARGE else _pack_body(packed)
 
 
 def read_event(transaction_id: str, status_code: int, packed: str | bytes, body: bytes, query: str) -> TransactionEvent:
-    """The event in a row: what ``pack_event`` wrote, or what the delivery says where nothing was written.
+    """The event in a row: what ``_pack_event`` wrote, or what the delivery says where nothing was written.
 
     Raises:
         JournalCorrupt: It does not say it, or cannot be read.
@@ -550,7 +538,7 @@ def read_event(transaction_id: str, status_code: int, packed: str | bytes, body:
 
 
 def _unpacked(transaction_id: str, status_code: int, packed: str | bytes) -> TransactionEvent:
-    members = _decode(packed if isinstance(packed, str) else unpack_body(packed))
+    members = _decode(packed if isinstance(packed, str) else _unpack_body(packed))
     if (text := members.get("created_on")) is not None:
         members["created_on"] = datetime.fromisoformat(text)
     if (text := members.get("amount")) is not None:
@@ -565,7 +553,7 @@ def _unpacked(transaction_id: str, status_code: int, packed: str | bytes) -> Tra
 def _read_again(transaction_id: str, status_code: int, body: bytes, query: str) -> TransactionEvent:
     cause: UnreadableNotification | None = None
     try:
-        event = read_notification(unpack_body(body), query)
+        event = read_notification(_unpack_body(body), query)
         if (event.transaction_id, event.status_code) == (transaction_id, status_code):
             return event
     except UnreadableNotification as error:

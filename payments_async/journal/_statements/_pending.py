@@ -17,21 +17,6 @@ from payments_async.journal._statements._notifications import make_dead_letter, 
 from payments_async.journal._statements._permits import end_leases_of_the_dead
 from payments_async.journal._states import FINAL, News
 
-__all__ = [
-    "backlog",
-    "check_writable",
-    "claim",
-    "dead_after",
-    "dubious_after",
-    "finish",
-    "give_back",
-    "note_done",
-    "prune",
-    "release",
-    "retry_later",
-    "revive",
-]
-
 _BEYOND = 1 << 63
 _COLUMNS = "id, peer, received_at, tries, done, error, conflict, doubt, transaction_id, status_code, event, body, query"
 _STATES = frozenset({"handled", "dead", "disputed"})
@@ -68,17 +53,12 @@ def claim(
     return tuple(claimed)
 
 
-def release(commit: Commit, owner: str, holder: str) -> None:
-    """Give back the leases of an owner, and not those of a namesake in another process."""
+def release(commit: Commit, holder: str, owner: str | None = None) -> None:
+    """Give back what is leased through one opening of a journal, to one owner or to anybody."""
     commit.execute(
-        "UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE owner = ? AND holder = ?",
-        (commit.now, owner, holder),
+        """UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE holder = ? AND coalesce(? = owner, TRUE)""",
+        (commit.now, holder, owner),
     )
-
-
-def give_back(commit: Commit, holder: str) -> None:
-    """Give back whatever is leased through a journal that closes."""
-    commit.execute("UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE holder = ?", (commit.now, holder))
 
 
 def note_done(commit: Commit, event_id: int, handler: str) -> None:

@@ -42,20 +42,6 @@ from payments_async.journal._statements._notifications import apply_unmatched_ev
 from payments_async.journal._states import News, State, next_state
 from payments_async.journal._weighing import weigh_answer
 
-__all__ = [
-    "PermitRequest",
-    "chunks",
-    "claim_chunk",
-    "end_leases_of_the_dead",
-    "expire_chunks",
-    "grant_all",
-    "quarantine",
-    "record",
-    "release_chunk",
-    "renew_chunk",
-    "withdraw",
-]
-
 _NO_ORDER = -1
 _ENDS = {  # of an attempt whose order is as its permit left it and was never written off: nearly always
     news: next_state(State.SENDING, news).state for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)
@@ -135,7 +121,7 @@ def release_chunk(commit: Commit, chunk: Chunk) -> None:
         (chunk.run, chunk.number, chunk.token),
     ).fetchone()
     if mine:
-        make_unknown(commit, chunk.run, chunk.number, chunk.owner)
+        _make_unknown(commit, chunk.run, chunk.number, chunk.owner)
         _give_back(commit, chunk.run, chunk.number, chunk.token)
 
 
@@ -172,7 +158,7 @@ def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
 def quarantine(commit: Commit, chunks: Sequence[tuple[int, int]], last: str) -> None:
     """Quarantine these chunks; what their last holder left under way is unknown."""
     for run, number in chunks:
-        make_unknown(commit, run, number, last)
+        _make_unknown(commit, run, number, last)
         # a raised token, so that no permit of before is worth anything
         commit.execute(
             """UPDATE chunk SET state = 'quarantined', token = token + 1, owner = NULL, lease_until = 0
@@ -246,10 +232,10 @@ def _take_over(
         (run, number, token, owner, commit.now),
     )
     commit.passed("claim_chunk.token_raised")
-    return token, make_unknown(commit, run, number, last)
+    return token, _make_unknown(commit, run, number, last)
 
 
-def make_unknown(commit: Commit, run: int, number: int, last: str | None) -> int:
+def _make_unknown(commit: Commit, run: int, number: int, last: str | None) -> int:
     """Make unknown what the last holder of a chunk left under way; tells how many orders."""
     found = commit.execute(
         f"SELECT {COLUMNS} FROM outbox WHERE id BETWEEN ? AND ? AND state = 'sending'",  # noqa: S608 - no value in it
@@ -293,19 +279,17 @@ def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
     )
 
 
+@attrs.define
 class PermitRequest:
     """A request for the right to send: granted if the chunk is held, its lease good and the order planned.
 
-    Args:
+    Attributes:
         after: The outcome of the order before, recorded first.
     """
 
-    __slots__ = ("after", "chunk", "claimed")
-
-    def __init__(self, chunk: Chunk, claimed: ClaimedOrder, after: Outcome | None) -> None:
-        self.chunk = chunk
-        self.claimed = claimed
-        self.after = after
+    chunk: Chunk
+    claimed: ClaimedOrder
+    after: Outcome | None
 
     def __call__(self, commit: Commit) -> Permit | NotPermitted:
         """Do it, by itself."""

@@ -1,7 +1,5 @@
 """`payments-async bulk write-off`, `acknowledge` and `lift-quarantine`: what a named person decides."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

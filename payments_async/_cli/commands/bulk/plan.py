@@ -1,7 +1,5 @@
 """`payments-async bulk plan`: what a file would do, for whoever makes it and whoever approves it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import attrs

@@ -1,7 +1,5 @@
 """`payments-async bulk reconcile`: what is open, settled by what the service shows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

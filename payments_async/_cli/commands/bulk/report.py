@@ -1,7 +1,5 @@
 """`payments-async bulk report`: what became of every order, as a table and as a page to print."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated

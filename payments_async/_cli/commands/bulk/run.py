@@ -1,7 +1,5 @@
 """`payments-async bulk run`: a file sent once it is clean, approved and confirmed. The same command goes on."""
 
-from __future__ import annotations
-
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`payments-async bulk status`: how a batch stands."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 from rich.markup import escape

@@ -1,7 +1,5 @@
 """`payments-async ipn list`, `replay` and `prune`: looks after what an inbox holds."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`payments-async ipn send`: a made-up notification in any documented spelling, to try a receiver out."""
 
-from __future__ import annotations
-
 import enum
 import json
 import re

@@ -1,7 +1,5 @@
 """`payments-async ipn serve`: hears notifications and shows each on a line."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,21 +1,33 @@
-"""Checks of a setting when it is made: each names the setting, what it expects and what it got."""
+"""Checks of what is handed in: each names the field, what it expects and what it got."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["check_callable", "check_flag", "check_instance", "check_number", "check_text", "check_whole"]
+__all__ = [
+    "check_callable",
+    "check_filled",
+    "check_flag",
+    "check_instance",
+    "check_number",
+    "check_text",
+    "check_whole",
+]
 
 
-def check_instance(name: str, value: object, kind: type, remedy: str) -> None:
-    """It is one of a class.
+T = TypeVar("T")
+
+
+def check_instance(name: str, value: object, kind: type[T] | tuple[type[T], ...], remedy: str) -> T:
+    """It is one of a class, or of several; this gives it back.
 
     Raises:
         TypeError: When it is not; the message shows how it is written.
     """
     if not isinstance(value, kind):
         raise TypeError(f"{name}: expected {remedy}, not {type(value).__name__}")
+    return value
 
 
 def check_callable(name: str, value: object, remedy: str) -> None:
@@ -37,6 +49,19 @@ def check_flag(name: str, value: object) -> None:
     check_instance(name, value, bool, "True or False")
 
 
+def check_filled(name: str, value: object) -> str:
+    """It is text, and not blanks alone; this gives it back.
+
+    Raises:
+        TypeError: When it is no text.
+        ValueError: When there is nothing in it.
+    """
+    text = check_instance(name, value, str, "text")
+    if not text.strip():
+        raise ValueError(f"{name}: must not be empty")
+    return text
+
+
 def check_text(name: str, value: object) -> None:
     """It is text without control characters.
 
@@ -44,8 +69,7 @@ def check_text(name: str, value: object) -> None:
         TypeError: When it is no text.
         ValueError: When a control character is in it.
     """
-    check_instance(name, value, str, "text")
-    if isinstance(value, str) and not value.isprintable():
+    if not check_instance(name, value, str, "text").isprintable():
         raise ValueError(f"{name}: must not contain control characters")
 
 
