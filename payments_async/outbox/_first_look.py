@@ -117,7 +117,8 @@ async def look_first(
     begun = told = clock()
     reader = Reader(payments.transactions.page, clock=clock, sleep=_until(stop, payments), patience=patience)
     window = Window.to_now(min(run.look_since, now()) - back, now(), payments.dialect.timezone)
-    sweeper = Sweeper(payments, journal, Findings(journal), reader)
+    findings = Findings(journal)
+    sweeper = Sweeper(payments, journal, findings, reader)
 
     def looked(reading: Reading) -> FirstLook:
         return FirstLook(
@@ -126,7 +127,7 @@ async def look_first(
             rows=reading.rows,
             requests=reader.requests,
             seconds=clock() - begun,
-            found=sweeper.found,
+            found=findings.found,
             counted=reading.counted,
             problem=reading.problem,
         )

@@ -307,17 +307,12 @@ class Shown(NamedTuple):
 
 @attrs.define
 class Sweeper:
-    """Makes sweeps.
-
-    Attributes:
-        found: Orders that were planned as far as the journal knew, and that the list has shown.
-    """
+    """Makes sweeps."""
 
     payments: PaymentsSession
     journal: Journal
     findings: Findings
     reader: Reader
-    found: int = 0
     _first: dict[str, str] = attrs.field(factory=dict)  # transactions of orders that have none by the journal
     _ours: int = 0  # orders of the journal that the last list has shown
 
@@ -386,10 +381,10 @@ class Sweeper:
         A service may understand days in another way than they are written, and show nothing of any. So where a list
         shows no order of ours, the first and the last transactions of all days are looked at.
         """
-        known = self.found
+        known = self.findings.found
         window.days.clear()
         await self._take(window, await self.reader.edges(), shown)
-        return self.found > known or any(window.since < day < window.until for day in window.days)
+        return self.findings.found > known or any(window.since < day < window.until for day in window.days)
 
     async def _take(self, window: Window, rows: list[Transaction], shown: dict[str, Shown]) -> None:
         """Take from some rows what they say of orders of the journal, whatever batch they are in."""
@@ -448,7 +443,6 @@ class Sweeper:
         named = attrs.evolve(row, request_id=order.request_id)  # in the letters in which it was sent
         agrees = await self.findings.apply_record(order, named, "list")
         if before is State.PLANNED and order.state is not State.PLANNED:
-            self.found += 1
             self.findings.found += 1
         return agrees
 
