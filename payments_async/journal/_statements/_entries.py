@@ -1,4 +1,4 @@
-"""Orders in the journal: their rows, the transaction in which they change, and what is shown of them."""
+"""Orders in the journal: their rows, the commit in which they change, and what is shown of them."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ class PermitRequest:
     after: Outcome | None
 
     def __call__(self, commit: Commit) -> Permit | NotPermitted:
-        """Do it, by itself."""
+        """Grant it by itself, or say why not."""
         if self.after is not None:
             record(commit, self.after)
             commit.passed("permit.after_recorded")
@@ -324,7 +324,7 @@ class PermitRequest:
 
 
 def grant_all(commit: Commit, requests: Sequence[PermitRequest]) -> list[Permit] | None:
-    """Do that for many in a few statements; ``None`` when one of them is out of the ordinary.
+    """Grant many permits in a few statements; ``None`` when one request is out of the ordinary.
 
     A statement of its own for each hands the interpreter to and fro between two threads, which costs more than the
     statement.
@@ -445,7 +445,7 @@ def record(commit: Commit, outcome: Outcome) -> Finding:
 
 
 def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
-    """The same where the order is not as its permit left it, was written off once, or was turned away unread."""
+    """Write down how an attempt ended that was turned away unread, or whose order is not as its permit left it."""
     permit = outcome.permit
     row = row_by_id(commit, permit.id)
     if row is None:
