@@ -98,6 +98,11 @@ class Commit:
         """Orders that entered a state (or left it, below zero), with the sum of their amounts."""
         self.moves.append((run, state, count, amount))
 
+    def move(self, run: int, before: str, after: str, amount: Decimal, count: int = 1) -> None:
+        """Orders that went from one state into another, with the sum of their amounts."""
+        self.count(run, before, -count, amount.copy_negate())  # exact: unary minus would round
+        self.count(run, after, count, amount)
+
     def passed(self, point: str) -> None:
         """A named point between two steps, at which a test may kill the process."""
         if self._crash_at is not None:
@@ -261,9 +266,7 @@ def change(
     packed = pack_transaction_id(transaction_id)
     commit.execute(_CHANGE, (state, packed, code, message, conflict, sent_before, commit.now, row.id))
     if state is not row.state:
-        amount, run = Decimal(row.amount), run_of(row.id)
-        commit.count(run, row.state, -1, amount.copy_negate())  # exact: unary minus would round
-        commit.count(run, state, 1, amount)
+        commit.move(run_of(row.id), row.state, state, Decimal(row.amount))
 
 
 class PageReader(Protocol[T_co]):
