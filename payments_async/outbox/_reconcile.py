@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 import attrs
 
 from payments_async._errors import AuthenticationFailed, PaymentsError
-from payments_async._events import TransactionFailed, TransactionSucceeded
 from payments_async._models import Acceptance, Transaction
 from payments_async._resources.lists import Reader
 from payments_async._resources.statuses import read_statuses
 from payments_async._session import PaymentsSession, executor_of
+from payments_async._status_codes import STATUS_CODES
 from payments_async.journal import Journal
 from payments_async.journal._records import Entry, Evidence
 from payments_async.journal._states import News, State
@@ -50,7 +50,7 @@ _READS = 10  # looks at single transactions
 _LATE = 86_400.0  # seconds after which a rejected order that was carried out all the same would be listed
 _OF_THE_LIST = "absence from the list of {days} proves nothing"
 _STATUSLESS = 20  # records without a status, after which looking at more of them says nothing new
-_NOTIFIED = {TransactionSucceeded: News.NOTIFIED_SUCCESSFUL, TransactionFailed: News.NOTIFIED_FAILED}
+_NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items() if row.is_final}
 
 
 @attrs.frozen(kw_only=True)
@@ -341,7 +341,7 @@ class _Search:
             some = orders[first : first + _AT_ONCE]
             events = await asyncio.gather(*(self.journal.final_event(order.request_id) for order in some))
             for order, event in zip(some, events, strict=True):
-                news = None if event is None else _NOTIFIED.get(type(event))
+                news = None if event is None else _NOTIFIED.get(event.status_code)
                 if event is None or news is None:
                     continue
                 evidence = Evidence(
