@@ -163,7 +163,7 @@ class Crew:
         except BaseExceptionGroup as group:
             raise _first(group) from None
         finally:
-            await _finished(self._give_back())
+            await _finished(self._survives(self.leases.give_back_all()))  # or the leases run out by themselves
         if self.failure is not None:
             raise self.failure
 
@@ -329,10 +329,6 @@ class Crew:
         except JournalError as error:
             self.fail(error)
             return False
-
-    async def _give_back(self) -> None:
-        """Give every chunk back. If the journal fails, their leases run out by themselves."""
-        await self._survives(self.leases.give_back_all())
 
 
 class _Tried(NamedTuple):

@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import Literal, get_args
 
 import attrs
@@ -224,9 +224,18 @@ async def _look_first(
     Raises:
         AuthenticationFailed: The service refused our credentials.
     """
-    clock, so_far = executor_of(payments).clock, RunProgress.of(await journal.progress(run.batch_id))
+    executor, so_far = executor_of(payments), RunProgress.of(await journal.progress(run.batch_id))
+    clock = executor.clock
     begun = told = clock()
-    reader = Reader(payments.transactions.page, clock=clock, sleep=_until(stop, payments), patience=patience)
+
+    async def sleep(seconds: float) -> None:
+        while seconds > 0:
+            if stop is not None and stop.is_set():
+                raise _Stopped
+            await executor.sleep(min(seconds, _STEP))
+            seconds -= _STEP
+
+    reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience)
     window = Window.to_now(min(run.look_since, now()) - back, now(), payments.dialect.timezone)
     findings = Findings(journal)
     sweeper = Sweeper(payments, journal, findings, reader)
@@ -260,20 +269,6 @@ async def _look_first(
 
 class _Stopped(Exception):
     """Whoever runs the batch wants it to end."""
-
-
-def _until(stop: asyncio.Event | None, payments: PaymentsSession) -> Callable[[float], Awaitable[None]]:
-    """Sleep in short turns, and break off when the run is to stop."""
-
-    async def sleep(seconds: float) -> None:
-        left = seconds
-        while left > 0:
-            if stop is not None and stop.is_set():
-                raise _Stopped
-            await executor_of(payments).sleep(min(left, _STEP))
-            left -= _STEP
-
-    return sleep
 
 
 def _why_not(looked: FirstLook) -> str | None:
