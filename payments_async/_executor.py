@@ -12,7 +12,6 @@ from multidict import CIMultiDict
 
 from payments_async._auth import Authenticator, Credentials, Token
 from payments_async._books import Books, telling
-from payments_async._checks import check_instance
 from payments_async._dialect import Dialect
 from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault
 from payments_async._fanout import fan_out
@@ -127,8 +126,6 @@ class Executor:
             retry: In place of the session's.
         """
         self.check_usable()
-        if retry is not None:
-            check_instance("retry", retry, RetryPolicy, "RetryPolicy(attempts=...)")
         self._under_way += 1
         try:
             if not call.once:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from contextlib import aclosing
 from decimal import Decimal
 
+from payments_async._checks import check_instance
 from payments_async._errors import InvalidOrder, PaymentsError
 from payments_async._executor import Executor
 from payments_async._models import Acceptance, Account, Card, Page, Product, ProductItem, Validation
@@ -49,6 +50,8 @@ class Payouts:
         """
         if not isinstance(order, PayoutOrder):
             raise TypeError("order: expected PayoutOrder")
+        if retry is not None:
+            check_instance("retry", retry, RetryPolicy, "RetryPolicy(attempts=...)")
         call = endpoints.send_payout(order, self._executor.dialect, sent_before=sent_before)
         return await self._executor.execute(call, retry=retry)
 
@@ -98,6 +101,8 @@ class Collections:
         """
         if not isinstance(order, CollectionOrder):
             raise TypeError("order: expected CollectionOrder")
+        if retry is not None:
+            check_instance("retry", retry, RetryPolicy, "RetryPolicy(attempts=...)")
         call = endpoints.request_collection(order, self._executor.dialect, sent_before=sent_before)
         return await self._executor.execute(call, retry=retry)
 

@@ -139,8 +139,9 @@ class SendsWritten(Protocol):
 
 def sends_written(dialect: Dialect) -> SendsWritten:
     """What describes the sending of an order that ``write_order`` wrote: byte for byte, where the dialect allows it."""
+    as_it_is = is_sent_as_written(dialect)
 
-    def as_written(
+    def call_of(
         request_id: str,
         amount: Decimal,
         written: bytes,
@@ -148,21 +149,14 @@ def sends_written(dialect: Dialect) -> SendsWritten:
         sent_before: bool,
         private: Callable[[], tuple[str, ...]],
     ) -> Call[Acceptance]:
-        kind, body = request_of(request_id, amount, written)
+        if as_it_is:
+            kind, body = request_of(request_id, amount, written)
+        else:
+            order = read_order(request_id, amount, written)
+            kind, body = order.kind, encode(order_members(order, dialect))
         return _money(kind, body, request_id, dialect, sent_before, private)
 
-    def written_anew(
-        request_id: str,
-        amount: Decimal,
-        written: bytes,
-        *,
-        sent_before: bool,
-        private: Callable[[], tuple[str, ...]],
-    ) -> Call[Acceptance]:
-        order = read_order(request_id, amount, written)
-        return _money(order.kind, encode(order_members(order, dialect)), request_id, dialect, sent_before, private)
-
-    return as_written if is_sent_as_written(dialect) else written_anew
+    return call_of
 
 
 def list_transactions(

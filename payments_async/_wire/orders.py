@@ -133,9 +133,9 @@ def _destination_data(kind: Kind, destination: Destination, dialect: Dialect) ->
     data: dict[str, str] = {}
     for field, member in kind.members.items():
         value = getattr(destination, field)
-        if member == "phoneNumber":
+        if field == "phone_number":
             data[member] = _phone(value, dialect)
-        elif member == "bankCode":
+        elif field == "bank_code":
             data |= dict.fromkeys(dialect.bank_code_keys, value)
         elif value:
             data[member] = value

@@ -557,10 +557,7 @@ def _acceptance_members(data: Mapping[str, Any], timezone: tzinfo) -> tuple[dict
 
 def _transaction_id(item: Any) -> str | None:
     """The id of a transaction, or ``None`` for what names none."""
-    try:
-        text = read_text(item)
-    except (ValueError, ArithmeticError):
-        return None
+    text = _text(item)
     return text.strip() if text.strip(_NOTHING) else None
 
 
@@ -589,10 +586,7 @@ def _message(value: Mapping[str, Any]) -> str:
 
 def _optional(folded: Mapping[str, Any], name: str) -> str | None:
     """A text, or ``None`` where there is none."""
-    try:
-        return read_text(folded.get(name)) or None
-    except (ValueError, ArithmeticError):
-        return None
+    return _text(folded.get(name)) or None
 
 
 def _code_or_none(folded: Mapping[str, Any]) -> int | None:

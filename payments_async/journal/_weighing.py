@@ -123,6 +123,7 @@ def _disagreement(row: Row, evidence: Evidence) -> str | None:
 
 
 def _is_same_transaction(row: Row, evidence: Evidence) -> bool:
+    """Whether evidence names the transaction that the order has."""
     return pack_transaction_id(evidence.transaction_id) == row.transaction_id
 
 

@@ -6,9 +6,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from journal.factories import BATCH, claimed, loaded, order, permitted
+from journal.factories import BATCH, claimed, loaded, order, permitted, swept
 
-from payments_async.journal import News, SqliteJournal
+from payments_async.journal import News, NotLookedFor, SqliteJournal
 from payments_async.journal.contract import Outcome
 
 
@@ -61,3 +61,21 @@ async def test_writing_an_order_off_does_not_lift_its_quarantine(path: Path) -> 
         await journal.write_off(order(0).request_id, who="Ann", why="the bank never saw it")
         assert 1 == (await journal.run(BATCH)).quarantined
         assert await journal.claim_chunk(BATCH, "worker") is None
+
+
+async def test_a_quarantine_of_later_is_not_lifted_with_the_one_that_was_seen(path: Path, tmp_path: Path) -> None:
+    """Who looked before the file was restored once more has not looked for what was sent in between."""
+    copy = tmp_path / "copy.db"
+    async with SqliteJournal(path) as journal:
+        await claimed(journal)
+    shutil.copyfile(path, copy)
+    async with SqliteJournal(copy) as journal:
+        seen = (await journal.run(BATCH)).quarantined_at
+    again = tmp_path / "again.db"
+    shutil.copyfile(copy, again)
+    async with SqliteJournal(again) as journal:
+        now = (await journal.run(BATCH)).quarantined_at
+        await swept(journal)
+        with pytest.raises(NotLookedFor, match="once more"):
+            await journal.lift_quarantine(BATCH, who="Ann", why="looked for", seen=seen)
+        assert 1 == await journal.lift_quarantine(BATCH, who="Ann", why="looked for", seen=now)

@@ -17,16 +17,18 @@ from payments_async.journal import News, SqliteJournal, State
 from payments_async.journal._statements import _permits
 from payments_async.journal.contract import Chunk, ClaimedOrder, NotPermitted, Outcome, Permit
 
-COUNT = 12
-USUAL = st.sampled_from([News.ACCEPTED] * 5 + [News.REJECTED, News.UNKNOWN, News.NOT_SENT, News.NOT_SENT])
-MOSTLY = st.sampled_from([True] * 9 + [False])
+COUNT = 30
+MOST = 6  # orders of one round
+ENDS = st.sampled_from([News.ACCEPTED, News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT])
+AT_TIMES = st.sampled_from([False, False, False, True])
 
 
 class Round(NamedTuple):
     """What is asked for side by side.
 
     Attributes:
-        places: Of the orders in the chunk; mostly each once.
+        fresh: How many orders that nobody asked for before.
+        again: Places of orders that may have been asked for.
         answers: How the permits of the round before ended, in turn.
         in_time: Whether the lease is still good.
         named: Whether a notification without a request id came before, of the transaction of an order under way.
@@ -37,7 +39,8 @@ class Round(NamedTuple):
         written_off: Whether what is unknown is parked and written off before.
     """
 
-    places: list[int]
+    fresh: int
+    again: list[int]
     answers: list[News]
     in_time: bool = True
     named: bool = False
@@ -51,17 +54,13 @@ class Round(NamedTuple):
 ROUNDS = st.lists(
     st.builds(
         Round,
-        places=st.one_of(
-            st.permutations(range(COUNT)).map(lambda places: places[: COUNT // 2]),
-            st.lists(st.integers(0, COUNT - 1), min_size=2, max_size=6),
-        ),
-        answers=st.lists(USUAL, min_size=COUNT // 2, max_size=COUNT // 2),
-        in_time=MOSTLY,
-        **{name: MOSTLY.map(lambda usual: not usual) for name in ("named", "taken_over", "astray", "written_off")},
-        late=st.booleans(),
-        worded=st.booleans(),
+        fresh=st.integers(1, MOST),
+        again=st.one_of(st.just([]), st.just([]), st.lists(st.integers(0, MOST), max_size=3)),
+        answers=st.one_of(st.just([News.ACCEPTED] * MOST), st.lists(ENDS, min_size=MOST, max_size=MOST)),
+        in_time=AT_TIMES.map(lambda rare: not rare),
+        **dict.fromkeys(("named", "late", "taken_over", "astray", "worded", "written_off"), AT_TIMES),
     ),
-    min_size=1,
+    min_size=2,
     max_size=5,
 )
 
@@ -77,6 +76,7 @@ class Desk:
         self.open: list[Permit] = []
         self.past: list[Permit] = []
         self.results: list[Permit | NotPermitted] = []
+        self.asked = 0
         self.events = 0
         self.others = 0
 
@@ -116,8 +116,9 @@ class Desk:
             async for entry in self.journal.entries(BATCH, State.UNKNOWN):
                 await self.journal.park(entry.request_id, detail="nowhere")
                 await self.journal.write_off(entry.request_id, who="Grace", why="asked them")
-        asked_with = [lost] * (COUNT // 4) + [self.chunk] * COUNT
-        wanted = [self.claimed[place] for place in given_.places]
+        asked_with = [lost] * (MOST // 4) + [self.chunk] * COUNT
+        wanted = [self.claimed[place] for place in (*range(self.asked, self.asked + given_.fresh), *given_.again)]
+        self.asked += given_.fresh
         if given_.astray:
             wanted[0] = (await self.other()).orders[0]
         return list(zip(asked_with, wanted, [*outcomes, *[None] * len(wanted)], strict=False))
@@ -184,8 +185,8 @@ def test_permits_asked_for_side_by_side_are_those_asked_for_apart(rounds: list[R
 async def test_permits_asked_for_side_by_side_do_share_statements() -> None:
     """Two rounds of 6 orders, which would be 12 permits and 6 outcomes, each by itself."""
     passed: list[str] = []
-    first = Round(list(range(6)), [])
-    second = Round(list(range(6, 12)), [News.ACCEPTED] * 5 + [News.REJECTED])
+    first = Round(6, [], [])
+    second = Round(6, [], [News.ACCEPTED] * 5 + [News.REJECTED])
     await asked([first, second], side_by_side=True, passed=passed.append)
     assert passed.count("permit.begun") <= 6
     assert passed.count("permit.after_recorded") <= 3

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from session.conftest import Open
-from session.wires import HeldTimes, Request, Times, Wire, accept_everything, payout, reply, turns, until
+from session.wires import HeldTimes, Request, Times, Wire, accept_everything, collection, payout, reply, turns, until
 
 from payments_async import (
     Limits,
@@ -104,6 +104,19 @@ async def test_one_attempt(opened: Open, wire: Wire, fault: bytes | None, money:
         await (payments.payouts.send(payout(), retry=once) if money else _get(payments, once))
     assert ([], 1) == (times.slept, wire.logins)
     assert len(wire.orders) <= (1 if money or fault else 2)  # aiohttp repeats a GET on a broken connection
+
+
+async def test_a_number_is_no_policy(opened: Open, wire: Wire) -> None:
+    """A mistake of the programmer is told as one, and nothing is sent."""
+    payments = await opened(wire)
+    wrong: Any = 3
+    for call in (
+        lambda: payments.payouts.send(payout(), retry=wrong),
+        lambda: payments.collections.request(collection(), retry=wrong),
+    ):
+        with pytest.raises(TypeError, match=r"^retry: expected RetryPolicy\(attempts=\.\.\.\), not int$"):
+            await call()
+    assert [] == wire.orders
 
 
 def _get(payments: Any, retry: RetryPolicy) -> Any:

@@ -145,12 +145,14 @@ class Epoch:
         return self._path.with_name(f"{self._path.name}-mark")
 
     def _remember_by(self, memory: Memory | None) -> None:
+        """Use a memory from now on. Raises ``JournalLost`` where it knows of another journal in this place."""
         self.memory = memory
         there = None if memory is None else memory.lost_at(self._path, but=self.journal_id)
         if there is not None:
             raise JournalLost(f"{self._named}: {there} was here, and is not any more")
 
     def _marked(self) -> int | None:
+        """The count of the mark beside the file, if it is ours. Raises ``JournalLost`` if it is that of a lost one."""
         marked = Anchor(self._mark).read()
         if marked is None:
             return None
@@ -164,14 +166,17 @@ class Epoch:
         return None
 
     def _anchored(self) -> int | None:
+        """The count of the anchor in the state folder."""
         anchored = None if self.memory is None else self.memory.anchor(self.journal_id).read()
         return None if anchored is None else anchored[0]
 
     def _is_elsewhere(self, journal_id: str) -> bool:
+        """Whether a journal was seen in another place since."""
         place = None if self.memory is None else self.memory.registry.path_of(journal_id)
         return place is not None and place != str(self._path)
 
     def _follow(self, commits: int) -> None:
+        """Open the mark and the anchor, to count the commits in them."""
         mark = Anchor(self._mark)
         mark.open(self.journal_id, commits)
         self._anchors.append(mark)
@@ -188,6 +193,7 @@ class Epoch:
         self.memory.registry.note_place(self.journal_id, self._path, self._clock())
 
     def _committed(self, commit: Commit, count: int) -> None:
+        """Let the mark and the anchor follow a commit that is on disk."""
         for anchor in self._anchors:
             anchor.follow(count)
         if commit.is_milestone:
@@ -195,6 +201,7 @@ class Epoch:
 
 
 def _checkpoint(commit: Commit) -> None:
+    """Bring what is in the log into the file itself."""
     with suppress(sqlite3.Error):  # it is committed, whether in the file or in the log beside it
         commit.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
@@ -223,6 +230,8 @@ def _of_the_system() -> _Lock | None:
 
 
 class _Dead(NamedTuple):
+    """One that died without an end."""
+
     holder: str
     lock: int
     file: Path
@@ -306,6 +315,7 @@ class Liveness:
             os.close(lock)  # the parent's own descriptor keeps it locked
 
     def _find(self) -> list[_Dead]:
+        """The holders that are dead, with their files locked by us."""
         found: list[_Dead] = []
         if self._lock is None or self._flock is None:
             return found

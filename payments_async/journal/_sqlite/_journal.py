@@ -67,7 +67,6 @@ from payments_async.journal.contract import Journal
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _INHERITED: list[object] = []  # what the process before a fork has opened is closed by that process alone
-_EVENTS_AT_ONCE = 100  # in memory
 _MOST_FINALS = 100  # events of one order that are looked through
 
 
@@ -112,6 +111,7 @@ class SqliteJournal(Journal):
         self._prepare()
 
     def _prepare(self) -> None:
+        """Everything that belongs to one opening, and to one process."""
         self._epoch = Epoch(self._place, named=self._path, clock=self._clock)
         self._writer = Writer(
             self._open,
@@ -168,6 +168,7 @@ class SqliteJournal(Journal):
             await self._close()
 
     async def _close(self) -> None:
+        """End the thread that writes and the one that reads, whatever fails."""
         reading, self._reading = self._reading, None
         reader, self._reader = self._reader, None
         try:
@@ -228,6 +229,7 @@ class SqliteJournal(Journal):
         orders: Iterable[Order] | AsyncIterable[Order],
         adoption: Adoption | None,
     ) -> Loaded:
+        """Write the orders down, block by block, each registered on this machine before."""
         memory = self._epoch.memory
         loading = None if memory is None else await self._begin_registering(memory.registry, batch_id, load)
         async for block in _loading.blocks(orders):
@@ -408,19 +410,10 @@ class SqliteJournal(Journal):
         return await self._submit("revive", _pending.revive, event_id)
 
     def dead_letters(self) -> AsyncIterator[StoredEvent]:
-        return self._events(_pending.dead_after)
+        return self._stream(_pending.dead_after)
 
     def dubious(self) -> AsyncIterator[StoredEvent]:
-        return self._events(_pending.dubious_after)
-
-    async def _events(
-        self, after: Callable[[sqlite3.Connection, int, int], list[StoredEvent]]
-    ) -> AsyncIterator[StoredEvent]:
-        last = 0
-        while page := await self._read(after, last, _EVENTS_AT_ONCE):
-            for stored in page:
-                yield stored
-            last = page[-1].event_id
+        return self._stream(_pending.dubious_after)
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
         events = await self._read(_notifications.final_events, request_id, None, 1)
@@ -447,6 +440,7 @@ class SqliteJournal(Journal):
         return await self._read(_pending.backlog)
 
     def _open(self) -> sqlite3.Connection:
+        """Open the file in the writing thread, made where there is none, and find out whether it is the one it was."""
         memory: Memory | None = None
         connection: sqlite3.Connection | None = None
         try:
@@ -474,6 +468,7 @@ class SqliteJournal(Journal):
         return connection
 
     def _remember(self) -> Memory | None:
+        """The memory of this machine, unless it is not wanted or cannot be kept."""
         folder = self._state_folder
         if folder is None:
             return None
@@ -481,6 +476,7 @@ class SqliteJournal(Journal):
         return Memory.opened(place, busy_timeout=self._busy_timeout)
 
     def _make(self, memory: Memory | None) -> bool:
+        """Make the journal where there is none; tells whether that was done."""
         if self._place.is_file() and not self._place.stat().st_size:
             self._epoch.check_absent(memory)
             raise NotAJournal(f"{self._path} is empty")
@@ -533,6 +529,7 @@ class SqliteJournal(Journal):
         await asyncio.to_thread(registry.register, loading, request_ids, adopt=True)
 
     async def _check_adopted(self, batch_id: str) -> None:
+        """Raise ``HeldElsewhere`` where another journal has adopted orders of a batch."""
         memory = self._epoch.memory
         if memory is None:
             return
@@ -547,6 +544,7 @@ class SqliteJournal(Journal):
             )
 
     async def _uid(self, batch_id: str) -> str:
+        """What the registry knows a batch by."""
         if batch_id not in self._uids:
             self._uids[batch_id] = await self._read(_entries.uid, batch_id)
         return self._uids[batch_id]
@@ -556,12 +554,13 @@ class SqliteJournal(Journal):
         assert entry is not None
         return entry
 
-    async def _stream(self, pages: _entries.PageReader[Entry]) -> AsyncIterator[Entry]:
+    async def _stream(self, pages: _entries.PageReader[T]) -> AsyncIterator[T]:
         async for page in self._pages(pages):
-            for entry in page:
-                yield entry
+            for one in page:
+                yield one
 
     async def _pages(self, pages: _entries.PageReader[T]) -> AsyncIterator[Iterable[T]]:
+        """Page after page, until there is nothing more."""
         after = -1
         while True:
             page, last = await self._read(partial(pages, after=after))
@@ -575,6 +574,7 @@ class SqliteJournal(Journal):
         return self._writer.submit(name, lambda commit: work(commit, *arguments))
 
     async def _read(self, read: Callable[[sqlite3.Connection, *Ts], T], *arguments: *Ts) -> T:
+        """Read in the thread that reads."""
         if self._reading is None or self._writer.is_forked:
             raise JournalClosed("the journal is not open in this process")
         return await asyncio.get_running_loop().run_in_executor(self._reading, self._read_now, read, *arguments)

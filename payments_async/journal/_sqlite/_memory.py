@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from io import FileIO
 from pathlib import Path
-from typing import Any, Self
+from typing import NamedTuple, Self
 
 import attrs
 import platformdirs
@@ -139,8 +139,7 @@ def _understood(data: bytes) -> tuple[int, str] | None:
     return count, data[_COUNT:].hex() if len(data) == _COUNT + _ID else ""
 
 
-@attrs.frozen(kw_only=True)
-class Holder:
+class Holder(NamedTuple):
     """A batch that some journal holds.
 
     Attributes:
@@ -251,7 +250,7 @@ class Registry:
             found = self._connection.execute(
                 f"{_HELD} WHERE b.journal = ? AND b.state = 'ready' ORDER BY b.id", (journal_id,)
             ).fetchall()
-        return list(map(_holder, found))
+        return list(map(Holder._make, found))
 
     # batches
 
@@ -263,7 +262,7 @@ class Registry:
                 WHERE journal = ? AND run = ? AND state = 'ready')""",  # noqa: S608 - no value in it
                 (journal_id, run),
             ).fetchone()
-        return None if found is None else _holder(found)
+        return None if found is None else Holder._make(found)
 
     def begin(
         self, journal_id: str, run: str, batch_id: str, identity: RunIdentity, *, orders: int | None, now: float
@@ -340,6 +339,7 @@ class Registry:
                 raise LoadBusy(f"another journal is loading orders of batch {loading.batch_id} at the same time")
 
     def _others(self, loading: Loading, request_ids: Sequence[str]) -> list[tuple[str, Holder]]:
+        """Which of these orders other batches hold, and which those are."""
         marks = ",".join("?" * len(request_ids))
         found = self._connection.execute(
             f"""SELECT request_id, batch FROM request
@@ -349,10 +349,13 @@ class Registry:
         holders: dict[int, Holder] = {}
         for _, number in found:
             if number not in holders:
-                holders[number] = _holder(self._connection.execute(f"{_HELD} WHERE b.id = ?", (number,)).fetchone())
+                holders[number] = Holder._make(
+                    self._connection.execute(f"{_HELD} WHERE b.id = ?", (number,)).fetchone()
+                )
         return [(request_id, holders[number]) for request_id, number in found]
 
     def _take(self, loading: Loading, others: Sequence[tuple[str, Holder]]) -> int:
+        """Let orders be this batch's from now on; tells how many."""
         for request_id, holder in others:
             self._connection.execute(
                 "UPDATE request SET batch = ? WHERE account = ? AND request_id = ?",
@@ -365,6 +368,7 @@ class Registry:
 
     @contextmanager
     def _writing(self, *, durable: bool = False) -> Iterator[None]:
+        """One transaction, undone when something is raised in it."""
         with self._translating():
             execute = self._connection.execute
             execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")  # the log before it comes along
@@ -379,6 +383,7 @@ class Registry:
 
     @contextmanager
     def _translating(self) -> Iterator[None]:
+        """Errors of SQLite as those of the journal."""
         try:
             with self._lock:
                 yield
@@ -406,13 +411,6 @@ def held_elsewhere(held: Mapping[str, Holder], journal_id: str) -> HeldElsewhere
 def _digest(identity: RunIdentity) -> bytes:
     words = "\0".join((identity.base_address, identity.user_id))
     return hashlib.sha256(words.encode()).digest()[:16]
-
-
-def _holder(row: Sequence[Any]) -> Holder:
-    number, journal, batch_id, orders, begun_at, ready_at, path = row
-    return Holder(
-        id=number, journal=journal, batch_id=batch_id, orders=orders, begun_at=begun_at, ready_at=ready_at, path=path
-    )
 
 
 class StateFolder(enum.Enum):

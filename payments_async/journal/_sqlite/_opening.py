@@ -159,16 +159,7 @@ def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     # Not opened here: closing it would drop the locks of every other connection of this process.
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
         raise JournalReadOnly(f"{path} cannot be opened for writing")
-    connection = _connect(path, busy_timeout)
-    try:
-        _make_durable(connection)
-    except sqlite3.Error as error:
-        connection.close()
-        raise translated(error, path) from error
-    except JournalError:
-        connection.close()
-        raise
-    return connection
+    return _connect(path, busy_timeout, _make_durable)
 
 
 def has_log(path: Path) -> bool:
@@ -179,9 +170,7 @@ def has_log(path: Path) -> bool:
 
 def open_reader(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     """A connection that only reads."""
-    connection = _connect(path, busy_timeout)
-    connection.execute("PRAGMA query_only = ON")
-    return connection
+    return _connect(path, busy_timeout, lambda connection: connection.execute("PRAGMA query_only = ON"))
 
 
 def check(connection: sqlite3.Connection) -> None:
@@ -195,7 +184,8 @@ def check(connection: sqlite3.Connection) -> None:
         raise JournalCorrupt(f"the journal is damaged ({'; '.join(str(words) for (words,) in found)})")
 
 
-def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
+def _connect(path: Path, busy_timeout: float, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+    """A connection that is prepared for its use, or none. Raises ``JournalError``."""
     try:
         connection = sqlite3.connect(
             path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
@@ -206,13 +196,17 @@ def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
         # kibibytes; more is slower, however large the file: it would not stay in the processor's own cache
         connection.execute("PRAGMA cache_size = -4000")
         connection.execute("PRAGMA temp_store = MEMORY")  # what a savepoint may undo, else a temporary file each time
-    except sqlite3.Error as error:
+        prepare(connection)
+    except Exception as error:
         connection.close()
-        raise translated(error, path) from error
+        if isinstance(error, sqlite3.Error):
+            raise translated(error, path) from error
+        raise
     return connection
 
 
 def _make_durable(connection: sqlite3.Connection) -> None:
+    """What was committed survives a power cut. Raises ``JournalUnavailable`` where that cannot be had."""
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # no database, or a damaged one: say so first
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
@@ -299,6 +293,7 @@ def make(path: Path, *, remembers: bool, draw: Callable[[int], str] = secrets.to
 
 
 def _fill(path: Path, *, remembers: bool, journal_id: str) -> None:
+    """Give a new file its tables and its identity."""
     connection = open_writer(path, busy_timeout=0.0)
     try:
         migrate(connection, new=True)
@@ -316,6 +311,7 @@ def _fill(path: Path, *, remembers: bool, journal_id: str) -> None:
 
 
 def _put_in_place(unfinished: Path, path: Path) -> bool:
+    """Give a file that is whole its name; tells whether nobody was quicker."""
     try:
         os.link(unfinished, path)
     except FileExistsError:

@@ -24,6 +24,8 @@ _PLENTY = 40  # operations that make a commit worth its while: more are not wait
 
 
 class _Operation(NamedTuple, Generic[T]):
+    """What somebody waits for."""
+
     name: str
     work: Work[T]
     future: asyncio.Future[T]
@@ -127,27 +129,32 @@ class Writer:
         return self._thread is not None and self._pid != os.getpid()
 
     def _gather_again(self) -> None:
+        """Look once more in the next turn of the event loop."""
         assert self._loop is not None
         self._seen = len(self._waiting)
         self._loop.call_soon(self._gather)
 
     def _gather(self) -> None:
+        """Hand a group to the thread, once a turn has brought nothing more or there are plenty."""
         if self._seen < len(self._waiting) < _PLENTY:
             self._gather_again()  # a commit for each handful would cost more than the turn that it waits
         elif self._waiting:
             self._groups.put(self._taken())
 
     def _taken(self) -> list[_Operation[Any]]:
+        """The next group, which waits no more."""
         group, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
         return group
 
     def _committed(self, told: list[_Told]) -> None:
+        """Tell who waits, and begin to gather for the next commit."""
         _deliver(told)
         self._is_busy = bool(self._waiting)
         if self._is_busy:
             self._gather_again()
 
     def _run(self, opened: asyncio.Future[None], groups: queue.SimpleQueue[list[_Operation[Any]] | None]) -> None:
+        """The life of the thread: open, commit group after group, close."""
         try:
             connection = self._open()
         except Exception as error:  # noqa: BLE001 - a mistake of ours must not hang whoever opens
@@ -166,6 +173,7 @@ class Writer:
                 connection.close()
 
     def _commit(self, connection: sqlite3.Connection, group: list[_Operation[Any]]) -> list[_Told]:
+        """Do a group in one commit; tells what came of each operation, once all of it is on disk."""
         try:
             connection.execute("BEGIN IMMEDIATE")
             commit = Commit(connection, self._clock, _opening, self._crash_at)
@@ -186,6 +194,7 @@ class Writer:
         return told
 
     def _apply_all(self, commit: Commit, operations: Iterable[_Operation[Any]]) -> list[_Told]:
+        """Do operations in their sequence, neighbours of one kind together."""
         told: list[_Told] = []
         for together, neighbours in groupby(operations, key=_together_of):
             kind = list(neighbours)
@@ -201,6 +210,7 @@ class Writer:
     def _apply_together(
         self, commit: Commit, together: Together, operations: Sequence[_Operation[Any]], *, is_first: bool
     ) -> Sequence[Any] | None:
+        """Do neighbours of one kind together; ``None`` where that cannot be, and then nothing of it was done."""
         name, works = operations[0].name, [operation.work for operation in operations]
 
         def part() -> Sequence[Any]:
@@ -221,6 +231,8 @@ class Writer:
             return None
 
     def _apply(self, commit: Commit, operation: _Operation[Any]) -> _Told:
+        """Do one operation; when it fails, what it did is undone, and the failure is its own."""
+
         def part() -> Any:
             commit.passed(f"{operation.name}.begun")
             result = operation.work(commit)
@@ -239,6 +251,7 @@ class Writer:
     def _behind(
         self, connection: sqlite3.Connection, group: list[_Operation[Any]], fault: JournalBehind
     ) -> list[_Told]:
+        """A copy of the file has gone on: nothing of the group was done, and the file stands back."""
         told = self._undone(connection, group, fault)
         try:
             if self._stand_back is not None:
@@ -248,6 +261,7 @@ class Writer:
         return told
 
     def _undone(self, connection: sqlite3.Connection, group: list[_Operation[Any]], error: Exception) -> list[_Told]:
+        """Nothing of a group was done: every operation in it failed."""
         with suppress(sqlite3.Error):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -270,6 +284,7 @@ class Writer:
         return fault
 
     def _tell(self, deliver: Callable[[list[_Told]], None], told: list[_Told]) -> None:
+        """Tell the event loop, unless nobody is there any more."""
         loop = self._loop
         assert loop is not None
         with suppress(RuntimeError):  # the loop is closed: nobody waits
@@ -289,6 +304,7 @@ def _together_of(operation: _Operation[Any]) -> Together | None:
 
 
 def _deliver(told: list[_Told]) -> None:
+    """Give everybody who waits what came of it."""
     for futures, results, error in told:
         if error is not None and not futures[0].done():
             futures[0].set_exception(error)

@@ -53,7 +53,7 @@ _RUNS = (
 )
 
 
-class Faults(Protocol):
+class DatabaseFaults(Protocol):
     """What the errors of a database mean."""
 
     def is_of_the_disk(self, error: sqlite3.Error, /) -> bool:
@@ -69,29 +69,19 @@ class Commit:
     Attributes:
         execute: Of the connection.
         now: Unix seconds by the database's clock, read after the write lock was granted.
-        has_nameless: Whether there are notifications without a request id whose orders nobody knows; ``None`` where
+        nameless: Whether there are notifications without a request id whose orders nobody knows; ``None`` where
             that was not asked since the last one was stored.
         faults: What the errors of its database mean.
         is_milestone: What is written has to be in the file itself soon, and not only in the log beside it.
     """
 
-    __slots__ = (
-        "_clock",
-        "_crash_at",
-        "connection",
-        "execute",
-        "faults",
-        "has_nameless",
-        "is_milestone",
-        "moves",
-        "now",
-    )
+    __slots__ = ("_clock", "_crash_at", "connection", "execute", "faults", "is_milestone", "moves", "nameless", "now")
 
     def __init__(
         self,
         connection: sqlite3.Connection,
         clock: Callable[[], float],
-        faults: Faults,
+        faults: DatabaseFaults,
         crash_at: Callable[[str], None] | None = None,
     ) -> None:
         self._clock = clock
@@ -100,7 +90,7 @@ class Commit:
         self.now = clock()
         self._crash_at = crash_at
         self.faults = faults
-        self.has_nameless: bool | None = None
+        self.nameless: bool | None = None
         self.is_milestone = False
         self.moves: list[tuple[int, str, int, Decimal]] = []
 
@@ -142,7 +132,7 @@ class Commit:
             self.execute("ROLLBACK TO part")
             self.execute("RELEASE part")
         del self.moves[moved:]
-        self.has_nameless = None
+        self.nameless = None
 
     def goes_on(self, error: sqlite3.Error) -> bool:
         """Whether an error is that of one operation alone: neither the disk's nor the end of the transaction."""
@@ -433,6 +423,7 @@ def count_unconfirmed(connection: sqlite3.Connection, rows: Sequence[Sequence[An
 
 
 def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
+    """A row of ``_RUNS`` as a run."""
     number, batch_id, address, fingerprint, user_id, state, source_digest, policy, quarantined_at, since = values
     total, amount = 0, Decimal(0)
     for count, part in connection.execute("SELECT count, total FROM progress WHERE run = ?", (number,)):
@@ -455,4 +446,5 @@ def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
 
 
 def _batches(connection: sqlite3.Connection) -> dict[int, str]:
+    """The names of all batches, by their numbers."""
     return dict(connection.execute("SELECT id, batch_id FROM run"))

@@ -258,24 +258,27 @@ def _facts(row: Row, trails: _Trails) -> list[_Fact]:
     def add(at: float, what: str, state: State | None, told: Callable[..., Happening], *of: object) -> None:
         found.append(_Fact(at, _RANKS[what], len(found), state, told, of))
 
+    def add_ours(what: str, at: float, worker: str | None, news: News, state: State, words: str) -> None:
+        add(at, what, state, _ours, what, at, worker, news, state, words)
+
     add(trails.planned_at, "planned", State.PLANNED, _planned, row.id, trails)
     for attempt in attempts:
         worker, news = _worker(row, attempt.token, trails), _NEWS[attempt.outcome]
-        add(attempt.permitted_at, "permit", State.SENDING, _permit, attempt.permitted_at, worker, attempt.n)
+        add_ours("permit", attempt.permitted_at, worker, News.PERMITTED, State.SENDING, f"attempt {attempt.n}")
         until, words = _later(evidence, attempt.permitted_at), _words(attempt.n, attempt.code, attempt.message, None)
         if news is News.NOT_SENT:
-            add(attempt.done_at, "answer", State.PLANNED, _answer, attempt.done_at, worker, news, State.PLANNED, words)
+            add_ours("answer", attempt.done_at, worker, news, State.PLANNED, words)
         elif until is not None and until[0] in _ANSWERED:
             state, at = until
-            add(at, "answer", state, _answer, at, worker, _ANSWERED[state], state, words)
+            add_ours("answer", at, worker, _ANSWERED[state], state, words)
     if row.attempt and row.attempt not in [attempt.n for attempt in attempts]:
         # the attempt whose story is in the row itself; the others were put out of it by a later one or a write-off
         worker = _worker(row, row.token, trails)
-        add(row.permitted_at, "permit", State.SENDING, _permit, row.permitted_at, worker, row.attempt)
+        add_ours("permit", row.permitted_at, worker, News.PERMITTED, State.SENDING, f"attempt {row.attempt}")
         state, at = _later(evidence, row.permitted_at) or (row.state, row.updated_at)
         if state in _ANSWERED:
             words = _words(row.attempt, row.code, row.message, row.transaction_id)
-            add(at, "answer", state, _answer, at, worker, _ANSWERED[state], state, words)
+            add_ours("answer", at, worker, _ANSWERED[state], state, words)
     for seen in evidence:
         what = _kind(seen)
         add(seen.at, what, _STATES[seen.after], _seen, seen, what)
@@ -310,20 +313,8 @@ def _planned(order_id: int, trails: _Trails) -> Happening:
     return Happening(at=trails.planned_at, what="planned", state=State.PLANNED, detail=detail)
 
 
-def _permit(at: float, worker: str | None, n: int) -> Happening:
-    return Happening(
-        at=at,
-        what="permit",
-        by=worker,
-        news=News.PERMITTED,
-        state=State.SENDING,
-        rule=RULES[News.PERMITTED],
-        detail=f"attempt {n}",
-    )
-
-
-def _answer(at: float, worker: str | None, news: News, state: State, words: str) -> Happening:
-    return Happening(at=at, what="answer", by=worker, news=news, state=state, rule=RULES[news], detail=words)
+def _ours(what: str, at: float, worker: str | None, news: News, state: State, words: str) -> Happening:
+    return Happening(at=at, what=what, by=worker, news=news, state=state, rule=RULES[news], detail=words)
 
 
 def _seen(seen: _Evidence, what: str) -> Happening:
@@ -366,6 +357,7 @@ def _resolved(resolution: _Resolution) -> Happening:
 
 
 def _deliveries(connection: sqlite3.Connection, row: Row) -> Iterator[Happening]:
+    """Every delivery of the events about an order, with what became of them."""
     found = connection.execute(
         """WITH told AS (
             SELECT id, iif(EXISTS (SELECT 1 FROM ipn_pending WHERE event_id = ipn_event.id), 'pending', state) AS state,

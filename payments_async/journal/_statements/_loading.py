@@ -79,6 +79,8 @@ class Load:
 
 
 class _Prepared(NamedTuple):
+    """An order as it is stored."""
+
     amount: str
     body: bytes
     digest: bytes
@@ -228,6 +230,7 @@ def complete(commit: Commit, batch_id: str, load: Load) -> Loaded:
 
 
 def _total(commit: Commit, run: int) -> int:
+    """How many orders a batch holds."""
     (total,) = commit.execute("SELECT coalesce(sum(count), 0) FROM progress WHERE run = ?", (run,)).fetchone()
     return int(total)
 
@@ -281,6 +284,7 @@ def _renew_lease(commit: Commit, load: Load) -> None:
 
 
 def _held(commit: Commit, request_ids: list[str]) -> dict[str, tuple[int, bytes]]:
+    """Number and digest of those of these orders that the journal holds."""
     marks = ",".join("?" * len(request_ids))
     found = commit.execute(
         f"SELECT request_id, id, body_sha256 FROM outbox WHERE request_id IN ({marks})",  # noqa: S608 - marks only
@@ -290,6 +294,7 @@ def _held(commit: Commit, request_ids: list[str]) -> dict[str, tuple[int, bytes]
 
 
 def _compare(commit: Commit, load: Load, request_id: str, order_id: int, digest: bytes, prepared: _Prepared) -> None:
+    """An order that the journal holds is one of this batch, and the same. Raises ``OrdersDiffer`` otherwise."""
     if run_of(order_id) != load.run:
         other = commit.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(order_id),)).fetchone()
         raise OrdersDiffer(f"request id {request_id} belongs to batch {other[0]} already", [request_id])
@@ -300,6 +305,7 @@ def _compare(commit: Commit, load: Load, request_id: str, order_id: int, digest:
 
 
 def _insert(commit: Commit, load: Load, fresh: dict[str, _Prepared]) -> None:
+    """Write new orders down, side by side behind the others of their batch."""
     if not fresh:
         return
     if load.ready:

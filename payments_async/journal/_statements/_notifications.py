@@ -153,7 +153,7 @@ def unmatched(connection: sqlite3.Connection) -> int:
 
 def _store_all(commit: Commit, arrivals: Sequence[Arrival], owner: str, holder: str) -> list[Receipt]:
     """A few statements for all: each one hands the interpreter over and back, which costs more than the row."""
-    commit.has_nameless = None
+    commit.nameless = None
     stored, is_doubted = 0, False
     for start in range(0, len(arrivals), _BLOCK):
         values: list[object] = []
@@ -337,6 +337,7 @@ def _repeat(commit: Commit, arrival: Arrival, owner: str, holder: str) -> Receip
 
 
 def _known(commit: Commit, arrival: Arrival) -> _KnownEvent:
+    """The event that says the same as this arrival."""
     delivery = arrival.delivery
     return _KnownEvent(
         *commit.execute(
@@ -348,6 +349,7 @@ def _known(commit: Commit, arrival: Arrival) -> _KnownEvent:
 
 
 def _count(commit: Commit, arrival: Arrival, known: _KnownEvent) -> None:
+    """The same words are counted, other words are kept beside the first."""
     delivery = arrival.delivery
     if known.is_same:
         commit.execute(

@@ -18,6 +18,7 @@ from payments_async.journal._statements._permits import end_leases_of_the_dead
 from payments_async.journal._states import FINAL, News
 
 _BEYOND = 1 << 63
+_PAGE = 100  # events in memory at once
 _COLUMNS = "id, peer, received_at, tries, done, error, conflict, doubt, transaction_id, status_code, event, body, query"
 _STATES = frozenset({"handled", "dead", "disputed"})
 _names = msgspec.json.Decoder(list[str]).decode
@@ -117,14 +118,14 @@ def revive(commit: Commit, event_id: int | None) -> int:
     ).rowcount
 
 
-def dead_after(connection: sqlite3.Connection, after: int, limit: int) -> list[StoredEvent]:
-    """Dead events after this one, oldest first."""
-    return _shown(connection, "state = 'dead'", after, limit)
+def dead_after(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[StoredEvent], int]:
+    """A page of dead events, oldest first."""
+    return _page(connection, "state = 'dead'", after)
 
 
-def dubious_after(connection: sqlite3.Connection, after: int, limit: int) -> list[StoredEvent]:
-    """Events after this one that are no evidence, oldest first."""
-    return _shown(connection, "(doubt IS NOT NULL OR state = 'disputed')", after, limit)
+def dubious_after(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[StoredEvent], int]:
+    """A page of events that are no evidence, oldest first."""
+    return _page(connection, "(doubt IS NOT NULL OR state = 'disputed')", after)
 
 
 def backlog(connection: sqlite3.Connection) -> Backlog:
@@ -167,18 +168,18 @@ def check_writable(commit: Commit) -> None:
     commit.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('touched', ?)", (str(commit.now),))
 
 
-def _shown(connection: sqlite3.Connection, where: str, after: int, limit: int) -> list[StoredEvent]:
+def _page(connection: sqlite3.Connection, where: str, after: int) -> tuple[list[StoredEvent], int]:
     found = connection.execute(
-        f"SELECT id, state FROM ipn_event WHERE {where} AND id > ? ORDER BY id LIMIT ?",  # noqa: S608
-        (after, limit),
+        f"SELECT id, state FROM ipn_event WHERE {where} AND id > ? ORDER BY id LIMIT {_PAGE}",  # noqa: S608
+        (after,),
     ).fetchall()
-    shown = []
+    page = []
     for number, state in found:
         try:
-            shown.append(_read(connection, number, state))
+            page.append(_read(connection, number, state))
         except JournalCorrupt as error:
-            shown.append(_unreadable(connection, number, state, error))
-    return shown
+            page.append(_unreadable(connection, number, state, error))
+    return page, found[-1][0] if found else after
 
 
 def _read(connection: sqlite3.Connection | Commit, number: int, state: str) -> StoredEvent:

@@ -203,6 +203,7 @@ def _cap_leases(commit: Commit, run: int | None) -> None:
 
 
 def _first_free(commit: Commit, run: int) -> tuple[int, int, str | None] | None:
+    """Number, token and last owner of the first chunk that nobody holds."""
     found: tuple[int, int, str | None] | None = commit.execute(
         """SELECT number, token, owner FROM chunk WHERE run = ? AND state = 'open' AND lease_until <= ?
         ORDER BY number LIMIT 1""",
@@ -250,6 +251,7 @@ def _make_unknown(commit: Commit, run: int, number: int, last: str | None) -> in
 
 
 def _planned(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...]:
+    """The planned orders of a chunk, each proved to be what was loaded."""
     found = commit.execute(
         """SELECT id, request_id, amount, body, body_sha256, attempt, sent_before FROM outbox
         WHERE id BETWEEN ? AND ? AND state = 'planned' ORDER BY id""",
@@ -269,6 +271,7 @@ def _planned(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...]:
 
 
 def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
+    """Let a chunk be claimed by anybody, or be done where nothing is planned or sending in it."""
     (left,) = commit.execute(
         "SELECT EXISTS (SELECT 1 FROM outbox WHERE id BETWEEN ? AND ? AND state IN ('planned', 'sending'))",
         chunk_bounds(run, number),
@@ -416,11 +419,13 @@ def _is_done_for_all(commit: Commit, sql: str, rows: Sequence[tuple[object, ...]
 
 
 def _rounded(count: int) -> int:
+    """A power of two, so that there are few different statements, and they are kept."""
     return 1 << (count - 1).bit_length()  # few different statements, so that they are kept
 
 
 @cache
 def _marked(sql: str, rows: int, width: int) -> str:
+    """A statement for so many rows."""
     row = "?" if width == 1 else f"({', '.join('?' * width)})"
     return sql.format(marks=", ".join([row] * rows))
 
@@ -471,10 +476,10 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
 
 def _are_nameless(commit: Commit) -> bool:
     """Whether there are notifications without a request id, of transactions nobody knew when they came."""
-    if commit.has_nameless is None:
+    if commit.nameless is None:
         found = commit.execute("SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL LIMIT 1")
-        commit.has_nameless = found.fetchone() is not None
-    return commit.has_nameless
+        commit.nameless = found.fetchone() is not None
+    return commit.nameless
 
 
 def _settle_early(commit: Commit, outcome: Outcome, state: State) -> State:
