@@ -1,19 +1,17 @@
 """Batches of payouts in files: read, planned, run and reconciled."""
 
 from payments_async._public import name_publicly
-from payments_async.bulk._file._batch import Batch, Repeat, read_batch
+from payments_async.bulk._file._batch import Batch, Repeat, read_batch, sample_payroll
 from payments_async.bulk._file._cells import read_money
 from payments_async.bulk._file._tables import BatchChanged
 from payments_async.bulk._plan._checks import Duplicate, Duplicates
 from payments_async.bulk._plan._plan import Plan, Share, plan
 from payments_async.bulk._problems import Issue, Problem
 from payments_async.bulk._report._report import Report, report
-from payments_async.bulk._run import run_batch
-from payments_async.bulk._sample import sample_payroll
 from payments_async.outbox._brakes import Fuse
-from payments_async.outbox._crew import RunProgress
-from payments_async.outbox._first_look import FirstLook
+from payments_async.outbox._crew import FirstLook, RunProgress
 from payments_async.outbox._reconcile import Double, Reconciliation, acknowledge, lift_quarantine, reconcile, write_off
+from payments_async.outbox._run import run_batch
 from payments_async.outbox._sweeps import Difference
 
 __all__ = [

@@ -6,6 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from decimal import Context, Decimal
+from functools import reduce
 
 import attrs
 
@@ -167,10 +168,7 @@ class Meter:
 
 def _spent(progress: Progress) -> Decimal:
     """What has left the account by the journal, or may have."""
-    total = Decimal(0)
-    for state in _SPENT:
-        total = _EXACT.add(total, progress.sums[state])
-    return total
+    return reduce(_EXACT.add, (progress.sums[state] for state in _SPENT), Decimal(0))
 
 
 class Pace:

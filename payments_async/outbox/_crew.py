@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import date
 from typing import NamedTuple, TypeVar
 
 import attrs
@@ -21,10 +22,9 @@ from payments_async.journal._faults import JournalClosed, JournalError, JournalU
 from payments_async.journal._records import NotPermitted, Outcome, Permit, Progress
 from payments_async.journal._states import News
 from payments_async.outbox._brakes import Meter, Pace
-from payments_async.outbox._first_look import ASKED_TO_STOP, FirstLook
 from payments_async.outbox._leases import LeasedOrder, Leases
 
-__all__ = ["Crew", "RunProgress"]
+__all__ = ["ASKED_TO_STOP", "Crew", "FirstLook", "RunProgress"]
 
 _log = logging.getLogger("payments_async")
 
@@ -38,6 +38,36 @@ _UNREAD = 401  # the next order logs in again; nothing is the matter with the se
 _LONGEST = 500  # characters of the service's words that are kept
 
 T = TypeVar("T")
+ASKED_TO_STOP = "it was asked to stop"
+
+
+@attrs.frozen(kw_only=True)
+class FirstLook:
+    """What a run did before it sent anything: it read the service's list, for the journal may have forgotten.
+
+    That an order is not in the list proves nothing: a list may show it minutes late.
+
+    Attributes:
+        since, until: The days that were asked for.
+        rows, requests, seconds: Transactions that were seen, and what that took.
+        found: Orders that were there already although the journal had them as planned. They are not sent.
+        counted: The service said how many transactions there are, and showed as many.
+        problem: Why the list was not read to its end, or ``None``.
+    """
+
+    since: date
+    until: date
+    rows: int = 0
+    requests: int = 0
+    seconds: float = 0.0
+    found: int = 0
+    counted: bool = False
+    problem: str | None = None
+
+    @property
+    def days(self) -> int:
+        """How many days the list was asked for."""
+        return (self.until - self.since).days + 1
 
 
 @attrs.frozen(kw_only=True)
@@ -133,7 +163,7 @@ class Crew:
         except BaseExceptionGroup as group:
             raise _first(group) from None
         finally:
-            await _finished(self._give_back())
+            await _finished(self._survives(self.leases.give_back_all()))  # or the leases run out by themselves
         if self.failure is not None:
             raise self.failure
 
@@ -299,10 +329,6 @@ class Crew:
         except JournalError as error:
             self.fail(error)
             return False
-
-    async def _give_back(self) -> None:
-        """Give every chunk back. If the journal fails, their leases run out by themselves."""
-        await self._survives(self.leases.give_back_all())
 
 
 class _Tried(NamedTuple):

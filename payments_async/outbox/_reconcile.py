@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 import attrs
 
 from payments_async._errors import AuthenticationFailed, PaymentsError
-from payments_async._events import TransactionFailed, TransactionSucceeded
 from payments_async._models import Acceptance, Transaction
 from payments_async._resources.lists import Reader
 from payments_async._resources.statuses import read_statuses
 from payments_async._session import PaymentsSession, executor_of
+from payments_async._status_codes import STATUS_CODES
 from payments_async.journal import Journal
 from payments_async.journal._records import Entry, Evidence
 from payments_async.journal._states import News, State
@@ -50,7 +50,7 @@ _READS = 10  # looks at single transactions
 _LATE = 86_400.0  # seconds after which a rejected order that was carried out all the same would be listed
 _OF_THE_LIST = "absence from the list of {days} proves nothing"
 _STATUSLESS = 20  # records without a status, after which looking at more of them says nothing new
-_NOTIFIED = {TransactionSucceeded: News.NOTIFIED_SUCCESSFUL, TransactionFailed: News.NOTIFIED_FAILED}
+_NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items() if row.is_final}
 
 
 @attrs.frozen(kw_only=True)
@@ -147,16 +147,18 @@ async def reconcile(
     reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience)
     search = _Search(payments, journal, findings, reader, grace=grace, interval=interval, clock=clock)
     await search.begin(batch_id)
-    await search.look_for_what_was_forgotten()
+    if search.is_doubted:  # what the list shows of what the journal forgot is open from then on
+        await search.sweep()
     async for sought in collect(journal, batch_id):
         await search.look(sought, sweeps=sweeps, sleep=sleep)
         for order in sought.values():
             findings.sum_up(order, clock() - stuck_after)
             _tell_the_session(payments, order)
-    await search.look_for_the_rest()
+    if not search.has_swept:  # orders that are not open are looked for too
+        await search.sweep()
     if reversals:
         async for sought in collect(journal, batch_id, states=(State.SUCCESSFUL,)):
-            await search.look_again(sought)
+            await search.sweep(sought.values())
             for order in sought.values():
                 findings.sum_up(order, clock() - stuck_after)
     return await _report(journal, findings, batch_id)
@@ -253,6 +255,8 @@ class _Search:
 
     Attributes:
         by_status: Also read the list of each status.
+        is_doubted: The journal was copied or restored, and may have forgotten orders.
+        has_swept: The list was read.
     """
 
     payments: PaymentsSession
@@ -267,8 +271,8 @@ class _Search:
     _batches: list[str | None] = attrs.field(init=False, factory=list)  # for whom sweeps are put on record
     _first: float | None = attrs.field(init=False, default=None)  # the first moment that matters, beside the open ones
     _sent_before: float | None = attrs.field(init=False, default=None)  # the first permit of any open one
-    _is_doubted: bool = attrs.field(init=False, default=False)
-    _has_swept: bool = attrs.field(init=False, default=False)
+    is_doubted: bool = attrs.field(init=False, default=False)
+    has_swept: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         self._sweeper = Sweeper(self.payments, self.journal, self.findings, self.reader)
@@ -277,7 +281,7 @@ class _Search:
         """Find out from which moment on the list matters, for orders that are not open too."""
         runs = [await self.journal.run(batch_id)] if batch_id is not None else await self.journal.runs()
         quarantined = [run for run in runs if run.quarantined]
-        self._is_doubted = bool(quarantined)
+        self.is_doubted = bool(quarantined)
         self._batches = [batch_id] if batch_id is not None else [None, *(run.batch_id for run in quarantined)]
         sweeps = await self.journal.sweeps(batch_id)
         complete = [sweep.begun for sweep in sweeps if sweep.is_complete and sweep.batch_id == batch_id]
@@ -308,20 +312,9 @@ class _Search:
         if sweeps > 1 and window is not None:
             await self._park(window, sweeps)
 
-    async def look_for_what_was_forgotten(self) -> None:
-        """Where the journal was copied or restored: what the list shows of it is open from then on."""
-        if self._is_doubted and (window := self._window(())) is not None:
-            await self._sweep(window)
-
-    async def look_for_the_rest(self) -> None:
-        """Look for orders that are not open, where nobody has made a sweep meanwhile."""
-        window = None if self._has_swept else self._window(())
-        if window is not None:
-            await self._sweep(window)
-
-    async def look_again(self, sought: Mapping[str, SoughtOrder]) -> None:
-        """Look through the list whether orders that ended well are shown under another status by now."""
-        if (window := self._window(sought.values())) is not None:
+    async def sweep(self, sought: Collection[SoughtOrder] = ()) -> None:
+        """Read the list once, for these orders and for all others that matter, if there are any."""
+        if (window := self._window(sought)) is not None:
             await self._sweep(window)
 
     def _window(self, sought: Collection[SoughtOrder]) -> Window | None:
@@ -341,7 +334,7 @@ class _Search:
             some = orders[first : first + _AT_ONCE]
             events = await asyncio.gather(*(self.journal.final_event(order.request_id) for order in some))
             for order, event in zip(some, events, strict=True):
-                news = None if event is None else _NOTIFIED.get(type(event))
+                news = None if event is None else _NOTIFIED.get(event.status_code)
                 if event is None or news is None:
                     continue
                 evidence = Evidence(
@@ -356,7 +349,7 @@ class _Search:
 
     async def _sweep(self, window: Window) -> None:
         """Read the list once, and count whom it did not show."""
-        began, self._has_swept = self.clock(), True
+        began, self.has_swept = self.clock(), True
         reading, shown = await self._sweeper.sweep(window, self._batches)
         if reading.problem is not None:
             self.findings.unread[f"{_OF_THE_LIST.format(days=window)}: {reading.problem}"] = None

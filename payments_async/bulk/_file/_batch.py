@@ -9,7 +9,8 @@ import struct
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from importlib.resources import as_file, files
 from itertools import islice
 from pathlib import Path
 from typing import IO, Literal
@@ -23,7 +24,7 @@ from payments_async.bulk._file._rows import COLUMNS, Columns, RowReading, Rules,
 from payments_async.bulk._file._tables import FileRow, Layout, Table, find_layout, open_table
 from payments_async.bulk._problems import Issue, Problem, harmless, problem
 
-__all__ = ["Batch", "BatchOrders", "Repeat", "Repeats", "read_batch"]
+__all__ = ["Batch", "BatchOrders", "Repeat", "Repeats", "read_batch", "sample_payroll"]
 
 RepeatKind = Literal["nothing", "amount", "details"]
 _RECORD = struct.Struct("<16sQQqq")
@@ -195,6 +196,16 @@ async def read_batch(
         return await asyncio.to_thread(work)
     finally:
         stopped.set()  # a cancelled caller leaves no thread behind that reads for minutes
+
+
+@contextmanager
+def sample_payroll() -> Iterator[Path]:
+    """The batch file that comes with the package: 200 payouts of every kind to people who do not exist.
+
+    A package in a zip file has it unpacked for as long as the ``with`` block lasts, so read the orders within it.
+    """
+    with as_file(files("payments_async.bulk") / "sample_payroll.csv") as path:
+        yield path
 
 
 def _survey(path: Path, layout: Layout, rules: Rules, go_on: Callable[[], None]) -> Batch:

@@ -1,4 +1,4 @@
-"""Run a batch: every order sent once, under a permit, by as many processes as like."""
+"""A run of a batch: what the service shows of it already is looked for, then every other order is sent once."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from typing import Literal, get_args
 
 import attrs
 
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._orders import Order
+from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
 from payments_async.journal import Journal
 from payments_async.journal._faults import LoadBusy
-from payments_async.journal._records import Adoption
+from payments_async.journal._records import Adoption, Run
 from payments_async.journal._states import State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
-from payments_async.outbox._crew import Crew, RunProgress
-from payments_async.outbox._first_look import ASKED_TO_STOP, FirstLook, LookFirst, check_look_first, is_look_due
-from payments_async.outbox._first_look import look_first as look
+from payments_async.outbox._crew import ASKED_TO_STOP, Crew, FirstLook, RunProgress
 from payments_async.outbox._leases import Leases
 from payments_async.outbox._reconcile import look_up_open
-from payments_async.outbox._sweeps import account_of
+from payments_async.outbox._sweeps import Findings, Sweeper, Window, account_of
 
-__all__ = ["RunProgress", "run_batch"]
+__all__ = ["run_batch"]
 
+LookFirst = Literal["always", "in_doubt", "never"]
+_TELL_EVERY = 1.0  # seconds
+_STEP = 1.0  # seconds of a wait after which it is looked whether the run was asked to stop
 _LOAD_AGAIN = 0.5  # seconds between two tries while another process loads the batch
 _UNFUSED = Fuse()
 
@@ -95,7 +98,8 @@ async def run_batch(
         RunUnknown: ``orders`` is ``None`` and the journal does not hold the batch, or not all of it.
         JournalUnavailable: The journal cannot be written. What was under way was finished.
     """
-    check_look_first(look_first)
+    if look_first not in get_args(LookFirst):
+        raise ValueError(f"look_first: must be one of {', '.join(get_args(LookFirst))}, not {look_first!r}")
     if concurrency < 1:
         raise ValueError("concurrency: must be 1 or more")
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two runs share a name
@@ -110,15 +114,9 @@ async def run_batch(
     looked = refused = None
     try:
         is_stopped = stop is not None and stop.is_set()  # then nothing is asked, and nothing is sent
-        if not is_stopped and await is_look_due(journal, run, look_first, back=look_back):
-            so_far = RunProgress.of(await journal.progress(batch_id))
-
-            def tell(found: FirstLook) -> None:
-                if progress is not None:
-                    progress(attrs.evolve(so_far, looked=found))
-
-            looked = await look(
-                payments, journal, run, back=look_back, patience=patience, now=now, stop=stop, tell=tell
+        if not is_stopped and await _is_look_due(journal, run, look_first, back=look_back):
+            looked = await _look_first(
+                payments, journal, run, back=look_back, patience=patience, now=now, stop=stop, tell=progress
             )
             refused = _why_not(looked)
         if not is_stopped and refused is None:
@@ -170,6 +168,107 @@ async def _load(
             await executor.sleep(_LOAD_AGAIN)
         else:
             return
+
+
+async def _is_look_due(journal: Journal, run: Run, way: LookFirst, *, back: float) -> bool:
+    """Whether a run has to look before it sends: there is something to send, and no look of before is relied on.
+
+    One of an earlier run says nothing of what was sent since, neither by another journal, nor by this one before its
+    whole machine went back to a snapshot of the midst of the batch, state folder and all. A journal that may have
+    forgotten is in doubt for as long as the list of ``back`` seconds reaches to what it forgot: a look compares only
+    the orders that the journal has by then.
+
+    Args:
+        back: Seconds before the batch was made from which on the list is read.
+    """
+    if way == "never":
+        return False
+    chunks = await journal.chunks(run.batch_id)
+    if not chunks.open and not chunks.leased:
+        return False  # what is in quarantine waits for a person
+    if way == "in_doubt":
+        if await journal.is_looked_for(run.batch_id):
+            return False
+        return not await journal.is_looked_for() or run.look_since - await _forgot_until(journal) < back
+    if not await journal.is_looked_for(run.batch_id):
+        return True
+    return (await journal.progress(run.batch_id)).counts[State.PLANNED] > 0
+
+
+async def _forgot_until(journal: Journal) -> float:
+    """Unix seconds until which the journal may have forgotten: when it was made, or was last copied or restored."""
+    runs = await journal.runs()
+    return max(min(run.look_since for run in runs), *(run.quarantined_at or 0.0 for run in runs))
+
+
+async def _look_first(
+    payments: PaymentsSession,
+    journal: Journal,
+    run: Run,
+    *,
+    back: float,
+    patience: float,
+    now: Callable[[], float],
+    stop: asyncio.Event | None,
+    tell: Callable[[RunProgress], object] | None,
+) -> FirstLook:
+    """Read the list of all days in which orders of a batch may have been sent; what it shows is not sent again.
+
+    Args:
+        back: Seconds before the batch was made, for another journal may have sent it.
+        patience: Seconds for which a page that cannot be had is asked for again.
+        now: Unix seconds.
+        stop: Set it to break off.
+        tell: Hears about once a second how far it is.
+
+    Raises:
+        AuthenticationFailed: The service refused our credentials.
+    """
+    executor, so_far = executor_of(payments), RunProgress.of(await journal.progress(run.batch_id))
+    clock = executor.clock
+    begun = told = clock()
+
+    async def sleep(seconds: float) -> None:
+        while seconds > 0:
+            if stop is not None and stop.is_set():
+                raise _Stopped
+            await executor.sleep(min(seconds, _STEP))
+            seconds -= _STEP
+
+    reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience)
+    window = Window.to_now(min(run.look_since, now()) - back, now(), payments.dialect.timezone)
+    findings = Findings(journal)
+    sweeper = Sweeper(payments, journal, findings, reader)
+
+    def looked(reading: Reading) -> FirstLook:
+        return FirstLook(
+            since=window.since,
+            until=window.until,
+            rows=reading.rows,
+            requests=reader.requests,
+            seconds=clock() - begun,
+            found=findings.found,
+            counted=reading.counted,
+            problem=reading.problem,
+        )
+
+    def told_of(reading: Reading) -> None:
+        nonlocal told
+        if stop is not None and stop.is_set():
+            raise _Stopped
+        if tell is not None and clock() - told >= _TELL_EVERY:
+            told = clock()
+            tell(attrs.evolve(so_far, looked=looked(reading)))
+
+    try:
+        reading, _ = await sweeper.sweep(window, [run.batch_id], tell=told_of)
+    except _Stopped:
+        return FirstLook(since=window.since, until=window.until, requests=reader.requests, problem=ASKED_TO_STOP)
+    return looked(reading)
+
+
+class _Stopped(Exception):
+    """Whoever runs the batch wants it to end."""
 
 
 def _why_not(looked: FirstLook) -> str | None:
