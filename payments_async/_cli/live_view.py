@@ -132,13 +132,15 @@ class LiveView:
             whole.add_row(Text(f"writing {self._total:,} orders down", style="dim"))
         else:
             grid = Table.grid(padding=(0, 1), expand=True)
-            grid.add_column(no_wrap=True)
+            if self._settles:
+                grid.add_column(no_wrap=True)
             grid.add_column(ratio=1)
             grid.add_column(no_wrap=True, justify="right")
             bars = {"sent": _sent(progress)} | ({"settled": _final(progress)} if self._settles else {})
             for name, count in bars.items():
                 bar = ProgressBar(total=max(self._total, 1), completed=count)
-                grid.add_row(name, bar, Text(f"{count:,}/{self._total:,}", style="bold"))
+                named = [name] if self._settles else []
+                grid.add_row(*named, bar, Text(f"{count:,}/{self._total:,}", style="bold"))
             whole.add_row(grid)
             whole.add_row(_line_of(self._words(progress)))
         if run is not None and run.looked is not None and not run.sent:
@@ -153,7 +155,7 @@ class LiveView:
         words = _words_of(progress, self._currency)
         if self._run is not None and self._run.sent and self._run.seconds > 0:
             words.append(f"{self._run.sent / self._run.seconds:,.0f}/s")
-            if left := _remaining(self._run):
+            if left := _remaining(progress, self._run):
                 words.append(f"{left} left")
         return words
 
@@ -210,11 +212,11 @@ def _waiting(progress: RunProgress) -> str:
     )
 
 
-def _remaining(progress: RunProgress) -> str:
-    """How long the rest takes at this pace, in hours, minutes and seconds; empty when nothing is left or known."""
+def _remaining(progress: Progress, run: RunProgress) -> str:
+    """How long the rest takes at this pace, in hours, minutes and seconds; empty when nothing is left."""
     left = progress.counts[State.PLANNED]
-    if not left or not progress.sent:
+    if not left:
         return ""
-    seconds = round(left * progress.seconds / progress.sent)
+    seconds = round(left * run.seconds / run.sent)
     hours, minutes = seconds // 3600, seconds // 60 % 60
     return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"

@@ -74,13 +74,6 @@ class ConnectionSettings:
         return {text for text in (self.app_password, self.app_key, self.user_id) if text and len(text) > 3}
 
     @property
-    def missing(self) -> list[str]:
-        """What is not set, as a person would set it."""
-        return [
-            _SOURCES[name] for name in ("base_url", "app_key", "app_password", "user_id") if not getattr(self, name)
-        ]
-
-    @property
     def tls(self) -> ssl.SSLContext | None:
         """The TLS settings, or ``None`` for the usual ones.
 
@@ -103,8 +96,9 @@ class ConnectionSettings:
         Raises:
             BadInput: When a setting is missing or cannot be right.
         """
-        if self.missing:
-            raise BadInput(f"not set: {', '.join(self.missing)}; {_TRY_SANDBOX}")
+        needed = ("base_url", "app_key", "app_password", "user_id")
+        if missing := [_SOURCES[name] for name in needed if not getattr(self, name)]:
+            raise BadInput(f"not set: {', '.join(missing)}; {_TRY_SANDBOX}")
         try:
             credentials = Credentials(
                 app_key=self.app_key or "", app_password=self.app_password or "", user_id=self.user_id or ""

@@ -1,7 +1,6 @@
 """The end of a demo on the screen: what became of the orders, what the ledger says, and where to look."""
 
 from collections import Counter
-from decimal import Decimal
 
 import attrs
 from rich.markup import escape
@@ -33,7 +32,8 @@ def show_demo(
     """
     orders, verdict, total = judged.orders, judged.verdict, f"Sum {setup.currency}"
     by_state = {state: [one for one in orders if one.entry.state is state] for state in _STATES}
-    sums = {state: sum((one.entry.amount for one in those), Decimal(0)) for state, those in by_state.items()}
+    zero = setup.total * 0  # with the decimals of the finest amount
+    sums = {state: sum((one.entry.amount for one in those), zero) for state, those in by_state.items()}
     told_by = {state: Counter(one.told_by for one in those if one.told_by) for state, those in by_state.items()}
     doubtful = [one for one in orders if one.was_doubtful]
     found = [one for one in doubtful if one.entry.state not in _OPEN]
