@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from rich.markup import escape
-
 from payments_async import PaymentsSession
 from payments_async._cli.batch_file import RowOptions
 from payments_async._cli.exit_codes import BadInput
-from payments_async._cli.screen import Screen, clean, counted, money, plain
+from payments_async._cli.screen import Screen, counted, money, plain, quoted
 from payments_async.bulk import Batch, BatchChanged, Duplicate, Issue, Plan, Share, plan
 from payments_async.journal import SqliteJournal
 
@@ -52,8 +50,8 @@ async def make_plan(
 
 def show_plan(screen: Screen, made: Plan, title: str) -> None:
     """Write the summary of a plan."""
-    total = escape(money(made.total, made.currency))
-    screen.say(f"[bold]{escape(clean(title))}[/]: {counted(made.count, 'payout')}, [bold]{total}[/]")
+    total = quoted(money(made.total, made.currency))
+    screen.say(f"[bold]{quoted(title)}[/]: {counted(made.count, 'payout')}, [bold]{total}[/]")
     screen.say()
     for name, shares in (("Kind", made.by_kind), ("Item", made.by_item)):
         _show_shares(screen, name, shares, made)

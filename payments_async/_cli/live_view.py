@@ -7,12 +7,11 @@ from types import TracebackType
 from typing import Self
 
 from rich.live import Live
-from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from payments_async._cli.screen import Screen, clean, counted, money
+from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async.bulk import FirstLook, RunProgress
 from payments_async.journal import FINAL, Journal, JournalError, Progress, State
 
@@ -66,7 +65,7 @@ class LiveView:
         if progress.looked is not None and self._looked is not progress.looked and not progress.sent:
             self._looked = progress.looked
             if self._live is None and progress.looked.problem is not None:
-                self._screen.say(escape(clean(looking(progress.looked))))
+                self._screen.say(quoted(looking(progress.looked)))
                 self._progress = progress
                 return
         if progress.waits_for is not None:
@@ -122,7 +121,7 @@ class LiveView:
         turn = int(progress.lease_left) // _WAIT_PIPED
         if self._live is None and turn != self._waited:
             self._waited = turn
-            self._screen.say(escape(clean(_waiting(progress))))
+            self._screen.say(quoted(_waiting(progress)))
 
     def _draw(self) -> Table:
         whole = Table.grid()

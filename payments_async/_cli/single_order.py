@@ -270,6 +270,7 @@ class _OrderRun:
     payments: PaymentsSession
     journal: SqliteJournal
     path: Path
+    waited_for: set[str] = attrs.field(factory=set)
 
     async def run(self, before: Entry | None) -> Exit:
         """Send the order unless it may have left before, wait where that is asked for, and tell.
@@ -321,11 +322,20 @@ class _OrderRun:
             look_first="never" if self.asked.sending.without_looking else "always",
             patience=_PATIENCE,
             lease=_LEASE,
-            progress=_Waiting(self.asked.screen),
+            progress=self._tell_wait,
         )
         if progress.looked is not None:
             self.asked.screen.note(looking(progress.looked))
         return progress.stopped, await self.journal.entry(self.asked.order.request_id)
+
+    def _tell_wait(self, progress: RunProgress) -> None:
+        """Say once for whom it is waited."""
+        if progress.waits_for is not None and not self.waited_for:
+            self.waited_for.add(progress.waits_for)
+            self.asked.screen.note(
+                f"another command, {progress.waits_for}, may be sending it, or died: its lease ends in "
+                f"{progress.lease_left:.0f} s"
+            )
 
     async def _wait(self, entry: Entry, stop: Stop) -> None:
         """Wait until the order has ended, the time is up, or somebody has had enough."""
@@ -404,23 +414,6 @@ class _OrderRun:
         else:
             screen.trouble(
                 f"{entry.state}: {service_words(entry) or 'no reason was given'}", _MEANS.get(entry.state, "")
-            )
-
-
-@attrs.define
-class _Waiting:
-    """Says once for whom it is waited."""
-
-    screen: Screen
-    is_told: bool = False
-
-    def __call__(self, progress: RunProgress) -> None:
-        """Hear how far the run is."""
-        if progress.waits_for is not None and not self.is_told:
-            self.is_told = True
-            self.screen.note(
-                f"another command, {progress.waits_for}, may be sending it, or died: its lease ends in "
-                f"{progress.lease_left:.0f} s"
             )
 
 

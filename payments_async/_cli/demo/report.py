@@ -3,14 +3,13 @@
 from collections import Counter
 
 import attrs
-from rich.markup import escape
 from rich.text import Text
 
 from payments_async._cli.batch_state import STYLES
 from payments_async._cli.demo.folder import DemoFolder
 from payments_async._cli.demo.run import DemoSetup, JudgedRun
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, money
+from payments_async._cli.screen import Screen, money, quoted
 from payments_async.journal import State
 
 _OPEN = (State.UNKNOWN, State.PARKED)
@@ -82,7 +81,7 @@ def show_demo(
         command_line("bulk report", journal=folder.journal, html=names, show_personal=True, overwrite=True),
         command_line("explain", shown.request_id, journal=folder.journal),
     ]
-    screen.say(f"\nWhat became of every order is in {escape(str(folder.html))} and {folder.csv.name}. To look further:")
+    screen.say(f"\nWhat became of every order is in {quoted(str(folder.html))} and {folder.csv.name}. To look further:")
     for command in commands:
         screen.command(command)
     screen.document(

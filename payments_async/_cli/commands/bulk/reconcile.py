@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from payments_async._cli.batch_state import (
     UNFORTUNATE,
@@ -17,7 +16,7 @@ from payments_async._cli.batch_state import (
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money
+from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async.bulk import Reconciliation, reconcile
 from payments_async.journal import State
@@ -44,7 +43,7 @@ async def bulk_reconcile(
         quarantined = [run.batch_id for run in runs if run.quarantined and name in (None, run.batch_id)]
         if quarantined:
             screen.note(
-                f"{', '.join(map(clean, quarantined))}: in quarantine, since the journal was copied or restored; all "
+                f"{', '.join(quarantined)}: in quarantine, since the journal was copied or restored; all "
                 "orders are looked for in all days since they were written down, also those that seem not to be sent"
             )
         screen.note(
@@ -64,7 +63,7 @@ async def bulk_reconcile(
     if progress.conflicts or any(progress.counts[state] for state in (State.PARKED, *UNFORTUNATE)):
         tell_next(screen, progress, journal, name)
     for one in liftable:
-        screen.say(f"\nBatch {escape(clean(one))} was looked for; what the list did not show may be sent again:")
+        screen.say(f"\nBatch {quoted(one)} was looked for; what the list did not show may be sent again:")
         screen.command(f"{command_line('bulk lift-quarantine', journal=journal, batch_id=one)} --who NAME --why REASON")
         screen.say("A list may show an order minutes late: if one may have been sent just now, reconcile again first.")
     status = exit_after(progress)
@@ -117,6 +116,6 @@ def _show(screen: Screen, found: Reconciliation) -> None:
 
 
 def _names(screen: Screen, title: str, names: Sequence[str]) -> None:
-    screen.listing(f"[bold]{escape(title)}[/]", names, len(names))
+    screen.listing(f"[bold]{quoted(title)}[/]", names, len(names))
     if names:
         screen.say()

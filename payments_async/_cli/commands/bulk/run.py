@@ -6,7 +6,6 @@ from typing import Annotated
 
 import attrs
 import typer
-from rich.markup import escape
 
 from payments_async import Limits, PaymentsSession
 from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_file
@@ -24,7 +23,7 @@ from payments_async._cli.journal import (
 )
 from payments_async._cli.live_view import LiveView, looking
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money
+from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import draining
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
@@ -218,7 +217,7 @@ class _BatchRun:
         screen.say()
         show_progress(screen, progress, self.plan.currency)
         if progress.looked is not None:
-            screen.say(escape(clean(looking(progress.looked))))
+            screen.say(quoted(looking(progress.looked)))
         if progress.sent and progress.seconds:
             screen.say(
                 f"{progress.sent:,} sent in {progress.seconds:,.1f} s, {progress.sent / progress.seconds:,.0f}/s"

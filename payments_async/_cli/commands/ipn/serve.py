@@ -110,7 +110,9 @@ async def ipn_serve(
             ) from error
         except ValueError as error:
             raise BadInput(str(error)) from error
-        refused.tell_all()
+        if refusals := receiver.refusals():
+            screen.note(f"{sum(refusal.times for refusal in refusals):,} refused")
+            refused.tell(refusals)
         screen.note(f"{counted(heard.count, 'notification')} heard")
         if heard.reported:
             screen.note(f"{heard.reported:,} reported of unknown senders: nothing believes them")
@@ -149,21 +151,14 @@ class _Refused:
         while True:
             await sleep(_QUIET)
             refusals = self._receiver.refusals()
-            self._tell([one for one in refusals if self._told.get((one.address, one.why)) != one.times])
+            self.tell([one for one in refusals if self._told.get((one.address, one.why)) != one.times])
 
-    def tell_all(self) -> None:
-        """Say it of everybody, at the end."""
-        refusals = self._receiver.refusals()
-        if refusals:
-            self._screen.note(f"{sum(refusal.times for refusal in refusals):,} refused")
-        self._tell(refusals)
-
-    def _tell(self, refusals: Sequence[Refusal]) -> None:
+    def tell(self, refusals: Sequence[Refusal]) -> None:
+        """Say it of the first of these."""
         for address, why, times in refusals[:_SHOWN]:
             self._told[address, why] = times
-            self._screen.note(
-                f"refused {counted(times, 'time')}: {clean(address)}: {clean(why.removeprefix('refused: '))}"
-            )
+            why = clean(why.removeprefix("refused: "))
+            self._screen.note(f"refused {counted(times, 'time')}: {clean(address)}: {why}")
         if len(refusals) > _SHOWN:
             self._screen.note(f"and {len(refusals) - _SHOWN:,} others")
 
