@@ -30,8 +30,8 @@ _IN_OUR_WORDS = {
 _TRY_SANDBOX = "without a service at hand, `payments-async sandbox` starts a simulated one and prints its settings"
 
 
-def _connection(flag: str, about: str, **more: Any) -> Any:
-    return typer.Option(flag, help=about, rich_help_panel="Connection", show_default=False, **more)
+def _connection(about: str, **more: Any) -> Any:
+    return typer.Option(help=about, rich_help_panel="Connection", show_default=False, **more)
 
 
 @attrs.frozen(kw_only=True)
@@ -42,26 +42,21 @@ class ConnectionSettings:
         app_password: Never an option: options show in the list of processes.
     """
 
-    base_url: Annotated[str | None, _connection("--base-url", "https://host:port/prefix", envvar=BASE_URL)] = None
-    app_key: Annotated[str | None, _connection("--app-key", "Application key.", envvar="PAYMENTS_APP_KEY")] = (
-        attrs.field(default=None, repr=False)
+    base_url: Annotated[str | None, _connection("https://host:port/prefix", envvar=BASE_URL)] = None
+    app_key: Annotated[str | None, _connection("Application key.", envvar="PAYMENTS_APP_KEY")] = attrs.field(
+        default=None, repr=False
     )
-    user_id: Annotated[str | None, _connection("--user-id", "The delegated user.", envvar="PAYMENTS_USER_ID")] = (
-        attrs.field(default=None, repr=False)
+    user_id: Annotated[str | None, _connection("The delegated user.", envvar="PAYMENTS_USER_ID")] = attrs.field(
+        default=None, repr=False
     )
     password_file: Annotated[
-        Path | None,
-        _connection(
-            "--password-file", "A file with the application password, or - ; else PAYMENTS_APP_PASSWORD is read."
-        ),
+        Path | None, _connection("A file with the application password, or - ; else PAYMENTS_APP_PASSWORD is read.")
     ] = None
-    authorization: Annotated[str, _connection("--authorization", "How the token is sent: Token, Bearer or auto.")] = (
-        "Token"
+    authorization: Annotated[str, _connection("How the token is sent: Token, Bearer or auto.")] = "Token"
+    proxy: Annotated[str | None, _connection("HTTP proxy; else those of the environment count.")] = attrs.field(
+        default=None, repr=False
     )
-    proxy: Annotated[str | None, _connection("--proxy", "HTTP proxy; else those of the environment count.")] = (
-        attrs.field(default=None, repr=False)
-    )
-    ca_file: Annotated[Path | None, _connection("--ca-file", "Certificate authorities, as PEM.")] = None
+    ca_file: Annotated[Path | None, _connection("Certificate authorities, as PEM.")] = None
     app_password: str | None = attrs.field(init=False, repr=False)
 
     @app_password.default

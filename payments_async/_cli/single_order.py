@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -77,8 +76,7 @@ _OPTIONS = {
     "destination.area": "--area",
 }
 
-option = partial(typer.Option, show_default=False)
-RequestId = Annotated[str | None, option(help="Identifier of this order, unique for ever.")]
+RequestId = Annotated[str | None, typer.Option(help="Identifier of this order, unique for ever.")]
 
 
 @attrs.frozen(kw_only=True)
@@ -94,9 +92,9 @@ class OrderBasics:
 class OrderNotes:
     """What may go with an order."""
 
-    message: Annotated[str | None, option(help="Free text that goes with the order.")] = None
-    metadata: Annotated[str | None, option(help="Further data that goes with it.")] = None
-    currency: Annotated[str | None, option(help="What you mean, as in UGX; compared with the account's.")] = None
+    message: Annotated[str | None, typer.Option(help="Free text that goes with the order.")] = None
+    metadata: Annotated[str | None, typer.Option(help="Further data that goes with it.")] = None
+    currency: Annotated[str | None, typer.Option(help="What you mean, as in UGX; compared with the account's.")] = None
 
 
 @attrs.frozen(kw_only=True)
@@ -110,10 +108,8 @@ class Sending:
     journal: Annotated[
         Path | None,
         typer.Option(
-            "--journal",
             envvar="PAYMENTS_JOURNAL",
             help="The journal's file; by default the account has one of its own, in the user's data folder.",
-            show_default=False,
         ),
     ] = None
     new_journal: Annotated[

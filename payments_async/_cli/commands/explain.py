@@ -29,9 +29,7 @@ _MEANS: Mapping[State, str] = {
 
 
 async def explain(
-    screen: Screen,
-    request_id: Annotated[str, typer.Argument(help="The order.", show_default=False)],
-    journal: JournalFile = None,
+    screen: Screen, request_id: Annotated[str, typer.Argument(help="The order.")], journal: JournalFile = None
 ) -> Exit:
     """Tell the whole story of one order: planned, sent, answered, notified, looked up, and which rule decided.
 

@@ -19,7 +19,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 
 async def bulk_write_off(
     screen: Screen,
-    request_id: Annotated[str, typer.Argument(help="A parked order.", show_default=False)],
+    request_id: Annotated[str, typer.Argument(help="A parked order.")],
     who: Who,
     why: Annotated[str, typer.Option(help="What makes you sure, such as the service's letter.")],
     journal: JournalFile = None,
@@ -55,7 +55,7 @@ async def bulk_write_off(
 
 async def bulk_acknowledge(
     screen: Screen,
-    request_id: Annotated[str, typer.Argument(help="An order with evidence against evidence.", show_default=False)],
+    request_id: Annotated[str, typer.Argument(help="An order with evidence against evidence.")],
     who: Who,
     why: Annotated[str, typer.Option(help="What is true, and how you know, such as the service's letter.")],
     journal: JournalFile = None,

@@ -17,12 +17,8 @@ async def bulk_report(
     screen: Screen,
     journal: JournalFile = None,
     batch_id: AnyBatch = None,
-    csv: Annotated[
-        Path | None, typer.Option(help="The table; BATCH-report.csv by default.", show_default=False)
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="The page; BATCH-report.html by default.", show_default=False)
-    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="The table; BATCH-report.csv by default.")] = None,
+    html: Annotated[Path | None, typer.Option(help="The page; BATCH-report.html by default.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace reports that are there.")] = False,
 ) -> Exit:
     """Write what became of every order: a CSV table, and one HTML page to print and to file.

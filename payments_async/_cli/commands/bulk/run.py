@@ -29,21 +29,19 @@ from payments_async._cli.signals import draining
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
 from payments_async.journal import Adoption, HeldElsewhere, JournalUnavailable, SqliteJournal
 
-option = typer.Option
-
 
 @attrs.frozen(kw_only=True)
 class RunLimits:
     """How much at a time, when a run is to stop by itself, and whether it looks first."""
 
-    concurrency: Annotated[int, option(min=1, max=1000, help="Payouts under way at once.")] = 50
-    rate: Annotated[float | None, option(min=0.001, help="Begin no more calls than this in a second.")] = None
-    max_unknown: Annotated[int | None, option(min=0, help="Stop when more orders are unknown.")] = None
+    concurrency: Annotated[int, typer.Option(min=1, max=1000, help="Payouts under way at once.")] = 50
+    rate: Annotated[float | None, typer.Option(min=0.001, help="Begin no more calls than this in a second.")] = None
+    max_unknown: Annotated[int | None, typer.Option(min=0, help="Stop when more orders are unknown.")] = None
     max_error_rate: Annotated[
-        float | None, option(min=0, max=1, help="Stop when this share of the last 100 went wrong, as in 0.05.")
+        float | None, typer.Option(min=0, max=1, help="Stop when this share of the last 100 went wrong, as in 0.05.")
     ] = None
-    max_total: Annotated[str | None, option(help="Send no more than this in all.", show_default=False)] = None
-    min_balance: Annotated[str | None, option(help="Leave this on the account.", show_default=False)] = None
+    max_total: Annotated[str | None, typer.Option(help="Send no more than this in all.")] = None
+    min_balance: Annotated[str | None, typer.Option(help="Leave this on the account.")] = None
     without_looking: WithoutLooking = False
 
     def fuse(self) -> Fuse:
@@ -67,20 +65,23 @@ async def bulk_run(
     batch_id: BatchId,
     journal: JournalFile = None,
     approved: Annotated[
-        str | None, option("--plan", help="The digest that was approved; send exactly that.", show_default=False)
+        str | None, typer.Option("--plan", help="The digest that was approved; send exactly that.")
     ] = None,
     rows: RowOptions = RowOptions(),
     validate: Validate = False,
     limits: RunLimits = RunLimits(),
-    yes: Annotated[bool, option("--yes", help="Send without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Send without asking.")] = False,
     new_journal: Annotated[
-        bool, option("--new-journal", help="Make the journal if there is none. It knows no earlier payment.")
+        bool, typer.Option("--new-journal", help="Make the journal if there is none. It knows no earlier payment.")
     ] = False,
     adopt: Annotated[
-        bool, option("--adopt", help="Take over orders of a lost journal: nothing is sent before they were looked for.")
+        bool,
+        typer.Option(
+            "--adopt", help="Take over orders of a lost journal: nothing is sent before they were looked for."
+        ),
     ] = False,
-    who: Annotated[str | None, option(help="With --adopt: who says so; kept.", show_default=False)] = None,
-    why: Annotated[str | None, option(help="With --adopt: what became of the other.", show_default=False)] = None,
+    who: Annotated[str | None, typer.Option(help="With --adopt: who says so; kept.")] = None,
+    why: Annotated[str | None, typer.Option(help="With --adopt: what became of the other.")] = None,
     file_format: FileFormat = FileFormat(),
 ) -> Exit:
     """Send a file, or go on with it. Every order is written down before and after; none is ever sent twice.

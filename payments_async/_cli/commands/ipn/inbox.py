@@ -78,9 +78,7 @@ async def ipn_prune(
 
 async def ipn_replay(
     screen: Screen,
-    event_id: Annotated[
-        int | None, typer.Argument(show_default=False, help="As `ipn list` shows it; else all.")
-    ] = None,
+    event_id: Annotated[int | None, typer.Argument(help="As `ipn list` shows it; else all.")] = None,
     journal: JournalFile = None,
 ) -> Exit:
     """Make a dead letter, or all of them, wait again: the receiver on this journal handles them.

@@ -32,7 +32,7 @@ async def ipn_send(
     screen: Screen,
     url: Annotated[str, typer.Argument(help="The IPN URL of a receiver of yours.")],
     request_id: Annotated[str, typer.Option(help="Of the order.")] = "demo-000001",
-    transaction_id: Annotated[str | None, typer.Option(help="Random by default.", show_default=False)] = None,
+    transaction_id: Annotated[str | None, typer.Option(help="Random by default.")] = None,
     amount: Annotated[str, typer.Option(help="As in 1500.50.")] = "1500.50",
     currency: Annotated[str, typer.Option(help="Of the amount.")] = "UGX",
     status_code: Annotated[int, typer.Option(help="0 success, 1 processing, 2 error.")] = 0,

@@ -23,27 +23,20 @@ _QUIET = 5.0  # seconds between two words about whom is refused
 _SHOWN = 10
 
 PathToken = Annotated[
-    str | None,
-    typer.Option(envvar="PAYMENTS_IPN_TOKEN", show_default=False, help="An unguessable last segment of that path."),
+    str | None, typer.Option(envvar="PAYMENTS_IPN_TOKEN", help="An unguessable last segment of that path.")
 ]
 SenderNames = Annotated[
-    list[str] | None,
-    typer.Option(show_default=False, help="Address or network to hear; repeat it. The documented ones by default."),
+    list[str] | None, typer.Option(help="Address or network to hear; repeat it. The documented ones by default.")
 ]
-ProxyNames = Annotated[
-    list[str] | None, typer.Option(show_default=False, help="Address or network of a proxy of yours; repeat it.")
-]
+ProxyNames = Annotated[list[str] | None, typer.Option(help="Address or network of a proxy of yours; repeat it.")]
 VisitorNames = Annotated[
     list[str] | None,
-    typer.Option(
-        show_default=False, help="Address or network that may ask for the health; repeat it. By default this machine."
-    ),
+    typer.Option(help="Address or network that may ask for the health; repeat it. By default this machine."),
 ]
 OwnerName = Annotated[
     str | None,
     typer.Option(
-        show_default=False,
-        help="Name of this receiver in the journal, and of no other that runs. By default machine and address.",
+        help="Name of this receiver in the journal, and of no other that runs. By default machine and address."
     ),
 ]
 
