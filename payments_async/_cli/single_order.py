@@ -30,15 +30,9 @@ _LEASE = 10.0  # seconds after which a process that died while sending is taken 
 _LOOK_AGAIN = 2.0  # seconds between two looks for an order whose outcome is unknown
 _OPEN = (State.PLANNED, State.SENDING, State.UNKNOWN)  # a run has something to do for it
 _EXITS = {
-    State.PLANNED: Exit.FAILED,
-    State.SENDING: Exit.UNKNOWN,
-    State.UNKNOWN: Exit.UNKNOWN,
-    State.PARKED: Exit.UNKNOWN,
-    State.ACCEPTED: Exit.FINE,
-    State.SUCCESSFUL: Exit.FINE,
-    State.FAILED: Exit.FAILED,
-    State.REVERSED: Exit.FAILED,
-    State.REJECTED: Exit.FAILED,
+    **dict.fromkeys((State.ACCEPTED, State.SUCCESSFUL), Exit.FINE),
+    **dict.fromkeys((State.PLANNED, State.FAILED, State.REVERSED, State.REJECTED), Exit.FAILED),
+    **dict.fromkeys((State.SENDING, State.UNKNOWN, State.PARKED), Exit.UNKNOWN),
 }
 _MEANS = {
     State.PLANNED: "It was not sent. The same command sends it.",
@@ -236,6 +230,7 @@ class SingleOrder:
             raise
 
     async def _agreed(self, payments: PaymentsSession, path: Path, *, is_new: bool) -> bool:
+        """Show the order as it would be sent, and ask for a yes unless it was given."""
         screen, order = self.screen, self.order
         account = await payments.accounts.get() if order.currency else None
         if account is not None and account.currency not in (None, order.currency):
@@ -287,7 +282,7 @@ class _OrderRun:
         if entry is None:
             screen.trouble(f"not sent: {stopped}")
             return Exit.STOPPED
-        status = _exit_after(entry)
+        status = Exit.UNKNOWN if entry.conflict else _EXITS[entry.state]
         if entry.state is State.PLANNED and (stop.drain.is_set() or not self.payments.is_logged_in):
             status = Exit.STOPPED
         self._tell(entry, before, stopped, status)
@@ -360,6 +355,7 @@ class _OrderRun:
                 await asyncio.sleep(_LOOK_AGAIN)
 
     def _tell(self, entry: Entry, before: Entry | None, stopped: str | None, status: Exit) -> None:
+        """Tell how the order stands now, to people and machines."""
         screen = self.asked.screen
         is_news = entry.attempt > (0 if before is None else before.attempt)  # it left now, and not before
         screen.say()
@@ -396,6 +392,7 @@ class _OrderRun:
         )
 
     def _tell_trouble(self, entry: Entry, stopped: str | None) -> None:
+        """Tell what is wrong with the order, and what to do."""
         screen, request_id = self.asked.screen, entry.request_id
         if entry.conflict:
             line = command_line("explain", request_id, journal=self.path)
@@ -418,10 +415,6 @@ def _is_left_behind(before: Entry | None, now: Entry | None) -> bool:
     if before is None or now is None or before.state is not State.SENDING:
         return False
     return now.state is State.UNKNOWN and now.attempt == before.attempt
-
-
-def _exit_after(entry: Entry) -> Exit:
-    return Exit.UNKNOWN if entry.conflict else _EXITS[entry.state]
 
 
 def _standing(entry: Entry) -> str:

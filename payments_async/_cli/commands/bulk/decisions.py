@@ -138,6 +138,7 @@ async def bulk_lift_quarantine(
 
 
 def _check(who: str, why: str) -> None:
+    """Refuse a decision that nobody answers for, or without a reason."""
     if not who.strip() or not why.strip():
         raise BadInput("--who and --why: say who states it, and what makes you sure; both are kept")
 

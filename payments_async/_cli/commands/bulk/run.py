@@ -116,13 +116,8 @@ async def bulk_run(
         if not journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
             screen.trouble("nothing was sent")
             return Exit.STOPPED
-        if (
-            made.open_count
-            and not yes
-            and not screen.confirmed(
-                f"Send {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}?"
-            )
-        ):
+        question = f"Send {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}?"
+        if made.open_count and not yes and not screen.confirmed(question):
             screen.trouble("nothing was sent")
             return Exit.STOPPED
         again = command_line(
@@ -174,10 +169,10 @@ class _BatchRun:
         screen.say()
         try:
             async with opened(self.journal, new=True) as journal:
-                introduce(self.screen, self.journal, journal)
+                introduce(screen, self.journal, journal)
                 if self.limits.without_looking:
                     await check_doubt(journal)
-                progress = await self._run(journal)
+                progress = await self._sent(journal)
                 quarantined = (await journal.run(self.batch_id)).quarantined
         except BatchChanged as error:
             raise BadInput("the file was changed while it was read; nothing was sent. Plan it again") from error
@@ -187,7 +182,8 @@ class _BatchRun:
             return Exit.STOPPED
         return self._told(progress, quarantined)
 
-    async def _run(self, journal: SqliteJournal) -> RunProgress:
+    async def _sent(self, journal: SqliteJournal) -> RunProgress:
+        """Send what is planned, and tell how far that came."""
         with LiveView(self.screen, self.plan.count, self.plan.currency) as view, draining(self.screen) as stop:
             try:
                 progress = await run_batch(
@@ -214,6 +210,7 @@ class _BatchRun:
         return RunProgress(counts=left.counts, sums=left.sums, conflicts=left.conflicts, stopped="it was broken off")
 
     def _told(self, progress: RunProgress, quarantined: int) -> Exit:
+        """Tell how the batch stands now and what is to be done next; the exit status."""
         screen, status = self.screen, exit_after(progress, progress.stopped)
         screen.say()
         show_progress(screen, progress, self.plan.currency)
@@ -249,6 +246,7 @@ class _BatchRun:
 
 
 def _check(made: Plan, approved: str | None) -> None:
+    """Refuse a plan that is not clean, or not the one that was approved."""
     if not made.is_clean and not made.problem_count:
         raise BadInput(
             f"{counted(len(made.concerns), 'concern')}, first: {made.concerns[0]}\n"
@@ -267,6 +265,7 @@ def _check(made: Plan, approved: str | None) -> None:
 
 
 def _adoption(adopt: bool, who: str | None, why: str | None) -> Adoption | None:
+    """The word of the person who lets orders of a lost journal go on in this one."""
     if not adopt:
         if who is not None or why is not None:
             raise BadInput("--who and --why: they go with --adopt")
@@ -277,6 +276,7 @@ def _adoption(adopt: bool, who: str | None, why: str | None) -> Adoption | None:
 
 
 def _amount(option: str, text: str | None) -> Decimal | None:
+    """An amount that somebody gave as a limit."""
     if text is None:
         return None
     try:
