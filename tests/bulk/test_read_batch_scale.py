@@ -6,13 +6,14 @@ import os
 import threading
 import time
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from bulk.files import csv_text, row, write_csv
 
 from payments_async.bulk import BatchChanged, read_batch
-from payments_async.bulk._file._batch import Repeats
+from payments_async.bulk._file._batch import Repeats, read_in_threads
 from payments_async.bulk._file._tables import BLOCK, fingerprint
 
 
@@ -138,3 +139,63 @@ def test_what_cannot_be_read_twice_is_refused(tmp_path: Path) -> None:
     """A device or a pipe is no batch file."""
     with pytest.raises(ValueError, match="regular file"):
         fingerprint(Path(os.devnull))
+
+
+class Slow:
+    """A file on a slow disk: from the second row on they come only once somebody lets them."""
+
+    def __init__(self) -> None:
+        self.is_reached = threading.Event()
+        self.is_let_go = threading.Event()
+        self.readers: list[int] = []
+
+    def __iter__(self) -> Iterator[int]:
+        yield 1
+        self.readers.append(threading.get_ident())
+        self.is_reached.set()
+        assert self.is_let_go.wait(60), "nothing else went on meanwhile"
+        yield 2
+
+    async def walk(self) -> list[int]:
+        """All rows, read in threads."""
+        return [number async for some in read_in_threads(self) for number in some]
+
+    async def reached(self) -> None:
+        """Wait until the second row is asked for."""
+        assert await asyncio.to_thread(self.is_reached.wait, 60)
+
+
+async def test_the_loop_goes_on_while_rows_are_read() -> None:
+    """What would be read on the loop could never be let go by a task of it."""
+    slow = Slow()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        walking = group.create_task(slow.walk())
+        await slow.reached()
+        slow.is_let_go.set()
+    assert [1, 2] == walking.result()
+    assert threading.get_ident() not in slow.readers
+
+
+async def test_a_cancelled_walk_waits_for_the_thread_that_reads() -> None:
+    """However often it is cancelled: nobody takes up the rows while they are still read, and no thread is left."""
+    slow = Slow()
+    walking = asyncio.ensure_future(slow.walk())
+    async with asyncio.timeout(60):
+        await slow.reached()
+        for _ in range(5):
+            walking.cancel()
+            await asyncio.sleep(0)
+        assert not walking.done()
+        slow.is_let_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await walking
+    assert 1 == len(slow.readers)
+
+
+async def test_orders_of_a_file_come_the_same_way_awaited(tmp_path: Path) -> None:
+    """The run of a batch awaits them, so that reading its file stops nobody else."""
+    orders = (
+        await read_batch(write_csv(tmp_path, *(row(request_id=f"RUN-{number}") for number in range(1200))))
+    ).orders
+    assert list(orders) == [order async for order in orders]
+    assert 1200 == len(list(orders))

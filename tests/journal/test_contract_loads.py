@@ -80,64 +80,41 @@ async def test_an_order_that_something_told_of_is_not_dropped_by_the_next_load(j
     assert {state: there.count(state) for state in State} == dict(counted)
 
 
-class Slow:
-    """Orders of a file on a slow disk: from the second on they come only once somebody lets them."""
-
-    def __init__(self) -> None:
-        self.is_reached = threading.Event()
-        self.is_let_go = threading.Event()
-        self.readers: list[int] = []
+class Both:
+    """Orders that can be awaited, and walked through by whoever does not mind who waits."""
 
     def __iter__(self) -> Iterator[Order]:
-        yield order(1)
-        self.readers.append(threading.get_ident())
-        self.is_reached.set()
-        assert self.is_let_go.wait(60), "nothing else went on meanwhile"
-        yield order(2)
+        raise AssertionError("everybody would have waited")
 
-    async def reached(self) -> None:
-        """Wait until the second order is asked for."""
-        assert await asyncio.to_thread(self.is_reached.wait, 60)
-
-
-async def test_the_loop_goes_on_while_orders_are_read(journal: Journal) -> None:
-    """What would be read on the loop could never be let go by a task of it."""
-    slow = Slow()
-    await journal.open_run(BATCH, IDENTITY)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        loading = group.create_task(journal.load(BATCH, slow, owner="one"))
-        await slow.reached()
-        slow.is_let_go.set()
-    assert 2 == loading.result().total
-    assert threading.get_ident() not in slow.readers
-
-
-async def test_a_cancelled_load_waits_for_the_thread_that_reads(journal: Journal) -> None:
-    """However often it is cancelled: nobody takes up the orders while they are still read, and no thread is left."""
-    slow = Slow()
-    await journal.open_run(BATCH, IDENTITY)
-    loading = asyncio.ensure_future(journal.load(BATCH, slow, owner="one"))
-    async with asyncio.timeout(60):
-        await slow.reached()
-        for _ in range(5):
-            loading.cancel()
-            await asyncio.sleep(0)
-        assert not loading.done()
-        slow.is_let_go.set()
-        with pytest.raises(asyncio.CancelledError):
-            await loading
-    assert 1 == len(slow.readers)
-
-
-async def test_an_iterator_stays_in_the_thread_it_came_from(journal: Journal) -> None:
-    """A cursor of a database, for one, may not be used in another."""
-    readers = []
-
-    def told() -> Iterator[Order]:
+    async def __aiter__(self) -> AsyncIterator[Order]:
         for number in range(3):
-            readers.append(threading.get_ident())
+            await asyncio.sleep(0)
             yield order(number)
 
+
+async def test_orders_that_can_be_awaited_are(journal: Journal) -> None:
+    """As those of a file: it is read in threads then."""
     await journal.open_run(BATCH, IDENTITY)
-    assert 3 == (await journal.load(BATCH, told(), owner="one")).total
+    assert 3 == (await journal.load(BATCH, Both(), owner="one")).total
+
+
+class Cursor:
+    """Orders of a database, whose cursor belongs to the thread that opened it."""
+
+    def __init__(self, readers: list[int]) -> None:
+        self._readers = readers
+
+    def __iter__(self) -> Iterator[Order]:
+        for number in range(3):
+            self._readers.append(threading.get_ident())
+            yield order(number)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+async def test_orders_stay_in_the_thread_they_come_from(journal: Journal, is_begun: bool) -> None:
+    """A cursor of a database, for one, may not be used in another."""
+    readers: list[int] = []
+    told = Cursor(readers)
+    await journal.open_run(BATCH, IDENTITY)
+    assert 3 == (await journal.load(BATCH, iter(told) if is_begun else told, owner="one")).total
     assert [threading.get_ident()] * 3 == readers

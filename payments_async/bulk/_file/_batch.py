@@ -8,12 +8,12 @@ import os
 import struct
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import as_file, files
 from itertools import islice
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, TypeVar
 
 import attrs
 
@@ -24,7 +24,9 @@ from payments_async.bulk._file._rows import COLUMNS, Columns, RowReading, Rules,
 from payments_async.bulk._file._tables import FileRow, Layout, Table, find_layout, open_table
 from payments_async.bulk._problems import Issue, Problem, harmless, problem
 
-__all__ = ["Batch", "BatchOrders", "Repeat", "Repeats", "read_batch", "sample_payroll"]
+__all__ = ["Batch", "BatchOrders", "Repeat", "Repeats", "read_batch", "read_in_threads", "sample_payroll"]
+
+T = TypeVar("T")
 
 RepeatKind = Literal["nothing", "amount", "details"]
 _RECORD = struct.Struct("<16sQQqq")
@@ -71,8 +73,10 @@ class Repeat:
 
 
 @attrs.frozen(kw_only=True)
-class BatchOrders(Iterable[PayoutOrder]):
+class BatchOrders(Iterable[PayoutOrder], AsyncIterable[PayoutOrder]):
     """The good rows of a file as orders, read anew each time it is walked through: nothing is kept in memory.
+
+    With ``async for`` the file is read in threads, and nobody else has to wait for it.
 
     Raises:
         BatchChanged: While walking, before the first order that could be wrong, when the file is another one now.
@@ -97,6 +101,34 @@ class BatchOrders(Iterable[PayoutOrder]):
                 order = read_row(row.cells, self._rules).order
                 if order is not None:
                     yield order
+
+    async def __aiter__(self) -> AsyncIterator[PayoutOrder]:
+        async for some in read_in_threads(self):
+            for order in some:
+                yield order
+
+
+async def read_in_threads(items: Iterable[T], size: int = 500) -> AsyncIterator[list[T]]:
+    """Lists of so many items, each taken in a thread, one after the other.
+
+    Who is cancelled waits for that thread: nobody else takes the items up, or closes their file, before it is done.
+    """
+    iterator = iter(items)
+
+    def take() -> list[T]:
+        return list(islice(iterator, size))
+
+    while True:
+        taking = asyncio.ensure_future(asyncio.to_thread(take))
+        try:
+            some = await asyncio.shield(taking)
+        finally:
+            while not taking.done():  # cancelled, perhaps once more
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([taking])
+        if not some:
+            return
+        yield some
 
 
 @attrs.frozen(kw_only=True)

@@ -6,9 +6,9 @@ import asyncio
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
-from itertools import islice
+from itertools import count, islice
 
 import attrs
 
@@ -18,7 +18,7 @@ from payments_async._models import Account
 from payments_async._orders import PayoutOrder
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire.orders import write_order
-from payments_async.bulk._file._batch import Batch, BatchOrders
+from payments_async.bulk._file._batch import Batch, BatchOrders, read_in_threads
 from payments_async.bulk._plan._checks import (
     BitSet,
     Catalogue,
@@ -357,7 +357,7 @@ class _Issues:
 
 
 @attrs.frozen(eq=False)
-class _PlannedOrders(Iterable[PayoutOrder]):
+class _PlannedOrders(Iterable[PayoutOrder], AsyncIterable[PayoutOrder]):
     """The orders of a plan, walked through anew each time; what was left out stays out."""
 
     _orders: Iterable[PayoutOrder]
@@ -366,18 +366,25 @@ class _PlannedOrders(Iterable[PayoutOrder]):
     def __iter__(self) -> Iterator[PayoutOrder]:
         return (order for number, order in enumerate(self._orders) if number not in self._left_out)
 
+    async def __aiter__(self) -> AsyncIterator[PayoutOrder]:
+        numbers = count()
+        async for some in _some_at_once(self._orders):
+            for order in some:
+                if next(numbers) not in self._left_out:
+                    yield order
 
-async def _some_at_once(orders: Iterable[PayoutOrder]) -> AsyncGenerator[list[PayoutOrder], None]:
+
+async def _some_at_once(orders: Iterable[PayoutOrder]) -> AsyncIterator[list[PayoutOrder]]:
     """Lists of up to 500 orders, so that a long walk stops nobody else.
 
-    A file is read in a thread; anything else may belong to this one, so it stays.
+    A file is read in threads; anything else may belong to this one, so it stays.
     """
+    if isinstance(orders, BatchOrders):
+        async for some in read_in_threads(orders, _AT_ONCE):
+            yield some
+        return
     iterator = iter(orders)
-
-    def take() -> list[PayoutOrder]:
-        return list(islice(iterator, _AT_ONCE))
-
-    while some := (await asyncio.to_thread(take) if isinstance(orders, BatchOrders) else take()):
+    while some := list(islice(iterator, _AT_ONCE)):
         yield some
         await asyncio.sleep(0)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from decimal import Decimal
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import attrs
 
@@ -31,7 +29,6 @@ from payments_async.journal._statements._notifications import apply_unmatched_ev
 from payments_async.journal._statements._permits import quarantine
 from payments_async.journal._states import State
 
-T = TypeVar("T")
 _BLOCK = 1000  # orders in one commit while loading
 _LEASE = 30.0  # seconds a load may take between two blocks
 _SHOWN = 5  # request ids named in an error
@@ -236,11 +233,7 @@ def _total(commit: Commit, run: int) -> int:
 
 
 async def blocks(orders: Iterable[Order] | AsyncIterable[Order]) -> AsyncIterator[Sequence[Order]]:
-    """Orders, a commit's worth at a time.
-
-    What makes an iterator of its own, such as the orders of a file, is walked through in threads, one after the other.
-    An iterator that somebody made before may belong to this thread, as a cursor does: so it stays.
-    """
+    """Orders, a commit's worth at a time. What can be awaited is: it stops nobody else."""
     if isinstance(orders, AsyncIterable):
         block: list[Order] = []
         async for order in orders:
@@ -251,24 +244,9 @@ async def blocks(orders: Iterable[Order] | AsyncIterable[Order]) -> AsyncIterato
         if block:
             yield block
         return
-    if isinstance(orders, Iterator):
-        while some := tuple(islice(orders, _BLOCK)):
-            yield some
-        return
-    iterator = await _in_thread(lambda: iter(orders))
-    while some := await _in_thread(lambda: tuple(islice(iterator, _BLOCK))):
+    iterator = iter(orders)  # which may belong to this thread, as a cursor does
+    while some := list(islice(iterator, _BLOCK)):
         yield some
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """What work in a thread comes to. Who is cancelled waits for its end: nobody else takes the iterator up before."""
-    working = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(working)
-    finally:
-        while not working.done():  # cancelled, perhaps once more
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([working])
 
 
 def _renew_lease(commit: Commit, load: Load) -> None:
