@@ -139,6 +139,16 @@ async def test_totals_agree_with_the_journal(journal: SqliteJournal, tmp_path: P
     assert "28,000 UGX" in seen(tmp_path / "r.html").words
 
 
+async def test_the_heads_of_the_tables_are_plain_words(journal: SqliteJournal, tmp_path: Path) -> None:
+    """The page is filed: whoever reads it knows none of our names."""
+    await journal.write_off("RUN-5", who="A. Clerk", why="letter of 3 May")
+    await written(journal, tmp_path)
+    words = "|".join(seen(tmp_path / "r.html").words)
+    assert "Outcome|Orders|Sum UGX|Meaning" in words
+    assert "Kind|Orders|Sum UGX|Paid|Paid UGX" in words
+    assert "When (UTC)|Who|About|Decision|Why" in words
+
+
 async def test_what_needs_a_person_stands_at_the_top(journal: SqliteJournal, tmp_path: Path) -> None:
     """Unknown, parked and contradicted orders come before the totals, each with what to do."""
     await end(journal, 1, News.LOOKED_UP_FAILED)  # after a success: evidence against evidence

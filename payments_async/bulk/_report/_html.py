@@ -39,7 +39,7 @@ _MEANINGS: Mapping[State, str] = {
     State.PARKED: "not found: needs a person",
 }
 _UNPAID = ("Request id", "Outcome", "Amount", "Beneficiary", "Since (UTC)", "Why")
-_DECISIONS = ("When (UTC)", "Who", "About", "ReportDecision", "Why")
+_DECISIONS = ("When (UTC)", "Who", "About", "Decision", "Why")
 _NEED = ("Request id", "Outcome", "Amount", "Beneficiary", "Since (UTC)", "What to do")
 _ROWS = ("Request id", "Kind", "Beneficiary", "Paid to", "Amount", "Outcome", "Since (UTC)", "Evidence", "Transaction")
 
@@ -208,13 +208,13 @@ def _bar(head: ReportHead, orders: int) -> str:
 def _totals(head: ReportHead) -> Iterator[str]:
     unit = f" {_safe(head.currency)}" if head.currency else ""
     yield '<section class="totals"><div><h2>By outcome</h2><table><thead><tr>'
-    yield f"{_heads(('Outcome', 'Orders', f'ReportSum{unit}', 'Meaning'))}</tr></thead><tbody>"
+    yield f"{_heads(('Outcome', 'Orders', f'Sum{unit}', 'Meaning'))}</tr></thead><tbody>"
     for state, meaning in _MEANINGS.items():
         if (share := _share(head, state=state)).count:
             yield f"<tr><td>{_badge(state)}</td>{_numbers(share)}<td>{meaning}</td></tr>"
     yield f"</tbody><tfoot><tr><th>all</th>{_numbers(_share(head))}<td></td></tr></tfoot></table></div>"
     yield "<div><h2>By kind</h2><table><thead><tr>"
-    yield f"{_heads(('Kind', 'Orders', f'ReportSum{unit}', 'Paid', f'Paid{unit}'))}</tr></thead><tbody>"
+    yield f"{_heads(('Kind', 'Orders', f'Sum{unit}', 'Paid', f'Paid{unit}'))}</tr></thead><tbody>"
     for kind in sorted({kind for kind, _ in head.shares}):
         paid = _share(head, kind=kind, state=State.SUCCESSFUL)
         yield f"<tr><td>{_kind(kind)}</td>{_numbers(_share(head, kind=kind))}{_numbers(paid)}</tr>"
@@ -285,7 +285,7 @@ def _numbers(share: Share) -> str:
 
 
 def _heads(columns: Iterable[str]) -> str:
-    right = ("Orders", "ReportSum", "Amount", "Paid")
+    right = ("Orders", "Sum", "Amount", "Paid")
     return "".join(
         f'<th class="number">{name}</th>' if name.startswith(right) and name != "Paid to" else f"<th>{name}</th>"
         for name in columns
