@@ -194,8 +194,7 @@ async def test_a_cancelled_walk_waits_for_the_thread_that_reads() -> None:
 
 async def test_orders_of_a_file_come_the_same_way_awaited(tmp_path: Path) -> None:
     """The run of a batch awaits them, so that reading its file stops nobody else."""
-    orders = (
-        await read_batch(write_csv(tmp_path, *(row(request_id=f"RUN-{number}") for number in range(1200))))
-    ).orders
+    rows = (row(request_id=f"RUN-{number}") for number in range(1200))
+    orders = (await read_batch(write_csv(tmp_path / "batch.csv", *rows))).orders
     assert list(orders) == [order async for order in orders]
     assert 1200 == len(list(orders))
