@@ -13,6 +13,7 @@ from payments_async.journal._records import Evidence, Row, pack_transaction_id, 
 from payments_async.journal._states import SAID, News, State, Verdict, next_state
 
 _NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items()}
+_UNRECOGNISED = News(UNRECOGNISED.news)
 _SETTLING = frozenset(
     {
         News.NOTIFIED_SUCCESSFUL,
@@ -50,7 +51,8 @@ def weigh(row: Row, evidence: Evidence, *, unsent: bool, against: str | None = N
         unsent: As in ``next_state``.
         against: Words, where something else than the evidence itself speaks against it.
     """
-    words = against or _disagreement(row, evidence)
+    is_same = pack_transaction_id(evidence.transaction_id) == row.transaction_id
+    words = against or _disagreement(row, evidence, is_same_transaction=is_same)
     if words is not None:
         verdict = Verdict(State.PARKED if row.state is State.PLANNED else row.state, conflict=True)
     else:
@@ -58,7 +60,7 @@ def weigh(row: Row, evidence: Evidence, *, unsent: bool, against: str | None = N
         if verdict.conflict:
             words = _contradiction(evidence, row.state, unsent=unsent and not row.attempt)
     is_believed = not verdict.conflict or verdict.state not in (row.state, State.PARKED)
-    is_learned = is_believed and evidence.transaction_id is not None and not _is_same_transaction(row, evidence)
+    is_learned = is_believed and evidence.transaction_id is not None and not is_same
     return Weighed(verdict.state, words, evidence.transaction_id if is_learned else None)
 
 
@@ -77,7 +79,7 @@ def evidence_of(event: TransactionEvent, *, peer: str, at: float) -> Evidence:
         at: Unix seconds when it came.
     """
     return Evidence(
-        news=_NOTIFIED.get(event.status_code, News(UNRECOGNISED.news)),
+        news=_NOTIFIED.get(event.status_code, _UNRECOGNISED),
         source=f"notification {peer}",
         request_id=event.request_id,
         transaction_id=event.transaction_id,
@@ -100,10 +102,10 @@ def contradiction_of_events(status_code: int, magnitude: str, final_code: int, f
     return None
 
 
-def _disagreement(row: Row, evidence: Evidence) -> str | None:
+def _disagreement(row: Row, evidence: Evidence, *, is_same_transaction: bool) -> str | None:
     """Why evidence is not about this order, or about another one of the same name: ids, magnitude, currency."""
     is_confirmed = row.state in _CONFIRMED and unpack_transaction_id(row.transaction_id) is not None
-    is_same = is_confirmed and _is_same_transaction(row, evidence)
+    is_same = is_confirmed and is_same_transaction
     if evidence.request_id is not None and evidence.request_id != row.request_id:
         return f"the transaction of this order is said to be of request id {evidence.request_id}"
     if evidence.request_id is None and not is_same:
@@ -120,11 +122,6 @@ def _disagreement(row: Row, evidence: Evidence) -> str | None:
         if ours is not None and ours.upper() != evidence.currency.strip().upper():
             return f"its currency is {evidence.currency}, the order's {ours}"
     return None
-
-
-def _is_same_transaction(row: Row, evidence: Evidence) -> bool:
-    """Whether evidence names the transaction that the order has."""
-    return pack_transaction_id(evidence.transaction_id) == row.transaction_id
 
 
 def _contradiction(evidence: Evidence, state: State, *, unsent: bool) -> str:

@@ -249,20 +249,12 @@ class SqliteJournal(Journal):
     async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:
         await self._check_adopted(batch_id)
         with self._liveness.dead() as dead:
-            claim = partial(
-                _permits.claim_chunk,
-                batch_id=batch_id,
-                owner=owner,
-                holder=self._liveness.holder,
-                lease=lease,
-                dead=dead,
-            )
-            return await self._writer.submit("claim_chunk", claim, droppable=True)
+            asked = (batch_id, owner, self._liveness.holder, lease, dead)
+            return await self._submit("claim_chunk", _permits.claim_chunk, *asked, droppable=True)
 
     async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
         await self._check_adopted(chunk.batch_id)
-        renew = partial(_permits.renew_chunk, chunk=chunk, lease=lease)
-        until = await self._writer.submit("renew_chunk", renew, droppable=True)
+        until = await self._submit("renew_chunk", _permits.renew_chunk, chunk, lease, droppable=True)
         return attrs.evolve(chunk, lease_until=until)
 
     async def release_chunk(self, chunk: Chunk) -> None:
@@ -323,9 +315,7 @@ class SqliteJournal(Journal):
         return await self._read(_history.sweeps, batch_id)
 
     async def is_looked_for(self, batch_id: str | None = None, *, counted: bool = False) -> bool:
-        if batch_id is None:
-            return await self._read(lambda connection: _history.has_looked(connection, counted=counted))
-        return await self._read(lambda connection: _history.is_looked_for(connection, batch_id, counted=counted))
+        return await self._read(partial(_history.is_looked_for, batch_id=batch_id, counted=counted))
 
     async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:
         return await self._read(_history.sent_since, batch_id, states, after)
@@ -389,10 +379,8 @@ class SqliteJournal(Journal):
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
         self._has_leased = True
         with self._liveness.dead() as dead:
-            claim = partial(
-                _pending.claim, owner=owner, holder=self._liveness.holder, lease=lease, limit=limit, dead=dead
-            )
-            return await self._writer.submit("claim", claim, droppable=True)
+            asked = (owner, self._liveness.holder, lease, limit, dead)
+            return await self._submit("claim", _pending.claim, *asked, droppable=True)
 
     async def release(self, owner: str) -> None:
         await self._submit("release", _pending.release, self._liveness.holder, owner)
@@ -569,9 +557,11 @@ class SqliteJournal(Journal):
             after = last
             yield page
 
-    def _submit(self, name: str, work: Callable[[Commit, *Ts], T], *arguments: *Ts) -> asyncio.Future[T]:
-        """Queue an operation that is done also when nobody waits for it any more."""
-        return self._writer.submit(name, lambda commit: work(commit, *arguments))
+    def _submit(
+        self, name: str, work: Callable[[Commit, *Ts], T], *arguments: *Ts, droppable: bool = False
+    ) -> asyncio.Future[T]:
+        """Queue an operation; unless it is droppable it is done also when nobody waits for it any more."""
+        return self._writer.submit(name, lambda commit: work(commit, *arguments), droppable=droppable)
 
     async def _read(self, read: Callable[[sqlite3.Connection, *Ts], T], *arguments: *Ts) -> T:
         """Read in the thread that reads."""

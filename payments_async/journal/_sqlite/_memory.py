@@ -25,14 +25,13 @@ import platformdirs
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalError,
-    JournalFull,
-    JournalLocked,
     JournalReadOnly,
     JournalUnavailable,
     LoadBusy,
     RegistryDamaged,
 )
 from payments_async.journal._records import RunIdentity
+from payments_async.journal._sqlite._opening import FAULTS
 
 _log = logging.getLogger("payments_async")
 _SHOWN = 5  # request ids named in an error
@@ -53,13 +52,8 @@ _TABLES = (
 )
 _HELD = """SELECT b.id, b.journal, b.batch_id, b.orders, b.begun_at, b.ready_at, j.path
     FROM batch b LEFT JOIN journal j ON j.id = b.journal"""
-_FAULTS: dict[int, type[JournalError]] = {
-    sqlite3.SQLITE_BUSY: JournalLocked,
-    sqlite3.SQLITE_LOCKED: JournalLocked,
-    sqlite3.SQLITE_READONLY: JournalReadOnly,
-    sqlite3.SQLITE_PERM: JournalReadOnly,
+_FAULTS = {code: kind for code, (kind, _) in FAULTS.items()} | {
     sqlite3.SQLITE_CANTOPEN: JournalReadOnly,
-    sqlite3.SQLITE_FULL: JournalFull,
     sqlite3.SQLITE_CORRUPT: RegistryDamaged,
     sqlite3.SQLITE_NOTADB: RegistryDamaged,
     sqlite3.SQLITE_ERROR: RegistryDamaged,  # other tables than ours

@@ -23,7 +23,7 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._statements._entries import MIXED
 
-_FAULTS: dict[int, tuple[type[JournalError], str]] = {
+FAULTS: dict[int, tuple[type[JournalError], str]] = {
     sqlite3.SQLITE_BUSY: (JournalLocked, "the journal is held by another process"),
     sqlite3.SQLITE_LOCKED: (JournalLocked, "the journal is held by another connection"),
     sqlite3.SQLITE_READONLY: (JournalReadOnly, "the journal cannot be written"),
@@ -135,7 +135,7 @@ VERSION = len(_STEPS)
 def is_of_the_disk(error: sqlite3.Error) -> bool:
     """Whether the database is in trouble, and not the one operation that met it."""
     code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in (*_FAULTS, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL)
+    return code is not None and code & 0xFF in (*FAULTS, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL)
 
 
 def translated(error: sqlite3.Error, path: Path | None = None) -> JournalError:
@@ -143,7 +143,7 @@ def translated(error: sqlite3.Error, path: Path | None = None) -> JournalError:
     code, file = getattr(error, "sqlite_errorcode", None), "" if path is None else f"{path}: "
     if code is None:
         return JournalUnavailable(f"{file}the database refused ({type(error).__name__}: {error})")
-    kind, words = _FAULTS.get(code & 0xFF, (JournalUnavailable, "the database refused"))
+    kind, words = FAULTS.get(code & 0xFF, (JournalUnavailable, "the database refused"))
     return kind(f"{file}{words} ({error.sqlite_errorname}: {error})")
 
 

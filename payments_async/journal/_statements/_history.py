@@ -438,34 +438,25 @@ def sweeps(connection: sqlite3.Connection, batch_id: str | None) -> Sequence[Swe
     return [_sweep(values) for values in reversed(found)]
 
 
-def has_looked(connection: sqlite3.Connection, *, counted: bool) -> bool:
-    """Whether any list was read to its end since the journal was made, and since it was last doubted."""
-    found = connection.execute(
-        f"""SELECT 1 FROM sweep WHERE ended_at IS NOT NULL AND problem IS NULL AND counted >= ?
-        AND doubted_at >= {_LAST_VOIDED} LIMIT 1""",  # noqa: S608 - no value in it
-        (counted,),
-    ).fetchone()
-    return found is not None
-
-
-def is_looked_for(connection: sqlite3.Connection | Commit, batch_id: str, *, counted: bool) -> bool:
+def is_looked_for(connection: sqlite3.Connection | Commit, batch_id: str | None, *, counted: bool) -> bool:
     """Whether the list of all days since a batch was made was read for it, and since it was last doubted.
 
     Args:
+        batch_id: ``None`` for any list that was read since the journal was made, and since it was last doubted.
         counted: Only a reading that showed as many rows as the service says there are.
     """
+    ended = "SELECT 1 FROM sweep WHERE ended_at IS NOT NULL AND problem IS NULL AND counted >= ? AND doubted_at >="
+    if batch_id is None:
+        found = connection.execute(f"{ended} {_LAST_VOIDED} LIMIT 1", (counted,)).fetchone()
+        return found is not None
     run, doubted_at, since = run_columns(
         connection,
         batch_id,
         "id, coalesce(quarantined_at, 0), min(created_at, coalesce(look_since, created_at))",
     )
     first = datetime.fromtimestamp(since, UTC).date()  # a reading begins a day earlier, whatever the time zone
-    found = connection.execute(
-        """SELECT 1 FROM sweep WHERE run = ? AND ended_at IS NOT NULL AND problem IS NULL AND counted >= ?
-        AND doubted_at >= ? AND since <= ? LIMIT 1""",
-        (run, counted, doubted_at, first.isoformat()),
-    ).fetchone()
-    return found is not None
+    values = (counted, doubted_at, run, first.isoformat())
+    return connection.execute(f"{ended} ? AND run = ? AND since <= ? LIMIT 1", values).fetchone() is not None
 
 
 def sent_since(

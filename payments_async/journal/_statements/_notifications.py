@@ -120,16 +120,11 @@ def final_events(
     connection: sqlite3.Connection, request_id: str, transaction_id: str | None, most: int
 ) -> list[TransactionEvent]:
     """The first final events of an order, or of a transaction of it, that are evidence and that nothing contradicts."""
-    if transaction_id is None:
-        found = connection.execute(
-            f"{_FINALS} request_id = ? AND {_BELIEVED} ORDER BY id",
-            (request_id,),
-        )
-    else:
-        found = connection.execute(
-            f"{_FINALS} transaction_id = ? AND coalesce(request_id, ?) = ? AND {_BELIEVED} ORDER BY id",
-            (transaction_id, request_id, request_id),
-        )
+    sql: str = "request_id = ?"
+    values: tuple[str, ...] = (request_id,)
+    if transaction_id is not None:
+        sql, values = "transaction_id = ? AND coalesce(request_id, ?) = ?", (transaction_id, request_id, request_id)
+    found = connection.execute(f"{_FINALS} {sql} AND {_BELIEVED} ORDER BY id", values)
     events: list[TransactionEvent] = []
     for event_id, *stored in found:
         try:
