@@ -357,7 +357,7 @@ class Payees(ExitStack):
         return tuple(found)
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class PriorOrders:
     """The journal as the plan of one batch sees it. ``begin`` first.
 
