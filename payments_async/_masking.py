@@ -9,12 +9,9 @@ from typing import Any
 
 __all__ = ["Secret", "Secrets", "escape", "has_controls", "mask", "masked", "redact", "redacted"]
 
-_NUMBERS = re.compile(
-    r"(?<![\w.-])\+?\d(?:[ -]?\d){8,}(?![\w-])"
-)  # nine digits and more: telephone and account numbers
+# Nine digits and more: telephone and account numbers.
+_NUMBERS = re.compile(r"(?<![\w.-])\+?\d(?:[ -]?\d){8,}(?![\w-])")
 _EMAILS = re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+")
-
-
 _TOKENS = re.compile(
     r"\beyJ[\w-]+(?:\.[\w-]+){1,4}|(?<=\btoken )[\w.~+/=-]{16,}|(?<=\bbearer )[\w.~+/=-]{16,}", re.IGNORECASE
 )

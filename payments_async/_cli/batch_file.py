@@ -10,7 +10,7 @@ from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.screen import Screen, clean
 from payments_async.bulk import Batch, BatchChanged, read_batch
 
-BatchFile = Annotated[Path, typer.Argument(help="CSV, JSON lines or XLSX.", show_default=False)]
+BatchFile = Annotated[Path, typer.Argument(help="CSV, JSON lines or XLSX.")]
 BatchId = Annotated[str, typer.Option(help="Names the batch, once and for ever, as in payroll-2026-11.")]
 Validate = Annotated[bool, typer.Option("--validate", help="Ask the service about every row.")]
 
@@ -34,11 +34,11 @@ class RowOptions:
 class FileFormat:
     """How a file is written, where it does not say so itself."""
 
-    kind: Annotated[str | None, typer.Option("--kind", help="Kind of rows that name none.", show_default=False)] = None
-    currency: Annotated[str | None, typer.Option(help="Currency of rows that name none.", show_default=False)] = None
-    encoding: Annotated[str | None, typer.Option(help="Of a text file; guessed by default.", show_default=False)] = None
-    delimiter: Annotated[str | None, typer.Option(help="Of a CSV file; guessed by default.", show_default=False)] = None
-    sheet: Annotated[str | None, typer.Option(help="Of a workbook; the first by default.", show_default=False)] = None
+    kind: Annotated[str | None, typer.Option(help="Kind of rows that name none.")] = None
+    currency: Annotated[str | None, typer.Option(help="Currency of rows that name none.")] = None
+    encoding: Annotated[str | None, typer.Option(help="Of a text file; guessed by default.")] = None
+    delimiter: Annotated[str | None, typer.Option(help="Of a CSV file; guessed by default.")] = None
+    sheet: Annotated[str | None, typer.Option(help="Of a workbook; the first by default.")] = None
 
 
 async def read_file(screen: Screen, path: Path, option: str = "", **how: object) -> Batch:

@@ -2,20 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from rich.markup import escape
+import attrs
 
 from payments_async import PaymentsSession
 from payments_async._cli.batch_file import RowOptions
 from payments_async._cli.exit_codes import BadInput
-from payments_async._cli.screen import Screen, clean, counted, money, plain
+from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async.bulk import Batch, BatchChanged, Duplicate, Issue, Plan, Share, plan
 from payments_async.journal import SqliteJournal
-
-_MEMBERS = (
-    *("count", "total", "currency", "balance", "by_kind", "by_item", "problem_count", "problems", "concerns"),
-    *("acknowledged", "left_out", "skipped", "warnings", "duplicates", "recorded", "open_count", "open_total"),
-    *("seconds", "digest"),
-)
 
 
 async def make_plan(
@@ -52,8 +46,8 @@ async def make_plan(
 
 def show_plan(screen: Screen, made: Plan, title: str) -> None:
     """Write the summary of a plan."""
-    total = escape(money(made.total, made.currency))
-    screen.say(f"[bold]{escape(clean(title))}[/]: {counted(made.count, 'payout')}, [bold]{total}[/]")
+    total = quoted(money(made.total, made.currency))
+    screen.say(f"[bold]{quoted(title)}[/]: {counted(made.count, 'payout')}, [bold]{total}[/]")
     screen.say()
     for name, shares in (("Kind", made.by_kind), ("Item", made.by_item)):
         _show_shares(screen, name, shares, made)
@@ -84,8 +78,8 @@ def show_plan(screen: Screen, made: Plan, title: str) -> None:
 
 def plan_document(made: Plan) -> dict[str, object]:
     """A plan for machines."""
-    document: dict[str, object] = plain({name: getattr(made, name) for name in _MEMBERS})
-    return {"clean": made.is_clean, **document}
+    known = attrs.asdict(made, recurse=False, filter=lambda field, _: field.name != "orders")
+    return {"clean": made.is_clean, **known}
 
 
 def _show_shares(screen: Screen, name: str, shares: Mapping[str, Share], made: Plan) -> None:

@@ -1,6 +1,6 @@
 """How a batch stands: its outcomes, what was not paid and why, and what is to be done next."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -41,19 +41,21 @@ def in_words(progress: Progress) -> str:
     return ", ".join(f"{progress.counts[state]:,} {state}" for state in State if progress.counts[state])
 
 
+async def first(entries: AsyncIterator[Entry], count: int = SHOWN) -> list[Entry]:
+    """The first orders of many."""
+    found: list[Entry] = []
+    async for entry in entries:
+        found.append(entry)
+        if len(found) == count:
+            break
+    return found
+
+
 async def unpaid_of(journal: SqliteJournal, batch_id: str, progress: Progress) -> list[tuple[Entry, str]]:
     """The first orders of a batch that were refused, that failed and that came back, each with the reason."""
-    found: list[tuple[Entry, str]] = []
-    for state in UNFORTUNATE:
-        left = min(progress.counts[state], SHOWN)
-        if not left:
-            continue
-        async for entry in journal.entries(batch_id, state):
-            found.append((entry, await _why(journal, entry)))
-            left -= 1
-            if not left:
-                break
-    return found
+    states = [state for state in UNFORTUNATE if progress.counts[state]]
+    found = [entry for state in states for entry in await first(journal.entries(batch_id, state))]
+    return [(entry, await _why(journal, entry)) for entry in found]
 
 
 def show_unpaid(screen: Screen, unpaid: Sequence[tuple[Entry, str]], progress: Progress) -> None:
@@ -171,6 +173,4 @@ def progress_document(progress: Progress) -> dict[str, object]:
 
 async def currency_of(journal: SqliteJournal, batch_id: str) -> str | None:
     """What the first order of a batch is in; the others are too, or its plan would have had a problem."""
-    async for entry in journal.entries(batch_id):
-        return entry.order.currency
-    return None
+    return next((entry.order.currency for entry in await first(journal.entries(batch_id), 1)), None)

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import attrs
@@ -14,7 +14,7 @@ from payments_async import PaymentsError
 from payments_async._cli.exit_codes import EXIT_CODES, BadInput, Exit, exit_of
 from payments_async._cli.screen import Screen, show_log
 
-Command = Callable[..., Awaitable[Exit]]
+Command = Callable[..., Coroutine[Any, Any, Exit]]
 
 
 def add_command(app: typer.Typer, name: str, function: Command) -> None:
@@ -68,7 +68,7 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
             given[name] = screen if group is Screen else gathered(group)
         if "settings" in groups:
             screen.secrets |= given["settings"].secrets
-        return int(asyncio.run(_awaited(function, given)))
+        return int(asyncio.run(function(**given)))
     except BadInput as error:
         return _told(screen, error, str(error), Exit.BAD_INPUT)
     except PaymentsError as error:
@@ -84,10 +84,6 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
         return _told(screen, error, f"an error of this program: {type(error).__name__}; please report it", 1)
     except KeyboardInterrupt as error:
         return _told(screen, error, "stopped", Exit.STOPPED)
-
-
-async def _awaited(function: Command, given: dict[str, Any]) -> Exit:
-    return await function(**given)
 
 
 def _told(screen: Screen, error: BaseException, message: str, status: int) -> int:

@@ -49,11 +49,19 @@ async def exchange(
     Raises:
         OSError, TimeoutError, ValueError: Not reached, not in time, or no HTTP.
     """
+    lines = [
+        f"{method} {url.raw_path_qs or '/'} HTTP/1.1",
+        f"Host: {url.raw_authority}",
+        "User-Agent: payments-async",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    ]
     context = (tls or ssl.create_default_context()) if url.scheme == "https" else None
     async with asyncio.timeout(timeout):
         reader, writer = await asyncio.open_connection(url.host, url.port, ssl=context, limit=_LONGEST_HEAD)
         try:
-            writer.write(_request(method, url, body))
+            writer.write("\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + body)
             await writer.drain()
             head = await reader.readuntil(b"\r\n\r\n")
             status_line, _, fields = head.partition(b"\r\n")
@@ -74,18 +82,6 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> byt
     if not length.isdecimal():
         return await reader.read(_LONGEST_BODY)
     return await reader.readexactly(min(int(length), _LONGEST_BODY))
-
-
-def _request(method: str, url: URL, body: bytes) -> bytes:
-    lines = [
-        f"{method} {url.raw_path_qs or '/'} HTTP/1.1",
-        f"Host: {url.raw_authority}",
-        "User-Agent: payments-async",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        "Connection: close",
-    ]
-    return "\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + body
 
 
 def _status(line: bytes) -> int:

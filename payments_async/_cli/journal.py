@@ -15,12 +15,8 @@ from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.screen import Screen
 from payments_async.journal import JournalError, JournalUnavailable, RunIdentity, SqliteJournal
 
-JournalFile = Annotated[
-    Path | None, typer.Option("--journal", envvar="PAYMENTS_JOURNAL", help="The journal's file.", show_default=False)
-]
-AnyBatch = Annotated[
-    str | None, typer.Option("--batch-id", help="Which batch; not needed where there is one.", show_default=False)
-]
+JournalFile = Annotated[Path | None, typer.Option(envvar="PAYMENTS_JOURNAL", help="The journal's file.")]
+AnyBatch = Annotated[str | None, typer.Option(help="Which batch; not needed where there is one.")]
 WithoutLooking = Annotated[
     bool, typer.Option("--without-looking", help="Do not look in the service's list for what was sent before.")
 ]

@@ -7,12 +7,11 @@ from types import TracebackType
 from typing import Self
 
 from rich.live import Live
-from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from payments_async._cli.screen import Screen, clean, counted, money
+from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async.bulk import FirstLook, RunProgress
 from payments_async.journal import FINAL, Journal, JournalError, Progress, State
 
@@ -66,7 +65,7 @@ class LiveView:
         if progress.looked is not None and self._looked is not progress.looked and not progress.sent:
             self._looked = progress.looked
             if self._live is None and progress.looked.problem is not None:
-                self._screen.say(escape(clean(looking(progress.looked))))
+                self._screen.say(quoted(looking(progress.looked)))
                 self._progress = progress
                 return
         if progress.waits_for is not None:
@@ -122,7 +121,7 @@ class LiveView:
         turn = int(progress.lease_left) // _WAIT_PIPED
         if self._live is None and turn != self._waited:
             self._waited = turn
-            self._screen.say(escape(clean(_waiting(progress))))
+            self._screen.say(quoted(_waiting(progress)))
 
     def _draw(self) -> Table:
         whole = Table.grid()
@@ -132,13 +131,15 @@ class LiveView:
             whole.add_row(Text(f"writing {self._total:,} orders down", style="dim"))
         else:
             grid = Table.grid(padding=(0, 1), expand=True)
-            grid.add_column(no_wrap=True)
+            if self._settles:
+                grid.add_column(no_wrap=True)
             grid.add_column(ratio=1)
             grid.add_column(no_wrap=True, justify="right")
             bars = {"sent": _sent(progress)} | ({"settled": _final(progress)} if self._settles else {})
             for name, count in bars.items():
                 bar = ProgressBar(total=max(self._total, 1), completed=count)
-                grid.add_row(name, bar, Text(f"{count:,}/{self._total:,}", style="bold"))
+                named = [name] if self._settles else []
+                grid.add_row(*named, bar, Text(f"{count:,}/{self._total:,}", style="bold"))
             whole.add_row(grid)
             whole.add_row(_line_of(self._words(progress)))
         if run is not None and run.looked is not None and not run.sent:
@@ -153,7 +154,7 @@ class LiveView:
         words = _words_of(progress, self._currency)
         if self._run is not None and self._run.sent and self._run.seconds > 0:
             words.append(f"{self._run.sent / self._run.seconds:,.0f}/s")
-            if left := _remaining(self._run):
+            if left := _remaining(progress, self._run):
                 words.append(f"{left} left")
         return words
 
@@ -210,11 +211,11 @@ def _waiting(progress: RunProgress) -> str:
     )
 
 
-def _remaining(progress: RunProgress) -> str:
-    """How long the rest takes at this pace, in hours, minutes and seconds; empty when nothing is left or known."""
+def _remaining(progress: Progress, run: RunProgress) -> str:
+    """How long the rest takes at this pace, in hours, minutes and seconds; empty when nothing is left."""
     left = progress.counts[State.PLANNED]
-    if not left or not progress.sent:
+    if not left:
         return ""
-    seconds = round(left * progress.seconds / progress.sent)
+    seconds = round(left * run.seconds / run.sent)
     hours, minutes = seconds // 3600, seconds // 60 % 60
     return f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"

@@ -86,11 +86,11 @@ class Screen:
     def command(self, line: str) -> None:
         """Write a command that can be typed: a terminal may wrap it, but no line end of ours is in it."""
         if not self.as_json:
-            self.out.print(f"  {escape(clean(line))}", soft_wrap=True)
+            self.out.print(f"  {quoted(line)}", soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Write a line about the command itself, not its result, to standard error."""
-        self.err.print(escape(clean(text)), style="dim")
+        self.err.print(quoted(text), style="dim")
 
     def document(self, value: object) -> None:
         """Write the JSON document, with ``--json``. Amounts are texts, so that every digit stays."""
@@ -120,7 +120,7 @@ class Screen:
             return
         self.say(title)
         for line in islice(lines, _LISTED):
-            self.say(f"  {escape(clean(line))}")
+            self.say(f"  {quoted(line)}")
         if count > _LISTED:
             self.say(f"  and {count - _LISTED:,} more; --json shows them")
 
@@ -147,9 +147,9 @@ class Screen:
 
     def trouble(self, message: str, next_step: str = "") -> None:
         """Write what went wrong, and what to do, to standard error."""
-        self.err.print(f"[bold red]payments-async:[/] {escape(clean(self._hidden(message)))}")
+        self.err.print(f"[bold red]payments-async:[/] {quoted(self._hidden(message))}")
         if next_step:
-            self.err.print(f"  {escape(clean(self._hidden(next_step)))}")
+            self.err.print(f"  {quoted(self._hidden(next_step))}")
 
     def payments_error(self, error: PaymentsError, status: int) -> None:
         """Write an error of the package with its next step; with ``--json`` as a document too."""
@@ -221,6 +221,11 @@ def show_log(screen: Screen) -> None:
 def clean(text: str) -> str:
     """Words from outside, fit for a terminal: control characters cannot move the cursor or set colours."""
     return "".join(character if character.isprintable() or character == "\n" else " " for character in text)
+
+
+def quoted(text: str) -> str:
+    """Words from outside, fit for ``say``: their brackets are no markup either."""
+    return escape(clean(text))
 
 
 def money(amount: Decimal | None, currency: str | None = None) -> str:

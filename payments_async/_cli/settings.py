@@ -30,8 +30,8 @@ _IN_OUR_WORDS = {
 _TRY_SANDBOX = "without a service at hand, `payments-async sandbox` starts a simulated one and prints its settings"
 
 
-def _connection(flag: str, about: str, **more: Any) -> Any:
-    return typer.Option(flag, help=about, rich_help_panel="Connection", show_default=False, **more)
+def _connection(about: str, **more: Any) -> Any:
+    return typer.Option(help=about, rich_help_panel="Connection", show_default=False, **more)
 
 
 @attrs.frozen(kw_only=True)
@@ -42,26 +42,21 @@ class ConnectionSettings:
         app_password: Never an option: options show in the list of processes.
     """
 
-    base_url: Annotated[str | None, _connection("--base-url", "https://host:port/prefix", envvar=BASE_URL)] = None
-    app_key: Annotated[str | None, _connection("--app-key", "Application key.", envvar="PAYMENTS_APP_KEY")] = (
-        attrs.field(default=None, repr=False)
+    base_url: Annotated[str | None, _connection("https://host:port/prefix", envvar=BASE_URL)] = None
+    app_key: Annotated[str | None, _connection("Application key.", envvar="PAYMENTS_APP_KEY")] = attrs.field(
+        default=None, repr=False
     )
-    user_id: Annotated[str | None, _connection("--user-id", "The delegated user.", envvar="PAYMENTS_USER_ID")] = (
-        attrs.field(default=None, repr=False)
+    user_id: Annotated[str | None, _connection("The delegated user.", envvar="PAYMENTS_USER_ID")] = attrs.field(
+        default=None, repr=False
     )
     password_file: Annotated[
-        Path | None,
-        _connection(
-            "--password-file", "A file with the application password, or - ; else PAYMENTS_APP_PASSWORD is read."
-        ),
+        Path | None, _connection("A file with the application password, or - ; else PAYMENTS_APP_PASSWORD is read.")
     ] = None
-    authorization: Annotated[str, _connection("--authorization", "How the token is sent: Token, Bearer or auto.")] = (
-        "Token"
+    authorization: Annotated[str, _connection("How the token is sent: Token, Bearer or auto.")] = "Token"
+    proxy: Annotated[str | None, _connection("HTTP proxy; else those of the environment count.")] = attrs.field(
+        default=None, repr=False
     )
-    proxy: Annotated[str | None, _connection("--proxy", "HTTP proxy; else those of the environment count.")] = (
-        attrs.field(default=None, repr=False)
-    )
-    ca_file: Annotated[Path | None, _connection("--ca-file", "Certificate authorities, as PEM.")] = None
+    ca_file: Annotated[Path | None, _connection("Certificate authorities, as PEM.")] = None
     app_password: str | None = attrs.field(init=False, repr=False)
 
     @app_password.default
@@ -72,13 +67,6 @@ class ConnectionSettings:
     def secrets(self) -> set[str]:
         """Texts that nothing may show."""
         return {text for text in (self.app_password, self.app_key, self.user_id) if text and len(text) > 3}
-
-    @property
-    def missing(self) -> list[str]:
-        """What is not set, as a person would set it."""
-        return [
-            _SOURCES[name] for name in ("base_url", "app_key", "app_password", "user_id") if not getattr(self, name)
-        ]
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -103,8 +91,9 @@ class ConnectionSettings:
         Raises:
             BadInput: When a setting is missing or cannot be right.
         """
-        if self.missing:
-            raise BadInput(f"not set: {', '.join(self.missing)}; {_TRY_SANDBOX}")
+        needed = ("base_url", "app_key", "app_password", "user_id")
+        if missing := [_SOURCES[name] for name in needed if not getattr(self, name)]:
+            raise BadInput(f"not set: {', '.join(missing)}; {_TRY_SANDBOX}")
         try:
             credentials = Credentials(
                 app_key=self.app_key or "", app_password=self.app_password or "", user_id=self.user_id or ""

@@ -46,33 +46,26 @@ class Stop:
 
     drain: asyncio.Event = attrs.field(factory=asyncio.Event)
     is_hard: bool = False
-    task: asyncio.Task[object] | None = attrs.field(factory=asyncio.current_task)
-
-    def ask(self) -> bool:
-        """Ask once to drain, and again to break off. Tells whether it was the first time."""
-        if not self.drain.is_set():
-            self.drain.set()
-            return True
-        if not self.is_hard and self.task is not None:
-            self.is_hard = True
-            self.task.cancel()
-        return False
 
 
 @contextmanager
 def draining(screen: Screen) -> Iterator[Stop]:
     """Take the signals: the first one drains, the second one breaks off this block and nothing around it."""
-    stop = Stop()
+    stop, task = Stop(), asyncio.current_task()
     tell = screen.say if screen.is_live else screen.note  # a live view draws around what the same console prints
 
     def asked() -> None:
-        if stop.ask():
+        if not stop.drain.is_set():
+            stop.drain.set()
             tell(_STOPPING)
+        elif not stop.is_hard and task is not None:
+            stop.is_hard = True
+            task.cancel()
 
     with on_signals(asked):
         try:
             yield stop
         except asyncio.CancelledError:
-            if not stop.is_hard or stop.task is None:
+            if not stop.is_hard or task is None:
                 raise
-            stop.task.uncancel()  # the cancellation was ours and has done its work
+            task.uncancel()  # the cancellation was ours and has done its work

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -31,15 +30,9 @@ _LEASE = 10.0  # seconds after which a process that died while sending is taken 
 _LOOK_AGAIN = 2.0  # seconds between two looks for an order whose outcome is unknown
 _OPEN = (State.PLANNED, State.SENDING, State.UNKNOWN)  # a run has something to do for it
 _EXITS = {
-    State.PLANNED: Exit.FAILED,
-    State.SENDING: Exit.UNKNOWN,
-    State.UNKNOWN: Exit.UNKNOWN,
-    State.PARKED: Exit.UNKNOWN,
-    State.ACCEPTED: Exit.FINE,
-    State.SUCCESSFUL: Exit.FINE,
-    State.FAILED: Exit.FAILED,
-    State.REVERSED: Exit.FAILED,
-    State.REJECTED: Exit.FAILED,
+    **dict.fromkeys((State.ACCEPTED, State.SUCCESSFUL), Exit.FINE),
+    **dict.fromkeys((State.PLANNED, State.FAILED, State.REVERSED, State.REJECTED), Exit.FAILED),
+    **dict.fromkeys((State.SENDING, State.UNKNOWN, State.PARKED), Exit.UNKNOWN),
 }
 _MEANS = {
     State.PLANNED: "It was not sent. The same command sends it.",
@@ -77,8 +70,7 @@ _OPTIONS = {
     "destination.area": "--area",
 }
 
-option = partial(typer.Option, show_default=False)
-RequestId = Annotated[str | None, option(help="Identifier of this order, unique for ever.")]
+RequestId = Annotated[str | None, typer.Option(help="Identifier of this order, unique for ever.")]
 
 
 @attrs.frozen(kw_only=True)
@@ -94,9 +86,9 @@ class OrderBasics:
 class OrderNotes:
     """What may go with an order."""
 
-    message: Annotated[str | None, option(help="Free text that goes with the order.")] = None
-    metadata: Annotated[str | None, option(help="Further data that goes with it.")] = None
-    currency: Annotated[str | None, option(help="What you mean, as in UGX; compared with the account's.")] = None
+    message: Annotated[str | None, typer.Option(help="Free text that goes with the order.")] = None
+    metadata: Annotated[str | None, typer.Option(help="Further data that goes with it.")] = None
+    currency: Annotated[str | None, typer.Option(help="What you mean, as in UGX; compared with the account's.")] = None
 
 
 @attrs.frozen(kw_only=True)
@@ -110,10 +102,8 @@ class Sending:
     journal: Annotated[
         Path | None,
         typer.Option(
-            "--journal",
             envvar="PAYMENTS_JOURNAL",
             help="The journal's file; by default the account has one of its own, in the user's data folder.",
-            show_default=False,
         ),
     ] = None
     new_journal: Annotated[
@@ -240,6 +230,7 @@ class SingleOrder:
             raise
 
     async def _agreed(self, payments: PaymentsSession, path: Path, *, is_new: bool) -> bool:
+        """Show the order as it would be sent, and ask for a yes unless it was given."""
         screen, order = self.screen, self.order
         account = await payments.accounts.get() if order.currency else None
         if account is not None and account.currency not in (None, order.currency):
@@ -270,6 +261,7 @@ class _OrderRun:
     payments: PaymentsSession
     journal: SqliteJournal
     path: Path
+    waited_for: set[str] = attrs.field(factory=set)
 
     async def run(self, before: Entry | None) -> Exit:
         """Send the order unless it may have left before, wait where that is asked for, and tell.
@@ -290,7 +282,7 @@ class _OrderRun:
         if entry is None:
             screen.trouble(f"not sent: {stopped}")
             return Exit.STOPPED
-        status = _exit_after(entry)
+        status = Exit.UNKNOWN if entry.conflict else _EXITS[entry.state]
         if entry.state is State.PLANNED and (stop.drain.is_set() or not self.payments.is_logged_in):
             status = Exit.STOPPED
         self._tell(entry, before, stopped, status)
@@ -321,11 +313,20 @@ class _OrderRun:
             look_first="never" if self.asked.sending.without_looking else "always",
             patience=_PATIENCE,
             lease=_LEASE,
-            progress=_Waiting(self.asked.screen),
+            progress=self._tell_wait,
         )
         if progress.looked is not None:
             self.asked.screen.note(looking(progress.looked))
         return progress.stopped, await self.journal.entry(self.asked.order.request_id)
+
+    def _tell_wait(self, progress: RunProgress) -> None:
+        """Say once for whom it is waited."""
+        if progress.waits_for is not None and not self.waited_for:
+            self.waited_for.add(progress.waits_for)
+            self.asked.screen.note(
+                f"another command, {progress.waits_for}, may be sending it, or died: its lease ends in "
+                f"{progress.lease_left:.0f} s"
+            )
 
     async def _wait(self, entry: Entry, stop: Stop) -> None:
         """Wait until the order has ended, the time is up, or somebody has had enough."""
@@ -354,6 +355,7 @@ class _OrderRun:
                 await asyncio.sleep(_LOOK_AGAIN)
 
     def _tell(self, entry: Entry, before: Entry | None, stopped: str | None, status: Exit) -> None:
+        """Tell how the order stands now, to people and machines."""
         screen = self.asked.screen
         is_news = entry.attempt > (0 if before is None else before.attempt)  # it left now, and not before
         screen.say()
@@ -390,6 +392,7 @@ class _OrderRun:
         )
 
     def _tell_trouble(self, entry: Entry, stopped: str | None) -> None:
+        """Tell what is wrong with the order, and what to do."""
         screen, request_id = self.asked.screen, entry.request_id
         if entry.conflict:
             line = command_line("explain", request_id, journal=self.path)
@@ -407,32 +410,11 @@ class _OrderRun:
             )
 
 
-@attrs.define
-class _Waiting:
-    """Says once for whom it is waited."""
-
-    screen: Screen
-    is_told: bool = False
-
-    def __call__(self, progress: RunProgress) -> None:
-        """Hear how far the run is."""
-        if progress.waits_for is not None and not self.is_told:
-            self.is_told = True
-            self.screen.note(
-                f"another command, {progress.waits_for}, may be sending it, or died: its lease ends in "
-                f"{progress.lease_left:.0f} s"
-            )
-
-
 def _is_left_behind(before: Entry | None, now: Entry | None) -> bool:
     """Whether an earlier command died while it was sending the order, as it turned out."""
     if before is None or now is None or before.state is not State.SENDING:
         return False
     return now.state is State.UNKNOWN and now.attempt == before.attempt
-
-
-def _exit_after(entry: Entry) -> Exit:
-    return Exit.UNKNOWN if entry.conflict else _EXITS[entry.state]
 
 
 def _standing(entry: Entry) -> str:

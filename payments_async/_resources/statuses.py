@@ -19,7 +19,7 @@ import attrs
 from payments_async._models import TransactionStatus
 from payments_async._resources.lists import Reader, Reading
 
-__all__ = ["Sightings", "Statuses", "is_filtered", "read_statuses"]
+__all__ = ["Statuses", "listed", "read_statuses"]
 
 # The latest in the life of a transaction first: one that moves on while the lists are read is in none then, not in two.
 _FINAL = (TransactionStatus.REVERSED, TransactionStatus.SUCCESSFUL, TransactionStatus.FAILED)
@@ -106,7 +106,7 @@ async def read_statuses(
         return Statuses(notes=(*notes, *sightings.doubts(days)), are_filters=True)
     if (are_filters := await is_filtered(reader, since, until)) is not True:
         return Statuses(are_filters=are_filters, notes=(_DISBELIEVED[are_filters].format(days=days),))
-    still = await _still_listed(reader.read(since, until), set(found))
+    still = await listed(reader.read(since, until), set(found))
     notes = [*sightings.doubts(days)]
     if len(still) < len(found):
         notes.append(f"{len(found) - len(still)} transactions from {days} are listed only with a filter")
@@ -154,7 +154,8 @@ async def _read(reading: Reading, status: TransactionStatus, sightings: Sighting
     return reading.problem
 
 
-async def _still_listed(reading: Reading, transaction_ids: set[str]) -> set[str]:
+async def listed(reading: Reading, transaction_ids: set[str]) -> set[str]:
+    """Those of these ids, in small letters, that a list shows. It is read no further than it has to be."""
     found: set[str] = set()
     async with aclosing(reading.pages()) as pages:
         async for rows in pages:

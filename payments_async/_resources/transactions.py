@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Callable
-from contextlib import aclosing
 from datetime import UTC, date, datetime, timedelta
 from typing import Protocol
 
@@ -17,7 +16,7 @@ from payments_async._executor import Executor
 from payments_async._models import Acceptance, Page, Transaction, TransactionStatus
 from payments_async._orders import Order
 from payments_async._resources.lists import Listing, Reader
-from payments_async._resources.statuses import read_statuses
+from payments_async._resources.statuses import listed, read_statuses
 from payments_async._status_codes import STATUS_CODES
 from payments_async._wire import endpoints
 
@@ -209,21 +208,13 @@ class Transactions:
         zone = self._executor.dialect.timezone
         since, until = ((around + timedelta(days=days)).astimezone(zone).date() for days in (-1, 1))
         reader = Reader(self.page, clock=self._executor.clock, sleep=self._executor.sleep)
-        if not await self._is_listed(reader, transaction_id, since, until):
+        if not await listed(reader.read(since, until), {transaction_id.lower()}):
             return None
         is_known = bool(self._filters) and now < self._filters_until
         statuses = await read_statuses(reader, since, until, {transaction_id}, is_known=is_known)
         if not is_known or statuses.are_filters is not True:
             self._filters, self._filters_until = statuses.are_filters, now + _FILTERS_REMEMBERED
         return statuses.found.get(transaction_id.lower())
-
-    async def _is_listed(self, reader: Reader, transaction_id: str, since: date, until: date) -> bool:
-        # presence is looked for; absence proves nothing, so there is nobody to warn of missing rows
-        async with aclosing(reader.read(since, until).pages()) as pages:
-            async for rows in pages:
-                if any(row.transaction_id.lower() == transaction_id.lower() for row in rows):
-                    return True
-        return False
 
     async def _first_to_tell(
         self, acceptance: Acceptance, receiver: Notified | None, order: Order | None

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlencode
 
 from payments_async._amounts import order_amount
-from payments_async._checks import check_filled, check_instance
+from payments_async._checks import check_filled
 from payments_async._dialect import Dialect
 from payments_async._kinds import KINDS
 from payments_async._models import (
@@ -373,8 +373,8 @@ def _paging(number: int, size: int) -> dict[str, Any]:
 
 def _day(moment: date | None, dialect: Dialect) -> str | None:
     """The day of a moment, as a query has it."""
-    if moment is not None:
-        check_instance("since/until", moment, date, "a date")
+    if moment is not None and not isinstance(moment, date):
+        raise TypeError(f"since/until: expected a date, not {type(moment).__name__}")
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise ValueError("since/until: a datetime must be aware; or pass a date")
@@ -389,7 +389,7 @@ def _segment(name: str, value: str) -> str:
 
 def _identifier(name: str, value: object) -> str:
     """An id that is asked for: not empty, and no step in a path."""
-    text = check_filled(name, value)
-    if text in (".", ".."):
-        raise ValueError(f"{name}: must not be empty")
-    return text
+    if isinstance(value, str) and value.strip() and value not in (".", ".."):
+        return value
+    check_filled(name, value)
+    raise ValueError(f"{name}: must not be empty")

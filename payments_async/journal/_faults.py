@@ -1,4 +1,4 @@
-"""Every error of the journal. Each says what was found and what to do about it. Raises nothing itself.
+"""Every error of the journal. Each says what was found and what to do about it.
 
 ::
 

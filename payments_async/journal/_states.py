@@ -1,4 +1,4 @@
-"""The life of an order as one table: state x news -> state. Stores nothing; a journal writes down what it answers.
+"""The life of an order as one table: state x news -> state. A journal writes down what it answers.
 
 For whoever edits the table: an order leaves ``sending`` for ``planned`` only by proof that nothing was carried out,
 and ``parked`` for ``planned`` only by a named person. No other way leads back to ``planned``: each would be a second

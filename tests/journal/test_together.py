@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from journal.factories import BATCH, Clock, delivery, event, loaded, transaction_id
 
@@ -172,6 +172,10 @@ def each_by_itself() -> Iterator[None]:
         vars(_permits)["grant_all"] = grant_all
 
 
+# the answer to a first attempt comes while the second is under way; a notification came first; an answer has words
+@example(rounds=[Round(1, [], []), Round(1, [0], [News.NOT_SENT]), Round(1, [], [News.ACCEPTED], late=True)])
+@example(rounds=[Round(1, [], []), Round(1, [], [News.ACCEPTED], named=True)])
+@example(rounds=[Round(1, [], []), Round(1, [], [News.REJECTED], worded=True)])
 @given(rounds=ROUNDS)
 @settings(max_examples=40, deadline=None)
 def test_permits_asked_for_side_by_side_are_those_asked_for_apart(rounds: list[Round]) -> None:

@@ -15,7 +15,6 @@ from payments_async._cli.single_order import (
     Sending,
     SingleOrder,
     naming,
-    option,
     own_id,
     read_amount,
 )
@@ -27,10 +26,10 @@ async def collect(
     basics: OrderBasics,
     payer: Annotated[str, typer.Option(help="The mobile money wallet to collect from.")],
     request_id: RequestId = None,
-    phone: Annotated[str | None, option(help="Where the payer is reached.")] = None,
-    email: Annotated[str | None, option(help="The payer's e-mail address.")] = None,
-    batch_id: Annotated[str | None, option(help="Groups orders.")] = None,
-    to_account: Annotated[str | None, option(help="Account to collect to.")] = None,
+    phone: Annotated[str | None, typer.Option(help="Where the payer is reached.")] = None,
+    email: Annotated[str | None, typer.Option(help="The payer's e-mail address.")] = None,
+    batch_id: Annotated[str | None, typer.Option(help="Groups orders.")] = None,
+    to_account: Annotated[str | None, typer.Option(help="Account to collect to.")] = None,
     notes: OrderNotes = OrderNotes(),
     sending: Sending = Sending(),
 ) -> Exit:

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import attrs
 import typer
-from rich.markup import escape
 
 from payments_async._cli.batch_file import read_file
 from payments_async._cli.batch_state import in_words, show_progress
@@ -19,7 +18,7 @@ from payments_async._cli.demo.run import BATCH, DemoOptions, DemoRun, DemoSetup
 from payments_async._cli.demo.service import ServiceGone, ServiceProcess
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.live_view import LiveView
-from payments_async._cli.screen import Screen, clean, counted, money
+from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async.bulk import report, sample_payroll
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import JournalError, SqliteJournal
@@ -49,14 +48,14 @@ async def demo(
             setup = await _setup(screen, chosen, sample)
     screen.say(
         f"[bold]payments-async demo[/]: {len(setup.orders):,} payouts of "
-        f"{escape('the sample batch' if chosen.file is None else chosen.file.name)}, "
+        f"{quoted('the sample batch' if chosen.file is None else chosen.file.name)}, "
         f"[bold]{money(setup.total, setup.currency)}[/]"
     )
     screen.say(
         f"[dim]simulated service on this machine, {chosen.concurrency} at a time, faults: {chosen.faults}, "
         f"seed: {chosen.seed}[/]"
     )
-    screen.say(f"[dim]journal in {escape(str(chosen.folder))}: kill this in the middle, and run it again[/]")
+    screen.say(f"[dim]journal in {quoted(str(chosen.folder))}: kill this in the middle, and run it again[/]")
     with held(chosen.folder) as folder:
         try:
             state = await _unfinished(screen, folder, setup, fresh=fresh)
@@ -93,31 +92,30 @@ async def _unfinished(screen: Screen, folder: DemoFolder, setup: DemoSetup, *, f
     last = folder.last()
     if last is None:
         return None
-    service = last.service
-    if last.finished or service is None or not (fresh or await _is_loaded(folder)):
+    service, standing = last.service, None if fresh else await _standing(folder)
+    if last.finished or service is None or not (fresh or standing):
         if service is not None:
             await service.end()
         folder.clear()  # it was judged, or nothing of it was sent
         return None
     if not fresh and await service.is_there():
         _check(last, setup)
-        async with SqliteJournal(folder.journal, state_folder=None) as journal:
-            standing = in_words(await journal.progress(BATCH))
         screen.say(f"[bold yellow]Going on with the unfinished run of {last.began}:[/] {standing}")
         return last
     await service.end()
     aside = folder.keep_aside(last.began)
     screen.say(f"[bold yellow]{'An unfinished run was there.' if fresh else _GONE}[/]")
-    screen.say(f"Beginning anew; its journal is kept in {escape(str(aside))}.")
+    screen.say(f"Beginning anew; its journal is kept in {quoted(str(aside))}.")
     return None
 
 
-async def _is_loaded(folder: DemoFolder) -> bool:
-    """Whether anything can have been sent: what is not loaded as a whole never is."""
+async def _standing(folder: DemoFolder) -> str:
+    """How the orders stand; empty where nothing can have been sent: what is not loaded as a whole never is."""
     if not folder.journal.exists():
-        return False
+        return ""
     async with SqliteJournal(folder.journal, state_folder=None) as journal:
-        return any(run.batch_id == BATCH and run.ready for run in await journal.runs())
+        is_loaded = any(run.batch_id == BATCH and run.ready for run in await journal.runs())
+        return in_words(await journal.progress(BATCH)) if is_loaded else ""
 
 
 def _check(last: DemoState, setup: DemoSetup) -> None:

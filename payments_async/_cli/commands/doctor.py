@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 
 import attrs
-from rich.markup import escape
 from yarl import URL
 
 from payments_async import PaymentsError
 from payments_async._cli.exit_codes import BadInput, Exit, exit_of, remedy_of
 from payments_async._cli.http import HttpAnswer, exchange
-from payments_async._cli.screen import Screen, clean, money
+from payments_async._cli.screen import Screen, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 
 _SKEW = 60.0  # seconds of difference that are worth a word
@@ -43,9 +42,9 @@ async def doctor(screen: Screen, settings: ConnectionSettings) -> Exit:
     async for finding in _examine(settings):
         findings.append(finding)
         mark = "[red]wrong[/]" if finding.status else "[yellow]look [/]" if finding.remedy else "[green]fine [/]"
-        screen.say(f"{mark}  {finding.name:<9} {escape(clean(finding.words))}")
+        screen.say(f"{mark}  {finding.name:<9} {quoted(finding.words)}")
         if finding.remedy:
-            screen.say(f"       {'':<9} [bold]{escape(clean(finding.remedy))}[/]")
+            screen.say(f"       {'':<9} [bold]{quoted(finding.remedy)}[/]")
     status = max((finding.status for finding in findings), default=Exit.FINE)
     screen.document({"findings": findings, "exit_status": status})
     return status

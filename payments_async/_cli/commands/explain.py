@@ -1,20 +1,19 @@
 """`payments-async explain`: the whole story of one order in time, in sentences for somebody who was woken up."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from payments_async import CollectionOrder
 from payments_async._cli.batch_state import STYLES
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, money
+from payments_async._cli.screen import Screen, clean, money, quoted
 from payments_async._cli.story import sentence
-from payments_async.journal import Entry, Happening, State
+from payments_async.journal import Happening, State
 
 _MEANS: Mapping[State, str] = {
     State.PLANNED: "It was not sent, or surely did not arrive. The next run of its batch sends it.",
@@ -30,9 +29,7 @@ _MEANS: Mapping[State, str] = {
 
 
 async def explain(
-    screen: Screen,
-    request_id: Annotated[str, typer.Argument(help="The order.", show_default=False)],
-    journal: JournalFile = None,
+    screen: Screen, request_id: Annotated[str, typer.Argument(help="The order.")], journal: JournalFile = None
 ) -> Exit:
     """Tell the whole story of one order: planned, sent, answered, notified, looked up, and which rule decided.
 
@@ -46,8 +43,8 @@ async def explain(
     order = entry.order
     direction = "from" if isinstance(order, CollectionOrder) else "to"
     screen.say(
-        f"[bold]{escape(clean(request_id))}[/], {escape(money(entry.amount, order.currency))} {direction} "
-        f"{escape(screen.person(order.beneficiary.name))}, batch {escape(clean(entry.batch_id))}: "
+        f"[bold]{quoted(request_id)}[/], {quoted(money(entry.amount, order.currency))} {direction} "
+        f"{quoted(screen.person(order.beneficiary.name))}, batch {quoted(entry.batch_id)}: "
         f"[bold {STYLES[entry.state]}]{entry.state}[/]"
     )
     day, before = "", None
@@ -60,35 +57,21 @@ async def explain(
         before = happening.state or before
     screen.say(f"\n[bold]Now[/]  {_MEANS[entry.state]}")
     if entry.conflict:
-        screen.say(f"     [bold red]Evidence contradicts[/]: {escape(clean(entry.conflict))}. Ask the service; then:")
+        screen.say(f"     [bold red]Evidence contradicts[/]: {quoted(entry.conflict)}. Ask the service; then:")
         line = command_line("bulk acknowledge", request_id, journal=journal)
         screen.command(f"   {line} --who NAME --why REASON")
-    screen.document(_document(entry, story))
+    names = ("request_id", "batch_id", "state", "amount", "attempt", "transaction_id", "code", "conflict", "updated_at")
+    known = {name: getattr(entry, name) for name in names}
+    screen.document({**known, "currency": order.currency, "meaning": _MEANS[entry.state], "story": story})
     return Exit.FINE
 
 
 def _tell(screen: Screen, moment: datetime, happening: Happening, before: State | None) -> None:
     arrow = f" -> {happening.state}" if happening.state not in (None, before) else ""
-    screen.say(
-        f"  {moment:%H:%M:%S}.{moment.microsecond // 1000:03}  {escape(clean(sentence(happening)))}[bold]{arrow}[/]"
-    )
-    for note in _notes(happening):
-        screen.say(f"                {note}")
-
-
-def _notes(happening: Happening) -> Iterator[str]:
+    screen.say(f"  {moment:%H:%M:%S}.{moment.microsecond // 1000:03}  {quoted(sentence(happening))}[bold]{arrow}[/]")
+    space = " " * 16
     if happening.conflict:
-        yield f"[bold red]This contradicts what was known[/]: {escape(clean(happening.conflict))}."
-        yield "It is kept, and never overwrites; a person has to find out what is true."
+        screen.say(f"{space}[bold red]This contradicts what was known[/]: {quoted(happening.conflict)}.")
+        screen.say(f"{space}It is kept, and never overwrites; a person has to find out what is true.")
     if happening.rule:
-        yield f"[dim]rule: {escape(clean(happening.rule))}[/]"
-
-
-def _document(entry: Entry, story: object) -> dict[str, object]:
-    names = ("request_id", "batch_id", "state", "amount", "attempt", "transaction_id", "code", "conflict", "updated_at")
-    return {
-        **{name: getattr(entry, name) for name in names},
-        "currency": entry.order.currency,
-        "meaning": _MEANS[entry.state],
-        "story": story,
-    }
+        screen.say(f"{space}[dim]rule: {quoted(happening.rule)}[/]")

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Annotated
 
+import typer
+
 from payments_async import (
     AirtimeLine,
     BankAccount,
@@ -22,7 +24,6 @@ from payments_async._cli.single_order import (
     Sending,
     SingleOrder,
     naming,
-    option,
     own_id,
     read_amount,
 )
@@ -35,18 +36,18 @@ async def pay(
     settings: ConnectionSettings,
     basics: OrderBasics,
     request_id: RequestId = None,
-    wallet: Annotated[str | None, option(help="Pay to this mobile money wallet.")] = None,
-    airtime: Annotated[str | None, option(help="Top up this telephone line.")] = None,
-    internet: Annotated[str | None, option(help="Send a data bundle to this line.")] = None,
-    bank_account: Annotated[str | None, option(help="Pay to this bank account; needs --bank-code.")] = None,
-    bank_code: Annotated[str | None, option(help="Code of the receiving bank.")] = None,
-    utility: Annotated[str | None, option(help="Pay this customer's utility account.")] = None,
-    area: Annotated[str | None, option(help="Area of the account; required for water.")] = None,
-    product: Annotated[str | None, option(help="Product of the item: airtime, internet, utilities.")] = None,
-    phone: Annotated[str | None, option(help="Where the beneficiary is reached.")] = None,
-    email: Annotated[str | None, option(help="The beneficiary's e-mail address.")] = None,
-    batch_id: Annotated[str | None, option(help="Groups orders.")] = None,
-    from_account: Annotated[str | None, option(help="Account to pay from.")] = None,
+    wallet: Annotated[str | None, typer.Option(help="Pay to this mobile money wallet.")] = None,
+    airtime: Annotated[str | None, typer.Option(help="Top up this telephone line.")] = None,
+    internet: Annotated[str | None, typer.Option(help="Send a data bundle to this line.")] = None,
+    bank_account: Annotated[str | None, typer.Option(help="Pay to this bank account; needs --bank-code.")] = None,
+    bank_code: Annotated[str | None, typer.Option(help="Code of the receiving bank.")] = None,
+    utility: Annotated[str | None, typer.Option(help="Pay this customer's utility account.")] = None,
+    area: Annotated[str | None, typer.Option(help="Area of the account; required for water.")] = None,
+    product: Annotated[str | None, typer.Option(help="Product of the item: airtime, internet, utilities.")] = None,
+    phone: Annotated[str | None, typer.Option(help="Where the beneficiary is reached.")] = None,
+    email: Annotated[str | None, typer.Option(help="The beneficiary's e-mail address.")] = None,
+    batch_id: Annotated[str | None, typer.Option(help="Groups orders.")] = None,
+    from_account: Annotated[str | None, typer.Option(help="Account to pay from.")] = None,
     notes: OrderNotes = OrderNotes(),
     sending: Sending = Sending(),
 ) -> Exit:

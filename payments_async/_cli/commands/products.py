@@ -13,7 +13,7 @@ from payments_async._cli.settings import ConnectionSettings
 async def products(
     screen: Screen,
     settings: ConnectionSettings,
-    product_id: Annotated[str | None, typer.Argument(help="Shows this one with its items.", show_default=False)] = None,
+    product_id: Annotated[str | None, typer.Argument(help="Shows this one with its items.")] = None,
 ) -> Exit:
     """List the products, or show one with its items."""
     async with settings.session() as payments:

@@ -22,15 +22,13 @@ async def sandbox(
     prefix: Annotated[str, typer.Option(help="A path before every path.")] = "",
     faults: Annotated[FaultLevel, typer.Option(help="How much goes wrong.")] = FaultLevel.NONE,
     seed: Annotated[int, typer.Option(help="Decides which orders the faults strike.")] = 1,
-    ipn_url: Annotated[str | None, typer.Option(help="Where notifications go.", show_default=False)] = None,
+    ipn_url: Annotated[str | None, typer.Option(help="Where notifications go.")] = None,
     ipn_attempts: Annotated[int, typer.Option(min=1, help="Tries at one notification.")] = 5,
     balance: Annotated[str, typer.Option(help="What the account holds at first.")] = "1000000000",
     currency: Annotated[str, typer.Option(help="Of the account.")] = "UGX",
     processing_delay: Annotated[float, typer.Option(min=0, help="Seconds from acceptance to the end.")] = 1.0,
     fast: Annotated[bool, typer.Option("--fast", help="For load tests: orders end at once.")] = False,
-    idle: Annotated[
-        float | None, typer.Option(min=1, help="End after so many seconds without a request.", show_default=False)
-    ] = None,
+    idle: Annotated[float | None, typer.Option(min=1, help="End after so many seconds without a request.")] = None,
 ) -> Exit:
     """Run the simulated service until stopped, with its control interface at /_sandbox/. Its money is made up."""
     try:

@@ -19,19 +19,17 @@ _NOT_SHOWN = (
 _SEVERAL = (
     "{} transactions carry request id {}: it may have been carried out more than once; ask the service about each"
 )
-day = partial(typer.Option, formats=["%Y-%m-%d"], show_default=False)
+day = partial(typer.Option, formats=["%Y-%m-%d"])
 
 
 async def transactions(
     screen: Screen,
     settings: ConnectionSettings,
-    transaction_id: Annotated[str | None, typer.Argument(help="Shows this one.", show_default=False)] = None,
+    transaction_id: Annotated[str | None, typer.Argument(help="Shows this one.")] = None,
     since: Annotated[datetime | None, day(help=f"First day, UTC; {_DAYS} days ago by default.")] = None,
     until: Annotated[datetime | None, day(help="Last day, UTC; today by default.")] = None,
-    status: Annotated[str | None, typer.Option(help="Only those of this status.", show_default=False)] = None,
-    request_id: Annotated[
-        str | None, typer.Option(help="Show every transaction of this order.", show_default=False)
-    ] = None,
+    status: Annotated[str | None, typer.Option(help="Only those of this status.")] = None,
+    request_id: Annotated[str | None, typer.Option(help="Show every transaction of this order.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Most rows to show; 0 for all.")] = 100,
 ) -> Exit:
     """List transactions, or find those of one order. A list usually carries no status: filter by one.

@@ -1,17 +1,15 @@
 """The end of a demo on the screen: what became of the orders, what the ledger says, and where to look."""
 
 from collections import Counter
-from decimal import Decimal
 
 import attrs
-from rich.markup import escape
 from rich.text import Text
 
 from payments_async._cli.batch_state import STYLES
 from payments_async._cli.demo.folder import DemoFolder
 from payments_async._cli.demo.run import DemoSetup, JudgedRun
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, money
+from payments_async._cli.screen import Screen, money, quoted
 from payments_async.journal import State
 
 _OPEN = (State.UNKNOWN, State.PARKED)
@@ -33,7 +31,8 @@ def show_demo(
     """
     orders, verdict, total = judged.orders, judged.verdict, f"Sum {setup.currency}"
     by_state = {state: [one for one in orders if one.entry.state is state] for state in _STATES}
-    sums = {state: sum((one.entry.amount for one in those), Decimal(0)) for state, those in by_state.items()}
+    zero = setup.total * 0  # with the decimals of the finest amount
+    sums = {state: sum((one.entry.amount for one in those), zero) for state, those in by_state.items()}
     told_by = {state: Counter(one.told_by for one in those if one.told_by) for state, those in by_state.items()}
     doubtful = [one for one in orders if one.was_doubtful]
     found = [one for one in doubtful if one.entry.state not in _OPEN]
@@ -82,7 +81,7 @@ def show_demo(
         command_line("bulk report", journal=folder.journal, html=names, show_personal=True, overwrite=True),
         command_line("explain", shown.request_id, journal=folder.journal),
     ]
-    screen.say(f"\nWhat became of every order is in {escape(str(folder.html))} and {folder.csv.name}. To look further:")
+    screen.say(f"\nWhat became of every order is in {quoted(str(folder.html))} and {folder.csv.name}. To look further:")
     for command in commands:
         screen.command(command)
     screen.document(

@@ -1,1 +1,1 @@
-"""A journal in one SQLite file: the file itself, the thread that writes it, and who it is."""
+"""What is SQLite's alone, or this machine's: the file, the thread that writes it, who it is, and what is remembered."""

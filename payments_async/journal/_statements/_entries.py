@@ -1,4 +1,4 @@
-"""Orders in the journal: their rows, the transaction in which they change, and what is shown of them."""
+"""Orders in the journal: their rows, the commit in which they change, and what is shown of them."""
 
 from __future__ import annotations
 
@@ -97,6 +97,11 @@ class Commit:
     def count(self, run: int, state: str, count: int, amount: Decimal) -> None:
         """Orders that entered a state (or left it, below zero), with the sum of their amounts."""
         self.moves.append((run, state, count, amount))
+
+    def move(self, run: int, before: str, after: str, amount: Decimal, count: int = 1) -> None:
+        """Orders that went from one state into another, with the sum of their amounts."""
+        self.count(run, before, -count, amount.copy_negate())  # exact: unary minus would round
+        self.count(run, after, count, amount)
 
     def passed(self, point: str) -> None:
         """A named point between two steps, at which a test may kill the process."""
@@ -261,9 +266,7 @@ def change(
     packed = pack_transaction_id(transaction_id)
     commit.execute(_CHANGE, (state, packed, code, message, conflict, sent_before, commit.now, row.id))
     if state is not row.state:
-        amount, run = Decimal(row.amount), run_of(row.id)
-        commit.count(run, row.state, -1, amount.copy_negate())  # exact: unary minus would round
-        commit.count(run, state, 1, amount)
+        commit.move(run_of(row.id), row.state, state, Decimal(row.amount))
 
 
 class PageReader(Protocol[T_co]):

@@ -73,7 +73,7 @@ _FORGET = (
 
 @attrs.define
 class NotificationsStored:
-    """Store deliveries and their events, and let them settle their orders; close events that were handled.
+    """Deliveries to be stored with their events, which settle their orders; and events to be closed.
 
     Attributes:
         holder: By which the owner's life is known.
@@ -86,13 +86,13 @@ class NotificationsStored:
     handled: Sequence[int]
 
     def __call__(self, commit: Commit) -> Sequence[Receipt | Exception]:
-        """Do it, each arrival by itself: the failure of one is its own."""
+        """Store each arrival by itself: the failure of one is its own."""
         if self.handled:
             _close(commit, self.handled)
         return [self._store_one(commit, arrival) for arrival in self.arrivals]
 
     def at_once(self, commit: Commit) -> Sequence[Receipt]:
-        """Do it; when one arrival fails, all of it has failed."""
+        """Store all of them together; when one fails, all have failed."""
         if self.handled:
             _close(commit, self.handled)
         return _store_all(commit, self.arrivals, self.owner, self.holder) if self.arrivals else ()
@@ -112,7 +112,7 @@ class NotificationsStored:
 
 
 def receive_all(commit: Commit, receiving: Sequence[NotificationsStored]) -> Sequence[Sequence[Receipt]]:
-    """Do that for all that were asked for at once."""
+    """Store in few statements what several asked for at once."""
     return [one.at_once(commit) for one in receiving]
 
 

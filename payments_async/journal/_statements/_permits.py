@@ -51,13 +51,16 @@ _HELD = "run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open' A
 _PERMIT = f"""UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
     WHERE id IN ({{marks}}) AND id BETWEEN ? AND ? AND state = 'planned' AND attempt = ? AND sent_before = ?
     AND EXISTS (SELECT 1 FROM chunk WHERE {_HELD})"""  # noqa: S608 - no value in it
-_AS_PERMITTED = "id = given.column1 AND state = 'sending' AND attempt = given.column2 AND sent_before = 0"
+_AS_PERMITTED = "id = {id} AND state = 'sending' AND attempt = {attempt} AND sent_before = 0"
+_EACH_AS_PERMITTED = _AS_PERMITTED.format(id="given.column1", attempt="given.column2")
+_ENDED_ALONE = f"""UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = ?, message = ?,
+    updated_at = ? WHERE {_AS_PERMITTED.format(id="?", attempt="?")}"""  # noqa: S608 - no value in it
 _ENDED = f"""UPDATE outbox SET state = given.column3, transaction_id = coalesce(given.column4, transaction_id),
     code = given.column5, message = given.column6, updated_at = ? FROM (VALUES {{marks}}) AS given
-    WHERE {_AS_PERMITTED}"""  # noqa: S608 - no value in it
+    WHERE {_EACH_AS_PERMITTED}"""  # noqa: S608 - no value in it
 # a notification without a request id that came before may be about one of these: then each is looked at by itself
 _ACCEPTED = f"""UPDATE outbox SET state = 'accepted', transaction_id = given.column3, code = NULL, message = NULL,
-    updated_at = ? FROM (VALUES {{marks}}) AS given WHERE {_AS_PERMITTED}
+    updated_at = ? FROM (VALUES {{marks}}) AS given WHERE {_EACH_AS_PERMITTED}
     AND NOT EXISTS (SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL)"""  # noqa: S608
 
 
@@ -295,7 +298,7 @@ class PermitRequest:
     after: Outcome | None
 
     def __call__(self, commit: Commit) -> Permit | NotPermitted:
-        """Do it, by itself."""
+        """Grant it by itself, or say why not."""
         if self.after is not None:
             record(commit, self.after)
             commit.passed("permit.after_recorded")
@@ -324,7 +327,7 @@ class PermitRequest:
 
 
 def grant_all(commit: Commit, requests: Sequence[PermitRequest]) -> list[Permit] | None:
-    """Do that for many in a few statements; ``None`` when one of them is out of the ordinary.
+    """Grant many permits in a few statements; ``None`` when one request is out of the ordinary.
 
     A statement of its own for each hands the interpreter to and fro between two threads, which costs more than the
     statement.
@@ -378,7 +381,8 @@ def _grant(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder], attemp
     )
     if commit.execute(_marked(_PERMIT, width, 1), values).rowcount != len(ids):
         return False
-    _count(commit, chunk.run, [order.amount for order in claimed], State.PLANNED, State.SENDING)
+    amount = _sum([order.amount for order in claimed])
+    commit.move(chunk.run, State.PLANNED, State.SENDING, amount, len(claimed))
     return True
 
 
@@ -399,9 +403,9 @@ def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
         if state is None or (packed is not None and _are_nameless(commit)):
             return False
         others.append((permit.id, permit.attempt, state.value, packed, outcome.code, outcome.message))
-        _count(commit, run_of(permit.id), [permit.amount], State.SENDING, state)
+        commit.move(run_of(permit.id), State.SENDING, state, permit.amount)
     for run, those in amounts.items():
-        _count(commit, run, those, State.SENDING, State.ACCEPTED)
+        commit.move(run, State.SENDING, State.ACCEPTED, _sum(those), len(those))
     return _is_done_for_all(commit, _ACCEPTED, accepted) and _is_done_for_all(commit, _ENDED, others)
 
 
@@ -434,18 +438,19 @@ def record(commit: Commit, outcome: Outcome) -> Finding:
     """Write down how an attempt ended."""
     permit, packed = outcome.permit, pack_transaction_id(outcome.transaction_id)
     state = None if permit.sent_before else _ENDS.get(outcome.news)
-    if state is None or not _is_done_for_all(
-        commit, _ENDED, [(permit.id, permit.attempt, state.value, packed, outcome.code, outcome.message)]
-    ):
+    if state is None:
         return _record_unusual(commit, outcome)
-    _count(commit, run_of(permit.id), [permit.amount], State.SENDING, state)
+    values = (state, packed, outcome.code, outcome.message, commit.now, permit.id, permit.attempt)
+    if not commit.execute(_ENDED_ALONE, values).rowcount:
+        return _record_unusual(commit, outcome)
+    commit.move(run_of(permit.id), State.SENDING, state, permit.amount)
     if packed is not None and _are_nameless(commit):
         state = _settle_early(commit, outcome, state)
     return Finding(request_id=permit.request_id, before=State.SENDING, state=state)
 
 
 def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
-    """The same where the order is not as its permit left it, was written off once, or was turned away unread."""
+    """Write down how an attempt ended that was turned away unread, or whose order is not as its permit left it."""
     permit = outcome.permit
     row = row_by_id(commit, permit.id)
     if row is None:
@@ -496,9 +501,7 @@ def _settle_early(commit: Commit, outcome: Outcome, state: State) -> State:
     return state if settled is None else settled.state
 
 
-def _count(commit: Commit, run: int, amounts: list[Decimal], before: State, after: State) -> None:
-    """Note that orders of a run went from one state into another."""
+def _sum(amounts: list[Decimal]) -> Decimal:
+    """The exact sum of the amounts of many orders."""
     with localcontext(EXACT):
-        total = sum(amounts, Decimal(0))
-        commit.count(run, before, -len(amounts), -total)
-        commit.count(run, after, len(amounts), total)
+        return sum(amounts, Decimal(0))

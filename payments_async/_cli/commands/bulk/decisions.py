@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from payments_async._cli.batch_state import currency_of, show_progress
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money
-from payments_async.bulk import write_off
+from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async.bulk import acknowledge, lift_quarantine, write_off
 from payments_async.journal import Entry, Happening, JournalRefused, SqliteJournal, State
 
 Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
@@ -20,7 +19,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 
 async def bulk_write_off(
     screen: Screen,
-    request_id: Annotated[str, typer.Argument(help="A parked order.", show_default=False)],
+    request_id: Annotated[str, typer.Argument(help="A parked order.")],
     who: Who,
     why: Annotated[str, typer.Option(help="What makes you sure, such as the service's letter.")],
     journal: JournalFile = None,
@@ -40,17 +39,15 @@ async def bulk_write_off(
             raise BadInput(f"{request_id} is {entry.state}; only a parked order can be written off: reconcile first")
         contradictions = _contradictions(await held.history(request_id)) if entry.conflict is not None else []
         for words in contradictions:
-            screen.say(f"[bold red]called false by this[/]  {escape(clean(words))}")
+            screen.say(f"[bold red]called false by this[/]  {quoted(words)}")
         if not yes and not screen.confirmed("Did it surely never reach the service? It will be sent again."):
             return _unchanged(screen, request_id=request_id)
         try:
             now = await write_off(held, request_id, who, why, seen=entry.updated_at)
         except JournalRefused as error:
             raise BadInput(str(error)) from error
-    screen.say(
-        f"{escape(clean(request_id))} is {now.state} again, as {escape(clean(who))} states: {escape(clean(why))}"
-    )
-    screen.say(f"The next run of batch {escape(clean(now.batch_id))} sends it. Its whole story:")
+    screen.say(f"{quoted(request_id)} is {now.state} again, as {quoted(who)} states: {quoted(why)}")
+    screen.say(f"The next run of batch {quoted(now.batch_id)} sends it. Its whole story:")
     screen.command(command_line("explain", request_id, journal=journal))
     screen.document({"request_id": request_id, "state": now.state, "who": who, "why": why, "exit_status": Exit.FINE})
     return Exit.FINE
@@ -58,7 +55,7 @@ async def bulk_write_off(
 
 async def bulk_acknowledge(
     screen: Screen,
-    request_id: Annotated[str, typer.Argument(help="An order with evidence against evidence.", show_default=False)],
+    request_id: Annotated[str, typer.Argument(help="An order with evidence against evidence.")],
     who: Who,
     why: Annotated[str, typer.Option(help="What is true, and how you know, such as the service's letter.")],
     journal: JournalFile = None,
@@ -77,11 +74,11 @@ async def bulk_acknowledge(
             raise BadInput(f"nothing contradicts {request_id}, or somebody has acknowledged it; see `explain`")
         contradictions = _contradictions(await held.history(request_id)) or [entry.conflict]
         for words in contradictions:
-            screen.say(f"[bold red]contradiction[/]  {escape(clean(words))}")
+            screen.say(f"[bold red]contradiction[/]  {quoted(words)}")
         if not yes and not screen.confirmed(f"Do you know what is true, and may it stay {entry.state}?"):
             return _unchanged(screen, request_id=request_id)
-        now = await held.acknowledge(request_id, who=who, why=why, seen=entry.updated_at)
-    screen.say(f"{escape(clean(request_id))} stays {now.state}, as {escape(clean(who))} states: {escape(clean(why))}")
+        now = await acknowledge(held, request_id, who, why, seen=entry.updated_at)
+    screen.say(f"{quoted(request_id)} stays {now.state}, as {quoted(who)} states: {quoted(why)}")
     if now.conflict is not None:
         screen.trouble(f"meanwhile there is another contradiction, to be acknowledged as well: {clean(now.conflict)}")
     status = Exit.FINE if now.conflict is None else Exit.UNKNOWN
@@ -134,13 +131,14 @@ async def bulk_lift_quarantine(
         question = f"Was none of these planned orders sent since: {planned:,}? The next run sends them."
         if not yes and not screen.confirmed(question):
             return _unchanged(screen, batch_id=name)
-        lifted = await held.lift_quarantine(name, who=who, why=why)
-    screen.say(f"{counted(lifted, 'chunk')} may be sent again, as {escape(clean(who))} states: {escape(clean(why))}")
+        lifted = await lift_quarantine(held, name, who, why)
+    screen.say(f"{counted(lifted, 'chunk')} may be sent again, as {quoted(who)} states: {quoted(why)}")
     screen.document({"batch_id": name, "chunks": lifted, "who": who, "why": why, "exit_status": Exit.FINE})
     return Exit.FINE
 
 
 def _check(who: str, why: str) -> None:
+    """Refuse a decision that nobody answers for, or without a reason."""
     if not who.strip() or not why.strip():
         raise BadInput("--who and --why: say who states it, and what makes you sure; both are kept")
 

@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import attrs
-from rich.markup import escape
 
 from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_file
 from payments_async._cli.batch_plan import make_plan, plan_document, show_plan
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import JournalFile, existing
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen
+from payments_async._cli.screen import Screen, quoted
 from payments_async._cli.settings import ConnectionSettings
 
 
@@ -49,6 +48,6 @@ async def bulk_plan(
             plan=made.digest,
             new_journal=journal is None or not journal.exists(),
         )
-        screen.say(f"  {escape(again)}")
+        screen.say(f"  {quoted(again)}")
     screen.document({"batch_id": batch_id, **plan_document(made), "exit_status": status})
     return status

@@ -1,10 +1,10 @@
 """`payments-async bulk reconcile`: what is open, settled by what the service shows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
+import attrs
 import typer
-from rich.markup import escape
 
 from payments_async._cli.batch_state import (
     UNFORTUNATE,
@@ -17,7 +17,7 @@ from payments_async._cli.batch_state import (
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money
+from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async.bulk import Reconciliation, reconcile
 from payments_async.journal import State
@@ -44,7 +44,7 @@ async def bulk_reconcile(
         quarantined = [run.batch_id for run in runs if run.quarantined and name in (None, run.batch_id)]
         if quarantined:
             screen.note(
-                f"{', '.join(map(clean, quarantined))}: in quarantine, since the journal was copied or restored; all "
+                f"{', '.join(quarantined)}: in quarantine, since the journal was copied or restored; all "
                 "orders are looked for in all days since they were written down, also those that seem not to be sent"
             )
         screen.note(
@@ -64,7 +64,7 @@ async def bulk_reconcile(
     if progress.conflicts or any(progress.counts[state] for state in (State.PARKED, *UNFORTUNATE)):
         tell_next(screen, progress, journal, name)
     for one in liftable:
-        screen.say(f"\nBatch {escape(clean(one))} was looked for; what the list did not show may be sent again:")
+        screen.say(f"\nBatch {quoted(one)} was looked for; what the list did not show may be sent again:")
         screen.command(f"{command_line('bulk lift-quarantine', journal=journal, batch_id=one)} --who NAME --why REASON")
         screen.say("A list may show an order minutes late: if one may have been sent just now, reconcile again first.")
     status = exit_after(progress)
@@ -73,23 +73,9 @@ async def bulk_reconcile(
         screen.trouble(
             "; ".join(found.unread), f"go on with: {command_line('bulk reconcile', journal=journal, batch_id=name)}"
         )
-    document = {
-        "settled": found.settled,
-        "found": found.found,
-        "unknown": found.unknown,
-        "parked": found.parked,
-        "conflicts": found.conflicts,
-        "stuck": found.stuck,
-        "strangers": [{"transaction_id": one.transaction_id, "request_id": one.request_id} for one in found.strangers],
-        "strangers_seen": found.strangers_seen,
-        "differences": found.differences,
-        "doubles": found.doubles,
-        "unread": found.unread,
-        "notes": found.notes,
-        "progress": progress_document(progress),
-        "exit_status": status,
-    }
-    screen.document(document)
+    strangers = [{"transaction_id": one.transaction_id, "request_id": one.request_id} for one in found.strangers]
+    known = {**attrs.asdict(found, recurse=False), "strangers": strangers}  # whose records name people
+    screen.document({**known, "progress": progress_document(progress), "exit_status": status})
     return status
 
 
@@ -98,25 +84,25 @@ def _show(screen: Screen, found: Reconciliation) -> None:
     screen.say(f"settled: {settled or 'nothing'}\n")
     if found.found:
         screen.say(f"already there, unknown to this journal, and not sent: {counted(found.found, 'order')}\n")
-    _names(screen, "parked now: not found, a person has to decide", found.parked)
-    _names(screen, "still unknown: never send them again", found.unknown)
-    _names(screen, "in conflict: evidence contradicts", found.conflicts)
-    _names(screen, "accepted long ago and not final: ask the service", found.stuck)
     differences = [
         f"{one.request_id}: {money(one.ours, one.our_currency)} here, {money(one.theirs, one.their_currency)} there"
         for one in found.differences
     ]
-    _names(screen, "amounts that differ", differences)
     doubles = [f"{one.request_id}: {', '.join(one.transaction_ids)}" for one in found.doubles]
-    _names(screen, "more than one transaction: it may have been paid twice; ask the service", doubles)
     strangers = [f"{one.transaction_id} ({one.request_id or 'no request id'})" for one in found.strangers]
-    _names(screen, f"{counted(found.strangers_seen, 'transaction')} that this journal never sent", strangers)
+    lists: Mapping[str, Sequence[str]] = {
+        "parked now: not found, a person has to decide": found.parked,
+        "still unknown: never send them again": found.unknown,
+        "in conflict: evidence contradicts": found.conflicts,
+        "accepted long ago and not final: ask the service": found.stuck,
+        "amounts that differ": differences,
+        "more than one transaction: it may have been paid twice; ask the service": doubles,
+        f"{counted(found.strangers_seen, 'transaction')} that this journal never sent": strangers,
+    }
+    for title, lines in lists.items():
+        if lines:
+            screen.listing(f"[bold]{title}[/]", lines, len(lines))
+            screen.say()
     for note in found.notes:
         if note not in found.unread:  # that is said at the end
             screen.note(note)
-
-
-def _names(screen: Screen, title: str, names: Sequence[str]) -> None:
-    screen.listing(f"[bold]{escape(title)}[/]", names, len(names))
-    if names:
-        screen.say()

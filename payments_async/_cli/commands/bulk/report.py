@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from payments_async._cli.batch_state import exit_after, show_unpaid, unpaid_of
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
-from payments_async._cli.screen import Screen, clean, counted, plain
+from payments_async._cli.screen import Screen, clean, counted, plain, quoted
 from payments_async.bulk import report
 
 
@@ -18,12 +17,8 @@ async def bulk_report(
     screen: Screen,
     journal: JournalFile = None,
     batch_id: AnyBatch = None,
-    csv: Annotated[
-        Path | None, typer.Option(help="The table; BATCH-report.csv by default.", show_default=False)
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="The page; BATCH-report.html by default.", show_default=False)
-    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="The table; BATCH-report.csv by default.")] = None,
+    html: Annotated[Path | None, typer.Option(help="The page; BATCH-report.html by default.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace reports that are there.")] = False,
 ) -> Exit:
     """Write what became of every order: a CSV table, and one HTML page to print and to file.
@@ -58,7 +53,7 @@ async def bulk_report(
         progress = await held.progress(name)
         unpaid = await unpaid_of(held, name, progress)
     for path in filter(None, (written.csv, written.html)):
-        screen.say(f"wrote {escape(str(path))}")
+        screen.say(f"wrote {quoted(str(path))}")
     count = sum(share.count for share in written.by_state.values())
     style = "green" if written.standing == "final" and not (written.needing or written.unpaid) else "yellow"
     screen.say(f"{counted(count, 'order')}, [bold {style}]{written.standing}[/]")

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import attrs
 import typer
-from rich.markup import escape
 
 from payments_async import Limits, PaymentsSession
 from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_file
@@ -24,27 +23,25 @@ from payments_async._cli.journal import (
 )
 from payments_async._cli.live_view import LiveView, looking
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, clean, counted, money
+from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import draining
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
 from payments_async.journal import Adoption, HeldElsewhere, JournalUnavailable, SqliteJournal
-
-option = typer.Option
 
 
 @attrs.frozen(kw_only=True)
 class RunLimits:
     """How much at a time, when a run is to stop by itself, and whether it looks first."""
 
-    concurrency: Annotated[int, option(min=1, max=1000, help="Payouts under way at once.")] = 50
-    rate: Annotated[float | None, option(min=0.001, help="Begin no more calls than this in a second.")] = None
-    max_unknown: Annotated[int | None, option(min=0, help="Stop when more orders are unknown.")] = None
+    concurrency: Annotated[int, typer.Option(min=1, max=1000, help="Payouts under way at once.")] = 50
+    rate: Annotated[float | None, typer.Option(min=0.001, help="Begin no more calls than this in a second.")] = None
+    max_unknown: Annotated[int | None, typer.Option(min=0, help="Stop when more orders are unknown.")] = None
     max_error_rate: Annotated[
-        float | None, option(min=0, max=1, help="Stop when this share of the last 100 went wrong, as in 0.05.")
+        float | None, typer.Option(min=0, max=1, help="Stop when this share of the last 100 went wrong, as in 0.05.")
     ] = None
-    max_total: Annotated[str | None, option(help="Send no more than this in all.", show_default=False)] = None
-    min_balance: Annotated[str | None, option(help="Leave this on the account.", show_default=False)] = None
+    max_total: Annotated[str | None, typer.Option(help="Send no more than this in all.")] = None
+    min_balance: Annotated[str | None, typer.Option(help="Leave this on the account.")] = None
     without_looking: WithoutLooking = False
 
     def fuse(self) -> Fuse:
@@ -68,20 +65,23 @@ async def bulk_run(
     batch_id: BatchId,
     journal: JournalFile = None,
     approved: Annotated[
-        str | None, option("--plan", help="The digest that was approved; send exactly that.", show_default=False)
+        str | None, typer.Option("--plan", help="The digest that was approved; send exactly that.")
     ] = None,
     rows: RowOptions = RowOptions(),
     validate: Validate = False,
     limits: RunLimits = RunLimits(),
-    yes: Annotated[bool, option("--yes", help="Send without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Send without asking.")] = False,
     new_journal: Annotated[
-        bool, option("--new-journal", help="Make the journal if there is none. It knows no earlier payment.")
+        bool, typer.Option("--new-journal", help="Make the journal if there is none. It knows no earlier payment.")
     ] = False,
     adopt: Annotated[
-        bool, option("--adopt", help="Take over orders of a lost journal: nothing is sent before they were looked for.")
+        bool,
+        typer.Option(
+            "--adopt", help="Take over orders of a lost journal: nothing is sent before they were looked for."
+        ),
     ] = False,
-    who: Annotated[str | None, option(help="With --adopt: who says so; kept.", show_default=False)] = None,
-    why: Annotated[str | None, option(help="With --adopt: what became of the other.", show_default=False)] = None,
+    who: Annotated[str | None, typer.Option(help="With --adopt: who says so; kept.")] = None,
+    why: Annotated[str | None, typer.Option(help="With --adopt: what became of the other.")] = None,
     file_format: FileFormat = FileFormat(),
 ) -> Exit:
     """Send a file, or go on with it. Every order is written down before and after; none is ever sent twice.
@@ -116,13 +116,8 @@ async def bulk_run(
         if not journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
             screen.trouble("nothing was sent")
             return Exit.STOPPED
-        if (
-            made.open_count
-            and not yes
-            and not screen.confirmed(
-                f"Send {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}?"
-            )
-        ):
+        question = f"Send {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}?"
+        if made.open_count and not yes and not screen.confirmed(question):
             screen.trouble("nothing was sent")
             return Exit.STOPPED
         again = command_line(
@@ -174,10 +169,10 @@ class _BatchRun:
         screen.say()
         try:
             async with opened(self.journal, new=True) as journal:
-                introduce(self.screen, self.journal, journal)
+                introduce(screen, self.journal, journal)
                 if self.limits.without_looking:
                     await check_doubt(journal)
-                progress = await self._run(journal)
+                progress = await self._sent(journal)
                 quarantined = (await journal.run(self.batch_id)).quarantined
         except BatchChanged as error:
             raise BadInput("the file was changed while it was read; nothing was sent. Plan it again") from error
@@ -187,7 +182,8 @@ class _BatchRun:
             return Exit.STOPPED
         return self._told(progress, quarantined)
 
-    async def _run(self, journal: SqliteJournal) -> RunProgress:
+    async def _sent(self, journal: SqliteJournal) -> RunProgress:
+        """Send what is planned, and tell how far that came."""
         with LiveView(self.screen, self.plan.count, self.plan.currency) as view, draining(self.screen) as stop:
             try:
                 progress = await run_batch(
@@ -214,11 +210,12 @@ class _BatchRun:
         return RunProgress(counts=left.counts, sums=left.sums, conflicts=left.conflicts, stopped="it was broken off")
 
     def _told(self, progress: RunProgress, quarantined: int) -> Exit:
+        """Tell how the batch stands now and what is to be done next; the exit status."""
         screen, status = self.screen, exit_after(progress, progress.stopped)
         screen.say()
         show_progress(screen, progress, self.plan.currency)
         if progress.looked is not None:
-            screen.say(escape(clean(looking(progress.looked))))
+            screen.say(quoted(looking(progress.looked)))
         if progress.sent and progress.seconds:
             screen.say(
                 f"{progress.sent:,} sent in {progress.seconds:,.1f} s, {progress.sent / progress.seconds:,.0f}/s"
@@ -249,6 +246,7 @@ class _BatchRun:
 
 
 def _check(made: Plan, approved: str | None) -> None:
+    """Refuse a plan that is not clean, or not the one that was approved."""
     if not made.is_clean and not made.problem_count:
         raise BadInput(
             f"{counted(len(made.concerns), 'concern')}, first: {made.concerns[0]}\n"
@@ -267,6 +265,7 @@ def _check(made: Plan, approved: str | None) -> None:
 
 
 def _adoption(adopt: bool, who: str | None, why: str | None) -> Adoption | None:
+    """The word of the person who lets orders of a lost journal go on in this one."""
     if not adopt:
         if who is not None or why is not None:
             raise BadInput("--who and --why: they go with --adopt")
@@ -277,6 +276,7 @@ def _adoption(adopt: bool, who: str | None, why: str | None) -> Adoption | None:
 
 
 def _amount(option: str, text: str | None) -> Decimal | None:
+    """An amount that somebody gave as a limit."""
     if text is None:
         return None
     try:

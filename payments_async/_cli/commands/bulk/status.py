@@ -1,13 +1,10 @@
 """`payments-async bulk status`: how a batch stands."""
 
-from collections.abc import AsyncIterator
-
-from rich.markup import escape
-
 from payments_async._cli.batch_state import (
     SHOWN,
     currency_of,
     exit_after,
+    first,
     in_words,
     progress_document,
     show_entries,
@@ -18,7 +15,7 @@ from payments_async._cli.batch_state import (
 )
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
-from payments_async._cli.screen import Screen, clean, counted, money
+from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async.journal import Entry, SqliteJournal, State
 
 
@@ -33,14 +30,12 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
             return await _show_all(screen, held)
         name = await chosen_batch(held, batch_id)
         run, progress = await held.run(name), await held.progress(name)
-        needing = [entry async for entry in _needing(held, name)]
+        needing = await _needing(held, name)
         unpaid = await unpaid_of(held, name, progress)
         strangers = await held.unmatched_events()
         currency = await currency_of(held, name)
     loaded = "" if run.ready else "; not all of it is written down yet: run it again"
-    screen.say(
-        f"[bold]{escape(clean(name))}[/]: {counted(run.total, 'payout')}, {money(run.amount, currency)}{loaded}\n"
-    )
+    screen.say(f"[bold]{quoted(name)}[/]: {counted(run.total, 'payout')}, {money(run.amount, currency)}{loaded}\n")
     show_progress(screen, progress, currency)
     _show_needing(screen, needing)
     show_unpaid(screen, unpaid, progress)
@@ -83,19 +78,13 @@ async def _show_all(screen: Screen, journal: SqliteJournal) -> Exit:
     return status
 
 
-async def _needing(journal: SqliteJournal, batch_id: str) -> AsyncIterator[Entry]:
-    told: set[str] = set()
-    for entries in (
-        journal.conflicts(batch_id),
-        journal.entries(batch_id, State.PARKED),
-        journal.entries(batch_id, State.UNKNOWN),
-    ):
-        async for entry in entries:
-            if len(told) == SHOWN:
-                return
-            if entry.request_id not in told:
-                told.add(entry.request_id)
-                yield entry
+async def _needing(journal: SqliteJournal, batch_id: str) -> list[Entry]:
+    """The first orders that need a person."""
+    found: dict[str, Entry] = {}
+    doubtful = (journal.entries(batch_id, state) for state in (State.PARKED, State.UNKNOWN))
+    for entries in (journal.conflicts(batch_id), *doubtful):
+        found |= {entry.request_id: entry for entry in await first(entries)}
+    return list(found.values())[:SHOWN]
 
 
 def _show_needing(screen: Screen, entries: list[Entry]) -> None:

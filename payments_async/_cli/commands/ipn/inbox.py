@@ -4,11 +4,10 @@ import re
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened
-from payments_async._cli.screen import Screen, clean, counted
+from payments_async._cli.screen import Screen, counted, quoted
 from payments_async.journal.contract import StoredEvent
 
 
@@ -31,7 +30,7 @@ async def ipn_list(screen: Screen, journal: JournalFile = None) -> Exit:
         event = stored.event
         words = f"{event.request_id or '(no request id)'}  {event.transaction_id}  code {event.status_code}"
         why = f"after {stored.tries} tries: {stored.error}" if stored.tries else stored.error or f"from {stored.peer}"
-        screen.line(escape(clean(f"{stored.event_id:>8}  {_standing(stored):<11}  {words}  {why}")))
+        screen.line(quoted(f"{stored.event_id:>8}  {_standing(stored):<11}  {words}  {why}"))
     screen.document({"pending": backlog.pending, "dead": list(map(_told, dead)), "dubious": list(map(_told, dubious))})
     return Exit.FAILED if dead else Exit.FINE
 
@@ -79,9 +78,7 @@ async def ipn_prune(
 
 async def ipn_replay(
     screen: Screen,
-    event_id: Annotated[
-        int | None, typer.Argument(show_default=False, help="As `ipn list` shows it; else all.")
-    ] = None,
+    event_id: Annotated[int | None, typer.Argument(help="As `ipn list` shows it; else all.")] = None,
     journal: JournalFile = None,
 ) -> Exit:
     """Make a dead letter, or all of them, wait again: the receiver on this journal handles them.

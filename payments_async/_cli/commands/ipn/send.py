@@ -9,12 +9,11 @@ from decimal import Decimal
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from yarl import URL
 
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.http import exchange
-from payments_async._cli.screen import Screen, clean
+from payments_async._cli.screen import Screen, quoted
 
 _AMOUNT = "AMOUNT-GOES-HERE"  # the standard JSON writer cannot write an exact number
 _SNAKE = {"AccountId": "account_number", "RequestId": "client_referenceId"}  # the others as they are called
@@ -33,7 +32,7 @@ async def ipn_send(
     screen: Screen,
     url: Annotated[str, typer.Argument(help="The IPN URL of a receiver of yours.")],
     request_id: Annotated[str, typer.Option(help="Of the order.")] = "demo-000001",
-    transaction_id: Annotated[str | None, typer.Option(help="Random by default.", show_default=False)] = None,
+    transaction_id: Annotated[str | None, typer.Option(help="Random by default.")] = None,
     amount: Annotated[str, typer.Option(help="As in 1500.50.")] = "1500.50",
     currency: Annotated[str, typer.Option(help="Of the amount.")] = "UGX",
     status_code: Annotated[int, typer.Option(help="0 success, 1 processing, 2 error.")] = 0,
@@ -76,7 +75,7 @@ async def ipn_send(
         return Exit.FAILED
     told = [{"status": answer.status, "body": answer.body.decode("utf-8", "replace")} for answer in answers]
     for one in told:
-        screen.say(escape(clean(f"{one['status']}  {one['body']}")))
+        screen.say(quoted(f"{one['status']}  {one['body']}"))
     if any(300 <= answer.status < 400 for answer in answers):
         screen.trouble(
             "a redirect is no answer to a notification: the service counts only a 200",

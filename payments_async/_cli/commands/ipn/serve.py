@@ -23,27 +23,20 @@ _QUIET = 5.0  # seconds between two words about whom is refused
 _SHOWN = 10
 
 PathToken = Annotated[
-    str | None,
-    typer.Option(envvar="PAYMENTS_IPN_TOKEN", show_default=False, help="An unguessable last segment of that path."),
+    str | None, typer.Option(envvar="PAYMENTS_IPN_TOKEN", help="An unguessable last segment of that path.")
 ]
 SenderNames = Annotated[
-    list[str] | None,
-    typer.Option(show_default=False, help="Address or network to hear; repeat it. The documented ones by default."),
+    list[str] | None, typer.Option(help="Address or network to hear; repeat it. The documented ones by default.")
 ]
-ProxyNames = Annotated[
-    list[str] | None, typer.Option(show_default=False, help="Address or network of a proxy of yours; repeat it.")
-]
+ProxyNames = Annotated[list[str] | None, typer.Option(help="Address or network of a proxy of yours; repeat it.")]
 VisitorNames = Annotated[
     list[str] | None,
-    typer.Option(
-        show_default=False, help="Address or network that may ask for the health; repeat it. By default this machine."
-    ),
+    typer.Option(help="Address or network that may ask for the health; repeat it. By default this machine."),
 ]
 OwnerName = Annotated[
     str | None,
     typer.Option(
-        show_default=False,
-        help="Name of this receiver in the journal, and of no other that runs. By default machine and address.",
+        help="Name of this receiver in the journal, and of no other that runs. By default machine and address."
     ),
 ]
 
@@ -110,7 +103,9 @@ async def ipn_serve(
             ) from error
         except ValueError as error:
             raise BadInput(str(error)) from error
-        refused.tell_all()
+        if refusals := receiver.refusals():
+            screen.note(f"{sum(refusal.times for refusal in refusals):,} refused")
+            refused.tell(refusals)
         screen.note(f"{counted(heard.count, 'notification')} heard")
         if heard.reported:
             screen.note(f"{heard.reported:,} reported of unknown senders: nothing believes them")
@@ -149,21 +144,14 @@ class _Refused:
         while True:
             await sleep(_QUIET)
             refusals = self._receiver.refusals()
-            self._tell([one for one in refusals if self._told.get((one.address, one.why)) != one.times])
+            self.tell([one for one in refusals if self._told.get((one.address, one.why)) != one.times])
 
-    def tell_all(self) -> None:
-        """Say it of everybody, at the end."""
-        refusals = self._receiver.refusals()
-        if refusals:
-            self._screen.note(f"{sum(refusal.times for refusal in refusals):,} refused")
-        self._tell(refusals)
-
-    def _tell(self, refusals: Sequence[Refusal]) -> None:
+    def tell(self, refusals: Sequence[Refusal]) -> None:
+        """Say it of the first of these."""
         for address, why, times in refusals[:_SHOWN]:
             self._told[address, why] = times
-            self._screen.note(
-                f"refused {counted(times, 'time')}: {clean(address)}: {clean(why.removeprefix('refused: '))}"
-            )
+            why = clean(why.removeprefix("refused: "))
+            self._screen.note(f"refused {counted(times, 'time')}: {clean(address)}: {why}")
         if len(refusals) > _SHOWN:
             self._screen.note(f"and {len(refusals) - _SHOWN:,} others")
 
