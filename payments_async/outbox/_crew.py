@@ -97,7 +97,7 @@ class RunProgress(Progress):
         return cls(counts=progress.counts, sums=progress.sums, conflicts=progress.conflicts)
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.define(eq=False, repr=False, kw_only=True)
 class Crew:
     """All workers of one process on one batch: what they share, and what ends their work.
 

@@ -34,7 +34,7 @@ class Lease:
     lost: bool = False
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class LeasedOrder:
     """One order of a chunk in hand."""
 
@@ -43,7 +43,7 @@ class LeasedOrder:
     tries: int = 0
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Leases:
     """All chunks this process has leased.
 

@@ -208,7 +208,7 @@ class Difference:
     their_currency: str | None = None
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class Findings:
     """Puts evidence into the journal and remembers what there is to report; see ``Reconciliation``."""
 

@@ -304,7 +304,8 @@ def open_table(path: Path, layout: Layout, *, looks: bool = False) -> Iterator[T
             case "csv":
                 yield _csv(io.TextIOWrapper(file, layout.encoding, newline=""), layout.delimiter)
             case "jsonl":
-                yield _json_lines(io.TextIOWrapper(file, layout.encoding, newline=""))
+                unknown: dict[str, None] = {}
+                yield Table(None, _objects(io.TextIOWrapper(file, layout.encoding, newline=""), unknown), unknown)
 
 
 def find_layout(
@@ -476,11 +477,6 @@ def _spreadsheet(sheet: Sheet) -> Table:
             columns = match_columns(number, record)
             return Table(columns, _named(((n, n, cells, None) for n, cells in sheet.rows), columns, ""), {}, sheet)
     return Table(None, iter(()), {}, sheet)
-
-
-def _json_lines(text: io.TextIOWrapper) -> Table:
-    unknown: dict[str, None] = {}
-    return Table(None, _objects(text, unknown), unknown)
 
 
 def _objects(text: io.TextIOWrapper, unknown: dict[str, None]) -> Iterator[FileRow]:

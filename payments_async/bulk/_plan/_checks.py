@@ -104,6 +104,7 @@ class Catalogue:
             yield OrderIssue("destination", "", remedy, blocks=False)
 
     async def _rule_of(self, item_id: str, product_id: str | None) -> _ItemRule:
+        """What the lists of products and items say of all orders of one item."""
         if not self._products:
             return _ItemRule()
         # Spec: "Identifier; composed of the product id, an underscore and an item code."
@@ -120,7 +121,15 @@ class Catalogue:
         if items is None:
             remedy = "the items of this product could not be read, so they were not checked"
             return _ItemRule(issues=(OrderIssue("product_id", owner, remedy, blocks=False),))
-        return _judged(items.get(item_id), item_id, owner, self._products[owner])
+        item = items.get(item_id)
+        if item is None:
+            remedy = f"{owner} has no such item; correct the id (see `payments-async products {owner}`)"
+            return _ItemRule(issues=(OrderIssue("product_item_id", item_id, remedy),))
+        if item.is_active is False:
+            remedy = "the service says that this item is not active; leave these orders out, or ask the service"
+            return _ItemRule(issues=(OrderIssue("product_item_id", item_id, remedy),))
+        price = item.amount if item.is_amount_fixed and item.amount else None
+        return _ItemRule(price=price, pattern=_pattern(item.product_regex or self._products[owner].product_regex))
 
     async def _items_of(self, product_id: str) -> dict[str, ProductItem] | None:
         if product_id not in self._items:
@@ -133,17 +142,6 @@ class Catalogue:
                 found = {}  # the path of this call is a guess, see Dialect.product_items_path
             self._items[product_id] = found if found and listing.incomplete is None else None
         return self._items[product_id]
-
-
-def _judged(item: ProductItem | None, item_id: str, product_id: str, product: Product) -> _ItemRule:
-    if item is None:
-        remedy = f"{product_id} has no such item; correct the id (see `payments-async products {product_id}`)"
-        return _ItemRule(issues=(OrderIssue("product_item_id", item_id, remedy),))
-    if item.is_active is False:
-        remedy = "the service says that this item is not active; leave these orders out, or ask the service"
-        return _ItemRule(issues=(OrderIssue("product_item_id", item_id, remedy),))
-    price = item.amount if item.is_amount_fixed and item.amount else None
-    return _ItemRule(price=price, pattern=_pattern(item.product_regex or product.product_regex))
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:
@@ -359,7 +357,7 @@ class Payees(ExitStack):
         return tuple(found)
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class PriorOrders:
     """The journal as the plan of one batch sees it. ``begin`` first.
 
