@@ -53,9 +53,15 @@ def run_process(sandbox: Sandbox) -> Run:
 
     async def run(*arguments: str, typed: str = "", **settings: str | None) -> Ran:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "payments_async", *arguments, env=surroundings(sandbox, settings),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            sys.executable,
+            "-m",
+            "payments_async",
+            *arguments,
+            env=surroundings(sandbox, settings),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         out, err = await asyncio.wait_for(process.communicate(typed.encode()), 120)
         return checked(sandbox, settings, Ran(process.returncode or 0, out.decode(), err.decode()))
 

@@ -150,7 +150,7 @@ async def test_a_beneficiary_who_is_paid_twice_stands_out(run: Run, here: Path) 
         pytest.param(("acknowledge", *CLERK, "RUN-1"), {}, "there is no file j.sqlite", id="acknowledge-no-journal"),
         pytest.param(("lift-quarantine", "--who", "A", "--why", " "), {}, "say who states it", id="lift-no-why"),
     ],
-)  # fmt: skip
+)
 async def test_the_likeliest_mistakes_are_told_with_their_remedy(
     run: Run, sandbox: Sandbox, payroll: str, arguments: tuple[str, ...], settings: dict[str, str | None], words: str
 ) -> None:

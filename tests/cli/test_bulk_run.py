@@ -54,8 +54,14 @@ def change(name: str, old: str, new: str) -> None:
 async def started(sandbox: Sandbox, *arguments: str) -> Process:
     """The command in a process of its own."""
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "payments_async", *arguments, env=surroundings(sandbox, {}), stdout=PIPE, stderr=PIPE,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "payments_async",
+        *arguments,
+        env=surroundings(sandbox, {}),
+        stdout=PIPE,
+        stderr=PIPE,
+    )
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -308,9 +314,15 @@ async def test_a_terminal_counts_the_seconds_down(
 ) -> None:
     """The line is drawn anew while it waits, and gone once it sends."""
     ran = await run_on_terminal(
-        "bulk", "run", payroll, *SENT, "--yes", "--new-journal",
-        when=lambda shown: len(set(seconds_told(shown))) > 1, meanwhile=lambda: asyncio.run(let_go(held)),
-    )  # fmt: skip
+        "bulk",
+        "run",
+        payroll,
+        *SENT,
+        "--yes",
+        "--new-journal",
+        when=lambda shown: len(set(seconds_told(shown))) > 1,
+        meanwhile=lambda: asyncio.run(let_go(held)),
+    )
     assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
     told = seconds_told(ran.out)
     assert len(set(told)) > 1

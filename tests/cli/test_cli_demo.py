@@ -107,11 +107,12 @@ async def test_a_directory_of_somebody_else_is_left_alone(run: Run, tmp_path: Pa
 async def test_a_bad_file_names_every_bad_row(run: Run, tmp_path: Path) -> None:
     """All problems are told at once, each with its row and the remedy, and nothing is sent."""
     path = batch(
-        tmp_path, 2,
+        tmp_path,
+        2,
         f"D-1,mobile_money,-5,UGX,Demo Person,+256772009998,,,{ITEM},,,,,,",
         f"D-2,mobile_money,5,UGX,Demo Person,2.56772E+11,,,{ITEM},,,,,,",
         f"D-00001,mobile_money,5,UGX,Demo Person,+256772009999,,,{ITEM},,,,,,",
-    )  # fmt: skip
+    )
     ran = await run("demo", "--file", path)
     assert (2, "") == (ran.status, ran.out)
     for words in (

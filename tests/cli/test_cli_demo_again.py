@@ -78,8 +78,11 @@ async def test_ctrl_c_drains_and_the_same_command_goes_on(left: Left) -> None:
     command = ("--file", "batch.csv", "--faults", "none", "--concurrency", "1")
     status, said = await killed(*command, when=lambda: len(left.ledger()) >= 5, number=signal.SIGINT)
     assert (5, True) == (status, len(left.ledger()) < ORDERS)
-    for words in ("stopping: what is under way is finished first", "stopped: it was asked to stop",
-                  "payments_async demo --file batch.csv --faults none --concurrency 1"):  # fmt: skip
+    for words in (
+        "stopping: what is under way is finished first",
+        "stopped: it was asked to stop",
+        "payments_async demo --file batch.csv --faults none --concurrency 1",
+    ):
         assert words in said
     told, ledger = await finished(left, *command)
     assert (True, ORDERS, {1}) == (told["went_on"], len(ledger), set(Counter(ledger).values()))
@@ -92,9 +95,13 @@ async def half(left: Left, sandbox: Sandbox) -> DemoFolder:
     left.folder.mkdir()
     place, orders, port = DemoFolder(left.folder), await read_batch("batch.csv"), free_port()
     service = DemoService(
-        base_url=sandbox.base_url, app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id,
-        ipn_url=f"http://127.0.0.1:{port}/ipn/{TOKEN}", pid=0,
-    )  # fmt: skip
+        base_url=sandbox.base_url,
+        app_key=sandbox.app_key,
+        app_password=sandbox.app_password,
+        user_id=sandbox.user_id,
+        ipn_url=f"http://127.0.0.1:{port}/ipn/{TOKEN}",
+        pid=0,
+    )
     sandbox.ipn_url = service.ipn_url
     sandbox.balance = 2 * sum((order.amount for order in orders.orders), Decimal(0))
     sandbox.script(Fault.LOST_AFTER, request_id="D-00002")
@@ -108,10 +115,16 @@ async def half(left: Left, sandbox: Sandbox) -> DemoFolder:
         await running
     place.note(
         DemoState(
-            file="batch.csv", digest=orders.digest, seed=7, faults=FaultLevel.MANY, began="2026-11-20 23:59:59",
-            token=TOKEN, port=port, service=service,
+            file="batch.csv",
+            digest=orders.digest,
+            seed=7,
+            faults=FaultLevel.MANY,
+            began="2026-11-20 23:59:59",
+            token=TOKEN,
+            port=port,
+            service=service,
         )
-    )  # fmt: skip
+    )
     return place
 
 

@@ -14,9 +14,18 @@ from payments_async import Beneficiary, MobileMoneyWallet, PayoutOrder
 from payments_async.sandbox import Sandbox
 
 PAY = (
-    "pay", "--amount", "1000", "--item", "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG", "--name", "Grace Akello",
-    "--wallet", "+256772000017", "--yes", "--request-id",
-)  # fmt: skip
+    "pay",
+    "--amount",
+    "1000",
+    "--item",
+    "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG",
+    "--name",
+    "Grace Akello",
+    "--wallet",
+    "+256772000017",
+    "--yes",
+    "--request-id",
+)
 OF_ORDER = ("--request-id", "v-1")
 
 
@@ -65,9 +74,12 @@ async def test_json_masks_whom_a_table_masks(run: Run) -> None:
 async def test_every_transaction_of_an_order_is_shown(run: Run, sandbox: Sandbox) -> None:
     """Two under one request id are two payments: both are shown, with status 4."""
     order = PayoutOrder(
-        request_id="v-1", amount=Decimal(1000), destination=MobileMoneyWallet("+256772000017"), product_item_id=PAY[4],
+        request_id="v-1",
+        amount=Decimal(1000),
+        destination=MobileMoneyWallet("+256772000017"),
+        product_item_id=PAY[4],
         beneficiary=Beneficiary(name="Grace Akello"),
-    )  # fmt: skip
+    )
     for _ in range(2):
         await send(sandbox, order)
     ran = await run("transactions", "--request-id", "v-1")
@@ -121,7 +133,7 @@ SETTINGS = [
     pytest.param({"PAYMENTS_BASE_URL": "payments.example.org"}, 2, "PAYMENTS_BASE_URL (--base-url):", id="no-scheme"),
     pytest.param({"PAYMENTS_BASE_URL": NO_SERVICE}, 3, "PAYMENTS_BASE_URL (--base-url)", id="nobody-there"),
     pytest.param({"PAYMENTS_BASE_URL": "https://no.invalid"}, 3, "PAYMENTS_BASE_URL (--base-url)", id="typo-in-host"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("command", ["account", "doctor"])

@@ -8,9 +8,16 @@ from cli.commands import CTRL_C, NO_SERVICE, Run
 from payments_async.sandbox import Fault, Sandbox
 
 PAY = (
-    "pay", "--amount", "150000.50", "--item", "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG",
-    "--name", "Grace Akello", "--wallet", "+256772000017",
-)  # fmt: skip
+    "pay",
+    "--amount",
+    "150000.50",
+    "--item",
+    "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG",
+    "--name",
+    "Grace Akello",
+    "--wallet",
+    "+256772000017",
+)
 OURS = ("--request-id", "voucher-17")
 
 
@@ -84,7 +91,15 @@ async def test_ctrl_c_at_the_question_says_that_nothing_was_sent(run_on_terminal
         pytest.param((*PAY, *OURS, "--currency", "KES"), "--currency: the account is kept in UGX", id="currency"),
         pytest.param(
             (
-                "pay", "--amount", "1000", "--item", "NWSCWATERUG_NWSCWATERUG", "--name", "A B", "--utility", "1380755",
+                "pay",
+                "--amount",
+                "1000",
+                "--item",
+                "NWSCWATERUG_NWSCWATERUG",
+                "--name",
+                "A B",
+                "--utility",
+                "1380755",
                 *OURS,
             ),
             "--area: required for national water; as in --area Kampala",
@@ -96,7 +111,7 @@ async def test_ctrl_c_at_the_question_says_that_nothing_was_sent(run_on_terminal
             id="bank-code",
         ),
     ],
-)  # fmt: skip
+)
 async def test_a_wrong_option_is_named(run: Run, sandbox: Sandbox, options: tuple[str, ...], words: str) -> None:
     """What is wrong is told of the option that a person can change, with the remedy, before anything is sent."""
     ran = await run(*options, "--yes")
@@ -134,8 +149,19 @@ async def test_no_service_means_it_was_not_sent(run: Run) -> None:
 async def test_a_collection_is_requested(run: Run, sandbox: Sandbox) -> None:
     """Money in goes the same way."""
     ran = await run(
-        "collect", "--amount", "500", "--item", "MTNMOBILEMONEYUG_MTNMOBILEMONEYUG", "--name", "Grace Akello",
-        "--payer", "0772000017", "--request-id", "bill-1", "--yes", "--json",
-    )  # fmt: skip
+        "collect",
+        "--amount",
+        "500",
+        "--item",
+        "MTNMOBILEMONEYUG_MTNMOBILEMONEYUG",
+        "--name",
+        "Grace Akello",
+        "--payer",
+        "0772000017",
+        "--request-id",
+        "bill-1",
+        "--yes",
+        "--json",
+    )
     assert (0, 1) == (ran.status, sandbox.executions("bill-1"))
     assert "bill-1" == json.loads(ran.out)["request_id"]

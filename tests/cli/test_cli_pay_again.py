@@ -25,9 +25,12 @@ ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
 WHAT = ("--amount", "150000", "--item", ITEM, "--name", "Grace Akello", "--wallet", "+256772000017")
 PAY = ("pay", "--request-id", "voucher-17", *WHAT, "--yes")
 ORDER = PayoutOrder(
-    request_id="voucher-17", amount=Decimal(150000), destination=MobileMoneyWallet("+256772000017"),
-    product_item_id=ITEM, beneficiary=Beneficiary(name="Grace Akello"),
-)  # fmt: skip
+    request_id="voucher-17",
+    amount=Decimal(150000),
+    destination=MobileMoneyWallet("+256772000017"),
+    product_item_id=ITEM,
+    beneficiary=Beneficiary(name="Grace Akello"),
+)
 
 
 def identity(sandbox: Sandbox) -> RunIdentity:
@@ -70,8 +73,14 @@ async def stopped_with_a_permit(journal: Path, sandbox: Sandbox, order: PayoutOr
 async def started(sandbox: Sandbox, *arguments: str) -> Process:
     """The command in a process of its own."""
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "payments_async", *arguments, env=surroundings(sandbox, {}), stdout=PIPE, stderr=PIPE,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "payments_async",
+        *arguments,
+        env=surroundings(sandbox, {}),
+        stdout=PIPE,
+        stderr=PIPE,
+    )
 
 
 async def asked_to_pay(sandbox: Sandbox) -> None:
@@ -115,9 +124,19 @@ async def test_the_same_payout_again_is_told_and_not_sent(run: Run, sandbox: San
 async def test_a_collection_again_is_told_and_not_requested(run: Run, sandbox: Sandbox) -> None:
     """Money in goes the same way."""
     collect = (
-        "collect", "--amount", "500", "--item", "MTNMOBILEMONEYUG_MTNMOBILEMONEYUG", "--name", "Grace Akello",
-        "--payer", "0772000017", "--request-id", "bill-1", "--yes",
-    )  # fmt: skip
+        "collect",
+        "--amount",
+        "500",
+        "--item",
+        "MTNMOBILEMONEYUG_MTNMOBILEMONEYUG",
+        "--name",
+        "Grace Akello",
+        "--payer",
+        "0772000017",
+        "--request-id",
+        "bill-1",
+        "--yes",
+    )
     assert [0, 0] == [(await run(*collect)).status for _ in range(2)]
     assert 1 == sandbox.executions("bill-1")
 
@@ -134,12 +153,10 @@ async def test_two_commands_at_once_send_one_payout(sandbox: Sandbox) -> None:
     ("options", "words"),
     [
         pytest.param(("--amount", "200000"), "amount was 150,000, is 200,000 now", id="amount"),
-        pytest.param(
-            ("--wallet", "+256772000018"), "destination phone number was ***017, is ***018 now", id="person"
-        ),
+        pytest.param(("--wallet", "+256772000018"), "destination phone number was ***017, is ***018 now", id="person"),
         pytest.param(("--message", "rent"), "message was missing, is *** now", id="message"),
     ],
-)  # fmt: skip
+)
 async def test_another_order_under_the_same_id_is_refused(
     run: Run, sandbox: Sandbox, options: tuple[str, str], words: str
 ) -> None:
@@ -155,9 +172,19 @@ async def test_a_payout_and_a_collection_cannot_share_an_id(run: Run, sandbox: S
     """They are two orders."""
     await run(*PAY)
     ran = await run(
-        "collect", "--amount", "150000", "--item", ITEM, "--name", "Grace Akello", "--payer", "+256772000017",
-        "--request-id", "voucher-17", "--yes",
-    )  # fmt: skip
+        "collect",
+        "--amount",
+        "150000",
+        "--item",
+        ITEM,
+        "--name",
+        "Grace Akello",
+        "--payer",
+        "+256772000017",
+        "--request-id",
+        "voucher-17",
+        "--yes",
+    )
     assert (2, 1) == (ran.status, len(sandbox.ledger))
     assert "kind was a payout, is a collection now" in ran.said
 
@@ -213,11 +240,14 @@ async def test_a_payout_of_a_batch_is_told_and_the_batch_left_alone(
         await held.open_run("november", identity(sandbox))
         others = [
             PayoutOrder(
-                request_id=f"RUN-{n}", amount=Decimal(1000), destination=MobileMoneyWallet("+256772000018"),
-                product_item_id=ITEM, beneficiary=Beneficiary(name="Peter Okello"),
+                request_id=f"RUN-{n}",
+                amount=Decimal(1000),
+                destination=MobileMoneyWallet("+256772000018"),
+                product_item_id=ITEM,
+                beneficiary=Beneficiary(name="Peter Okello"),
             )
             for n in range(3)
-        ]  # fmt: skip
+        ]
         await held.load("november", [ORDER, *others], owner="test")
     ran = await run(*PAY, "--journal", "j.sqlite")
     assert (2, 0) == (ran.status, len(sandbox.ledger))
@@ -320,9 +350,11 @@ async def test_each_account_has_a_journal_of_its_own(run: Run, sandbox: Sandbox,
     await run(*PAY)
     async with Sandbox() as other:
         settings = {
-            "PAYMENTS_BASE_URL": other.base_url, "PAYMENTS_APP_KEY": other.app_key,
-            "PAYMENTS_APP_PASSWORD": other.app_password, "PAYMENTS_USER_ID": other.user_id,
-        }  # fmt: skip
+            "PAYMENTS_BASE_URL": other.base_url,
+            "PAYMENTS_APP_KEY": other.app_key,
+            "PAYMENTS_APP_PASSWORD": other.app_password,
+            "PAYMENTS_USER_ID": other.user_id,
+        }
         assert 0 == (await run(*PAY, **settings)).status
         assert (1, 1) == (sandbox.executions("voucher-17"), other.executions("voucher-17"))
     assert 2 == len(journals(data_folder))

@@ -25,9 +25,14 @@ from payments_async.sandbox import Sandbox
 async def started(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """A command that runs until the block ends."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "payments_async", *arguments, env=surroundings(None, {}),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "payments_async",
+        *arguments,
+        env=surroundings(None, {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
         yield process
     finally:
@@ -68,8 +73,9 @@ async def test_a_reader_that_hangs_up_ends_it_quietly(sandbox: Sandbox) -> None:
     """`payments-async products | head -1` is no error of the program."""
     process = await asyncio.create_subprocess_shell(
         f"{sys.executable} -m payments_async products | true",
-        env=surroundings(sandbox, {}), stderr=subprocess.PIPE,
-    )  # fmt: skip
+        env=surroundings(sandbox, {}),
+        stderr=subprocess.PIPE,
+    )
     assert b"" == (await process.communicate())[1]
 
 

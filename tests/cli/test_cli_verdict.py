@@ -55,9 +55,13 @@ class World:
 async def world(sandbox: Sandbox, tmp_path: Path) -> AsyncIterator[World]:
     """A world in which nothing has happened yet."""
     service = DemoService(
-        base_url=sandbox.base_url, app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id,
-        ipn_url="", pid=0,
-    )  # fmt: skip
+        base_url=sandbox.base_url,
+        app_key=sandbox.app_key,
+        app_password=sandbox.app_password,
+        user_id=sandbox.user_id,
+        ipn_url="",
+        pid=0,
+    )
     async with SqliteJournal(tmp_path / "j.sqlite") as journal, service.session(10) as payments:
         yield World(sandbox, payments, journal, service)
 

@@ -32,9 +32,15 @@ async def test_the_story_is_told_in_time_with_the_rules(run: Run, batch: None) -
     """Written down, permitted, accepted, and what that means now."""
     ran = await run("explain", "RUN-1", PAYMENTS_JOURNAL="j.sqlite")
     assert 0 == ran.status
-    steps = ["RUN-1, 150,000 UGX to ***ter, batch november: accepted", "Written down", "was permitted to send it",
-             "rule: a POST happens only after a committed permit", "The service accepted it", "-> accepted",
-             "Now The service has it; its end is not known yet"]  # fmt: skip
+    steps = [
+        "RUN-1, 150,000 UGX to ***ter, batch november: accepted",
+        "Written down",
+        "was permitted to send it",
+        "rule: a POST happens only after a committed permit",
+        "The service accepted it",
+        "-> accepted",
+        "Now The service has it; its end is not known yet",
+    ]
     places = [ran.said.index(step) for step in steps]
     assert sorted(places) == places
     assert not [person for person in ("Amber", "772000001") if person in ran.said]
@@ -73,9 +79,12 @@ async def notified(journal: SqliteJournal, kind: type[TransactionEvent], status_
     entry = await journal.entry("RUN-1")
     assert entry is not None
     event = kind(
-        transaction_id=entry.transaction_id or "", request_id="RUN-1", status_code=status_code, amount=entry.amount,
+        transaction_id=entry.transaction_id or "",
+        request_id="RUN-1",
+        status_code=status_code,
+        amount=entry.amount,
         currency_code="UGX",
-    )  # fmt: skip
+    )
     delivery = RawNotification(body=str(status_code).encode(), query="", peer="192.0.2.7", received_at=time.time())
     await journal.receive(delivery, event, owner="test", lease=1.0)
 
@@ -87,8 +96,9 @@ async def test_a_refusal_is_told_in_the_services_words(run: Run, batch: None) ->
     assert "it was not paid" in ran.said
     document = json.loads((await run("explain", "RUN-2", "--journal", "j.sqlite", "--json")).out)
     assert ("rejected", ["planned", "permit", "answer"]) == (
-        document["state"], [one["what"] for one in document["story"]],
-    )  # fmt: skip
+        document["state"],
+        [one["what"] for one in document["story"]],
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +108,7 @@ async def test_a_refusal_is_told_in_the_services_words(run: Run, batch: None) ->
         pytest.param(("RUN-1", "--journal", "x.sqlite"), "there is no file x.sqlite", id="no-file"),
         pytest.param(("RUN-99", "--journal", "j.sqlite"), "holds no order RUN-99; check the id", id="no-order"),
     ],
-)  # fmt: skip
+)
 async def test_the_likeliest_mistakes_are_told(run: Run, batch: None, arguments: tuple[str, ...], words: str) -> None:
     """Status 2 and a remedy."""
     ran = await run("explain", *arguments)
