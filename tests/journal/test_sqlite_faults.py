@@ -328,7 +328,7 @@ async def _state(journal: SqliteJournal, request_id: str) -> State | None:
 
 async def _pragma(journal: SqliteJournal, words: str) -> list[tuple[object]]:
     """Set or read a pragma of the connection that writes."""
-    return await journal._writer.submit("ask", lambda transaction: transaction.execute(f"PRAGMA {words}").fetchall())
+    return await journal._writer.submit("ask", lambda commit: commit.execute(f"PRAGMA {words}").fetchall())
 
 
 def _overwrite(path: Path, start: int) -> None:
