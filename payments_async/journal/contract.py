@@ -124,8 +124,8 @@ class Journal(Inbox, Protocol):
         complete, a batch holds these orders for good.
 
         Args:
-            orders: Walked through once. What makes an iterator of its own, such as the orders of a file, is walked
-                through in threads, one after the other; an iterator stays in this one.
+            orders: Walked through once. What is an ``AsyncIterable``, as the orders of a file are, stops nobody else
+                meanwhile; anything else is read on the event loop, to which it may belong.
             owner: Who loads, so that two do not at once.
             adoption: A named person's word that orders which another batch holds, and may have sent, go on in this
                 one. Then all of it is in quarantine: nothing of it is sent before it was looked for.
