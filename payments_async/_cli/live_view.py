@@ -61,19 +61,21 @@ class LiveView:
 
     def __call__(self, progress: RunProgress) -> None:
         """Take news of the run."""
-        self._run = progress
-        if progress.looked is not None and self._looked is not progress.looked and not progress.sent:
-            self._looked = progress.looked
-            if self._live is None and progress.looked.problem is not None:
-                self._screen.say(quoted(looking(progress.looked)))
-                self._progress = progress
+        self._run = self._progress = progress
+        looked = progress.looked
+        if looked is not None and looked is not self._looked and not progress.sent:
+            self._looked = looked
+            if self._live is None and looked.problem is not None:
+                self._screen.say(quoted(looking(looked)))
                 return
-        if progress.waits_for is not None:
-            self._progress = progress
-            self._tell_wait(progress)
+        if progress.waits_for is None:
+            self._waited = -1
+            self.show(progress)
             return
-        self._waited = -1
-        self.show(progress)
+        turn = int(progress.lease_left) // _WAIT_PIPED
+        if self._live is None and turn != self._waited:  # when the waiting begins, and every ten seconds of it
+            self._waited = turn
+            self._screen.say(quoted(_waiting(progress)))
 
     def show(self, progress: Progress) -> None:
         """Take news of the orders."""
@@ -115,13 +117,6 @@ class LiveView:
             await asyncio.wait({task})
             if not task.cancelled():
                 task.result()  # a broken display says so
-
-    def _tell_wait(self, progress: RunProgress) -> None:
-        """In a pipe, a line when the waiting begins and every ten seconds of it."""
-        turn = int(progress.lease_left) // _WAIT_PIPED
-        if self._live is None and turn != self._waited:
-            self._waited = turn
-            self._screen.say(quoted(_waiting(progress)))
 
     def _draw(self) -> Table:
         whole = Table.grid()
