@@ -146,7 +146,15 @@ class LiveView:
         return whole
 
     def _words(self, progress: Progress) -> list[str]:
-        words = _words_of(progress, self._currency)
+        """How the batch stands, and how fast it goes."""
+        counts = progress.counts
+        total = sum((progress.sums[state] for state in _TAKEN), start=progress.sums[State.ACCEPTED] * 0)
+        words = [
+            f"accepted {sum(counts[state] for state in _TAKEN):,}",
+            f"rejected {counts[State.REJECTED]:,}",
+            f"unknown {counts[State.UNKNOWN] + counts[State.PARKED]:,}",
+            money(total, self._currency),
+        ]
         if self._run is not None and self._run.sent and self._run.seconds > 0:
             words.append(f"{self._run.sent / self._run.seconds:,.0f}/s")
             if left := _remaining(progress, self._run):
@@ -168,18 +176,6 @@ def _line_of(words: Sequence[str]) -> Text:
     for word, style in zip(words, _WORD_STYLES, strict=False):
         line.append(word, style).append("   ")
     return line
-
-
-def _words_of(progress: Progress, currency: str | None) -> list[str]:
-    """How a batch stands, in four words."""
-    counts = progress.counts
-    total = sum((progress.sums[state] for state in _TAKEN), start=progress.sums[State.ACCEPTED] * 0)
-    return [
-        f"accepted {sum(counts[state] for state in _TAKEN):,}",
-        f"rejected {counts[State.REJECTED]:,}",
-        f"unknown {counts[State.UNKNOWN] + counts[State.PARKED]:,}",
-        money(total, currency),
-    ]
 
 
 def looking(looked: FirstLook) -> str:
