@@ -65,9 +65,12 @@ async def exchange(
             await writer.drain()
             head = await reader.readuntil(b"\r\n\r\n")
             status_line, _, fields = head.partition(b"\r\n")
+            version, _, rest = status_line.partition(b" ")
+            if not version.startswith(b"HTTP/") or not rest[:3].isdigit():
+                raise ValueError("the answer is no HTTP")
             headers = {name.lower(): value for name, value in BytesParser().parsebytes(fields).items()}
             content = b"" if method == "HEAD" else await _body(reader, headers)
-            return HttpAnswer(status=_status(status_line), headers=headers, body=content, expires=_expiry(writer))
+            return HttpAnswer(status=int(rest[:3]), headers=headers, body=content, expires=_expiry(writer))
         except asyncio.IncompleteReadError as error:
             raise ConnectionError("the connection was closed without an answer") from error
         except asyncio.LimitOverrunError as error:
@@ -84,14 +87,6 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> byt
     return await reader.readexactly(min(int(length), _LONGEST_BODY))
 
 
-def _status(line: bytes) -> int:
-    version, _, rest = line.partition(b" ")
-    if not version.startswith(b"HTTP/") or not rest[:3].isdigit():
-        raise ValueError("the answer is no HTTP")
-    return int(rest[:3])
-
-
 def _expiry(writer: asyncio.StreamWriter) -> datetime | None:
-    certificate = writer.get_extra_info("peercert") or {}
-    end = certificate.get("notAfter")
+    end = (writer.get_extra_info("peercert") or {}).get("notAfter")
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC) if end else None

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -36,7 +36,7 @@ async def opened(path: Path | None, *, new: bool = False) -> AsyncIterator[Sqlit
     if path is None:
         kept = f"; `pay` and `collect` keep theirs as {', '.join(map(str, _own_journals()))}" if _own_journals() else ""
         raise BadInput(f"--journal: name the journal's file, or set PAYMENTS_JOURNAL{kept}")
-    if not new and not is_there(path):
+    if not new and not path.exists():  # noqa: ASYNC240 - one look, before anything else is under way
         raise BadInput(f"--journal: there is no file {path}; check the name")
     try:
         async with SqliteJournal(path) as journal:
@@ -47,14 +47,9 @@ async def opened(path: Path | None, *, new: bool = False) -> AsyncIterator[Sqlit
         raise BadInput(f"--journal {path}: {str(error).removeprefix(f'{path}: ')}") from error
 
 
-@asynccontextmanager
-async def existing(path: Path | None) -> AsyncIterator[SqliteJournal | None]:
+def existing(path: Path | None) -> AbstractAsyncContextManager[SqliteJournal | None]:
     """The journal in a file, or ``None`` where there is none yet."""
-    if path is None or not is_there(path):
-        yield None
-        return
-    async with opened(path) as journal:
-        yield journal
+    return nullcontext() if path is None or not path.exists() else opened(path)
 
 
 async def chosen_batch(journal: SqliteJournal, batch_id: str | None) -> str:
@@ -130,11 +125,6 @@ def may_be_made(screen: Screen, path: Path, *, named: bool, is_wanted: bool) -> 
     except OSError as error:
         raise BadInput(f"--journal: {path.parent} cannot be made ({error.strerror}); name a file that lasts") from error
     return True
-
-
-def is_there(path: Path) -> bool:
-    """Whether a journal, or something else, is at a path."""
-    return path.exists()
 
 
 def _folder() -> Path:

@@ -61,19 +61,21 @@ class LiveView:
 
     def __call__(self, progress: RunProgress) -> None:
         """Take news of the run."""
-        self._run = progress
-        if progress.looked is not None and self._looked is not progress.looked and not progress.sent:
-            self._looked = progress.looked
-            if self._live is None and progress.looked.problem is not None:
-                self._screen.say(quoted(looking(progress.looked)))
-                self._progress = progress
+        self._run = self._progress = progress
+        looked = progress.looked
+        if looked is not None and looked is not self._looked and not progress.sent:
+            self._looked = looked
+            if self._live is None and looked.problem is not None:
+                self._screen.say(quoted(looking(looked)))
                 return
-        if progress.waits_for is not None:
-            self._progress = progress
-            self._tell_wait(progress)
+        if progress.waits_for is None:
+            self._waited = -1
+            self.show(progress)
             return
-        self._waited = -1
-        self.show(progress)
+        turn = int(progress.lease_left) // _WAIT_PIPED
+        if self._live is None and turn != self._waited:  # when the waiting begins, and every ten seconds of it
+            self._waited = turn
+            self._screen.say(quoted(_waiting(progress)))
 
     def show(self, progress: Progress) -> None:
         """Take news of the orders."""
@@ -116,13 +118,6 @@ class LiveView:
             if not task.cancelled():
                 task.result()  # a broken display says so
 
-    def _tell_wait(self, progress: RunProgress) -> None:
-        """In a pipe, a line when the waiting begins and every ten seconds of it."""
-        turn = int(progress.lease_left) // _WAIT_PIPED
-        if self._live is None and turn != self._waited:
-            self._waited = turn
-            self._screen.say(quoted(_waiting(progress)))
-
     def _draw(self) -> Table:
         whole = Table.grid()
         whole.width = max(1, self._screen.out.width - _MARGIN)
@@ -151,7 +146,15 @@ class LiveView:
         return whole
 
     def _words(self, progress: Progress) -> list[str]:
-        words = _words_of(progress, self._currency)
+        """How the batch stands, and how fast it goes."""
+        counts = progress.counts
+        total = sum((progress.sums[state] for state in _TAKEN), start=progress.sums[State.ACCEPTED] * 0)
+        words = [
+            f"accepted {sum(counts[state] for state in _TAKEN):,}",
+            f"rejected {counts[State.REJECTED]:,}",
+            f"unknown {counts[State.UNKNOWN] + counts[State.PARKED]:,}",
+            money(total, self._currency),
+        ]
         if self._run is not None and self._run.sent and self._run.seconds > 0:
             words.append(f"{self._run.sent / self._run.seconds:,.0f}/s")
             if left := _remaining(progress, self._run):
@@ -173,18 +176,6 @@ def _line_of(words: Sequence[str]) -> Text:
     for word, style in zip(words, _WORD_STYLES, strict=False):
         line.append(word, style).append("   ")
     return line
-
-
-def _words_of(progress: Progress, currency: str | None) -> list[str]:
-    """How a batch stands, in four words."""
-    counts = progress.counts
-    total = sum((progress.sums[state] for state in _TAKEN), start=progress.sums[State.ACCEPTED] * 0)
-    return [
-        f"accepted {sum(counts[state] for state in _TAKEN):,}",
-        f"rejected {counts[State.REJECTED]:,}",
-        f"unknown {counts[State.UNKNOWN] + counts[State.PARKED]:,}",
-        money(total, currency),
-    ]
 
 
 def looking(looked: FirstLook) -> str:

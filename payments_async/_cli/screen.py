@@ -212,10 +212,7 @@ def show_log(screen: Screen) -> None:
     log.setLevel(logging.DEBUG if screen.debug else logging.WARNING)
     log.propagate = False
 
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        screen.note(f"warning: {message}")
-
-    warnings.showwarning = show
+    warnings.showwarning = lambda message, *_, **__: screen.note(f"warning: {message}")
 
 
 def clean(text: str) -> str:

@@ -181,7 +181,11 @@ class SingleOrder:
                 if not await self._agreed(payments, path, is_new=journal is None):
                     self.screen.trouble("not sent")
                     return Exit.STOPPED
-                await self._log_in(payments)
+                try:  # what is wrong with the credentials or the way there is found out before anything can have left
+                    await payments.log_in()
+                except (PaymentsError, asyncio.CancelledError):
+                    self.screen.trouble("not sent: it is safe to send it again, with the same command")
+                    raise
             if journal is None:
                 try:
                     journal = await stack.enter_async_context(opened(path, new=True))
@@ -220,14 +224,6 @@ class SingleOrder:
                 "`payments-async bulk run` goes on with that"
             )
         return entry
-
-    async def _log_in(self, payments: PaymentsSession) -> None:
-        """Find out what is wrong with the credentials or the way there, before anything can have left."""
-        try:
-            await payments.log_in()
-        except (PaymentsError, asyncio.CancelledError):
-            self.screen.trouble("not sent: it is safe to send it again, with the same command")
-            raise
 
     async def _agreed(self, payments: PaymentsSession, path: Path, *, is_new: bool) -> bool:
         """Show the order as it would be sent, and ask for a yes unless it was given."""
@@ -401,13 +397,11 @@ class _OrderRun:
             look = command_line("transactions", request_id=request_id)
             screen.trouble(f"the outcome is unknown: {_MAY_HAVE_LEFT}", f"or look it up with: {look}")
         elif entry.state is State.PLANNED:
-            screen.trouble(
-                f"not sent: {stopped or entry.message}", "it is safe to send it again: the same command does"
-            )
+            again = "it is safe to send it again: the same command does"
+            screen.trouble(f"not sent: {stopped or entry.message}", again)
         else:
-            screen.trouble(
-                f"{entry.state}: {service_words(entry) or 'no reason was given'}", _MEANS.get(entry.state, "")
-            )
+            why = service_words(entry) or "no reason was given"
+            screen.trouble(f"{entry.state}: {why}", _MEANS.get(entry.state, ""))
 
 
 def _is_left_behind(before: Entry | None, now: Entry | None) -> bool:
@@ -444,11 +438,9 @@ def _differences(screen: Screen, known: Order, asked: Order) -> Iterator[str]:
 
 def _fields(order: Order) -> dict[str, object]:
     found: dict[str, object] = {"kind": "a payout" if isinstance(order, PayoutOrder) else "a collection"}
-    for name, value in attrs.asdict(order, recurse=False).items():
-        if attrs.has(type(value)):
-            found |= {f"{name}.{member}": text for member, text in attrs.asdict(value).items()}
-        else:
-            found[name] = value
+    for name, value in attrs.asdict(order).items():
+        nested = isinstance(value, dict)  # a beneficiary, a destination
+        found |= {f"{name}.{member}": text for member, text in value.items()} if nested else {name: value}
     return found
 
 

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -41,11 +41,8 @@ async def demo(
     Kill it in the middle, and run it again: it goes on. Nothing leaves this machine: service, money and people are
     made up. The exit status is 0 only if the service's ledger and our journal agree in every order.
     """
-    if chosen.file is not None:
-        setup = await _setup(screen, chosen, chosen.file)
-    else:
-        with sample_payroll() as sample:
-            setup = await _setup(screen, chosen, sample)
+    with sample_payroll() if chosen.file is None else nullcontext(chosen.file) as path:
+        setup = await _setup(screen, chosen, path)
     screen.say(
         f"[bold]payments-async demo[/]: {len(setup.orders):,} payouts of "
         f"{quoted('the sample batch' if chosen.file is None else chosen.file.name)}, "

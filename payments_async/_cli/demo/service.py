@@ -148,15 +148,8 @@ class ServiceProcess:
         if not text:
             raise RuntimeError(f"the simulated service did not start; {self._log} says why")
         told = json.loads(text)
-        settings = told["settings"]
-        return DemoService(
-            base_url=settings["PAYMENTS_BASE_URL"],
-            app_key=settings["PAYMENTS_APP_KEY"],
-            app_password=settings["PAYMENTS_APP_PASSWORD"],
-            user_id=settings["PAYMENTS_USER_ID"],
-            ipn_url=self._ipn_url,
-            pid=told["pid"],
-        )
+        settings = {name.removeprefix("PAYMENTS_").lower(): value for name, value in told["settings"].items()}
+        return DemoService(**settings, ipn_url=self._ipn_url, pid=told["pid"])
 
     async def over(self) -> None:
         """Wait for the end of its process, which was told to end."""

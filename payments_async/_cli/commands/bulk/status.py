@@ -37,7 +37,11 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
     loaded = "" if run.ready else "; not all of it is written down yet: run it again"
     screen.say(f"[bold]{quoted(name)}[/]: {counted(run.total, 'payout')}, {money(run.amount, currency)}{loaded}\n")
     show_progress(screen, progress, currency)
-    _show_needing(screen, needing)
+    if needing:
+        screen.say("\n[bold magenta]Need a person[/]")
+        show_entries(screen, [(entry, entry.conflict or entry.message or "") for entry in needing])
+        if len(needing) == SHOWN:
+            screen.say("there may be more; `payments-async bulk report` shows them all")
     show_unpaid(screen, unpaid, progress)
     if strangers:
         screen.say(f"\nNotifications about orders that this journal never sent: {strangers:,}")
@@ -85,12 +89,3 @@ async def _needing(journal: SqliteJournal, batch_id: str) -> list[Entry]:
     for entries in (journal.conflicts(batch_id), *doubtful):
         found |= {entry.request_id: entry for entry in await first(entries)}
     return list(found.values())[:SHOWN]
-
-
-def _show_needing(screen: Screen, entries: list[Entry]) -> None:
-    if not entries:
-        return
-    screen.say("\n[bold magenta]Need a person[/]")
-    show_entries(screen, [(entry, entry.conflict or entry.message or "") for entry in entries])
-    if len(entries) == SHOWN:
-        screen.say("there may be more; `payments-async bulk report` shows them all")

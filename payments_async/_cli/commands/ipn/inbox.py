@@ -42,15 +42,10 @@ def _standing(stored: StoredEvent) -> str:
 
 
 def _told(stored: StoredEvent) -> dict[str, object]:
-    return {
-        "event_id": stored.event_id,
-        "standing": _standing(stored),
-        "tries": stored.tries,
-        "error": stored.error,
-        "request_id": stored.event.request_id,
-        "transaction_id": stored.event.transaction_id,
-        "peer": stored.peer,
-    }
+    event = stored.event
+    known = {name: getattr(stored, name) for name in ("event_id", "tries", "error", "peer")}
+    about = {"request_id": event.request_id, "transaction_id": event.transaction_id}
+    return {**known, **about, "standing": _standing(stored)}
 
 
 async def ipn_prune(

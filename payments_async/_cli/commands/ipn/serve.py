@@ -22,39 +22,35 @@ from payments_async.ipn import DOCUMENTED_SENDERS, THIS_MACHINE, Receiver, Refus
 _QUIET = 5.0  # seconds between two words about whom is refused
 _SHOWN = 10
 
-PathToken = Annotated[
-    str | None, typer.Option(envvar="PAYMENTS_IPN_TOKEN", help="An unguessable last segment of that path.")
-]
-SenderNames = Annotated[
-    list[str] | None, typer.Option(help="Address or network to hear; repeat it. The documented ones by default.")
-]
-ProxyNames = Annotated[list[str] | None, typer.Option(help="Address or network of a proxy of yours; repeat it.")]
-VisitorNames = Annotated[
-    list[str] | None,
-    typer.Option(help="Address or network that may ask for the health; repeat it. By default this machine."),
-]
-OwnerName = Annotated[
-    str | None,
-    typer.Option(
-        help="Name of this receiver in the journal, and of no other that runs. By default machine and address."
-    ),
-]
-
 
 async def ipn_serve(
     screen: Screen,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     path: Annotated[str, typer.Option(help="Where notifications go.")] = "/ipn",
-    path_token: PathToken = None,
-    sender: SenderNames = None,
-    trusted_proxy: ProxyNames = None,
-    visitor: VisitorNames = None,
+    path_token: Annotated[
+        str | None, typer.Option(envvar="PAYMENTS_IPN_TOKEN", help="An unguessable last segment of that path.")
+    ] = None,
+    sender: Annotated[
+        list[str] | None, typer.Option(help="Address or network to hear; repeat it. The documented ones by default.")
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None, typer.Option(help="Address or network of a proxy of yours; repeat it.")
+    ] = None,
+    visitor: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network that may ask for the health; repeat it. By default this machine."),
+    ] = None,
     shadow: Annotated[
         bool, typer.Option("--shadow", help="Refuse nobody; what unknown senders say is only shown.")
     ] = False,
     journal: JournalFile = None,
-    owner: OwnerName = None,
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of this receiver in the journal, and of no other that runs. By default machine and address."
+        ),
+    ] = None,
 ) -> Exit:
     """Hear notifications and show each on a line, until stopped. With --json each line is a document.
 
