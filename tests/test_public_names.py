@@ -37,7 +37,7 @@ PINNED = {
     """,
     "payments_async.journal": """
         Adoption Entry FINAL Happening HeldElsewhere Journal JournalBehind JournalClosed JournalCorrupt
-        JournalError JournalFull JournalLocked JournalLost JournalReadOnly JournalRefused JournalTooNew
+        JournalError JournalFull JournalLocked JournalLost JournalOutdated JournalReadOnly JournalRefused JournalTooNew
         JournalUnavailable JournalUnusable LeaseLost LoadBusy News NotAJournal NotLookedFor NotParked
         OrderUnknown OrdersDiffer Progress Pruned RegistryDamaged Run RunIdentity RunUnknown SqliteJournal
         Standing State StateFolder Sweep WrongAccount

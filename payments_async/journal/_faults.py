@@ -12,6 +12,7 @@
       JournalUnusable         the file will not become usable by waiting
         JournalCorrupt        ... it is damaged
         JournalTooNew         ... a newer version of this package wrote it
+        JournalOutdated       ... a version that was never released wrote it
         NotAJournal           ... it is something else
         JournalLost           ... a journal with orders was there, and this is not it
       JournalRefused          the journal is fine and says no
@@ -110,6 +111,12 @@ class JournalTooNew(JournalUnusable):
     """A newer version of this package wrote the file."""
 
     remedy = "upgrade payments-async to the version that wrote it"
+
+
+class JournalOutdated(JournalUnusable):
+    """A version of this package that was never released made the file, with other tables."""
+
+    remedy = "finish what is open in it with the version that wrote it, then begin a new journal"
 
 
 class NotAJournal(JournalUnusable):

@@ -27,6 +27,7 @@ from payments_async.journal import (
     JournalError,
     JournalFull,
     JournalLocked,
+    JournalOutdated,
     JournalReadOnly,
     JournalTooNew,
     JournalUnavailable,
@@ -118,6 +119,21 @@ async def test_a_newer_version_is_left_alone(path: Path) -> None:
     connection.execute(f"PRAGMA user_version = {VERSION + 1}")
     connection.close()
     assert f"version {VERSION + 1}" in await refused(path, JournalTooNew)
+
+
+async def test_a_journal_with_other_tables_is_left_alone(path: Path) -> None:
+    """Versions that were never released made some: they are told apart before anything is read or sent."""
+    await made(path)
+    connection = sqlite3.connect(path)
+    connection.execute("ALTER TABLE progress RENAME TO tally")
+    connection.execute("CREATE TABLE notes_of_somebody (text TEXT)")
+    connection.commit()
+    assert "no progress." in await refused(path, JournalOutdated)
+    connection.execute("ALTER TABLE tally RENAME TO progress")
+    connection.commit()
+    connection.close()
+    async with SqliteJournal(path):
+        pass
 
 
 async def test_an_older_version_is_brought_up_to_date(path: Path) -> None:

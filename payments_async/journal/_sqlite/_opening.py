@@ -8,7 +8,8 @@ import secrets
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 
 from payments_async.journal._faults import (
@@ -16,6 +17,7 @@ from payments_async.journal._faults import (
     JournalError,
     JournalFull,
     JournalLocked,
+    JournalOutdated,
     JournalReadOnly,
     JournalTooNew,
     JournalUnavailable,
@@ -227,12 +229,13 @@ def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequenc
         new: Make them, in a file that has none.
 
     Raises:
-        NotAJournal, JournalTooNew: When the file is none of ours; it is left as it was.
+        NotAJournal, JournalTooNew, JournalOutdated: When the file is none of ours; it is left as it was.
     """
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise JournalUnavailable(f"SQLite {sqlite3.sqlite_version} is too old; 3.37 or later is needed")
     version = _version(connection, len(steps))
     if version == len(steps):
+        _check_tables(connection, steps)
         return
     if version == 0 and not new:
         raise NotAJournal("the file is empty")
@@ -258,6 +261,25 @@ def _version(connection: sqlite3.Connection, newest: int) -> int:
     if version > newest:
         raise JournalTooNew(f"the journal is of version {version}, this package knows {newest}")
     return int(version)
+
+
+def _check_tables(connection: sqlite3.Connection, steps: Sequence[Sequence[str]]) -> None:
+    """Before the first release tables changed within one version: a file that lacks some is left alone."""
+    with closing(sqlite3.connect(":memory:")) as pattern:
+        for statement in chain.from_iterable(steps):
+            pattern.execute(statement)
+        wanted = _columns(pattern)
+    lacking = wanted - _columns(connection)
+    if lacking:
+        raise JournalOutdated(f"the journal has no {min(lacking)}, which one of version {len(steps)} has")
+
+
+def _columns(connection: sqlite3.Connection) -> set[str]:
+    """Every column of every table, as ``table.column``."""
+    found = connection.execute(
+        "SELECT m.name || '.' || c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
+    )
+    return {name for (name,) in found}
 
 
 def make(path: Path, *, remembers: bool, draw: Callable[[int], str] = secrets.token_hex) -> bool:
