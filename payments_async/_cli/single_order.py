@@ -1,7 +1,7 @@
 """One order of the command line: its options, and its way through a journal, sent once and told of ever after."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -28,6 +28,7 @@ Order = PayoutOrder | CollectionOrder
 _PATIENCE = 30.0  # seconds without any answer, after which the order stays unsent
 _LEASE = 10.0  # seconds after which a process that died while sending is taken for dead
 _LOOK_AGAIN = 2.0  # seconds between two looks for an order whose outcome is unknown
+_LOOK_FIRST, _LOOK_LAST = 1.0, 30.0  # ... for one that was accepted, doubled each time
 _OPEN = (State.PLANNED, State.SENDING, State.UNKNOWN)  # a run has something to do for it
 _EXITS = {
     **dict.fromkeys((State.ACCEPTED, State.SUCCESSFUL), Exit.FINE),
@@ -257,6 +258,7 @@ class _OrderRun:
     payments: PaymentsSession
     journal: SqliteJournal
     path: Path
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     waited_for: set[str] = attrs.field(factory=set)
 
     async def run(self, before: Entry | None) -> Exit:
@@ -344,11 +346,15 @@ class _OrderRun:
 
     async def _look(self, entry: Entry) -> None:
         """Reconcile until the order has ended, or is given into the hands of a person."""
+        pause = _LOOK_FIRST
         while entry.state in (State.ACCEPTED, State.UNKNOWN):
             await reconcile(self.payments, self.journal, entry.batch_id)
             entry = await self.journal.entry(entry.request_id) or entry
-            if entry.state in (State.ACCEPTED, State.UNKNOWN):
-                await asyncio.sleep(_LOOK_AGAIN)
+            if entry.state is State.UNKNOWN:
+                await self.sleep(_LOOK_AGAIN)
+            elif entry.state is State.ACCEPTED:  # every look reads several lists
+                await self.sleep(pause)
+                pause = min(_LOOK_LAST, 2 * pause)
 
     def _tell(self, entry: Entry, before: Entry | None, stopped: str | None, status: Exit) -> None:
         """Tell how the order stands now, to people and machines."""

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,11 +16,21 @@ import pytest
 from bulk.files import row, write_csv
 from cli.commands import Run, send, surroundings
 
-from payments_async import Beneficiary, CollectionOrder, MobileMoneyWallet, PayoutOrder
+from payments_async import (
+    Beneficiary,
+    CollectionOrder,
+    Credentials,
+    MobileMoneyWallet,
+    PaymentsSession,
+    PayoutOrder,
+)
+from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import own_journal
-from payments_async.journal import RunIdentity, SqliteJournal
+from payments_async._cli.screen import Screen
+from payments_async._cli.single_order import Sending, SingleOrder, _OrderRun
+from payments_async.journal import RunIdentity, SqliteJournal, State
 from payments_async.journal.contract import Permit
-from payments_async.sandbox import Fault, Sandbox
+from payments_async.sandbox import Fault, ManualClock, Sandbox
 
 ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
 WHAT = ("--amount", "150000", "--item", ITEM, "--name", "Grace Akello", "--wallet", "+256772000017")
@@ -426,3 +437,27 @@ async def test_an_amount_is_read_as_in_a_file(run: Run, sandbox: Sandbox, tmp_pa
     words = ran.said.partition("--amount: ")[2].partition(";")[0]
     assert words
     assert words in filed.said
+
+
+async def test_who_waits_asks_ever_more_seldom(tmp_path: Path) -> None:
+    """One look reads several lists: an order that takes its time must not cost the service thousands of requests."""
+    pauses: list[float] = []
+    async with Sandbox(clock=ManualClock(datetime.now(UTC)), processing_delay=3600.0) as sandbox:
+        credentials = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+
+        async def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 7:
+                await sandbox.advance(3600.0)
+
+        asked = SingleOrder(screen=Screen(), order=ORDER, where="wallet", sending=Sending(wait=60.0))
+        async with (
+            PaymentsSession(sandbox.base_url, credentials) as payments,
+            SqliteJournal(tmp_path / "j.sqlite") as journal,
+        ):
+            run = _OrderRun(asked=asked, payments=payments, journal=journal, path=tmp_path, sleep=sleep)
+            assert Exit.FINE is await run.run(None)
+            ended = await journal.entry(ORDER.request_id)
+    assert ended is not None
+    assert State.SUCCESSFUL is ended.state
+    assert [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] == pauses
