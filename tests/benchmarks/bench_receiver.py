@@ -74,6 +74,8 @@ def notification(shape: str, number: int) -> tuple[str, str]:
         case "half of it":
             half = ("AccountId", "SubscriptionId", "TransactionId", "RequestId", "StatusCode", "Amount")
             members = {name: members[name] for name in half}
+        case _:
+            pass
     return json.dumps(members), query
 
 

@@ -275,34 +275,36 @@ REFERENCES = st.sampled_from(
 @st.composite
 def deliveries(draw: st.DrawFn) -> tuple[bytes, str]:
     """The body and the query of a notification: often a documented shape, and otherwise not far from one."""
-    values = USUAL_VALUES if draw(st.booleans()) else JSON_VALUES
+    is_usual = draw(st.booleans())
+    values = USUAL_VALUES if is_usual else JSON_VALUES
     names = draw(st.lists(st.sampled_from(sorted(PASCAL)), unique=True)) if draw(st.booleans()) else list(PASCAL)
-    spelling = draw(st.sampled_from(["pascal", "camel", "snake", "upper", None]))
     said = {name: draw(values[name]) for name in dict.fromkeys([*names, "TransactionId", "StatusCode"])}
-    members = []
-    for name, value in said.items():
-        spellings = draw(st.sampled_from(["pascal", "camel", "snake"])) if spelling is None else spelling
-        members.append((next(iter(spelled({name: 0}, spellings))), value))
+    spelling = draw(st.sampled_from(["pascal", "camel", "snake", "upper", None]))
+    mixed = st.sampled_from(["pascal", "camel", "snake"])
+    members = [(next(iter(spelled({name: 0}, spelling or draw(mixed)))), value) for name, value in said.items()]
     if draw(st.booleans()):
+        members.append(("requestReference", '{"createdOn": "x", "requestId": "r"}'))
+    if not is_usual and draw(st.booleans()):
         members.append((draw(st.sampled_from(["requestReference", "RequestReference"])), draw(REFERENCES)))
-    if draw(st.integers(0, 5)) == 0:
+    if not is_usual and draw(st.booleans()):
         members.append(draw(st.sampled_from([*members, ("New", "1"), ("Amount", "5"), ("account_number", '"6"')])))
     comma, colon = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,", ":  "), (",\n", ": "), (",", " :")]))
     body = comma.join(f'"{name}"{colon}{value}' for name, value in members)
-    return f"{{{body}}}".encode(), draw(queries(said))
+    return f"{{{body}}}".encode(), draw(queries(said, is_usual=is_usual))
 
 
-def queries(said: dict[str, str]) -> st.SearchStrategy[str]:
+def queries(said: dict[str, str], *, is_usual: bool) -> st.SearchStrategy[str]:
     """No query, the documented one, a part of it in any order, and one that says something else."""
     documented = ("TransactionId", "SubscriptionId", "AccountId", "RequestId", "Amount")
     names = dict(zip(documented, [*(name[0].lower() + name[1:] for name in documented[:4]), "Amount"], strict=True))
     pairs = {name: f"{names[name]}={said.get(name, '').strip(chr(34))}" for name in documented}
-    more = [f"{pairs['Amount']}0", f"{pairs['Amount']}.0", "Amount=5", "Amount=", "accountId=7", "New=1", "requestId=r"]
     exact = "&".join(pairs.values())
-    return st.one_of(
-        st.sampled_from(["", exact, f"{exact}0", f"{exact}.0", f"{exact}0000000000000000000000000000000"]),
-        st.lists(st.sampled_from([*pairs.values(), *more]), max_size=6).map("&".join),
-    )
+    some = st.lists(st.sampled_from(list(pairs.values())), max_size=6).map("&".join)
+    usual = st.one_of(st.sampled_from(["", exact, f"{exact}0", f"{exact}.0"]), some)
+    if is_usual:
+        return usual
+    more = ["Amount=5", "Amount=", "accountId=7", "New=1", "requestId=r", f"{pairs['Amount']}{'0' * 40}"]
+    return st.one_of(usual, st.lists(st.sampled_from([*pairs.values(), *more]), max_size=6).map("&".join))
 
 
 def everything(event: TransactionEvent) -> dict[str, Any]:
