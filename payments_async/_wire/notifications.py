@@ -37,6 +37,7 @@ _LARGEST_EXPONENT = 400  # beyond every double, so that nothing needs gigabytes 
 _LONGEST_QUERY = 8192
 _LONGEST_USUAL_QUERY = 256  # and so the longest id
 _LONGEST_AMOUNT = 15
+_LAST_CAPITAL = ord("Z")
 _DEEPEST = 32
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 _WHOLE = re.compile(r"-?[0-9]{1,9}", re.ASCII)
@@ -66,7 +67,7 @@ def read_notification(body: bytes, query: str, timezone: tzinfo = UTC) -> Transa
 
 
 class _Told(Protocol):
-    """The members that both shapes have."""
+    """The members that every documented shape has."""
 
     account_id: str | int
     subscription_id: str | int
@@ -77,7 +78,7 @@ class _Told(Protocol):
     status_code: int
     correlation_id: str
     created_on: str
-    amount: Decimal
+    amount: msgspec.Raw  # for a Decimal msgspec would take text too
     currency_code: str
 
 
@@ -87,73 +88,109 @@ class _Reference(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=
 
 
 _TOLD = get_type_hints(_Told)
+# the two complete shapes; the reference must not be missing in the second, or its members could not be counted
+_PASCAL_COLONS, _CAMEL_COLONS = 11, 14
 _decode_pascal = msgspec.json.Decoder(
-    msgspec.defstruct("Pascal", _TOLD.items(), rename="pascal", forbid_unknown_fields=True, gc=False)
+    msgspec.defstruct(
+        "Pascal", [*_TOLD.items(), (_REFERENCE, None, None)], rename="pascal", forbid_unknown_fields=True, gc=False
+    )
 ).decode
 _decode_camel = msgspec.json.Decoder(
     msgspec.defstruct(
-        "Camel",
-        [*_TOLD.items(), ("request_reference", _Reference)],
-        rename="camel",
-        forbid_unknown_fields=True,
-        gc=False,
+        "Camel", [*_TOLD.items(), (_REFERENCE, _Reference)], rename="camel", forbid_unknown_fields=True, gc=False
     )
 ).decode
-_PASCAL_COLONS, _CAMEL_COLONS = 11, 14
+_decode_mixed = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal).decode
+_Mixed = msgspec.defstruct(
+    "Mixed",
+    [
+        *((field, kind | None, None) for field, kind in _TOLD.items() if field != "amount"),
+        ("amount", Decimal | None, None),
+        (_REFERENCE, _Reference, None),
+    ],
+    forbid_unknown_fields=True,
+    gc=False,
+)
+_SPELLINGS = {
+    spelling: field
+    for field in _TOLD
+    for pascal in [field.title().replace("_", "")]
+    for spelling in (pascal, pascal[0].lower() + pascal[1:], field)
+} | {"account_number": "account_id", "client_referenceId": "request_id", "requestReference": _REFERENCE}
 
 
 def read_usual(body: bytes, query: str, timezone: tzinfo) -> TransactionEvent | None:
-    """The event of a usual notification, exactly as ``read_notification`` gives it, or ``None`` for any other."""
+    """The event of a usual notification, exactly as ``read_notification`` gives it, or ``None`` for any other.
+
+    Usual are the documented members in their known spellings, mixed or not, all of them or some.
+    """
     # so that each member is followed by '":' and can be counted: none came twice
     if _BACKSLASH in body or _TAB in body or _LF in body or _CR in body or body.find(b" :") >= 0:
         return None
-    members = body.count(b'":')
-    extra: dict[str, Any] = {}
+    colons = body.count(b'":')
+    told: Any
     try:
-        if members == _PASCAL_COLONS:
-            told: Any = _decode_pascal(body)
-        elif members == _CAMEL_COLONS:
-            told = _decode_camel(body)
-            reference = told.request_reference
-            if reference.request_id != told.request_id:
-                return None
-            extra["requestReference"] = {"createdOn": reference.created_on, "requestId": reference.request_id}
-        else:
-            return None
-    except (msgspec.DecodeError, ValueError, ArithmeticError, RecursionError):
+        try:
+            if colons == _PASCAL_COLONS and body[2] <= _LAST_CAPITAL:
+                told = _decode_pascal(body)
+            elif colons == _CAMEL_COLONS and body[2] > _LAST_CAPITAL:
+                told = _decode_camel(body)
+            else:
+                told = _told_mixed(body, colons)
+        except msgspec.ValidationError:
+            told = _told_mixed(body, colons)
+        return None if told is None else _usual_event(told, query, timezone)
+    except (ValueError, ArithmeticError, RecursionError, _Harmless):
         return None
-    return _usual_event(told, query, timezone, extra)
 
 
-def _usual_event(told: _Told, query: str, timezone: tzinfo, extra: dict[str, Any]) -> TransactionEvent | None:
+def _told_mixed(body: bytes, colons: int) -> Any:
+    """The members of a body in any spellings, or ``None`` where one came twice or is not as usual."""
+    try:
+        members = _decode_mixed(body)
+        told = {_SPELLINGS.get(name): value for name, value in members.items()}
+        are_all = len(told) == len(members) and colons == len(told) + 2 * (_REFERENCE in told)
+        return msgspec.convert(told, _Mixed) if are_all and type(told.get("amount")) is not str else None
+    except msgspec.ValidationError:
+        return None
+
+
+def _usual_event(told: Any, query: str, timezone: tzinfo) -> TransactionEvent | None:
     """The event of a usual body, or ``None`` where a member or the query is not as usual."""
-    transaction_id, request_id, amount, batch_id = told.transaction_id, told.request_id, told.amount, told.batch_id
-    account_id, subscription_id, code = str(told.account_id), str(told.subscription_id), told.status_code
-    digits = str(amount)
-    # Spec: "Query string of the call: transactionId, subscriptionId, accountId, requestId, Amount (double)."
+    transaction_id, request_id, account_id = told.transaction_id, told.request_id, told.account_id
+    subscription_id, batch_id, code, amount = told.subscription_id, told.batch_id, told.status_code, told.amount
+    created_on, reference, digits = told.created_on, told.request_reference, ""
+    extra: dict[str, Any] = {}
+    if reference is not None:
+        extra["requestReference"] = {"createdOn": reference.created_on, "requestId": reference.request_id}
+        request_id = reference.request_id if request_id is None else request_id
+    if type(account_id) is int:
+        account_id = str(account_id)
+    if type(subscription_id) is int:
+        subscription_id = str(subscription_id)
+    if type(amount) is msgspec.Raw:
+        digits = str(amount, "ascii")
+        amount = Decimal(digits)
+    elif amount is not None:
+        digits = str(amount)
     if (
-        query
-        != f"transactionId={transaction_id}&subscriptionId={subscription_id}&accountId={account_id}"
-        f"&requestId={request_id}&Amount={digits}"
-        or query.count("&") != 4
-        or len(query) > _LONGEST_USUAL_QUERY
-        or len(digits) > _LONGEST_AMOUNT
-        or "E" in digits
-        or not amount.is_finite()
-        or not (transaction_id and request_id and account_id and subscription_id)
+        not transaction_id
+        or code is None
+        or (reference is not None and request_id != reference.request_id)
         or transaction_id != transaction_id.lower()
-        or batch_id != batch_id.strip()
-        or len(batch_id) > _LONGEST_USUAL_QUERY
+        or (batch_id is not None and (batch_id != batch_id.strip() or len(batch_id) > _LONGEST_ID))
         or not -(10**9) < code < 10**9
-        or not query.isascii()
-        or " " in query
+        or len(digits) > _LONGEST_AMOUNT
+        or "e" in digits
+        or "E" in digits
+        or digits == "-0"  # a whole number, which has no sign
     ):
         return None
-    created_on = _moment(told.created_on, timezone)
-    if created_on is None:
-        return None
+    if created_on is not None:
+        created_on = _moment(created_on, timezone) or _read_created_on(created_on, timezone)
     event = object.__new__(EVENT_TYPES.get(code, TransactionUnrecognised))
-    event.__dict__.update(  # what calling its class does, in half the time
+    found = event.__dict__
+    found.update(  # what calling its class does, in half the time
         transaction_id=transaction_id,
         status_code=code,
         request_id=request_id,
@@ -168,7 +205,32 @@ def _usual_event(told: _Told, query: str, timezone: tzinfo, extra: dict[str, Any
         extra=extra,
         event_id=None,
     )
+    # Spec: "Query string of the call: transactionId, subscriptionId, accountId, requestId, Amount (double)."
+    ids = (
+        f"transactionId={transaction_id}&subscriptionId={subscription_id}&accountId={account_id}"
+        f"&requestId={request_id}&Amount="
+    )
+    if (
+        (query != ids + digits and not _is_same(digits, query.removeprefix(ids)))
+        or query.count("&") != 4
+        or len(query) > _LONGEST_USUAL_QUERY
+        or not query.isascii()
+        or " " in query
+        or not (request_id and account_id and subscription_id)
+    ):
+        return event if _take_usual_query(found, query) else None
     return event
+
+
+def _take_usual_query(found: dict[str, Any], query: str) -> bool:
+    """Compare a query that is none or not as usual with the body, and tell whether all ids are as usual."""
+    for field in ("transaction_id", "request_id", "account_id", "subscription_id"):
+        text = found[field]
+        if text is not None and (text != text.strip() or len(text) > _LONGEST_ID):
+            return False
+    if query:
+        _take_query(found, query)
+    return True
 
 
 def _moment(text: str, timezone: tzinfo) -> datetime | None:
@@ -231,7 +293,7 @@ def _members(members: dict[str, Any], timezone: tzinfo) -> tuple[dict[str, Any],
     found: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     for name, value in members.items():
-        field = _NAMES.get(name) or _folded(name)
+        field = _SPELLINGS.get(name) or _folded(name)
         if field is None or field == _REFERENCE:
             extra[name] = value
         elif value is not None:
@@ -267,6 +329,15 @@ def _complete(found: dict[str, Any], field: str, value: Any) -> None:
         raise UnreadableNotification(f"{field} differs between the body and the query or the request reference")
 
 
+def _is_same(number: str, text: str) -> bool:
+    """Whether a text is a plain number with more or fewer zeros after the point."""
+    return text[-1:].isdigit() and len(text) <= _LONGEST_AMOUNT and _without_zeros(text) == _without_zeros(number)
+
+
+def _without_zeros(number: str) -> str:
+    return number.rstrip("0").rstrip(".") if "." in number else number
+
+
 def _same_double(left: Decimal, right: Decimal) -> bool:
     return float(left) == float(right)  # Spec: "Amount (double)" in the query
 
@@ -284,8 +355,10 @@ def _take_query(found: dict[str, Any], query: str) -> None:
         _check_text(query)
     for pair in query.split("&"):
         name, _, text = pair.partition("=")
-        field = _NAMES.get(name) or _folded(name)
+        field = _SPELLINGS.get(name) or _folded(name)
         if field is None or field not in _QUERY or not text or found.get(field) == text:
+            continue
+        if field == "amount" and _is_same(str(found.get(field)), text):
             continue
         if "%" in text or "+" in text:
             text = _unquoted(text)
@@ -446,6 +519,3 @@ _decode = msgspec.json.Decoder(float_hook=_number).decode
 _slow_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=str, parse_int=str)
 _KNOWN = (*_READERS, _REFERENCE)
 _FOLDED = {name.replace("_", ""): name for name in _KNOWN} | _ALIASES
-_PASCAL = {name.title().replace("_", ""): name for name in _KNOWN}
-# the usual spellings as they are, so that nothing is folded for them
-_NAMES = _PASCAL | {name[0].lower() + name[1:]: field for name, field in _PASCAL.items()}

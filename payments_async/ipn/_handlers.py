@@ -47,7 +47,8 @@ class HandlerPolicy:
             no round counts: the event waits.
         wait_initial: Longest wait before the second round, in seconds.
         wait_max: Longest wait before any round, in seconds.
-        poll: Seconds between two looks for events that are due: retries, and what another receiver left behind.
+        poll: Seconds between two looks for events that are due: retries, and what another receiver left behind. While
+            there is more than could be taken at once, it is looked for as soon as there is room.
         drain: Seconds that a shutdown waits for handlers under way.
     """
 

@@ -61,6 +61,7 @@ class WithInbox:
     _takes_leases: bool = attrs.field(default=True, init=False)
     _is_over: bool = attrs.field(default=False, init=False)
     _is_failing: bool = attrs.field(default=False, init=False)
+    _is_more: bool = attrs.field(default=False, init=False)  # in the inbox, most likely, than there was room for
 
     def __attrs_post_init__(self) -> None:
         self._name = _ReceiverName(self._owner)
@@ -109,8 +110,9 @@ class WithInbox:
         doubt = None if self._confirm is None else Doubt.UNCONFIRMED
         if not sender.is_known:
             doubt = Doubt.REPORTED
-        # no lease where there is no room for it here, so that anybody may claim it
-        lease = self._policy.lease if self._takes_leases and len(self._mine) < self._room else 0.0
+        lease = self._policy.lease
+        if not self._takes_leases or len(self._mine) >= self._room:
+            lease, self._is_more = 0.0, True  # no room for it here, so anybody may claim it
         return self._batches.put(_made(Arrival, (delivery, event, lease, unheard, is_usual, doubt)))
 
     def _stored(self, arrival: Arrival, receipt: Receipt | Exception) -> Answer | None:
@@ -158,8 +160,9 @@ class WithInbox:
                 for one in claimed:
                     done = frozenset(one.done)
                     self._handle(_Leased(one.event_id, one.event, until, one.conflict, one.tries, done, one.doubt))
-                if len(claimed) < room:
-                    return
+                self._is_more = len(claimed) == room
+                if not self._is_more or len(self._mine) > self._room // 2:
+                    return  # when half of the room is free again, it goes on
 
     async def _give_back(self) -> None:
         """Give back the leases of what was dropped."""
@@ -192,6 +195,9 @@ class WithInbox:
             _log.error("what became of an event could not be stored", extra=facts)
         finally:
             self._mine.discard(event_id)
+            if self._is_more and len(self._mine) <= self._room // 2:
+                self._is_more = False  # so that it is looked for once
+                self._tasks.start(self._claim())
             if self._finished:
                 self._finished.pop(event_id, None)
 

@@ -54,8 +54,8 @@ class Arrival(NamedTuple):
     Attributes:
         lease: Seconds for which a new event is leased to whoever stores it; 0 leaves it to anybody.
         unheard: Whether nobody would handle it: unless it contradicts an earlier event it is ``handled`` at once.
-        usual: Whether the delivery is of a documented shape, complete, and the event is what it says with timestamps in
-            UTC. Then the event need not be stored beside it: it is read again.
+        usual: Whether the delivery is of a documented shape, and the event is what it says with timestamps in UTC.
+            Then the event need not be stored beside it: it is read again.
         doubt: Why it is no evidence, if it is none.
     """
 

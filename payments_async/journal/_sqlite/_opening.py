@@ -112,6 +112,7 @@ _FIRST = (
     """CREATE TABLE ipn_pending (
         event_id INTEGER PRIMARY KEY, owner TEXT NOT NULL, holder TEXT NOT NULL, due_at REAL NOT NULL,
         failed INTEGER NOT NULL DEFAULT 0) STRICT""",
+    "CREATE INDEX ipn_pending_due ON ipn_pending(due_at)",
     "CREATE INDEX ipn_pending_failed ON ipn_pending(event_id) WHERE failed",
     "CREATE UNIQUE INDEX ipn_event_fact ON ipn_event(transaction_id, status_code, amount)",
     # the order's number beside it, so that those without one are found without reading their rows
