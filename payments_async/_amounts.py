@@ -87,7 +87,8 @@ def amount_text(amount: Decimal) -> str:
     >>> amount_text(Decimal("150000.00")), amount_text(Decimal("1E+3"))
     ('150000.00', '1000')
     """
-    return format(amount, "f")
+    text = str(amount)
+    return format(amount, "f") if "E" in text else text
 
 
 def magnitude_text(amount: Decimal | None) -> str:

@@ -12,7 +12,7 @@ import attrs
 from payments_async._dialect import Dialect
 from payments_async._errors import AuthenticationFailed, PaymentsError, Rejected, ServiceFault, UnreadableReply, again
 from payments_async._masking import Secret, Secrets, masked
-from payments_async._transport import Outgoing, Transport, TransportFailure, make_headers
+from payments_async._transport import Outgoing, Transport, TransportFailure
 from payments_async._wire import endpoints
 from payments_async._wire.call import Call
 from payments_async._wire.replies import Login, read_reply
@@ -236,7 +236,7 @@ class LoginCalls:
     async def _make(self, call: Call[Login]) -> Login:
         """Make a login call once. No error that it raises has our secrets in it."""
         try:
-            reply = await self._transport.exchange(call, Outgoing(call.body or b""), make_headers(None))
+            reply = await self._transport.exchange(call, Outgoing(call.body or b""), self._transport.make_headers(None))
         except TransportFailure as failure:
             raise ServiceFault(f"the login failed: {failure}") from failure
         try:

@@ -19,7 +19,7 @@ from payments_async._limits import Gate
 from payments_async._masking import Secrets
 from payments_async._models import Acceptance, Transaction
 from payments_async._retry import RetryPolicy
-from payments_async._transport import Outgoing, Transport, TransportFailure, make_headers
+from payments_async._transport import Outgoing, Transport, TransportFailure
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import lost_reply, never_left, read_reply, told_status
 
@@ -77,7 +77,7 @@ class Executor:
         self._under_way = 0
         self._drained = asyncio.Event()
         self._token: Token | None = None  # that the headers are made with
-        self._headers = make_headers(None)
+        self._headers = transport.make_headers(None)
 
     async def open(self) -> None:
         """Connect it with the event loop it runs in.
@@ -202,7 +202,8 @@ class Executor:
     def headers(self, call: Call[T], token: Token | None) -> CIMultiDict[str]:
         """The headers of one call; made once for each token."""
         if token is not self._token:
-            self._token, self._headers = token, make_headers(None if token is None else token.authorization)
+            authorization = None if token is None else token.authorization
+            self._token, self._headers = token, self.transport.make_headers(authorization)
         name = self.dialect.correlation_header
         if name is None or call.request_id is None:
             return self._headers

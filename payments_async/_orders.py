@@ -32,6 +32,11 @@ _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 _LONGEST_ID = 128  # the specification names no maximum; longer ones are surely a mistake
 _LONGEST_TEXT = 4096
 _PLAIN_ID = re.compile(rf"[!-~]{{1,{_LONGEST_ID}}}", re.ASCII)
+# The usual order and the usual person, looked at as a whole; what has another look is looked at field by field.
+_PLAIN_IDS = re.compile("\n".join([_PLAIN_ID.pattern] * 5), re.ASCII)
+_PLAIN_PERSON = re.compile(
+    rf"[!-~][ -~]{{,200}}\n{_PLAIN_PHONE.pattern}\n[!-?A-~]+@[!-?A-~]+\n{_PLAIN_ID.pattern}", re.ASCII
+)
 
 
 @attrs.frozen
@@ -123,6 +128,7 @@ Destination = MobileMoneyWallet | BankAccount | AirtimeLine | InternetLine | Uti
 """Where the money of a payout goes: the class selects the endpoint."""
 
 _DESTINATIONS: tuple[type, ...] = get_args(Destination)
+_WITHOUT_AREA = frozenset(_DESTINATIONS) - {UtilityAccount}
 
 
 @attrs.frozen(kw_only=True)
@@ -142,6 +148,8 @@ class Beneficiary:
     id: str | None = attrs.field(default=None, repr=masked)
 
     def __attrs_post_init__(self) -> None:
+        if _is_plain_person(self):
+            return
         _text("beneficiary.name", self.name)
         if not self.name or self.name.isspace():
             raise ValueError("beneficiary.name: must not be empty")
@@ -189,6 +197,8 @@ class PayoutOrder:
     currency: str | None = None
 
     def __attrs_post_init__(self) -> None:
+        if self.destination.__class__ in _WITHOUT_AREA and _is_plain(self, self.product_item_id, self.product_id):
+            return
         _instance("destination", self.destination, _DESTINATIONS)
         _check_order(self)
         _identifier("product_item_id", self.product_item_id)
@@ -235,6 +245,8 @@ class CollectionOrder:
     currency: str | None = None
 
     def __attrs_post_init__(self) -> None:
+        if self.payer.__class__ is MobileMoneyWallet and _is_plain(self, self.provider_item_id):
+            return
         _instance("payer", self.payer, (MobileMoneyWallet,))
         _check_order(self)
         _identifier("provider_item_id", self.provider_item_id)
@@ -247,6 +259,50 @@ Order = PayoutOrder | CollectionOrder
 def is_national_water(*products: str | None) -> bool:
     """Whether these ids, of a product or an item, are those of national water, which needs the area of an account."""
     return any("NWSC" in product.upper() for product in products if product)
+
+
+def _is_plain(order: PayoutOrder | CollectionOrder, item_id: str, product_id: str | None = None) -> bool:
+    """Whether a look at the whole of an order finds only what is surely right, whatever its destination is."""
+    batch_id, account, message, metadata = order.batch_id, order.account_number, order.message, order.metadata
+    try:
+        # in place of what is not given stands something that is right
+        ids = "\n".join(
+            (
+                order.request_id,
+                item_id,
+                "-" if product_id is None else product_id,
+                "-" if batch_id is None else batch_id,
+                "-" if account is None else account,
+            )
+        )
+        texts = "".join(("" if message is None else message, "" if metadata is None else metadata))
+    except TypeError:
+        return False
+    return (
+        order.currency is None
+        and order.beneficiary.__class__ is Beneficiary
+        and texts.isascii()
+        and len(texts) <= _LONGEST_TEXT
+        and _PLAIN_IDS.fullmatch(ids) is not None
+    )
+
+
+def _is_plain_person(person: Beneficiary) -> bool:
+    """Whether a look at the whole of a person finds only what is surely right."""
+    phone, email, its_id = person.phone_number, person.email_address, person.id
+    try:
+        # in place of what is not given stands something that is right
+        whole = "\n".join(
+            (
+                person.name,
+                "0000000" if phone is None else phone,
+                "nobody@nowhere" if email is None else email,
+                "-" if its_id is None else its_id,
+            )
+        )
+    except TypeError:
+        return False
+    return _PLAIN_PERSON.fullmatch(whole) is not None
 
 
 def _check_order(order: PayoutOrder | CollectionOrder) -> None:

@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-import attrs
+import msgspec
 
 __all__ = ["Call", "Refused", "Reply", "Unreadable"]
 
 T = TypeVar("T")
 
 
-# No tuples, which tools that report errors take apart, and not frozen, which would cost time with every payout.
-@attrs.define
-class Reply:
+# Structs, and not attrs classes as everything else: two are made for each payout, at a fifth of the cost.
+class Reply(msgspec.Struct):
     """An HTTP answer: its status, its whole body, and the seconds its ``Retry-After`` asks to wait."""
 
     status: int
-    body: bytes = attrs.field(repr=False)  # it holds personal data, of a login the token
+    body: bytes  # it holds personal data, of a login the token
     retry_after: float | None = None
 
+    def __repr__(self) -> str:
+        return f"<Reply {self.status}>"
 
-@attrs.define(repr=False)
-class Call(Generic[T]):
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # what tools ask for that take records apart
+        return [("status", self.status)]
+
+
+class Call(msgspec.Struct, Generic[T], kw_only=True):
     """One exchange, described but not made.
 
     Attributes:
@@ -48,14 +52,14 @@ class Call(Generic[T]):
     read: Callable[[Any], T]
     read_quickly: Callable[[bytes], T | None] | None = None
     query: str = ""
-    body: bytes | None = attrs.field(default=None, repr=False)  # it holds personal data, of a login the secrets
+    body: bytes | None = None  # it holds personal data, of a login the secrets
     repeatable: bool = False
     once: bool = False
     authorized: bool = True
     request_id: str | None = None
     sent_before: bool = False
     remembered: bool = False
-    private: Callable[[], tuple[str, ...]] = attrs.field(default=tuple, repr=False)
+    private: Callable[[], tuple[str, ...]] = tuple
 
     @property
     def label(self) -> str:
@@ -64,6 +68,9 @@ class Call(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Call {self.label}>"  # the body holds personal data
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("label", self.label)]
 
 
 class Refused(Exception):

@@ -330,7 +330,7 @@ def _money(
     remembered: bool = False,
 ) -> Call[Acceptance]:
     """One POST that moves money: carried out once, and read as an acceptance of this request."""
-    path = KINDS[kind].path or dialect.internet_path
+    path, zone = KINDS[kind].path or dialect.internet_path, dialect.timezone
     return Call(
         method="POST",
         path=dialect.api_prefix + path,
@@ -340,8 +340,8 @@ def _money(
         sent_before=sent_before,
         remembered=remembered,
         private=private,
-        read=partial(read_acceptance, request_id=request_id, timezone=dialect.timezone),
-        read_quickly=partial(read_plain_acceptance, request_id=request_id, timezone=dialect.timezone),
+        read=lambda value: read_acceptance(value, request_id=request_id, timezone=zone),
+        read_quickly=lambda body: read_plain_acceptance(body, request_id=request_id, timezone=zone),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import attrs
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from payments_async._amounts import amount_text
 from payments_async._dialect import Dialect
@@ -44,18 +45,72 @@ _decode = msgspec.json.Decoder().decode
 _parts = msgspec.json.Decoder(tuple[str, str | None, msgspec.Raw]).decode
 
 
-def order_members(order: Order, dialect: Dialect) -> dict[str, Any]:
+class _Person(msgspec.Struct):
+    """Who is paid, with the data that says where the money goes."""
+
+    id: str | UnsetType
+    name: str
+    emailAddress: str | UnsetType | None  # noqa: N815 - the service's own spelling
+    phoneNumber: str | UnsetType | None  # noqa: N815
+    data: dict[str, str]
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:  # what tools ask for that take records apart
+        return []
+
+    __repr__ = object.__repr__  # it is all personal
+
+
+class Members(msgspec.Struct):
+    """The members of an order's request, in the order of the samples; one that is ``UNSET`` is left out."""
+
+    requestId: str | UnsetType  # noqa: N815 - the service's own spelling
+    amount: msgspec.Raw | UnsetType
+    batchId: str | UnsetType | None  # noqa: N815
+    accountNumber: str | UnsetType  # noqa: N815 - Spec: "described but absent from all sample requests"
+    type: str
+    message: str | UnsetType | None
+    metadata: str | UnsetType | None
+    product: dict[str, str] | UnsetType
+    provider: dict[str, str] | UnsetType
+    beneficiary: _Person
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("requestId", self.requestId)]
+
+    def __repr__(self) -> str:
+        return f"<Members of {self.requestId}>"  # the rest holds personal data
+
+
+def order_members(order: Order, dialect: Dialect) -> Members:
     """The members of a payout (sections 2 to 6) or of a collection (section 7)."""
+    unfilled = None if dialect.empty_members == "null" else UNSET
+    product: dict[str, str] | UnsetType = UNSET
+    provider: dict[str, str] | UnsetType = UNSET
     if isinstance(order, PayoutOrder):
-        members, destination = _shared_members(order, "DEBIT", dialect), order.destination
-        product = {"productItemId": order.product_item_id}
-        members["product"] = product if order.product_id is None else {"id": order.product_id} | product
+        direction, destination, product = "DEBIT", order.destination, {"productItemId": order.product_item_id}
+        if order.product_id is not None:
+            product = {"id": order.product_id} | product
     else:
-        members, destination = _shared_members(order, "CREDIT", dialect), order.payer
-        members["provider"] = {"providerItemId": order.provider_item_id}
-    data = _destination_data(KINDS[order.kind], destination, dialect)
-    members["beneficiary"] = _beneficiary(order.beneficiary, data, dialect)
-    return members
+        direction, destination, provider = "CREDIT", order.payer, {"providerItemId": order.provider_item_id}
+    who = order.beneficiary
+    return Members(
+        requestId=order.request_id,
+        amount=json_amount(order.amount),
+        batchId=unfilled if order.batch_id is None else order.batch_id,
+        accountNumber=UNSET if order.account_number is None else order.account_number,
+        type=direction,
+        message=unfilled if order.message is None else order.message,
+        metadata=unfilled if order.metadata is None else order.metadata,
+        product=product,
+        provider=provider,
+        beneficiary=_Person(
+            id=UNSET if who.id is None else who.id,
+            name=who.name,
+            emailAddress=unfilled if who.email_address is None else who.email_address,
+            phoneNumber=unfilled if who.phone_number is None else _phone(who.phone_number, dialect),
+            data=_destination_data(KINDS[order.kind], destination, dialect),
+        ),
+    )
 
 
 def json_amount(amount: Decimal) -> msgspec.Raw:
@@ -91,7 +146,7 @@ def write_order(order: Order) -> bytes:
     A JSON array: its kind, the currency its caller means, which is never sent, and the members of its request.
     """
     members = order_members(order, _STANDARD)
-    del members["requestId"], members["amount"]
+    members.requestId = members.amount = UNSET
     return encode((order.kind, order.currency, members))
 
 
@@ -140,36 +195,6 @@ def _destination_data(kind: Kind, destination: Destination, dialect: Dialect) ->
         elif value:
             data[member] = value
     return data
-
-
-def _shared_members(order: Order, direction: str, dialect: Dialect) -> dict[str, Any]:
-    """What payouts and collections have in common, in the order of the samples."""
-    null_too = dialect.empty_members == "null"
-    members: dict[str, Any] = {"requestId": order.request_id, "amount": json_amount(order.amount)}
-    if order.batch_id is not None or null_too:
-        members["batchId"] = order.batch_id
-    if order.account_number is not None:  # Spec: "described but absent from all sample requests"
-        members["accountNumber"] = order.account_number
-    members["type"] = direction
-    if order.message is not None or null_too:
-        members["message"] = order.message
-    if order.metadata is not None or null_too:
-        members["metadata"] = order.metadata
-    return members
-
-
-def _beneficiary(beneficiary: Beneficiary, data: dict[str, str], dialect: Dialect) -> dict[str, Any]:
-    """Who is paid, with the data that says where the money goes."""
-    null_too = dialect.empty_members == "null"
-    phone = beneficiary.phone_number
-    members: dict[str, Any] = {} if beneficiary.id is None else {"id": beneficiary.id}
-    members["name"] = beneficiary.name
-    if beneficiary.email_address is not None or null_too:
-        members["emailAddress"] = beneficiary.email_address
-    if phone is not None or null_too:
-        members["phoneNumber"] = phone and _phone(phone, dialect)
-    members["data"] = data
-    return members
 
 
 def _phone(number: str, dialect: Dialect) -> str:

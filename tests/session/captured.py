@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 import attrs
+import msgspec
 
 _TESTS = str(Path(__file__).parent.parent)
 _DEEPEST = 6
@@ -54,6 +55,8 @@ def taken_apart(value: Any, depth: int = 0) -> list[str]:
         inner = list(value)
     elif attrs.has(type(value)):
         inner = [getattr(value, field.name) for field in attrs.fields(type(value)) if field.repr is True]
+    elif isinstance(value, msgspec.Struct):
+        inner = [item for _, item in value.__rich_repr__()]
     else:
         inner = []
     for item in inner:

@@ -33,6 +33,7 @@ from payments_async import (
     TransactionStatus,
     UtilityAccount,
     Validation,
+    _orders,
     request_id_for,
 )
 from payments_async._models import TransactionBeneficiary, TransactionProduct
@@ -402,3 +403,54 @@ async def test_a_payout_in_disguise_through_the_session(wire: Wire, opened: Open
 def test_a_beneficiary_with_only_a_name() -> None:
     """Nothing else must be known."""
     assert (None, None, None) == attrs.astuple(Beneficiary(name="Grace"))[1:]
+
+
+ODD: st.SearchStrategy[Any] = st.one_of(
+    st.text("ab 1-@.+\n\t\ud800\u00e9\u200b", max_size=6),
+    st.sampled_from(
+        ["0772000018", "a@b", "-", "x" * 128, "x" * 129, "x" * 4097, "", " ", None, 0, False, 17, b"a", ["a"]]
+    ),
+)
+PLAIN = st.sampled_from(["r-1", "0772000018", "grace@example.org", "Grace Akello"])
+
+
+@given(st.dictionaries(st.sampled_from([f.name for f in attrs.fields(_orders.PayoutOrder)]), ODD | PLAIN, max_size=4))
+@example({"message": 0})
+@example({"message": [], "metadata": ["a"]})
+@example({"request_id": "a\nb"})
+@example({"batch_id": ""})
+@example({"destination": UtilityAccount("1"), "product_item_id": "NWSC"})
+def test_a_look_at_the_whole_of_an_order_finds_what_a_look_at_each_field_finds(changes: dict[str, Any]) -> None:
+    """It is made, or refused in the same words."""
+    assert said(lambda: payout(**changes)) == thoroughly(lambda: payout(**changes))
+    theirs = {
+        name: value for name, value in changes.items() if name not in ("destination", "product_item_id", "product_id")
+    }
+    assert said(lambda: collection(**theirs)) == thoroughly(lambda: collection(**theirs))
+
+
+@given(
+    st.fixed_dictionaries({}, optional=dict.fromkeys(("name", "phone_number", "email_address", "id"), ODD | PLAIN))
+)
+@example({"name": "Grace\nAkello"})
+@example({"phone_number": "", "email_address": ""})
+@example({"phone_number": "0772000018\na@b", "email_address": None})
+def test_a_look_at_the_whole_of_a_person_finds_what_a_look_at_each_field_finds(changes: dict[str, Any]) -> None:
+    """They are made, or refused in the same words."""
+    assert said(lambda: beneficiary(**changes)) == thoroughly(lambda: beneficiary(**changes))
+
+
+def said(make: Callable[[], object]) -> object:
+    """What is made, or the words of the refusal."""
+    try:
+        return make()
+    except (TypeError, ValueError) as error:
+        return type(error), str(error)
+
+
+def thoroughly(make: Callable[[], object]) -> object:
+    """The same, where nothing is taken for the usual case."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_orders, "_is_plain", lambda *_: False)
+        patch.setattr(_orders, "_is_plain_person", lambda _: False)
+        return said(make)
