@@ -23,7 +23,7 @@ from payments_async.journal._faults import (
     JournalUnavailable,
     NotAJournal,
 )
-from payments_async.journal._statements._entries import MIXED
+from payments_async.journal._statements._entries import IS_UNSETTLED, MIXED
 
 FAULTS: dict[int, tuple[type[JournalError], str]] = {
     sqlite3.SQLITE_BUSY: (JournalLocked, "the journal is held by another process"),
@@ -62,7 +62,7 @@ _FIRST = (
     # lists may be written in other letters; whatever is all small or all capital is found by the index above
     f"CREATE INDEX outbox_mixed ON outbox(lower(request_id)) WHERE {MIXED}",
     # none on sending, which every order passes: those under way are found by the numbers of their chunk
-    "CREATE INDEX outbox_open ON outbox(state) WHERE state IN ('unknown', 'parked')",
+    f"CREATE INDEX outbox_open ON outbox(state) WHERE {IS_UNSETTLED}",
     "CREATE INDEX outbox_accepted ON outbox(state) WHERE state = 'accepted'",
     "CREATE INDEX outbox_rejected ON outbox(state) WHERE state = 'rejected'",
     "CREATE INDEX outbox_conflict ON outbox(id) WHERE conflict IS NOT NULL",

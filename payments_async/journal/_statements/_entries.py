@@ -35,6 +35,7 @@ _MAY_BE_PAID = (State.PLANNED, State.SENDING, State.UNKNOWN, State.PARKED)
 _PAID = (State.ACCEPTED, State.SUCCESSFUL)
 # orders whose ids are written in small and capital letters: a list of the service may have them in others
 MIXED = "request_id <> lower(request_id) AND request_id <> upper(request_id)"
+IS_UNSETTLED = "state IN ('unknown', 'parked')"  # few at any time, and looked for
 COLUMNS = (
     "id, request_id, state, token, attempt, sent_before, amount, body, body_sha256, transaction_id, code, message, "
     "conflict, permitted_at, updated_at"
@@ -207,6 +208,16 @@ def chunk_of(order_id: int) -> int:
     return (order_id & (MOST_ORDERS - 1)) // CHUNK
 
 
+def is_in_state(table: str, state: State | str) -> str:
+    """The condition that an order is in a state, written so that SQLite sees which partial index covers it.
+
+    It compares words and does not conclude: that ``state = 'unknown'`` lies within ``IS_UNSETTLED`` it has to be told.
+    """
+    name = State(state)
+    condition = f"{table}.state = '{name.value}'"
+    return f"{condition} AND {table}.{IS_UNSETTLED}" if name in (State.UNKNOWN, State.PARKED) else condition
+
+
 def row_of(values: Sequence[Any]) -> Row:
     """A row of ``COLUMNS``."""
     return Row(values[0], values[1], _STATES[values[2]], *values[3:])
@@ -369,8 +380,7 @@ def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = 
     """A reader of pages of entries, in the sequence they were loaded in."""
     where = ["o.id > ?", "o.id <= ?"]
     if state is not None:
-        # written out, so that SQLite sees that a partial index covers it
-        where.append(f"o.state = '{State(state).value}'")
+        where.append(is_in_state("o", state))
     if conflicts:
         where.append("o.conflict IS NOT NULL")
     sql = f"SELECT {COLUMNS} FROM outbox o WHERE {' AND '.join(where)} ORDER BY o.id LIMIT {PAGE}"  # noqa: S608

@@ -18,6 +18,7 @@ from payments_async.journal._statements._entries import (
     chunk_of,
     count_unconfirmed,
     entry_of,
+    is_in_state,
     number_of,
     row_by_request,
     row_of,
@@ -469,8 +470,8 @@ def sent_since(
     """
     first, last = bounds_of(connection, batch_id)
     moments = []
-    for state in states:  # one at a time and written out, so that SQLite sees that a partial index covers it
-        is_one = f"o.state = '{State(state).value}' AND o.attempt > 0 AND o.permitted_at > ? AND o.id BETWEEN ? AND ?"
+    for state in states:  # one at a time, for each has its partial index
+        is_one = f"{is_in_state('o', state)} AND o.attempt > 0 AND o.permitted_at > ? AND o.id BETWEEN ? AND ?"
         moments += connection.execute(
             f"""SELECT min(o.permitted_at) FROM outbox o WHERE {is_one}
             UNION ALL SELECT min(a.permitted_at) FROM outbox o JOIN attempt a ON a.order_id = o.id

@@ -1,0 +1,118 @@
+"""How SQLite finds the rows that the journal asks for: by an index, however many there are."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from journal.factories import BATCH, claimed, delivery, event, order, permitted, swept, transaction_id
+
+from payments_async.journal import News, SqliteJournal, State
+from payments_async.journal._sqlite import _opening
+from payments_async.journal._statements import _entries, _history
+from payments_async.journal.contract import Evidence, Outcome
+
+LARGE = ("outbox", "o", "evidence", "attempt", "resolution", "ipn_event", "e", "ipn_delivery")
+STOPS_AT_ONCE = "EXISTS (SELECT 1 FROM outbox)"  # its plan is a scan, which ends at the first row
+INDEXED = (State.UNKNOWN, State.PARKED, State.ACCEPTED, State.REJECTED)
+
+
+class Recorded(sqlite3.Connection):
+    """A connection that remembers what it was asked."""
+
+    asked: set[str] = set()  # noqa: RUF012 - of all of them
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        self.asked.add(sql)
+        return super().execute(sql, *values)
+
+    def executemany(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        self.asked.add(sql)
+        return super().executemany(sql, *values)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """What journals ask from now on."""
+    connect = sqlite3.connect
+    monkeypatch.setattr(_opening.sqlite3, "connect", lambda *a, **options: connect(*a, factory=Recorded, **options))
+    monkeypatch.setattr(Recorded, "asked", set())
+    return Recorded.asked
+
+
+def plan(connection: sqlite3.Connection, sql: str) -> list[str]:
+    """How SQLite goes about a statement."""
+    found = connection.execute(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?"))
+    return [words for *_, words in found]
+
+
+def an_empty_file() -> sqlite3.Connection:
+    """All tables, without a row."""
+    connection = sqlite3.connect(":memory:")
+    for sql in _opening._FIRST:
+        connection.execute(sql)
+    return connection
+
+
+async def test_nothing_that_happens_to_an_order_reads_a_whole_table(tmp_path: Path, asked: set[str]) -> None:
+    """Loading, permits, answers, notifications, evidence, sweeps and looking: no plan scans one that grows."""
+    async with SqliteJournal(tmp_path / "journal.db", state_folder=None) as journal:
+        chunk = await claimed(journal, 6)
+        first = await permitted(journal, chunk, 0)
+        accepted = Outcome(permit=first, news=News.ACCEPTED, transaction_id=transaction_id(0))
+        second = await permitted(journal, chunk, 1, after=accepted)
+        await journal.record(Outcome(permit=second, news=News.UNKNOWN))
+        third = await permitted(journal, chunk, 2)
+        await journal.record(Outcome(permit=third, news=News.NOT_SENT))
+        await permitted(journal, chunk, 3)
+        await journal.renew_chunk(chunk)
+        await journal.release_chunk(chunk)
+        await journal.expire_chunks()
+        for number in (0, 1):
+            await journal.receive(delivery(), event(0, number), owner="r", lease=30)
+        await journal.park(order(3).request_id, detail="nowhere")
+        await journal.apply_evidence(
+            Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="list", transaction_id=transaction_id(0))
+        )
+        await journal.write_off(order(3).request_id, who="Grace", why="asked them")
+        await journal.acknowledge(order(0).request_id, who="Grace", why="asked them")
+        await swept(journal)
+        await journal.entries_of([order(0).request_id])
+        await journal.entries_of([order(0).request_id], in_mixed_letters=True)
+        for batch in (None, BATCH):
+            await journal.sent_since(batch, tuple(State))
+            await journal.progress(batch)
+            for state in (None, *State):
+                assert all([entry.batch_id == BATCH async for entry in journal.entries(batch, state)])
+            assert [] == [entry async for entry in journal.conflicts(batch)]
+        await journal.is_looked_for(BATCH)
+        await journal.final_events(order(0).request_id, transaction_id(0))
+        await journal.history(order(0).request_id)
+    with an_empty_file() as connection:
+        orders = [sql for sql in asked if sql.lstrip().startswith(("SELECT", "UPDATE", "INSERT", "DELETE", "WITH"))]
+        scans = {sql: [step for step in plan(connection, sql) if _is_scan(step)] for sql in orders}
+    assert len(orders) > 50
+    assert {} == {sql: steps for sql, steps in scans.items() if steps and not sql.endswith(STOPS_AT_ONCE)}
+
+
+@pytest.mark.parametrize("state", INDEXED)
+def test_orders_in_a_state_that_is_looked_for_are_found_by_its_own_index(asked: set[str], state: State) -> None:
+    """A batch of a million with three unknown ones: three rows are read, for their entries and their first permit."""
+    with an_empty_file() as connection:
+        asked.clear()
+        _entries.entries_after(None, state)(connection, after=-1)
+        _history.sent_since(connection, None, [state], 0.0)
+        steps = [step for sql in list(asked) if f"'{state.value}'" in sql for step in plan(connection, sql)]
+    of_orders = [step for step in steps if step.startswith(("SCAN o ", "SEARCH o "))]
+    assert len(of_orders) == 3
+    assert all(step.startswith("SEARCH o USING INDEX outbox_") for step in of_orders), of_orders
+
+
+def _is_scan(step: str) -> bool:
+    """Whether a step reads every row of a table that grows; an index of a few of them may be read whole."""
+    words = step.split()
+    is_by_index = "INDEX" in words and any(name in words for name in _PARTIAL)
+    return words[0] == "SCAN" and words[1] in LARGE and not is_by_index
+
+
+_PARTIAL = ("outbox_conflict", "ipn_event_doubt", "ipn_event_nameless", "ipn_event_dead", "ipn_event_disputed")
