@@ -274,23 +274,23 @@ REFERENCES = st.sampled_from(
 
 @st.composite
 def deliveries(draw: st.DrawFn) -> tuple[bytes, str]:
-    """The body and the query of a notification: often a documented shape, and otherwise not far from one."""
-    is_usual = draw(st.booleans())
-    values = USUAL_VALUES if is_usual else JSON_VALUES
+    """The body and the query of a notification of a documented shape, or of one with something odd about it."""
+    odd = draw(st.sampled_from([None, None, "query", "reference", "again", "Amount", "StatusCode", *PASCAL]))
     names = draw(st.lists(st.sampled_from(sorted(PASCAL)), unique=True)) if draw(st.booleans()) else list(PASCAL)
-    said = {name: draw(values[name]) for name in dict.fromkeys([*names, "TransactionId", "StatusCode"])}
-    spelling = draw(st.sampled_from(["pascal", "camel", "snake", "upper", None]))
-    mixed = st.sampled_from(["pascal", "camel", "snake"])
-    members = [(next(iter(spelled({name: 0}, spelling or draw(mixed)))), value) for name, value in said.items()]
-    if draw(st.booleans()):
-        members.append(("requestReference", '{"createdOn": "x", "requestId": "r"}'))
-    if not is_usual and draw(st.booleans()):
+    names = list(dict.fromkeys([*names, "TransactionId", "StatusCode"]))
+    said = {name: draw((JSON_VALUES if name == odd else USUAL_VALUES)[name]) for name in names}
+    spelling, mixed = draw(st.sampled_from(["pascal", "camel", "snake", "upper", None])), ["pascal", "camel", "snake"]
+    spellings = [spelling or draw(st.sampled_from(mixed)) for _ in said]
+    members = [(next(iter(spelled({name: 0}, how))), said[name]) for name, how in zip(said, spellings, strict=True)]
+    if odd == "reference":
         members.append((draw(st.sampled_from(["requestReference", "RequestReference"])), draw(REFERENCES)))
-    if not is_usual and draw(st.booleans()):
+    elif draw(st.booleans()):
+        members.append(("requestReference", '{"createdOn": "x", "requestId": "r"}'))
+    if odd == "again":
         members.append(draw(st.sampled_from([*members, ("New", "1"), ("Amount", "5"), ("account_number", '"6"')])))
     comma, colon = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,", ":  "), (",\n", ": "), (",", " :")]))
     body = comma.join(f'"{name}"{colon}{value}' for name, value in members)
-    return f"{{{body}}}".encode(), draw(queries(said, is_usual=is_usual))
+    return f"{{{body}}}".encode(), draw(queries(said, is_usual=odd != "query"))
 
 
 def queries(said: dict[str, str], *, is_usual: bool) -> st.SearchStrategy[str]:
@@ -319,6 +319,49 @@ def test_the_quick_way_and_the_thorough_way_agree(delivery: tuple[bytes, str], t
     quick = read_usual(*delivery, timezone)
     if quick is not None:
         assert everything(read_unusual(*delivery, timezone)) == everything(quick)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '"Amount":-0',
+        '"Amount":1.5',
+        '"Amount":"1_000"',
+        '"Amount":1e3',
+        '"StatusCode":0,"Amount":5,"Amount":6',
+        '"Amount":1.5,"requestReference":{"createdOn":"x","requestId":"s"}',
+        '"Amount":1.5,"Amount" :2',
+        '"batchId":" b"',
+        '"Amount":1.5,"amount":2',
+        '"RequestReference":{"createdOn":"x","requestId":"r"}',
+        '"requestReference":null',
+    ],
+)
+@pytest.mark.parametrize("query", ["", "Amount=1000", f"Amount=1.5{'0' * 40}", "Amount=1.50", "requestId=r&Amount=1.5"])
+def test_what_only_looks_usual_is_read_the_thorough_way(said: str, query: str) -> None:
+    """Nothing is taken quickly that would be refused, or read otherwise, member by member."""
+    body = (
+        b'{"transactionId":"t","RequestId":"r",%b}' % (said if "Status" in said else f'"StatusCode":0,{said}').encode()
+    )
+    event = outcome(body, query)
+    try:
+        thorough = read_unusual(body, query, UTC)
+    except UnreadableNotification:
+        assert event is None
+    else:
+        assert everything(thorough) == everything(event)
+
+
+@pytest.mark.parametrize("amount", ["-0", "-0.0", "1e3", "1E400", '"5"', '"1_000"', "null", "true", "1" * 31])
+def test_an_odd_amount_of_a_complete_body_is_read_the_thorough_way(amount: str) -> None:
+    """Down to the sign of nothing."""
+    body = json.dumps(PASCAL).replace("500.25", amount).encode()
+    event = outcome(body, "")
+    if event is None:
+        with pytest.raises(UnreadableNotification):
+            read_unusual(body, "", UTC)
+    else:
+        assert everything(read_unusual(body, "", UTC)) == everything(event)
 
 
 DOCUMENTED_QUERY = (
