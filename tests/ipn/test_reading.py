@@ -352,7 +352,7 @@ def test_what_only_looks_usual_is_read_the_thorough_way(said: str, query: str) -
         assert everything(thorough) == everything(event)
 
 
-@pytest.mark.parametrize("amount", ["-0", "-0.0", "1e3", "1E400", '"5"', '"1_000"', "null", "true", "1" * 31])
+@pytest.mark.parametrize("amount", ["-0", "-0.0", "1e3", "1E400", "1e400", '"5"', '"1_000"', "null", "true", "1" * 31])
 def test_an_odd_amount_of_a_complete_body_is_read_the_thorough_way(amount: str) -> None:
     """Down to the sign of nothing."""
     body = json.dumps(PASCAL).replace("500.25", amount).encode()
@@ -362,6 +362,12 @@ def test_an_odd_amount_of_a_complete_body_is_read_the_thorough_way(amount: str) 
             read_unusual(body, "", UTC)
     else:
         assert everything(read_unusual(body, "", UTC)) == everything(event)
+
+
+def test_an_amount_of_too_many_zeros_is_refused_in_the_query_as_in_the_body() -> None:
+    """That it is the same number does not make it one of a sensible size."""
+    with pytest.raises(UnreadableNotification):
+        read(b'"Amount":1.5', f"Amount=1.5{'0' * 40}")
 
 
 DOCUMENTED_QUERY = (
