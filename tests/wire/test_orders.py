@@ -429,9 +429,7 @@ def test_a_look_at_the_whole_of_an_order_finds_what_a_look_at_each_field_finds(c
     assert said(lambda: collection(**theirs)) == thoroughly(lambda: collection(**theirs))
 
 
-@given(
-    st.fixed_dictionaries({}, optional=dict.fromkeys(("name", "phone_number", "email_address", "id"), ODD | PLAIN))
-)
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(("name", "phone_number", "email_address", "id"), ODD | PLAIN)))
 @example({"name": "Grace\nAkello"})
 @example({"phone_number": "", "email_address": ""})
 @example({"phone_number": "0772000018\na@b", "email_address": None})
