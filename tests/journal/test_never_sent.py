@@ -1,5 +1,6 @@
 """An order that was never sent and is told of all the same: it is not sent, not settled, and a person decides."""
 
+import asyncio
 from decimal import Decimal
 from typing import Any
 
@@ -8,7 +9,7 @@ from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, or
 
 from payments_async._events import TransactionEvent
 from payments_async.journal import Journal, News, NotParked, State
-from payments_async.journal.contract import Evidence, Outcome, Receipt
+from payments_async.journal.contract import Evidence, Outcome, Permit, Receipt
 
 REQUEST_ID = order(0).request_id
 
@@ -52,6 +53,22 @@ async def test_an_order_proved_not_to_have_left_is_parked_by_a_notification(jour
     await notified(journal, event(0, 0))
     await notified(journal, event(1, 0), b"another")
     assert 1 == (await journal.progress(BATCH)).counts["parked"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_permit_says_what_was_written_off_since_the_claim(journal: Journal, count: int) -> None:
+    """The claim did not know it; a refusal of this attempt would prove nothing of what was told of before."""
+    chunk = await claimed(journal, count)
+    await notified(journal, event(0, 0))
+    await written_off(journal)
+    answers = await asyncio.gather(*(journal.permit(chunk, held) for held in chunk.orders))
+    permits = [answer for answer in answers if isinstance(answer, Permit)]
+    assert [False] * count == [held.sent_before for held in chunk.orders]
+    assert [True, *[False] * (count - 1)] == [permit.sent_before for permit in permits]
+    await journal.record(Outcome(permit=permits[0], news=News.REJECTED))
+    entry = await journal.entry(REQUEST_ID)
+    assert entry is not None
+    assert State.UNKNOWN is entry.state
 
 
 @pytest.mark.parametrize(

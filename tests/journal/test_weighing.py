@@ -151,3 +151,11 @@ def test_a_notification_is_evidence_of_its_status_code(status_code: int, news: N
 def test_an_event_contradicts_the_final_one(status_code: int, magnitude: str, words: str | None) -> None:
     """By another final code, or by another amount where both name one."""
     assert words == contradiction_of_events(status_code, magnitude, 0, "100")
+
+
+@pytest.mark.parametrize(("attempt", "words"), [(0, "it was never sent from here"), (2, "it was known to be planned")])
+def test_an_order_that_was_tried_is_not_called_never_sent(attempt: int, words: str) -> None:
+    """Although its attempts are proved not to have left."""
+    told = weigh(row(State.PLANNED, attempt=attempt), evidence(News.NOTIFIED_SUCCESSFUL), unsent=True)
+    assert State.PARKED is told.state
+    assert str(told.conflict).endswith(words)
