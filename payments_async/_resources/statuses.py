@@ -32,12 +32,14 @@ class Statuses:
     """What the filtered lists came to.
 
     Attributes:
-        found: By transaction id, in small letters; only of those that were asked about.
+        found: Those with an end, by transaction id, in small letters; only of those that were asked about.
+        under_way: Those of them that are listed as having none yet, where those lists were read.
         notes: What hinders, in words.
         are_filters: Whether the service was seen to filter; ``None`` when it could not be asked.
     """
 
     found: Mapping[str, TransactionStatus] = attrs.field(factory=dict)
+    under_way: Collection[str] = ()
     notes: tuple[str, ...] = ()
     are_filters: bool | None = None
 
@@ -89,20 +91,29 @@ async def is_filtered(reader: Reader, since: date | None, until: date | None) ->
 
 
 async def read_statuses(
-    reader: Reader, since: date, until: date, transaction_ids: Collection[str], *, is_known: bool = False
+    reader: Reader,
+    since: date,
+    until: date,
+    transaction_ids: Collection[str],
+    *,
+    is_known: bool = False,
+    under_way: bool = False,
 ) -> Statuses:
     """The final status of transactions that the list without a filter has just shown.
 
     Args:
         since, until: The days of that list.
         is_known: The service was seen to filter a moment ago: it is asked again only before anything is believed.
+        under_way: Also where none of them has an end, read the lists of those that have none yet.
     """
     wanted, days = {transaction_id.lower() for transaction_id in transaction_ids}, _days(since, until)
     if not is_known and (are_filters := await is_filtered(reader, since, until)) is not True:
         return Statuses(are_filters=are_filters, notes=(_DISBELIEVED[are_filters].format(days=days),))
-    sightings, notes = await _sightings(reader, since, until, wanted)
-    found = {id_: status for id_, status in sightings.believed(wanted).items() if status.is_final}
-    if notes or not found:  # an id might be in the part of a list that is missing, too
+    sightings, notes = await _sightings(reader, since, until, wanted, under_way=under_way)
+    found = sightings.believed(wanted)
+    if notes or not (
+        under_way or any(status.is_final for status in found.values())
+    ):  # an id might be in the part of a list that is missing, too
         return Statuses(notes=(*notes, *sightings.doubts(days)), are_filters=True)
     if (are_filters := await is_filtered(reader, since, until)) is not True:
         return Statuses(are_filters=are_filters, notes=(_DISBELIEVED[are_filters].format(days=days),))
@@ -110,11 +121,21 @@ async def read_statuses(
     notes = [*sightings.doubts(days)]
     if len(still) < len(found):
         notes.append(f"{len(found) - len(still)} transactions from {days} are listed only with a filter")
-    return Statuses(found={id_: found[id_] for id_ in still}, notes=tuple(notes), are_filters=True)
+    return Statuses(
+        found={id_: found[id_] for id_ in still if found[id_].is_final},
+        under_way=frozenset(id_ for id_ in still if not found[id_].is_final),
+        notes=tuple(notes),
+        are_filters=True,
+    )
 
 
-async def _sightings(reader: Reader, since: date, until: date, wanted: Collection[str]) -> tuple[Sightings, list[str]]:
-    """What all filters show, and why some say nothing. Those of no end are asked only where others show an end."""
+async def _sightings(
+    reader: Reader, since: date, until: date, wanted: Collection[str], *, under_way: bool
+) -> tuple[Sightings, list[str]]:
+    """What all filters show, and why some say nothing.
+
+    Those of no end are asked only where others show an end, or where somebody wants to know who is under way.
+    """
     sightings, notes = Sightings(), list[str]()
     for group in (_FINAL, _OPEN):
         for status in group:
@@ -122,7 +143,7 @@ async def _sightings(reader: Reader, since: date, until: date, wanted: Collectio
                 problem = await _read(reader.read(since, until, word), status, sightings)
                 if problem is not None:
                     notes.append(f"the list of {word} transactions from {_days(since, until)}: {problem}")
-        if not sightings.believed(wanted):
+        if not (under_way or sightings.believed(wanted)):
             break
     return sightings, notes
 

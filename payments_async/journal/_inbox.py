@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import attrs
@@ -200,6 +200,9 @@ class Inbox(Protocol):
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
         """The first final event of an order that was received and is evidence that nothing disputes, or ``None``."""
+
+    async def final_events_of(self, request_ids: Sequence[str]) -> Mapping[str, TransactionEvent]:
+        """The same of many orders, of those that have one."""
 
     async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
         """All of them, oldest first.

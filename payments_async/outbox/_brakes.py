@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from decimal import Context, Decimal
 from functools import reduce
+from math import ceil
 
 import attrs
 
@@ -27,6 +28,8 @@ _TOLERANCE = 10  # failures in a row, then one order at a time feels its way
 _IN_VAIN = 3  # orders that felt their way and failed, after which nothing is expected of the next
 _WAIT_INITIAL = 0.5  # seconds, doubled with every order that felt its way and failed
 _WAIT_MAX = 30.0
+_MOMENT = 1.0  # seconds over which those who wait are let go again after a pause
+_FIRST_SHARE = 0.1  # of them, go at its end
 _LONGEST_PAUSE = 900.0  # seconds that are believed when the service asks for a pause; then somebody asks again
 
 
@@ -197,6 +200,7 @@ class Pace:
         self._rounds = 0
         self._troubled_since: float | None = None
         self._until = 0.0
+        self._resumed = -_MOMENT  # when a pause, or the feeling of the way, ended last
         self._probing = False
         self.gave_up: str | None = None
 
@@ -212,7 +216,7 @@ class Pace:
         if self._until:
             if self._clock() < self._until:
                 return False
-            self._until = 0.0
+            self._resumed, self._until = self._until, 0.0
         if self._in_row < _TOLERANCE:
             return True
         if self._probing:
@@ -220,12 +224,24 @@ class Pace:
         self._probing = True
         return True
 
+    def places(self, waiting: int) -> int:
+        """How many of so many who wait may go now: after a pause more and more of them, over a moment."""
+        now, resumed = self._clock(), self._until or self._resumed
+        if now < resumed:
+            return 0
+        if self._in_row >= _TOLERANCE:
+            return 0 if self._probing else min(1, waiting)
+        left = 1.0 - (now - resumed) / _MOMENT
+        return waiting if left <= _FIRST_SHARE else ceil(waiting * _FIRST_SHARE / left)
+
     def did_not_go(self) -> None:
         """An order that might have gone was kept back: another may go in its place."""
         self._probing = False
 
     def answered(self) -> None:
         """The service answered an order, with yes or no."""
+        if self._in_row >= _TOLERANCE:
+            self._resumed = self._clock()
         self._in_row = self._rounds = 0
         self._troubled_since = None
         self._probing = False

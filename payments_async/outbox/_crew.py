@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import date
 from typing import NamedTuple, TypeVar
@@ -134,7 +135,8 @@ class Crew:
     _is_full: bool = attrs.field(init=False, default=False)  # whoever claims chunks rests until fewer are in hand
     _ask_again: float = attrs.field(init=False, default=0.0)  # when to look for free chunks again
     _waits_for: tuple[str, float] | None = attrs.field(init=False, default=None)  # whose lease, and when it ends
-    _news: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)
+    _news: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)  # for whoever claims chunks
+    _idle: deque[asyncio.Future[None]] = attrs.field(init=False, factory=deque)  # workers that wait for an order
 
     def __attrs_post_init__(self) -> None:
         self.executor = executor_of(self.payments)
@@ -211,13 +213,28 @@ class Crew:
         self.wake()
 
     def wake(self) -> None:
-        """Something has changed: everybody who waits looks again."""
+        """Something has changed: whoever claims chunks looks again, and as many workers as can go."""
         self._news.set()
         self._news = asyncio.Event()
+        if self._idle:
+            for _ in range(self._count_to_wake()):
+                waiting = self._idle.popleft()
+                if not waiting.done():  # else it was cancelled
+                    waiting.set_result(None)
 
     async def wait(self) -> None:
-        """Wait until something has changed."""
-        await self._news.wait()
+        """Wait, as a worker, until there may be an order to send or nothing more is begun."""
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle.append(waiting)
+        await waiting
+
+    def _count_to_wake(self) -> int:
+        """How many of the workers that wait would find something to do: thousands of them look in vain otherwise."""
+        if self.drains:
+            return len(self._idle)
+        if self.meter.lacks_balance:
+            return 0
+        return min(self.pace.places(len(self._idle)), self.leases.count_ready(), len(self._idle))
 
     def tried(self, news: News) -> None:
         """An order was tried, and the journal does not know it yet."""
@@ -262,7 +279,7 @@ class Crew:
             await self._survives(leases.give_back_finished())
             self._is_full = leases.has_plenty(self.size)
             if self._is_full or (leases.open and clock() < self._ask_again):
-                await self.wait()
+                await self._news.wait()
             elif await self._survives(leases.claim()):
                 self._waits_for = None
                 self.wake()
@@ -274,7 +291,7 @@ class Crew:
                         self.end(orders)
                     self.drain()
                 else:
-                    await self.wait()
+                    await self._news.wait()
 
     async def _keep(self, lease: float) -> None:
         """Renew leases every third of their time, tell how far it is, and wake who waits for a moment."""

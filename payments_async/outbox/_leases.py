@@ -74,6 +74,11 @@ class Leases:
         """Whether there is enough to do for so many workers, or already more in hand than should be."""
         return len(self._ready) >= workers or self.open >= _MOST + workers
 
+    def count_ready(self) -> int:
+        """How many orders in hand may go now."""
+        now = self._clock()
+        return len(self._ready) + sum(due <= now for due, _, _ in self._later)
+
     def take(self) -> LeasedOrder | None:
         """The next order that may go now, of a chunk that is still ours."""
         if self._later and self._later[0][0] <= self._clock():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 import attrs
 
 from payments_async._errors import AuthenticationFailed, PaymentsError
+from payments_async._events import TransactionEvent
 from payments_async._models import Acceptance, Transaction
 from payments_async._resources.lists import Reader
 from payments_async._resources.statuses import read_statuses
@@ -22,6 +23,7 @@ from payments_async.outbox._sweeps import (
     CONFIRMED,
     LOOKED_UP,
     OPEN,
+    PAGE,
     STATES,
     Difference,
     Findings,
@@ -32,6 +34,7 @@ from payments_async.outbox._sweeps import (
     check_account,
     collect,
     day_of,
+    paged,
 )
 
 __all__ = [
@@ -45,11 +48,11 @@ __all__ = [
 ]
 
 _FEW = 20_000  # orders looked up before a run goes on; the others wait for reconcile
-_AT_ONCE = 50  # questions to the journal
 _READS = 10  # looks at single transactions
 _LATE = 86_400.0  # seconds after which a rejected order that was carried out all the same would be listed
 _OF_THE_LIST = "absence from the list of {days} proves nothing"
 _STATUSLESS = 20  # records without a status, after which looking at more of them says nothing new
+_ENDS = {LOOKED_UP[status]: state for status, state in STATES.items()}
 _NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items() if row.is_final}
 
 
@@ -273,6 +276,8 @@ class _Search:
     _sent_before: float | None = attrs.field(init=False, default=None)  # the first permit of any open one
     is_doubted: bool = attrs.field(init=False, default=False)
     has_swept: bool = attrs.field(init=False, default=False)
+    _shown: dict[str, Shown] = attrs.field(init=False, factory=dict)  # what the last sweep has shown, by transaction
+    _under_way: Collection[str] = attrs.field(init=False, default=())  # transactions listed as such, in small letters
 
     def __attrs_post_init__(self) -> None:
         self._sweeper = Sweeper(self.payments, self.journal, self.findings, self.reader)
@@ -298,7 +303,7 @@ class _Search:
         self, sought: Mapping[str, SoughtOrder], *, sweeps: int, sleep: Callable[[float], Awaitable[object]]
     ) -> None:
         """Look everywhere. With fewer than two sweeps nothing is parked."""
-        await self._in_notifications(list(sought.values()))
+        await self._in_notifications(sought.values())
         window = self._window([order for order in sought.values() if order.is_open])
         for turn in range(sweeps):
             if turn:
@@ -306,7 +311,7 @@ class _Search:
             if window is not None:
                 await self._sweep(window)
             if not turn:
-                await self._by_id([order for order in sought.values() if order.is_open and order.transaction_id])
+                await self._by_id(window, [one for one in sought.values() if one.is_open and one.transaction_id])
             if window is None or not any(map(self._may_be_parked, window.sought.values())):
                 return
         if sweeps > 1 and window is not None:
@@ -328,53 +333,57 @@ class _Search:
             return None
         return Window.to_now(min(moments), self.clock(), self.payments.dialect.timezone, sought)
 
-    async def _in_notifications(self, orders: list[SoughtOrder]) -> None:
+    async def _in_notifications(self, orders: Iterable[SoughtOrder]) -> None:
         """Settle what notifications that are stored already tell."""
-        for first in range(0, len(orders), _AT_ONCE):
-            some = orders[first : first + _AT_ONCE]
-            events = await asyncio.gather(*(self.journal.final_event(order.request_id) for order in some))
-            for order, event in zip(some, events, strict=True):
-                news = None if event is None else _NOTIFIED.get(event.status_code)
-                if event is None or news is None:
-                    continue
-                evidence = Evidence(
-                    news=news,
-                    source="stored notification",
-                    request_id=event.request_id,
-                    transaction_id=event.transaction_id,
-                    amount=event.amount,
-                    currency=event.currency_code or None,
-                )
-                await self.findings.apply(order, evidence)
+        for page in paged(orders):
+            events = await self.journal.final_events_of([order.request_id for order in page])
+            told = [(order, events[order.request_id]) for order in page if order.request_id in events]
+            await asyncio.gather(*(self._notified(order, event) for order, event in told))
+
+    async def _notified(self, order: SoughtOrder, event: TransactionEvent) -> None:
+        """Settle an order by the notification of its end."""
+        if (news := _NOTIFIED.get(event.status_code)) is not None:
+            evidence = Evidence(
+                news=news,
+                source="stored notification",
+                request_id=event.request_id,
+                transaction_id=event.transaction_id,
+                amount=event.amount,
+                currency=event.currency_code or None,
+            )
+            await self.findings.apply(order, evidence)
 
     async def _sweep(self, window: Window) -> None:
         """Read the list once, and count whom it did not show."""
-        began, self.has_swept = self.clock(), True
-        reading, shown = await self._sweeper.sweep(window, self._batches)
+        began, self.has_swept, self._shown = self.clock(), True, {}
+        reading, self._shown = await self._sweeper.sweep(window, self._batches)
         if reading.problem is not None:
             self.findings.unread[f"{_OF_THE_LIST.format(days=window)}: {reading.problem}"] = None
         if self.by_status:
-            await self._statuses(window, shown)
+            await self._statuses(window)
         if reading.problem is None and reading.counted:
             self._count_clean(window, began)
         elif reading.problem is None:
             self.findings.note(f"{_OF_THE_LIST.format(days=window)}: the service does not say how many rows there are")
 
-    async def _statuses(self, window: Window, shown: dict[str, Shown]) -> None:
-        """Read the list under each status, and settle the orders that one of them shows."""
-        orders = {id_: row for id_, row in shown.items() if window.sought[row.request_id].may_change}
-        if not orders:
+    async def _statuses(self, window: Window, *, under_way: bool = False) -> None:
+        """Read the list under each status, and settle the orders that one of them shows.
+
+        Args:
+            under_way: Also where nothing has ended, to know who is still under way.
+        """
+        shown = {id_: row for id_, row in self._shown.items() if window.sought[row.request_id].may_change}
+        if not shown:
             return
-        statuses = await read_statuses(self.reader, window.since, window.until, orders)
+        statuses = await read_statuses(self.reader, window.since, window.until, shown, under_way=under_way)
+        self._under_way = statuses.under_way
         for note in statuses.notes:
             self.findings.note(note)
-        by_id = {transaction_id.lower(): transaction_id for transaction_id in orders}
-        for found, status in statuses.found.items():
-            transaction_id = by_id[found]
-            row = orders[transaction_id]
-            order = window.sought[row.request_id]
-            if STATES[status] is not order.state:
-                evidence = Evidence(
+        for page in paged(id_ for id_ in shown if id_.lower() in statuses.found):
+            told: dict[str, list[Evidence]] = {}
+            for transaction_id in page:
+                row, status = shown[transaction_id], statuses.found[transaction_id.lower()]
+                end = Evidence(
                     news=LOOKED_UP[status],
                     source=f"list {status}",
                     request_id=row.request_id,
@@ -382,31 +391,71 @@ class _Search:
                     amount=row.amount,
                     currency=row.currency,
                 )
+                told.setdefault(row.request_id, []).append(end)
+            await asyncio.gather(*(self._end(window.sought[id_], ends) for id_, ends in told.items()))
+
+    async def _end(self, order: SoughtOrder, told: list[Evidence]) -> None:
+        """Settle an order by the end of its transaction; of each one, where it has several."""
+        for evidence in told:
+            if _ENDS[evidence.news] is not order.state:
                 await self.findings.apply(order, evidence)
 
-    async def _by_id(self, orders: list[SoughtOrder]) -> None:
-        """Look up transactions that are known, those of unknown orders first."""
-        statusless = 0
+    async def _by_id(self, window: Window | None, orders: Collection[SoughtOrder]) -> None:
+        """Look up transactions that are known, those of unknown orders first; nobody that is listed as under way.
+
+        Where the first records tell a status, the lists of each status tell it of hundreds at once.
+        """
+        accepted = [order for order in self._unlisted(orders) if order.state is State.ACCEPTED]
+        unknown = [order for order in orders if order.state is not State.ACCEPTED]
+        statusless = await self._look_up([*unknown, *accepted[:_STATUSLESS]])
+        rest = accepted[_STATUSLESS:]
+        if rest and statusless < _STATUSLESS:
+            if window is not None:
+                await self._statuses(window, under_way=True)
+            await self._look_up([order for order in self._unlisted(rest) if order.is_open], statusless)
+
+    def _unlisted(self, orders: Iterable[SoughtOrder]) -> Iterator[SoughtOrder]:
+        """Those of these orders that no list shows as under way."""
+        return (order for order in orders if (order.transaction_id or "").lower() not in self._under_way)
+
+    async def _look_up(self, orders: list[SoughtOrder], statusless: int = 0) -> int:
+        """Look at the record of each; tells how many had no status, with those of before.
+
+        Args:
+            statusless: Of the records of before.
+        """
 
         def worth_it() -> Iterator[SoughtOrder]:
-            for order in sorted(orders, key=lambda order: order.state is State.ACCEPTED):
+            for order in orders:
                 if order.state is not State.ACCEPTED or statusless < _STATUSLESS:
                     yield order
 
         async def look(order: SoughtOrder) -> Transaction:
             return await self.payments.transactions.get(order.transaction_id or "")
 
-        async for order, record in self.payments.map(look, worth_it(), concurrency=_READS):
-            match record:
-                case Transaction():
-                    statusless += record.status is None
-                    await self.findings.apply_record(order, record, "record")
-                case AuthenticationFailed():
-                    raise record
-                case PaymentsError():
-                    pass  # no such transaction, or not now: that says nothing of the order
-                case _:
-                    raise record
+        found: list[tuple[SoughtOrder, Transaction]] = []
+        try:
+            async for order, record in self.payments.map(look, worth_it(), concurrency=_READS):
+                match record:
+                    case Transaction():
+                        statusless += record.status is None
+                        found.append((order, record))
+                        if len(found) == PAGE:
+                            await self._apply_records(found)
+                    case AuthenticationFailed():
+                        raise record
+                    case PaymentsError():
+                        pass  # no such transaction, or not now: that says nothing of the order
+                    case _:
+                        raise record
+        finally:  # what was told before it failed stands
+            await self._apply_records(found)
+        return statusless
+
+    async def _apply_records(self, found: list[tuple[SoughtOrder, Transaction]]) -> None:
+        """Write down what these records say, which are done with then."""
+        await asyncio.gather(*(self.findings.apply_record(order, record, "record") for order, record in found))
+        found.clear()
 
     def _may_be_parked(self, order: SoughtOrder) -> bool:
         """Whether its period of grace is over."""
@@ -429,6 +478,6 @@ class _Search:
         """Park the orders that enough clean sweeps did not show."""
         last = datetime.fromtimestamp(window.swept_at or 0.0, UTC).isoformat(timespec="seconds")
         detail = f"not in {sweeps} complete lists of {window}, the last one read at {last}"
-        for order in window.sought.values():
-            if self._may_be_parked(order) and order.clean >= sweeps:
-                await self.findings.park(order, detail)
+        lost = (order for order in window.sought.values() if self._may_be_parked(order) and order.clean >= sweeps)
+        for page in paged(lost):
+            await asyncio.gather(*(self.findings.park(order, detail) for order in page))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 import attrs
 
@@ -25,6 +26,7 @@ __all__ = [
     "CONFIRMED",
     "LOOKED_UP",
     "OPEN",
+    "PAGE",
     "STATES",
     "Difference",
     "Findings",
@@ -37,8 +39,10 @@ __all__ = [
     "collect",
     "day_of",
     "evidence_of",
+    "paged",
 ]
 
+T = TypeVar("T")
 _log = logging.getLogger("payments_async")
 
 OPEN = (State.UNKNOWN, State.PARKED, State.ACCEPTED)
@@ -47,6 +51,7 @@ _PORTION = 200_000  # orders looked for at once; an order costs some 300 bytes m
 _MOST_DAYS = 25_000  # that a clock may be wrong by: one that begins in 1970 is
 _MARGIN = timedelta(days=1)  # the service names no time zone, and its clock is not ours
 
+PAGE = 500  # orders of which it is written down in one commit what was found out
 _MOST = 1000  # records nobody sent that are kept in the report; the others are counted
 LOOKED_UP: Mapping[TransactionStatus, News] = {
     TransactionStatus.ENQUEUED: News.LOOKED_UP_PROCESSING,
@@ -282,6 +287,13 @@ class Findings:
             self.unknown.append(order.request_id)
         if order.state is State.ACCEPTED and order.at <= before:
             self.stuck.append(order.request_id)
+
+
+def paged(things: Iterable[T]) -> Iterator[list[T]]:
+    """Things a page at a time: what is found out about a page of orders is written down side by side, in one commit."""
+    waiting = iter(things)
+    while page := list(islice(waiting, PAGE)):
+        yield page
 
 
 def evidence_of(record: Transaction, source: str) -> Evidence:

@@ -287,7 +287,8 @@ class SqliteJournal(Journal):
     # The outbox: evidence and persons
 
     async def apply_evidence(self, evidence: Evidence) -> Finding | None:
-        return await self._submit("apply_evidence", _evidence.apply_evidence, evidence)
+        work = partial(_evidence.apply_evidence, evidence=evidence)
+        return await self._writer.submit("apply_evidence", work, together=_evidence.apply_all)
 
     async def park(self, request_id: str, *, detail: str) -> Finding:
         return await self._submit("park", _evidence.park, request_id, detail)
@@ -404,8 +405,10 @@ class SqliteJournal(Journal):
         return self._stream(_pending.dubious_after)
 
     async def final_event(self, request_id: str) -> TransactionEvent | None:
-        events = await self._read(_notifications.final_events, request_id, None, 1)
-        return events[0] if events else None
+        return (await self.final_events_of((request_id,))).get(request_id)
+
+    async def final_events_of(self, request_ids: Sequence[str]) -> Mapping[str, TransactionEvent]:
+        return await self._read(_notifications.first_finals, request_ids)
 
     async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
         return await self._read(_notifications.final_events, request_id, transaction_id, _MOST_FINALS)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from payments_async._amounts import amount_text
 from payments_async.journal._faults import NotLookedFor, NotParked, OrderUnknown
 from payments_async.journal._records import Evidence, Finding, Row, check_named
 from payments_async.journal._statements._entries import (
     Commit,
+    Work,
     change,
     chunk_of,
     row_by_request,
@@ -142,6 +145,11 @@ def apply_evidence(commit: Commit, evidence: Evidence) -> Finding | None:
         raise ValueError(f"news: {evidence.news} is no evidence")
     row = find(commit, evidence.request_id, evidence.transaction_id)
     return None if row is None else apply(commit, row, evidence)
+
+
+def apply_all(commit: Commit, works: Sequence[Work[Finding | None]]) -> list[Finding | None]:
+    """Weigh what several found out, one after the other, without a savepoint around each."""
+    return [work(commit) for work in works]
 
 
 def park(commit: Commit, request_id: str, detail: str) -> Finding:

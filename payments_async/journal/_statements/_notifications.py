@@ -136,6 +136,12 @@ def final_events(
     return events
 
 
+def first_finals(connection: sqlite3.Connection, request_ids: Sequence[str]) -> dict[str, TransactionEvent]:
+    """The first of each of these orders that has any."""
+    found = {request_id: final_events(connection, request_id, None, 1) for request_id in request_ids}
+    return {request_id: events[0] for request_id, events in found.items() if events}
+
+
 def unmatched(connection: sqlite3.Connection) -> int:
     """Events of orders the outbox does not hold."""
     (count,) = connection.execute(
