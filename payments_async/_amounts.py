@@ -108,6 +108,9 @@ def magnitude_text(amount: Decimal | None) -> str:
 
 def _bounded(amount: Decimal) -> Decimal:
     """The amount, if it has no more digits than any amount of money."""
+    text = str(amount)
+    if len(text) <= MAX_DIGITS and "E" not in text:
+        return amount  # the usual case, quickly
     _sign, digits, exponent = amount.as_tuple()
     if not isinstance(exponent, int) or max(len(digits) + exponent, 1) + max(-exponent, 0) > MAX_DIGITS:
         raise ValueError(f"amount: more than {MAX_DIGITS} digits")

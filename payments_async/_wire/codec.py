@@ -200,10 +200,9 @@ def _converter(timezone: tzinfo) -> cattrs.Converter:
 
 @attrs.frozen
 class _Field:
-    """One field of a class: whether it must be there, and how it is read."""
+    """One field of a class, and how it is read."""
 
     name: str
-    required: bool
     read: Callable[[Any, Any], Any]
     kind: Any
 
@@ -215,11 +214,15 @@ class _Record(Generic[T]):
         self._kind = kind
         self._merged = _MERGED.get(kind)
         self._fields: dict[str, _Field] = {}
+        self._required: list[str] = []
         for attribute in attrs.fields(attrs.resolve_types(kind)):  # type: ignore[type-var, arg-type]
             if attribute.name != "extra":
                 base = _without_none(attribute.type)
                 read = _as_it_is if base is Any else converter.get_structure_hook(base)
-                self._fields[attribute.name] = _Field(attribute.name, attribute.default is attrs.NOTHING, read, base)
+                self._fields[attribute.name] = _Field(attribute.name, read, base)
+                if attribute.default is attrs.NOTHING:
+                    self._required.append(attribute.name)
+        self._texts = {field.name for field in self._fields.values() if field.kind is str}
         self._names = {fold(name): name for name in self._fields} | dict(_ALIASES.get(kind, {}))
 
     def __call__(self, value: Any, _: Any) -> T:
@@ -228,9 +231,9 @@ class _Record(Generic[T]):
         known: dict[str, Any] = {}
         extra: dict[str, Any] = {}
         self._sort(value, known, extra)
-        for field in self._fields.values():
-            if field.required and known.get(field.name) in (None, ""):
-                raise Unreadable(f"{self._kind.__name__}: {field.name} is missing or unreadable")
+        for name in self._required:
+            if known.get(name) in (None, ""):
+                raise Unreadable(f"{self._kind.__name__}: {name} is missing or unreadable")
         make: Callable[..., T] = self._kind
         return make(**known, extra=extra)
 
@@ -239,13 +242,14 @@ class _Record(Generic[T]):
     ) -> None:
         """Put each member under the field it spells, or aside; those of a merged member as if they stood here."""
         for key, item in value.items():
-            name = self._names.get(fold(key))
-            if self._merged is not None and fold(key) == self._merged and isinstance(item, dict) and not inner:
+            folded = fold(key)
+            name = self._names.get(folded)
+            if folded == self._merged and isinstance(item, dict) and not inner:
                 self._sort(item, known, extra, inner=True)
             elif name is None or known.get(name) is not None:
                 extra[key] = item
-            elif item is None:
-                known[name] = None
+            elif item is None or (type(item) is str and name in self._texts):  # the usual cases, quickly
+                known[name] = item
             else:
                 self._read(self._fields[name], key, item, known, extra)
 

@@ -46,6 +46,7 @@ from payments_async._wire.replies import (
     reads,
     reads_page,
 )
+from payments_async._wire.transactions import reads_documented_page
 
 __all__ = [
     "enable_card",
@@ -180,7 +181,8 @@ def list_transactions(
     first, last = dialect.date_keys
     query |= {first: _day(since, dialect), last: _day(until, dialect), "transactionStatus": status}
     read = reads_page(Transaction, dialect.timezone)
-    return _read("/transactions", read, dialect, query=query)
+    quickly = reads_documented_page(dialect.timezone)
+    return _read("/transactions", read, dialect, query=query, read_quickly=quickly)
 
 
 def get_transaction(transaction_id: str, dialect: Dialect) -> Call[Transaction]:
@@ -345,10 +347,13 @@ def _money(
     )
 
 
-def _read(path: str, read: Any, dialect: Dialect, *, query: Mapping[str, Any] | None = None) -> Call[Any]:
+def _read(
+    path: str, read: Any, dialect: Dialect, *, query: Mapping[str, Any] | None = None, read_quickly: Any = None
+) -> Call[Any]:
     """One GET, with the filters that are set."""
     shown = urlencode({name: value for name, value in (query or {}).items() if value is not None})
-    return Call(method="GET", path=dialect.api_prefix + path, query=shown, repeatable=True, read=read)
+    path = dialect.api_prefix + path
+    return Call(method="GET", path=path, query=shown, repeatable=True, read=read, read_quickly=read_quickly)
 
 
 def _patch_card(body: dict[str, Any], dialect: Dialect, private: tuple[str, ...] = ()) -> Call[Card]:
