@@ -120,9 +120,10 @@ class Authenticator:
         self._refused_in_row = 0  # tokens refused since one was taken
 
     @property
-    def is_good(self) -> bool:
-        """Whether there is a token that is not to be renewed yet."""
-        return self._token is not None and self._clock() < self._token.renew_at
+    def good(self) -> Token | None:
+        """The token that there is, if it is not to be renewed yet."""
+        token = self._token
+        return token if token is not None and self._clock() < token.renew_at else None
 
     async def token(self) -> Token:
         """A token that is good by our clock.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from types import TracebackType
 
 __all__ = ["Deadlines"]
@@ -18,7 +17,7 @@ class Deadlines:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.stays: OrderedDict[_Stay, None] = OrderedDict()  # oldest first
+        self.stays: dict[_Stay, None] = {}  # oldest first
         self._timer: asyncio.TimerHandle | None = None
 
     def stay(self) -> _Stay:

@@ -266,7 +266,7 @@ class _Attempts(Generic[T]):
         if first:
             self._begun = executor.clock()
         try:
-            token = await self._token() if call.authorized else None
+            token = (executor.auth.good or await self._token()) if call.authorized else None
             if call.body is not None or call.once:  # an empty body is watched too
                 self._outgoing = Outgoing(call.body or b"")
             reply = await executor.transport.exchange(call, self._outgoing, executor.headers(call, token))

@@ -163,7 +163,7 @@ class PaymentsSession:
     @property
     def is_logged_in(self) -> bool:
         """Whether the next call need not wait for a login: there is a token, and it is good by our clock."""
-        return self._executor.auth.is_good
+        return self._executor.auth.good is not None
 
     @property
     def clock_difference(self) -> float | None:

@@ -15,6 +15,7 @@ from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 import aiohttp
+from aiohttp import hdrs
 from aiohttp.abc import AbstractResolver, AbstractStreamWriter, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
@@ -291,7 +292,7 @@ class Transport:
     async def _ask(self, request: Awaitable[aiohttp.ClientResponse], outgoing: Outgoing | None) -> Reply:
         """Make the request and read the whole of its answer."""
         answer = await request
-        if (moment := answer.headers.get("Date")) is not None:
+        if (moment := answer.headers.get(hdrs.DATE)) is not None:
             self._dated = (moment, self._wall_clock())
         if outgoing is not None and not outgoing.left and _is_early(answer):
             answer.close()
@@ -301,9 +302,9 @@ class Transport:
         except BaseException:
             answer.close()
             raise
-        if answer.status < 300 and "Retry-After" not in answer.headers:
+        if answer.status < 300 and hdrs.RETRY_AFTER not in answer.headers:
             return Reply(answer.status, body)
-        return Reply(answer.status, body, retry_after(answer.headers.get("Retry-After"), self._wall_clock()))
+        return Reply(answer.status, body, retry_after(answer.headers.get(hdrs.RETRY_AFTER), self._wall_clock()))
 
     def _url(self, call: Call[Any]) -> URL:
         """Where a call goes; remembered for those with a body, which go to a few paths alone."""
@@ -317,7 +318,7 @@ class Transport:
     async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
         """The body of an answer, up to the limit."""
         length = answer.content_length
-        if length is not None and length <= self._reply_bytes and "Content-Encoding" not in answer.headers:
+        if length is not None and length <= self._reply_bytes and hdrs.CONTENT_ENCODING not in answer.headers:
             return await answer.read()
         pieces, size = [], length or 0
         if size <= self._reply_bytes:

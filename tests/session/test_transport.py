@@ -264,6 +264,23 @@ async def test_a_connection_lost_just_before_the_write() -> None:
     assert not outgoing.left
 
 
+async def test_a_body_has_all_that_a_body_of_the_http_client_has() -> None:
+    """It is made without what makes theirs, so what they are given must not be missing from it."""
+    assert [] == [name for name in vars(aiohttp.BytesPayload(b"{}")) if not hasattr(Outgoing(b"{}"), name)]
+    assert ("application/json", 2) == (Outgoing(b"{}").content_type, Outgoing(b"{}").size)
+
+
+@pytest.mark.parametrize("brought", [False, True])
+async def test_headers_of_a_client_of_ours_and_of_one_that_was_brought(brought: bool, wire: Wire) -> None:
+    """They are the same, and the host is the first of them."""
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(aiohttp.ClientSession()) if brought else None
+        payments = await stack.enter_async_context(PaymentsSession(wire.base_url, SECRET, http=http))
+        await payments.payouts.send(payout())
+    expected = ["host", "accept", "accept-encoding", "content-type", "user-agent", "authorization", "content-length"]
+    assert expected == [name.lower() for name in wire.orders[0].headers]
+
+
 async def test_a_body_leaves_once() -> None:
     """Whatever writes it a second time is stopped, also the older way of writing."""
 
