@@ -1,0 +1,51 @@
+"""What importing each public place costs beside ``import aiohttp``: instructions (needs valgrind), ratios.
+
+    python tests/benchmarks/bench_import.py
+
+Each is imported in a process of its own, whose start is taken off. Only ratios of one run mean anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PLACES = {
+    "import aiohttp": "import aiohttp",
+    "its dependencies": "import aiohttp, attrs, cattrs, msgspec",
+    "payments_async": "import payments_async",
+    "... .journal": "import payments_async.journal",
+    "... .ipn": "import payments_async.ipn",
+    "... .bulk": "import payments_async.bulk",
+    "--help": "import sys; sys.argv[1:] = ['--help']; from payments_async.__main__ import main; main()",
+}
+
+
+def instructions(statement: str) -> int:
+    """Of a process that runs this statement and ends at once."""
+    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    command = [sys.executable, "-c", f"try: exec({statement!r})\nfinally: import os; os._exit(0)"]
+    subprocess.run(command, check=True, capture_output=True, env=environment)  # what is compiled is kept
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "callgrind.out"
+        counted = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *command]
+        subprocess.run(counted, check=True, capture_output=True, env=environment)
+        found = re.search(r"^(?:summary|totals): (\d+)", out.read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found.group(1))
+
+
+def main() -> None:
+    """Import one place after another."""
+    start = instructions("pass")
+    costs = {name: instructions(statement) - start for name, statement in PLACES.items()}
+    for name, cost in costs.items():
+        print(f"{name:20s} {cost / 1e6:8.1f} M  {cost / costs['import aiohttp']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
