@@ -69,8 +69,8 @@ class Sightings:
 
     def believed(self, transaction_ids: Collection[str]) -> dict[str, TransactionStatus]:
         """The status of each of these, where it has one."""
-        shown = {id_: self._under[id_] for id_ in map(str.lower, transaction_ids) if id_ in self._under}
-        return {id_: status for id_, status in shown.items() if status not in self.discredited}
+        shown = ((id_, self._under.get(id_)) for id_ in map(_small, transaction_ids))
+        return {id_: status for id_, status in shown if status is not None and status not in self.discredited}
 
 
 async def is_filtered(reader: Reader, since: date | None, until: date | None) -> bool | None:
@@ -106,7 +106,7 @@ async def read_statuses(
         is_known: The service was seen to filter a moment ago: it is asked again only before anything is believed.
         under_way: Also where none of them has an end, read the lists of those that have none yet.
     """
-    wanted, days = {transaction_id.lower() for transaction_id in transaction_ids}, _days(since, until)
+    wanted, days = set(map(_small, transaction_ids)), _days(since, until)
     if not is_known and (are_filters := await is_filtered(reader, since, until)) is not True:
         return Statuses(are_filters=are_filters, notes=(_DISBELIEVED[are_filters].format(days=days),))
     sightings, notes = await _sightings(reader, since, until, wanted, under_way=under_way)
@@ -152,6 +152,12 @@ _DISBELIEVED = {
     False: "the list from {days} shows transactions of a status that does not exist, so no status is believed of it",
     None: "whether the list from {days} knows any status could not be asked, so none is believed of it",
 }
+
+
+def _small(transaction_id: str) -> str:
+    """It in small letters, and the very text where it is: a second one of each would cost as much as all the rest."""
+    small = transaction_id.lower()
+    return transaction_id if small == transaction_id else small
 
 
 def _days(since: date, until: date) -> str:

@@ -372,7 +372,9 @@ class _Search:
         Args:
             under_way: Also where nothing has ended, to know who is still under way.
         """
-        shown = {id_: row for id_, row in self._shown.items() if window.sought[row.request_id].may_change}
+        shown = self._shown
+        for id_ in [id_ for id_, row in shown.items() if not window.sought[row.request_id].may_change]:
+            del shown[id_]
         if not shown:
             return
         statuses = await read_statuses(self.reader, window.since, window.until, shown, under_way=under_way)

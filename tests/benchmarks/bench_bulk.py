@@ -2,7 +2,7 @@
 
     python tests/benchmarks/bench_bulk.py                     interleaved rounds, orders per second, ratios
     python tests/benchmarks/bench_bulk.py --server aiohttp    the same against a server that takes as long as a client
-    python tests/benchmarks/bench_bulk.py --instructions      instructions per order, loading included (needs valgrind)
+    python tests/benchmarks/bench_bulk.py --instructions      instructions per order, loading apart (needs valgrind)
     python tests/benchmarks/bench_bulk.py --orders 1000000    one run: memory, time, bytes of the file per order
 
 The server is a process of its own that echoes the request id of each order and does nothing else. The one it starts by
@@ -39,6 +39,7 @@ from payments_async.bulk import RunProgress, run_batch
 from payments_async.journal import SqliteJournal
 
 CLIENTS = ("bare", "send_many", "journaled")
+LOADED = "loaded"  # the batch is written down, and nothing is sent: what that costs is taken off "journaled"
 LOGIN = json.dumps({"Token": "t" * 200, "refreshToken": "r" * 60, "success": True, "message": "ok"}).encode()
 ACCEPTANCE = (
     b'{"code":0,"status":"success","message":"Transaction received","data":{"requestId":"%b","batchId":"",'
@@ -165,7 +166,12 @@ async def send_many(base: str, count: int, concurrency: int) -> float:
         return time.perf_counter() - begun
 
 
-async def journaled(base: str, count: int, concurrency: int, *, show: bool = False) -> float:
+async def loaded(base: str, count: int, concurrency: int) -> float:
+    """Seconds for the loading alone."""
+    return await journaled(base, count, concurrency, sends=False)
+
+
+async def journaled(base: str, count: int, concurrency: int, *, show: bool = False, sends: bool = True) -> float:
     """Seconds for the run of a batch that is loaded already, as ``send_many`` has its orders already."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.db"
@@ -178,14 +184,16 @@ async def journaled(base: str, count: int, concurrency: int, *, show: bool = Fal
             stop = asyncio.Event()
             stop.set()
             await run_batch(payments, journal, "bench", orders(count), stop=stop, look_first="never")
-            loaded = time.perf_counter()
+            ready = time.perf_counter()
+            if not sends:
+                return ready - begun
             done = await run_batch(
                 payments, journal, "bench", concurrency=concurrency, progress=tell if show else None, look_first="never"
             )
-            seconds = time.perf_counter() - loaded
+            seconds = time.perf_counter() - ready
             assert count == done.counts["accepted"], done
         if show:
-            print(f"loaded in {loaded - begun:.1f} s, sent in {seconds:.1f} s ({count / seconds:.0f}/s)")
+            print(f"loaded in {ready - begun:.1f} s, sent in {seconds:.1f} s ({count / seconds:.0f}/s)")
             print(f"{size(Path(folder)) / count:.0f} bytes an order, {memory():.0f} MB at most")
     return seconds
 
@@ -243,9 +251,14 @@ def instructions(kind: str, base: str, count: int, concurrency: int) -> int:
 def compare_instructions(base: str, count: int, concurrency: int) -> None:
     """Print instructions per order and their ratios: long run less short run."""
     costs = {}
-    for kind in CLIENTS:
+    for kind in (LOADED, *CLIENTS):
         short, long = (instructions(kind, base, times * count, concurrency) for times in (1, 2))
         costs[kind] = (long - short) / count
+        if kind == LOADED:
+            print(f"{kind:10s} {costs[kind]:8.0f} instructions")
+            continue
+        if kind == "journaled":
+            costs[kind] -= costs[LOADED]
         to_bare, to_many = (costs[kind] / costs.get(other, costs[kind]) for other in ("bare", "send_many"))
         print(
             f"{kind:10s} {costs[kind]:8.0f} instructions   {to_many:.3f} of send_many   {to_bare:.3f} of bare aiohttp"
@@ -276,7 +289,7 @@ def main() -> None:
     parser.add_argument("--server", choices=SERVERS, default="raw")
     parser.add_argument("--instructions", action="store_true")
     parser.add_argument("--plain-gc", action="store_true")
-    parser.add_argument("--client", choices=CLIENTS)
+    parser.add_argument("--client", choices=(LOADED, *CLIENTS))
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("--base", default="")
     arguments = parser.parse_args()
@@ -288,7 +301,7 @@ def main() -> None:
         gc.set_threshold(COLLECT_AFTER)
     if arguments.client:
         stay_on(0)
-        client = {"bare": bare, "send_many": send_many, "journaled": journaled}[arguments.client]
+        client = {"bare": bare, "send_many": send_many, "journaled": journaled, LOADED: loaded}[arguments.client]
         print(arguments.count / asyncio.run(client(arguments.base, arguments.count, arguments.concurrency)))
         return
     plain = ["--plain-gc"] if arguments.plain_gc else []
