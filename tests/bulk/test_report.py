@@ -110,6 +110,11 @@ def seen(path: Path) -> Seen:
     return page
 
 
+def moment() -> float:
+    """Always the same."""
+    return 1e9
+
+
 async def written(journal: SqliteJournal, folder: Path, **options: object) -> Report:
     """Both files."""
     return await report(journal, "november", csv=folder / "r.csv", html=folder / "r.html", **options)  # type: ignore[arg-type]
@@ -204,6 +209,17 @@ async def test_a_long_batch_has_its_first_rows_on_the_page_and_all_in_the_table(
     assert "RUN-5" in text
     assert "RUN-7" not in text
     assert 7 == len(rows(tmp_path / "r.csv"))
+
+
+@pytest.mark.parametrize("most", range(9))
+async def test_the_page_is_the_same_with_the_table_and_without(
+    journal: SqliteJournal, tmp_path: Path, most: int
+) -> None:
+    """Without it no line is made of an order that the page only counts, and that must not show."""
+    both = await written(journal, tmp_path, html_rows=most, clock=moment)
+    alone = await report(journal, "november", html=tmp_path / "alone.html", html_rows=most, clock=moment)
+    assert (tmp_path / "r.html").read_bytes() == (tmp_path / "alone.html").read_bytes()
+    assert attrs.evolve(both, csv=None, html=alone.html) == alone
 
 
 async def test_a_batch_of_which_very_many_need_a_person_has_a_page_that_opens(

@@ -12,7 +12,15 @@ from typing import Any
 import aiohttp
 import attrs
 
-from payments_async import Beneficiary, Credentials, Limits, MobileMoneyWallet, PaymentsSession, PayoutOrder
+from payments_async import (
+    Beneficiary,
+    Credentials,
+    Limits,
+    MobileMoneyWallet,
+    PaymentsSession,
+    PayoutOrder,
+    RetryPolicy,
+)
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Quirks, Sandbox
 
@@ -40,7 +48,11 @@ def payouts(count: int) -> list[PayoutOrder]:
 def session(sandbox: Sandbox, **settings: Any) -> PaymentsSession:
     """A session whose patience no busy machine wears out; what no answer comes for needs a shorter one."""
     who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-    plain: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=60), "limits": Limits(concurrency=200)}
+    plain: dict[str, Any] = {
+        "timeout": aiohttp.ClientTimeout(total=60),
+        "limits": Limits(concurrency=200),
+        "retry": RetryPolicy(wait_initial=0.01),  # nobody has to be spared here
+    }
     return PaymentsSession(sandbox.base_url, who, **(plain | settings))
 
 

@@ -91,6 +91,15 @@ class ReportPage(ExitStack):
             self._unpaid.add(lambda: _unpaid_row(line))
         self._rows.add(lambda: _row(line))
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the table of all orders shows no more of them."""
+        return self._rows.count >= self._rows.most
+
+    def count(self) -> None:
+        """Take an order that no table shows: nobody is needed for it, and it did not stay unpaid."""
+        self._rows.count += 1
+
     def add_decision(self, decision: ReportDecision) -> None:
         """Take one decision of a person."""
         self._decisions.add(lambda: _decision_row(decision))
@@ -132,18 +141,18 @@ class _Rows:
     def __init__(self, resources: ExitStack, most: int) -> None:
         file = tempfile.SpooledTemporaryFile(_MEMORY, prefix="payments-async-")  # noqa: SIM115  lives as long as self
         self._file = resources.enter_context(file)
-        self._most = most
+        self.most = most
         self.count = 0
 
     @property
     def shown(self) -> int:
         """How many are kept."""
-        return min(self.count, self._most)
+        return min(self.count, self.most)
 
     @property
     def is_whole(self) -> bool:
         """Whether all of them are kept."""
-        return self.count <= self._most
+        return self.count <= self.most
 
     def add(self, row: Callable[[], str]) -> None:
         """Take a row, written only where it is kept."""

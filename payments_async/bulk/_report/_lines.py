@@ -23,6 +23,7 @@ __all__ = [
     "moment_text",
     "need_of",
     "standing_words",
+    "stays_unpaid",
 ]
 
 # What a person has to do about an order that stands so.
@@ -171,6 +172,11 @@ def need_of(entry: Entry) -> str:
     if need:
         needs.append(need)
     return "; ".join(needs)
+
+
+def stays_unpaid(state: State) -> bool:
+    """Whether an order that stands so has ended without being paid."""
+    return state in _UNPAID
 
 
 def _unpaid(state: State, code: str, message: str) -> str:

@@ -22,7 +22,15 @@ import attrs
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._problems import FORMULA, begins_formula
 from payments_async.bulk._report._html import BEGINNING, ReportHead, ReportPage
-from payments_async.bulk._report._lines import ReportLine, decided, line_of, moment_text, standing_words
+from payments_async.bulk._report._lines import (
+    ReportLine,
+    decided,
+    line_of,
+    moment_text,
+    need_of,
+    standing_words,
+    stays_unpaid,
+)
 from payments_async.journal import Journal
 from payments_async.journal._records import Happening, Run, Standing
 from payments_async.journal._states import State
@@ -173,17 +181,22 @@ class _Writing:
     def take(self, standings: Iterable[Standing]) -> None:
         """Write some lines."""
         for standing in standings:
-            line = line_of(standing, personal=self._personal)
-            key = line.kind, line.state
-            self._shares[key] = self._shares[key].with_one(line.amount)
-            self._currencies.add(line.currency)
-            self._needing += bool(line.need)
-            self._unpaid += bool(line.unpaid)
-            if self._sheet:
-                self._sheet.writerow(_cells(line))
-            if self._page:
-                self._page.add(line)
-            self.decided(line.request_id, standing.persons)
+            entry = standing.entry
+            key = entry.order.kind, entry.state
+            self._shares[key] = self._shares[key].with_one(entry.amount)
+            self._currencies.add(entry.order.currency or "")
+            is_needing, is_unpaid = bool(need_of(entry)), stays_unpaid(entry.state)
+            self._needing += is_needing
+            self._unpaid += is_unpaid
+            if self._sheet is None and self._page and self._page.is_full and not is_needing and not is_unpaid:
+                self._page.count()  # no line of it is made: of a long batch these are nearly all
+            else:
+                line = line_of(standing, personal=self._personal)
+                if self._sheet:
+                    self._sheet.writerow(_cells(line))
+                if self._page:
+                    self._page.add(line)
+            self.decided(entry.request_id, standing.persons)
 
     def close(self, run: Run, made: datetime) -> None:
         """Finish both."""
