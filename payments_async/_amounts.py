@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from decimal import Context, Decimal, InvalidOperation
 
-__all__ = ["amount_text", "magnitude_text", "order_amount", "read_amount"]
-
 MAX_DIGITS = 30  # far beyond any amount of money; keeps "1E+999999999" from being written out
 _LEAST, _MOST = Decimal("1E-6"), Decimal("1E+15")  # the usual case; beyond it every digit is counted
 _EXACT = Context(prec=1000)  # an amount that was received is bounded, but not to the usual 28 digits

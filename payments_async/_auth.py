@@ -17,8 +17,6 @@ from payments_async._wire import endpoints
 from payments_async._wire.call import Call
 from payments_async._wire.replies import Login, read_reply
 
-__all__ = ["Authenticator", "Credentials", "LoginCalls", "Token"]
-
 _log = logging.getLogger("payments_async")
 
 _MARGIN = 300.0  # seconds before the end of its life at which a token is renewed

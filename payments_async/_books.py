@@ -16,8 +16,6 @@ from payments_async._models import Acceptance, Transaction
 from payments_async._wire.call import Call
 from payments_async._wire.codec import decode
 
-__all__ = ["Books", "Outcome", "Told", "telling"]
-
 T = TypeVar("T")
 Item = TypeVar("Item")
 Outcome: TypeAlias = Acceptance | PaymentsError

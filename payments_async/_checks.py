@@ -5,17 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, TypeVar
 
-__all__ = [
-    "check_callable",
-    "check_filled",
-    "check_flag",
-    "check_instance",
-    "check_number",
-    "check_text",
-    "check_whole",
-]
-
-
 T = TypeVar("T")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-__all__ = ["Deadlines"]
-
 
 class Deadlines:
     """Gives every ``with`` block the same number of seconds; whoever stays longer gets ``TimeoutError``.

@@ -12,8 +12,6 @@ import attrs
 
 from payments_async._checks import check_flag, check_number, check_text
 
-__all__ = ["Dialect"]
-
 _PLACEHOLDER = "{product_id}"
 _CARD_NUMBER = "masked-card-number"
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)

@@ -24,20 +24,6 @@ from typing import Any, ClassVar
 
 from payments_async._masking import escape
 
-__all__ = [
-    "AuthenticationFailed",
-    "IncompleteListing",
-    "InvalidOrder",
-    "NotSent",
-    "OutcomeUnknown",
-    "PaymentsError",
-    "Rejected",
-    "ServiceFault",
-    "SeveralTransactions",
-    "UnreadableReply",
-    "again",
-]
-
 _FIELDS = ("request_id", "status", "code", "correlation_id", "transaction_id", "retry_after")
 
 

@@ -12,17 +12,6 @@ import attrs
 from payments_async._masking import masked
 from payments_async._status_codes import STATUS_CODES
 
-__all__ = [
-    "EVENT_TYPES",
-    "TransactionConflict",
-    "TransactionEvent",
-    "TransactionFailed",
-    "TransactionProcessing",
-    "TransactionSucceeded",
-    "TransactionUnrecognised",
-    "contradicting",
-]
-
 
 # slots=False halves the time that creating a frozen event takes, and one is created for every notification
 @attrs.frozen(kw_only=True, slots=False)

@@ -23,8 +23,6 @@ from payments_async._transport import Outgoing, Transport, TransportFailure
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import lost_reply, never_left, read_reply, told_status
 
-__all__ = ["Executor"]
-
 T = TypeVar("T")
 Item = TypeVar("Item")
 

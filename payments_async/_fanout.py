@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
-__all__ = ["fan_out"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -18,8 +18,6 @@ from payments_async._orders import (
     is_national_water,
 )
 
-__all__ = ["KINDS", "PAYOUT_KINDS", "Kind", "destination_of", "item_of", "reference_of"]
-
 
 def _optional_columns(kind: Kind) -> frozenset[str]:
     """The fields of the destination that have a default."""

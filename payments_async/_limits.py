@@ -9,8 +9,6 @@ import attrs
 
 from payments_async._checks import check_number, check_whole
 
-__all__ = ["Gate", "Limits"]
-
 Sleep = Callable[[float], Awaitable[object]]
 
 _LONGEST_PAUSE = 900.0  # seconds of cool-down that are believed; then somebody asks again

@@ -7,8 +7,6 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["Secret", "Secrets", "escape", "has_controls", "mask", "masked", "redact", "redacted"]
-
 # Nine digits and more: telephone and account numbers.
 _NUMBERS = re.compile(r"(?<![\w.-])\+?\d(?:[ -]?\d){8,}(?![\w-])")
 _EMAILS = re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+")

@@ -12,20 +12,6 @@ import attrs
 
 from payments_async._masking import escape, masked, redacted
 
-__all__ = [
-    "Acceptance",
-    "Account",
-    "Card",
-    "Page",
-    "Product",
-    "ProductItem",
-    "Transaction",
-    "TransactionBeneficiary",
-    "TransactionProduct",
-    "TransactionStatus",
-    "Validation",
-]
-
 T = TypeVar("T")
 
 

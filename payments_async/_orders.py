@@ -12,20 +12,6 @@ from payments_async._amounts import order_amount
 from payments_async._checks import check_filled, check_instance
 from payments_async._masking import has_controls, masked
 
-__all__ = [
-    "AirtimeLine",
-    "BankAccount",
-    "Beneficiary",
-    "CollectionOrder",
-    "Destination",
-    "InternetLine",
-    "MobileMoneyWallet",
-    "Order",
-    "PayoutOrder",
-    "UtilityAccount",
-    "is_national_water",
-]
-
 _PHONE = re.compile(r"\+?[0-9(][0-9 ()./-]*", re.ASCII)
 _PLAIN_PHONE = re.compile(r"\+?[0-9]{7,15}", re.ASCII)
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")

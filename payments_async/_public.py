@@ -6,8 +6,6 @@ import sys
 from types import FunctionType
 from typing import Any, get_type_hints
 
-__all__ = ["name_publicly"]
-
 
 def name_publicly(place: dict[str, Any]) -> None:
     """Let what a module offers name this module as its own, in every ``repr`` and traceback.

@@ -8,8 +8,6 @@ import uuid
 from datetime import date, datetime
 from decimal import Decimal
 
-__all__ = ["request_id_for"]
-
 
 def request_id_for(*business_key: str | int | Decimal | date) -> str:
     """A request id that is the same for the same business key, on any machine and in any year.

@@ -9,8 +9,6 @@ import attrs
 
 from payments_async._checks import check_number, check_whole
 
-__all__ = ["RetryPolicy"]
-
 
 @attrs.frozen(kw_only=True)
 class RetryPolicy:

@@ -27,8 +27,6 @@ from payments_async._retry import RetryPolicy
 from payments_async._transport import DEFAULT_TIMEOUT, Transport
 from payments_async._wire import endpoints
 
-__all__ = ["PaymentsSession", "executor_of"]
-
 T = TypeVar("T")
 Item = TypeVar("Item")
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import attrs
 
-__all__ = ["FINAL_CODES", "STATUS_CODES", "UNRECOGNISED", "StatusCode"]
-
 
 @attrs.frozen(kw_only=True)
 class StatusCode:

@@ -26,8 +26,6 @@ from payments_async._version import __version__
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import retry_after, seconds_ahead
 
-__all__ = ["DEFAULT_TIMEOUT", "Outgoing", "Transport", "TransportFailure", "check_base_url"]
-
 # Strict on purpose: a payout is answered in a second or two, and its outcome is unknown while nobody answers.
 DEFAULT_TIMEOUT = aiohttp.ClientTimeout(total=60.0, sock_connect=10.0)
 _CHUNK = 2**16

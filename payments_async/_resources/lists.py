@@ -17,8 +17,6 @@ import attrs
 from payments_async._errors import AuthenticationFailed, IncompleteListing, PaymentsError, Rejected
 from payments_async._models import Page, Transaction
 
-__all__ = ["Listing", "Reader", "Reading"]
-
 T = TypeVar("T")
 
 _MOST_STALE = 2  # pages in a row with nothing new: the service ignores the page number, or shows the end again

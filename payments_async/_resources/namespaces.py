@@ -15,8 +15,6 @@ from payments_async._resources.lists import Listing
 from payments_async._retry import RetryPolicy
 from payments_async._wire import endpoints
 
-__all__ = ["Accounts", "Cards", "Collections", "Payouts", "Products"]
-
 
 class Payouts:
     """Money out: mobile money, bank transfer, airtime, internet, utilities."""

@@ -19,8 +19,6 @@ import attrs
 from payments_async._models import TransactionStatus
 from payments_async._resources.lists import Reader, Reading
 
-__all__ = ["Statuses", "listed", "read_statuses"]
-
 # The latest in the life of a transaction first: one that moves on while the lists are read is in none then, not in two.
 _FINAL = (TransactionStatus.REVERSED, TransactionStatus.SUCCESSFUL, TransactionStatus.FAILED)
 _OPEN = (TransactionStatus.PROCESSING, TransactionStatus.ENQUEUED)

@@ -20,8 +20,6 @@ from payments_async._resources.statuses import listed, read_statuses
 from payments_async._status_codes import STATUS_CODES
 from payments_async._wire import endpoints
 
-__all__ = ["Settlement", "Transactions"]
-
 _POLL_INITIAL = 1.0  # seconds between two looks at the lists, growing
 _POLL_MAX = 30.0
 _FILTERS_REMEMBERED = 60.0  # seconds for which it is remembered whether the service filters by status

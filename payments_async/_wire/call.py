@@ -7,8 +7,6 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-__all__ = ["Call", "Refused", "Reply", "Unreadable"]
-
 T = TypeVar("T")
 
 

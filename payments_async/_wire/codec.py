@@ -27,8 +27,6 @@ from payments_async._models import (
 )
 from payments_async._wire.call import Unreadable
 
-__all__ = ["decode", "encode", "fold", "read_code", "read_int", "read_record", "read_text", "read_timestamp"]
-
 T = TypeVar("T")
 
 encode = msgspec.json.Encoder(decimal_format="number").encode

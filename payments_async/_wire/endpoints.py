@@ -48,26 +48,6 @@ from payments_async._wire.replies import (
 )
 from payments_async._wire.transactions import reads_documented_page
 
-__all__ = [
-    "enable_card",
-    "find_transaction",
-    "get_account",
-    "get_card",
-    "get_product",
-    "get_transaction",
-    "list_product_items",
-    "list_products",
-    "list_transactions",
-    "log_in",
-    "raw",
-    "refresh",
-    "request_collection",
-    "reset_card_pin",
-    "send_payout",
-    "sends_written",
-    "validate",
-]
-
 _PIN = re.compile(r"[0-9]{4,12}", re.ASCII)
 _MONEY_PATHS = ("transactions/payouts", "transactions/collections")
 

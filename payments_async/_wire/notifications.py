@@ -19,8 +19,6 @@ from payments_async._amounts import read_amount
 from payments_async._events import EVENT_TYPES, TransactionEvent, TransactionUnrecognised
 from payments_async._wire.codec import read_timestamp
 
-__all__ = ["UnreadableNotification", "plain_transaction_id", "read_notification", "read_unusual", "read_usual"]
-
 # Spec: "Query string of the call: transactionId, subscriptionId, accountId, requestId, Amount (double)."
 _QUERY = ("transaction_id", "subscription_id", "account_id", "request_id", "amount")
 # Not in the specification: an earlier edition called these two differently.

@@ -16,17 +16,6 @@ from payments_async._kinds import KINDS, Kind, reference_of
 from payments_async._orders import Beneficiary, CollectionOrder, Destination, Order, PayoutOrder
 from payments_async._wire.codec import encode
 
-__all__ = [
-    "currency_of",
-    "is_sent_as_written",
-    "json_amount",
-    "order_members",
-    "private_texts",
-    "read_order",
-    "request_of",
-    "write_order",
-]
-
 T = TypeVar("T")
 _STANDARD = Dialect()
 _SPELLINGS = ("bank_code_keys", "phone_format", "empty_members")  # the fields of a dialect that a body depends on

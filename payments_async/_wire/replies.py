@@ -28,23 +28,6 @@ from payments_async._models import Acceptance, Page, TransactionStatus, Validati
 from payments_async._wire.call import Call, Refused, Reply, Unreadable
 from payments_async._wire.codec import decode, fold, read_code, read_int, read_record, read_text, read_timestamp
 
-__all__ = [
-    "Login",
-    "lost_reply",
-    "never_left",
-    "read_acceptance",
-    "read_anything",
-    "read_login",
-    "read_plain_acceptance",
-    "read_reply",
-    "read_validation",
-    "reads",
-    "reads_page",
-    "retry_after",
-    "seconds_ahead",
-    "told_status",
-]
-
 T = TypeVar("T")
 _NONE = Secrets()
 

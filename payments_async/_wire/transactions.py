@@ -14,8 +14,6 @@ from payments_async._amounts import read_amount
 from payments_async._models import Page, Transaction, TransactionBeneficiary, TransactionProduct, TransactionStatus
 from payments_async._wire.codec import read_timestamp
 
-__all__ = ["reads_documented_page"]
-
 _STATUSES = {status.value: status for status in TransactionStatus}
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 

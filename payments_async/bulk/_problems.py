@@ -9,8 +9,6 @@ import attrs
 
 from payments_async._masking import mask
 
-__all__ = ["FORMULA", "Issue", "OrderIssue", "Problem", "begins_formula", "harmless", "problem"]
-
 PERSONAL = frozenset(
     {"name", "phone_number", "email_address", "account_number", "customer_reference", "message", "metadata"}
 )

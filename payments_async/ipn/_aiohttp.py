@@ -15,8 +15,6 @@ from multidict import CIMultiDict
 from payments_async.ipn._intake import NOT_FOUND, TOO_LARGE, TOO_SLOW, UNREADABLE, Answer, Intake
 from payments_async.ipn._senders import UNIX_SOCKET
 
-__all__ = ["health", "notify", "peer_of", "sub_app"]
-
 # an older aiohttp reads on, however many requests of a connection wait; they are kept in memory
 _QUEUES_FOR_EVER = not hasattr(web.RequestHandler, "_buffer_paused")
 _MOST_WAITING = 200  # requests of one connection

@@ -13,8 +13,6 @@ from multidict import CIMultiDict
 from payments_async.ipn._intake import FORBIDDEN, NOT_FOUND, TOO_LARGE, TOO_SLOW, UNREADABLE, Answer, Intake
 from payments_async.ipn._senders import UNIX_SOCKET
 
-__all__ = ["AsgiApp", "headers_of", "peer_of"]
-
 _log = logging.getLogger("payments_async.ipn")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

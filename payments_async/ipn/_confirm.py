@@ -10,8 +10,6 @@ from payments_async._events import TransactionEvent
 from payments_async._models import TransactionStatus
 from payments_async._status_codes import STATUS_CODES
 
-__all__ = ["RecordSource", "TransactionRecord", "TransactionRecords", "difference"]
-
 _ENDS = {code: TransactionStatus[row.status] for code, row in STATUS_CODES.items() if row.is_final and row.status}
 
 

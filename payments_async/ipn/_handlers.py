@@ -16,8 +16,6 @@ from payments_async._deadlines import Deadlines
 from payments_async._events import TransactionEvent
 from payments_async._masking import redact
 
-__all__ = ["Handler", "HandlerPolicy", "Router", "Tasks", "Workers", "error_text"]
-
 T = TypeVar("T")
 Handler = Callable[[Any], Awaitable[object]]
 _Done = Callable[[TransactionEvent, str], object]

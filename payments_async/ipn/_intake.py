@@ -22,21 +22,6 @@ from payments_async.ipn._refusals import Refusals
 from payments_async.ipn._senders import Sender, Senders
 from payments_async.ipn._verifiers import Delivery, Verifier, is_genuine
 
-__all__ = [
-    "CONTRADICTED",
-    "FAILED",
-    "FORBIDDEN",
-    "HEALTHY",
-    "NOT_FOUND",
-    "NOT_STORED",
-    "TOO_LARGE",
-    "TOO_SLOW",
-    "UNREADABLE",
-    "Answer",
-    "Intake",
-    "Way",
-]
-
 _SHORTEST_TOKEN = 16
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from payments_async.ipn._asgi import AsgiApp
 
-__all__ = ["Receiver", "Registration", "intake_of"]
-
 E = TypeVar("E", bound=TransactionEvent)
 E_co = TypeVar("E_co", bound=TransactionEvent, covariant=True)
 R = TypeVar("R", bound=Awaitable[object])

@@ -6,8 +6,6 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Refusal", "Refusals"]
-
 _log = logging.getLogger("payments_async.ipn")
 _MOST = 1000  # addresses and reasons that are told apart
 _OTHERS = "others"

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from multidict import MultiMapping
 
-__all__ = ["DOCUMENTED_SENDERS", "SENDERS_2026", "SENDERS_OLDER", "UNIX_SOCKET", "Sender", "Senders"]
-
 # Spec: "sender addresses to whitelist are 41.2.2.10 and 41.2.2.11 in one description and 52.48.24.237 and
 # 34.252.29.119 in another". The second pair was verified in 2026.
 SENDERS_2026 = ("52.48.24.237", "34.252.29.119")

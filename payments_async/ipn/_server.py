@@ -20,8 +20,6 @@ from payments_async.ipn._intake import Intake
 from payments_async.ipn._receiver import Receiver, intake_of
 from payments_async.ipn._senders import Senders
 
-__all__ = ["THIS_MACHINE", "serve", "serving"]
-
 _Left = Callable[[], None]
 _log = logging.getLogger("payments_async.ipn")
 THIS_MACHINE = ("127.0.0.0/8", "::1")

@@ -19,8 +19,6 @@ from multidict import MultiMapping
 
 from payments_async.ipn._handlers import error_text
 
-__all__ = ["ClientCertificateVerifier", "Delivery", "HmacVerifier", "Verifier", "is_genuine"]
-
 _log = logging.getLogger("payments_async.ipn")
 _SHORTEST_KEY = 16
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)

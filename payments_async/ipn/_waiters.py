@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from payments_async._events import TransactionEvent
 from payments_async._status_codes import FINAL_CODES
 
-__all__ = ["Waiters"]
-
 _Predicate = Callable[[TransactionEvent], bool]
 
 

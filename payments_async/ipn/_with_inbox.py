@@ -20,8 +20,6 @@ from payments_async.ipn._intake import NOT_STORED, Answer
 from payments_async.ipn._senders import Sender
 from payments_async.journal._inbox import Arrival, Doubt, Inbox, RawNotification, Receipt
 
-__all__ = ["Batches", "WithInbox"]
-
 _log = logging.getLogger("payments_async.ipn")
 _made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
 _PER_HANDLER = 4  # events waiting in memory for each handler that may run; the rest wait in the inbox

@@ -21,8 +21,6 @@ from payments_async.ipn._intake import CONTRADICTED, FAILED, HEALTHY, Answer
 from payments_async.ipn._senders import Sender
 from payments_async.journal._weighing import contradiction_of_events
 
-__all__ = ["WithoutInbox"]
-
 V = TypeVar("V")
 _log = logging.getLogger("payments_async.ipn")
 _TRANSACTIONS = 10_000  # remembered, to know a duplicate

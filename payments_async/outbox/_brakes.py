@@ -15,8 +15,6 @@ from payments_async._checks import check_number, check_whole
 from payments_async.journal._records import Progress
 from payments_async.journal._states import News, State
 
-__all__ = ["Fuse", "Meter", "Pace"]
-
 _EXACT = Context(prec=100)  # the usual 28 digits would round a sum of large amounts
 _FEWEST = 20  # sends before a rate of errors means anything
 _BALANCE_EVERY = 200  # sends between two readings of the balance

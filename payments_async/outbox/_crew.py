@@ -25,8 +25,6 @@ from payments_async.journal._states import News
 from payments_async.outbox._brakes import Meter, Pace
 from payments_async.outbox._leases import LeasedOrder, Leases
 
-__all__ = ["ASKED_TO_STOP", "Crew", "FirstLook", "RunProgress"]
-
 _log = logging.getLogger("payments_async")
 
 _TICK = 0.1  # seconds between two looks at what is due

@@ -13,8 +13,6 @@ from payments_async.journal import Journal
 from payments_async.journal._faults import LeaseLost
 from payments_async.journal._records import Chunk, ClaimedOrder
 
-__all__ = ["Lease", "LeasedOrder", "Leases"]
-
 _MOST = 4000  # orders in hand beyond which no further chunk is claimed, whatever they wait for
 
 

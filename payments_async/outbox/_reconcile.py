@@ -37,16 +37,6 @@ from payments_async.outbox._sweeps import (
     paged,
 )
 
-__all__ = [
-    "Double",
-    "Reconciliation",
-    "acknowledge",
-    "lift_quarantine",
-    "look_up_open",
-    "reconcile",
-    "write_off",
-]
-
 _FEW = 20_000  # orders looked up before a run goes on; the others wait for reconcile
 _READS = 10  # looks at single transactions
 _LATE = 86_400.0  # seconds after which a rejected order that was carried out all the same would be listed

@@ -26,8 +26,6 @@ from payments_async.outbox._leases import Leases
 from payments_async.outbox._reconcile import look_up_open
 from payments_async.outbox._sweeps import Findings, Sweeper, Window, account_of
 
-__all__ = ["run_batch"]
-
 LookFirst = Literal["always", "in_doubt", "never"]
 _TELL_EVERY = 1.0  # seconds
 _STEP = 1.0  # seconds of a wait after which it is looked whether the run was asked to stop

@@ -23,26 +23,6 @@ from payments_async.journal._faults import WrongAccount
 from payments_async.journal._records import Entry, Evidence, RunIdentity
 from payments_async.journal._states import News, State
 
-__all__ = [
-    "CONFIRMED",
-    "LOOKED_UP",
-    "OPEN",
-    "PAGE",
-    "STATES",
-    "Difference",
-    "Findings",
-    "Shown",
-    "SoughtOrder",
-    "Sweeper",
-    "Window",
-    "account_of",
-    "check_account",
-    "collect",
-    "day_of",
-    "evidence_of",
-    "paged",
-]
-
 T = TypeVar("T")
 _log = logging.getLogger("payments_async")
 

@@ -24,8 +24,6 @@ from payments_async.bulk._file._rows import COLUMNS, Columns, RowReading, Rules,
 from payments_async.bulk._file._tables import FileRow, Layout, Table, find_layout, open_table
 from payments_async.bulk._problems import Issue, Problem, harmless, problem
 
-__all__ = ["Batch", "BatchOrders", "Repeat", "Repeats", "read_batch", "read_in_threads", "sample_payroll"]
-
 T = TypeVar("T")
 
 RepeatKind = Literal["nothing", "amount", "details"]

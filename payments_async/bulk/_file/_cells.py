@@ -8,20 +8,6 @@ from types import ModuleType
 
 from payments_async.bulk._problems import begins_formula
 
-__all__ = [
-    "DateCell",
-    "NumberCell",
-    "PhoneReader",
-    "Unusable",
-    "read_account",
-    "read_currency",
-    "read_email",
-    "read_identifier",
-    "read_money",
-    "read_name",
-    "read_text",
-]
-
 RUINED = "ruined by a spreadsheet"
 AS_TEXT = "format the column as text in the spreadsheet, enter it again and export again"
 _LONGEST_ID = 128

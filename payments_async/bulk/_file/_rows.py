@@ -23,20 +23,6 @@ from payments_async.bulk._file._cells import (
     read_text,
 )
 
-__all__ = [
-    "COLUMNS",
-    "DERIVED_FROM",
-    "Columns",
-    "RowReading",
-    "Rules",
-    "always_needed",
-    "column_named",
-    "match_columns",
-    "plain_word",
-    "read_kind",
-    "read_row",
-]
-
 _SYNONYMS = {
     "request_id": "id, request, request no, request number, request ref, request reference, payment id, payout id, "
     "payment reference, payment ref, client reference, external id, external reference, unique id",

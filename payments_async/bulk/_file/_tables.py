@@ -23,18 +23,6 @@ from payments_async.bulk._file._cells import NumberCell
 from payments_async.bulk._file._rows import Columns, column_named, match_columns
 from payments_async.bulk._file._workbooks import Sheet, open_sheet
 
-__all__ = [
-    "BLOCK",
-    "BatchChanged",
-    "FileRow",
-    "Layout",
-    "Table",
-    "find_delimiter",
-    "find_layout",
-    "fingerprint",
-    "open_table",
-]
-
 BLOCK = 2**20
 _MARK = 16  # bytes of digest kept for each block, so 16 MB for a file of 1 TB
 _HEAD = 4096

@@ -19,8 +19,6 @@ from datetime import date, time, timedelta
 from typing import Any
 from xml.parsers import expat
 
-__all__ = ["main"]
-
 # Generous for a payroll: 600,000 rows of fifteen columns are let through.
 _LARGEST_FILE = 256 * 2**20
 _LARGEST_UNPACKED = 2**30

@@ -16,8 +16,6 @@ import attrs
 
 from payments_async.bulk._file._cells import DateCell, NumberCell
 
-__all__ = ["Sheet", "open_sheet"]
-
 _READER = Path(__file__).with_name("_workbook_reader.py")
 _EXACT = 10**15  # a spreadsheet keeps 15 digits
 _PIECE = 2**20

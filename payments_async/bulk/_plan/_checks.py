@@ -26,8 +26,6 @@ from payments_async.bulk._problems import OrderIssue
 from payments_async.journal import Journal
 from payments_async.journal._records import Entry, Run
 
-__all__ = ["BitSet", "Catalogue", "Duplicate", "Duplicates", "Payees", "PriorOrders", "Validations", "bank_named"]
-
 _LONGEST_PATTERN = 200
 _SLOW = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P?[=<!]")  # may take for ever on a text that nearly matches
 _REMEMBERED = 100_000  # answers

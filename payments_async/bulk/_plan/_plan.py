@@ -33,8 +33,6 @@ from payments_async.journal import Journal
 from payments_async.journal._records import Entry, body_digest
 from payments_async.journal._states import State
 
-__all__ = ["Plan", "Share", "plan"]
-
 _AT_ONCE = 500  # orders
 _SHOWN = 1000  # different issues; more are counted
 _EXACT = Context(prec=100)  # the usual 28 digits could round a great sum

@@ -17,8 +17,6 @@ from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._lines import ReportDecision, ReportLine, moment_text, standing_words
 from payments_async.journal._states import State
 
-__all__ = ["BEGINNING", "ReportHead", "ReportPage"]
-
 _OPENING = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     '<meta name="generator" content="payments-async report">'

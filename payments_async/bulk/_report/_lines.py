@@ -14,18 +14,6 @@ from payments_async._orders import BankAccount, CollectionOrder
 from payments_async.journal._records import Entry, Happening, Standing
 from payments_async.journal._states import State
 
-__all__ = [
-    "ReportDecision",
-    "ReportLine",
-    "decided",
-    "evidence_words",
-    "line_of",
-    "moment_text",
-    "need_of",
-    "standing_words",
-    "stays_unpaid",
-]
-
 # What a person has to do about an order that stands so.
 _NEEDS: Mapping[State, str] = {
     State.UNKNOWN: "may have been paid: reconcile; never send it again under another id",

@@ -35,8 +35,6 @@ from payments_async.journal import Journal
 from payments_async.journal._records import Happening, Run, Standing
 from payments_async.journal._states import State
 
-__all__ = ["Report", "report"]
-
 _COLUMNS = {
     "request_id": "Request id",
     "kind": "Kind",
