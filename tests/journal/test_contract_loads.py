@@ -92,6 +92,24 @@ class Both:
             yield order(number)
 
 
+async def test_a_load_that_is_cancelled_holds_up_nobody(journal: Journal) -> None:
+    """Another owner loads the same orders at once: the lease of the first load need not run out."""
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    async def stalled() -> AsyncIterator[Order]:
+        yield order(0)
+        begun.set()
+        await never.wait()
+
+    await journal.open_run(BATCH, IDENTITY)
+    loading = asyncio.ensure_future(journal.load(BATCH, stalled(), owner="one"))
+    await begun.wait()
+    loading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loading
+    assert 3 == (await journal.load(BATCH, orders(3), owner="two")).total
+
+
 async def test_orders_that_can_be_awaited_are(journal: Journal) -> None:
     """As those of a file: it is read in threads then."""
     await journal.open_run(BATCH, IDENTITY)

@@ -1,7 +1,8 @@
 """A look into the inbox finds what is due without reading what waits, and the same however many are due."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 
 import pytest
 from hypothesis import given, settings
@@ -13,19 +14,20 @@ from payments_async.journal._statements._pending import _CLAIM_OF_FEW, _CLAIM_OF
 NOW, LEASED = 100.0, 190.0
 
 
-def inbox(due: Sequence[float] = ()) -> sqlite3.Connection:
+@contextmanager
+def inbox(due: Sequence[float] = ()) -> Iterator[sqlite3.Connection]:
     """A file's tables in memory, with events that are due at these moments."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    migrate(connection, new=True)
-    connection.executemany("INSERT INTO ipn_pending VALUES (?, '', '', ?, 0)", enumerate(due, 1))
-    return connection
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection, new=True)
+        connection.executemany("INSERT INTO ipn_pending VALUES (?, '', '', ?, 0)", enumerate(due, 1))
+        yield connection
 
 
 def claimed(sql: str, due: Sequence[float], limit: int) -> tuple[list[int], list[tuple[int, str, float]]]:
     """Events that one way of claiming takes, and all that is pending afterwards."""
-    connection = inbox(due)
-    found = connection.execute(sql, ("me", "my process", LEASED, NOW, limit)).fetchall()
-    left = connection.execute("SELECT event_id, owner, due_at FROM ipn_pending ORDER BY event_id").fetchall()
+    with inbox(due) as connection:
+        found = connection.execute(sql, ("me", "my process", LEASED, NOW, limit)).fetchall()
+        left = connection.execute("SELECT event_id, owner, due_at FROM ipn_pending ORDER BY event_id").fetchall()
     return sorted(number for (number,) in found), left
 
 
@@ -50,6 +52,7 @@ def test_both_ways_of_claiming_take_the_oldest_that_are_due(due: Sequence[float]
 )
 def test_what_is_not_due_is_not_read(sql: str, expected: str) -> None:
     """SQLite goes through the index on when events are due; only where many are, in the order of their numbers."""
-    plan = [str(row[3]) for row in inbox().execute(f"EXPLAIN QUERY PLAN {sql}", (0,) * sql.count("?"))]
+    with inbox() as connection:
+        plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", (0,) * sql.count("?"))]
     assert expected in plan
     assert (sql == _CLAIM_OF_FEW) == ("USE TEMP B-TREE FOR ORDER BY" in plan)

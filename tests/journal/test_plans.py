@@ -1,6 +1,8 @@
 """How SQLite finds the rows that the journal asks for: by an index, however many there are."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +48,13 @@ def plan(connection: sqlite3.Connection, sql: str) -> list[str]:
     return [words for *_, words in found]
 
 
-def an_empty_file() -> sqlite3.Connection:
+@contextmanager
+def an_empty_file() -> Iterator[sqlite3.Connection]:
     """All tables, without a row."""
-    connection = sqlite3.connect(":memory:")
-    for sql in _opening._FIRST:
-        connection.execute(sql)
-    return connection
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for sql in _opening._FIRST:
+            connection.execute(sql)
+        yield connection
 
 
 async def test_nothing_that_happens_to_an_order_reads_a_whole_table(tmp_path: Path, asked: set[str]) -> None:

@@ -217,7 +217,7 @@ class SqliteJournal(Journal):
         load = await self._submit("load", _loading.begin, batch_id, owner)
         try:
             return await self._load(batch_id, load, orders, adoption)
-        except (HeldElsewhere, OrdersDiffer):
+        except (HeldElsewhere, OrdersDiffer, asyncio.CancelledError):
             with suppress(JournalError):  # else who loads it next waits until the lease of this load is over
                 await self._submit("load", _loading.give_up, load)
             raise
