@@ -138,7 +138,7 @@ def read_usual(body: bytes, query: str, timezone: tzinfo) -> TransactionEvent | 
         except msgspec.ValidationError:
             told = _told_mixed(body, colons)
         return None if told is None else _usual_event(told, query, timezone)
-    except (ValueError, ArithmeticError, RecursionError, _Harmless):
+    except (msgspec.DecodeError, ValueError, ArithmeticError, RecursionError, _Harmless):
         return None
 
 

@@ -205,7 +205,7 @@ def _read(connection: sqlite3.Connection | Commit, number: int, state: str) -> S
         if getattr(error_, "sqlite_errorcode", None) is not None:
             raise  # the database's own; Python's, about a text that is none, has no code
         raise JournalCorrupt(f"event {number} is no text ({error_})") from error_
-    except ValueError as error_:
+    except (msgspec.DecodeError, ValueError) as error_:
         raise JournalCorrupt(f"what event {number} has come to cannot be read") from error_
     return StoredEvent(
         event_id=event_id,
