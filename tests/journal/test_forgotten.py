@@ -9,7 +9,9 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -33,7 +35,7 @@ from payments_async.journal import (
     SqliteJournal,
     State,
 )
-from payments_async.journal._sqlite._memory import Anchor
+from payments_async.journal._sqlite._memory import Anchor, Registry
 from payments_async.journal._sqlite._opening import birth_of, make
 from payments_async.journal.contract import NotPermitted, Outcome, Permit
 
@@ -496,6 +498,20 @@ def test_processes_that_make_a_journal_at_once_make_one(path: Path) -> None:
 
     assert 1 == asyncio.run(opened())
     assert {"journal.db", "journal.db-mark"} == {file.name for file in path.parent.iterdir()}
+
+
+def test_processes_that_make_the_registry_at_once(tmp_path: Path) -> None:
+    """The first two commands of a user, in the same moment: SQLite refuses one of them, and that one tries again."""
+
+    def open_one(path: Path, begin: threading.Barrier) -> None:
+        begin.wait(timeout=60)
+        Registry(path, busy_timeout=60).close()
+
+    for n in range(20):
+        begin, path = threading.Barrier(4), tmp_path / f"registry-{n}.sqlite"
+        with ThreadPoolExecutor(max_workers=4) as threads:
+            for opened in [threads.submit(open_one, path, begin) for _ in range(4)]:
+                opened.result()
 
 
 def test_a_file_system_without_links(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

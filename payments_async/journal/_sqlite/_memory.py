@@ -12,6 +12,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -60,6 +61,7 @@ _FAULTS = {code: kind for code, (kind, _) in FAULTS.items()} | {
 }
 _UNFIT = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}  # a network file system without locks, for one
 _COUNT, _ID = 8, 16  # bytes
+_MOMENT = 0.01  # seconds, until a registry that another process is making is tried again
 _MOST_COMMITS = 1 << 62  # no journal comes near it: what says more is damaged
 
 
@@ -201,10 +203,7 @@ class Registry:
             )
         try:
             with self._translating():
-                self._connection.execute("PRAGMA journal_mode = WAL")
-                self._connection.execute("PRAGMA synchronous = NORMAL")  # FULL only for what somebody relies on
-                for statement in _TABLES:
-                    self._connection.execute(statement)
+                _prepare(self._connection, until=time.monotonic() + busy_timeout)
         except JournalError as error:
             self._connection.close()
             if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in _UNFIT:
@@ -384,6 +383,26 @@ class Registry:
         except sqlite3.Error as error:
             kind = _FAULTS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, JournalUnavailable)
             raise kind(f"{self._path}: what this machine remembers of its journals ({error})") from error
+
+
+def _prepare(connection: sqlite3.Connection, *, until: float) -> None:
+    """Give a registry its tables, though another process may be doing the same.
+
+    Two that turn on the log of a new file at once would wait for each other: SQLite lets one of them fail at once,
+    whatever time it was given to wait.
+    """
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")  # FULL only for what somebody relies on
+            for statement in _TABLES:
+                connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(_MOMENT)
+        else:
+            return
 
 
 def held_elsewhere(held: Mapping[str, Holder], journal_id: str) -> HeldElsewhere:
