@@ -72,6 +72,7 @@ class Run:
         quarantined: Chunks that wait for a person because the file was restored or copied since.
         quarantined_at: Unix seconds at which the file was last found to be restored or copied, or ``None``.
         look_since: Unix seconds of the earliest moment at which its orders may have been sent.
+        outbox: Name of the outbox that sends it, or ``None``; one of this very name holds its single orders.
     """
 
     batch_id: str
@@ -84,6 +85,7 @@ class Run:
     quarantined: int = 0
     quarantined_at: float | None = None
     look_since: float = 0.0
+    outbox: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -141,6 +143,8 @@ class ClaimedOrder:
         body: The rest of it, as it is kept on disk.
         attempt: Permits it had when its chunk was claimed.
         sent_before: It was written off once and may have arrived then: pass it on to ``send``.
+        not_before: Unix seconds before which it is not sent.
+        priority: Higher ones go first, among orders that wait in the same hands.
     """
 
     id: int
@@ -149,6 +153,8 @@ class ClaimedOrder:
     body: bytes = attrs.field(repr=False)
     attempt: int = 0
     sent_before: bool = False
+    not_before: float = 0.0
+    priority: int = 0
 
     @property
     def order(self) -> Order:
@@ -447,6 +453,65 @@ class Standing:
     entry: Entry
     decision: Happening | None = None
     persons: tuple[Happening, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Placed:
+    """What became of an order that was put.
+
+    Attributes:
+        entry: How it stands.
+        is_new: The journal did not hold it before.
+        chunk: The chunk it is in, where the caller holds that; it may be a new one, with orders left by others in it.
+        claimed: The order, to be sent under that chunk's lease; ``None`` where somebody else sends it, or nobody.
+    """
+
+    entry: Entry
+    is_new: bool
+    chunk: Chunk | None = None
+    claimed: ClaimedOrder | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Waiting:
+    """A run of an outbox with orders that wait.
+
+    Attributes:
+        priority: The highest of its chunks.
+        free, leased: Chunks that may be claimed now, and chunks somebody holds.
+        due_at: Unix seconds from which on a further one may be, or ``None``.
+    """
+
+    batch_id: str
+    priority: int
+    free: int
+    leased: int
+    due_at: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Pause:
+    """Why an outbox sends nothing.
+
+    Attributes:
+        at: Unix seconds.
+        who: A person, or ``fuse``.
+    """
+
+    at: float
+    who: str
+    why: str
+
+
+@attrs.frozen(kw_only=True)
+class Sighting:
+    """A transaction that a list has shown, and whose order the journal does not hold."""
+
+    request_id: str
+    transaction_id: str
+    news: News
+    amount: Decimal | None = None
+    currency: str | None = None
 
 
 def body_digest(request_id: str, amount: str, body: bytes) -> bytes:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from datetime import date
+from decimal import Decimal
 from typing import Protocol
 
 from payments_async._orders import Order
@@ -36,12 +37,16 @@ from payments_async.journal._records import (
     Loaded,
     NotPermitted,
     Outcome,
+    Pause,
     Permit,
+    Placed,
     Progress,
     Run,
     RunIdentity,
+    Sighting,
     Standing,
     Sweep,
+    Waiting,
 )
 from payments_async.journal._states import EVIDENCE, RULES, SAID, State, Verdict, next_state
 
@@ -60,17 +65,22 @@ __all__ = [
     "Loaded",
     "NotPermitted",
     "Outcome",
+    "Pause",
     "Permit",
+    "Placed",
     "RULES",
     "RawNotification",
     "Receipt",
     "SAID",
+    "Sighting",
     "StoredEvent",
     "Verdict",
+    "Waiting",
     "next_state",
 ]
 
 _OPERATIONS = (
+    "open_outbox", "put", "note_sightings", "pause", "resume", "begin_day",
     "open_run", "load", "adopt", "load_block", "load_drop", "load_complete",
     "claim_chunk", "renew_chunk", "release_chunk", "expire_chunks", "permit", "withdraw", "record",
     "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
@@ -95,9 +105,18 @@ class Journal(Inbox, Protocol):
     """
 
     async def open_run(
-        self, batch_id: str, identity: RunIdentity, *, source_digest: str | None = None, policy: str | None = None
+        self,
+        batch_id: str,
+        identity: RunIdentity,
+        *,
+        source_digest: str | None = None,
+        policy: str | None = None,
+        outbox: str | None = None,
     ) -> Run:
         """Begin a batch, or find it again.
+
+        Args:
+            outbox: Name of the outbox that sends it once it is loaded; without one, whoever runs the batch does.
 
         Raises:
             WrongAccount: The journal holds batches of another identity.
@@ -137,6 +156,68 @@ class Journal(Inbox, Protocol):
                 less. It names them. Nothing was sent, nothing was added to a complete batch.
             LoadBusy: Another process is loading.
             RunUnknown: ``open_run`` comes first.
+        """
+
+    async def open_outbox(self, name: str, identity: RunIdentity) -> Run:
+        """Begin an outbox, or find it again: a batch of this name that never ends, whose orders are put one by one.
+
+        Raises:
+            WrongAccount: The journal holds batches of another identity.
+            OrdersDiffer: A batch has this name.
+        """
+
+    async def put(
+        self,
+        name: str,
+        order: Order,
+        *,
+        not_before: float = 0.0,
+        priority: int = 0,
+        owner: str | None = None,
+        chunk: Chunk | None = None,
+        lease: float = 30.0,
+    ) -> Placed:
+        """Write one order down, to be sent by whoever works its outbox. The same order again changes nothing.
+
+        An order that a notification, or a list read since the journal may have forgotten some, has told of before is
+        not sent.
+
+        Args:
+            not_before: Unix seconds before which it is not sent.
+            priority: Higher ones go first, among orders that wait in the same hands.
+            owner: Who works the outbox, and will send it; then it is put into their chunk. Without one, anybody may
+                claim it; so may everybody that which is due in more than a minute.
+            chunk: The one they hold, if any. Where it is full, or lost, another one is leased for them.
+
+        Raises:
+            OrdersDiffer: The journal holds another order under this request id.
+            HeldElsewhere: Another journal of this machine may have sent it, or this one before it was restored.
+            RunUnknown: ``open_outbox`` comes first.
+        """
+
+    async def waiting(self, name: str) -> Sequence[Waiting]:
+        """The runs of an outbox in which something is not done, oldest first."""
+
+    async def note_sightings(self, sightings: Sequence[Sighting]) -> None:
+        """Remember what a list has shown and the journal does not hold; ``put`` finds it there."""
+
+    async def pause(self, name: str, *, who: str, why: str) -> None:
+        """Let nothing be sent from an outbox until somebody resumes it; orders are put all the same."""
+
+    async def resume(self, name: str, *, who: str, why: str) -> bool:
+        """A named person lets an outbox send again; tells whether it was paused."""
+
+    async def paused(self, name: str) -> Pause | None:
+        """Who paused an outbox, and why; ``None`` where it sends."""
+
+    async def begin_day(self, name: str, day: str, spent: Decimal) -> Decimal:
+        """What an outbox had spent in all when a day began: as whoever saw that day first has put it down."""
+
+    async def committed(self, seen: int, *, timeout: float) -> int:
+        """Wait until something was written by anybody since, for so many seconds at most; tells what to pass next time.
+
+        Args:
+            seen: What the last call told, or 0.
         """
 
     async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:

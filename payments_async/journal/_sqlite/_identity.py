@@ -20,6 +20,7 @@ from payments_async.journal._sqlite._opening import birth_of, inode_of
 from payments_async.journal._statements._entries import Commit, chunk_of, run_of
 from payments_async.journal._statements._history import void_sweeps
 from payments_async.journal._statements._permits import quarantine
+from payments_async.journal._statements._puts import doubt
 
 _Lock = Callable[[int], None]
 _TRIES = 8
@@ -215,6 +216,7 @@ def _quarantine(connection: sqlite3.Connection, clock: Callable[[], float]) -> N
     found = set(commit.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
     in_doubt = commit.execute("SELECT id FROM outbox WHERE state IN ('unknown', 'parked')")
     found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in in_doubt.fetchall()}
+    doubt(commit)
     quarantine(commit, sorted(found), "whoever wrote the file before it was copied or restored")
     commit.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")
     void_sweeps(commit)  # those that are done, too: what was sent since may be of a batch that this file never had

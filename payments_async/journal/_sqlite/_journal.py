@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from datetime import date
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar, TypeVarTuple
@@ -26,6 +27,7 @@ from payments_async.journal._faults import (
     JournalUnavailable,
     NotAJournal,
     OrdersDiffer,
+    RunUnknown,
 )
 from payments_async.journal._inbox import Arrival, Backlog, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
@@ -40,12 +42,16 @@ from payments_async.journal._records import (
     Loaded,
     NotPermitted,
     Outcome,
+    Pause,
     Permit,
+    Placed,
     Progress,
     Run,
     RunIdentity,
+    Sighting,
     Standing,
     Sweep,
+    Waiting,
 )
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._identity import Epoch, Liveness
@@ -59,6 +65,7 @@ from payments_async.journal._statements import (
     _notifications,
     _pending,
     _permits,
+    _puts,
 )
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._states import State
@@ -67,6 +74,7 @@ from payments_async.journal.contract import Journal
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _INHERITED: list[object] = []  # what the process before a fork has opened is closed by that process alone
+_LOOK_AGAIN = 0.05  # seconds between two looks for what another process has committed
 _MOST_FINALS = 100  # events of one order that are looked through
 
 
@@ -122,6 +130,7 @@ class SqliteJournal(Journal):
             path=self._path,
         )
         self._uids: dict[str, str] = {}
+        self._registrars: dict[str, _puts.Registrar] = {}
         self._reader: sqlite3.Connection | None = None
         self._reading: ThreadPoolExecutor | None = None
         self._liveness = Liveness(self._place)
@@ -193,11 +202,16 @@ class SqliteJournal(Journal):
     # The outbox: batches
 
     async def open_run(
-        self, batch_id: str, identity: RunIdentity, *, source_digest: str | None = None, policy: str | None = None
+        self,
+        batch_id: str,
+        identity: RunIdentity,
+        *,
+        source_digest: str | None = None,
+        policy: str | None = None,
+        outbox: str | None = None,
     ) -> Run:
-        await self._submit(
-            "open_run", _loading.open_run, batch_id, identity, source_digest, policy, secrets.token_hex(8)
-        )
+        begin = (batch_id, identity, source_digest, policy, secrets.token_hex(8), outbox)
+        await self._submit("open_run", _loading.begin_run, *begin)
         return await self.run(batch_id)
 
     async def run(self, batch_id: str) -> Run:
@@ -243,6 +257,75 @@ class SqliteJournal(Journal):
         if memory is not None and loading is not None and not loading.is_complete:
             await asyncio.to_thread(memory.registry.ready, loading, self._clock())
         return await self._submit("load_complete", _loading.complete, batch_id, load)
+
+    # The outbox: single orders
+
+    async def open_outbox(self, name: str, identity: RunIdentity) -> Run:
+        await self._submit("open_outbox", _puts.open_outbox, name, identity, secrets.token_hex(8))
+        run = await self.run(name)
+        if (memory := self._epoch.memory) is not None and name not in self._registrars:
+            uid = await self._uid(name)
+            begin = partial(memory.registry.begin, self._epoch.journal_id, uid, name, identity, orders=None)
+            loading = await asyncio.to_thread(begin, now=self._clock())
+            await asyncio.to_thread(memory.registry.ready, loading, self._clock())
+            doubted = run.quarantined_at is not None
+            self._registrars[name] = partial(_register_puts, memory.registry, loading, doubted)
+        return run
+
+    async def put(
+        self,
+        name: str,
+        order: Order,
+        *,
+        not_before: float = 0.0,
+        priority: int = 0,
+        owner: str | None = None,
+        chunk: Chunk | None = None,
+        lease: float = 30.0,
+    ) -> Placed:
+        if self._epoch.memory is not None and name not in self._registrars:
+            raise RunUnknown(f"the outbox {name} was not opened")
+        request = _puts.PutRequest(
+            outbox=name,
+            order=order,
+            not_before=not_before,
+            priority=priority,
+            owner=owner,
+            holder=self._liveness.holder,
+            chunk=chunk,
+            lease=lease,
+            register=self._registrars.get(name),
+        )
+        placed = await self._writer.submit("put", request, together=_puts.put_all)
+        if isinstance(placed, Exception):
+            raise placed
+        return placed
+
+    async def waiting(self, name: str) -> Sequence[Waiting]:
+        return await self._read(_puts.waiting, name, self._clock())
+
+    async def note_sightings(self, sightings: Sequence[Sighting]) -> None:
+        await self._submit("note_sightings", _puts.note_sightings, sightings)
+
+    async def pause(self, name: str, *, who: str, why: str) -> None:
+        await self._submit("pause", _puts.pause, name, who, why)
+
+    async def resume(self, name: str, *, who: str, why: str) -> bool:
+        return await self._submit("resume", _puts.resume, name, who, why)
+
+    async def paused(self, name: str) -> Pause | None:
+        return await self._read(_puts.paused, name)
+
+    async def begin_day(self, name: str, day: str, spent: Decimal) -> Decimal:
+        return await self._submit("begin_day", _puts.begin_day, name, day, spent)
+
+    async def committed(self, seen: int, *, timeout: float) -> int:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        while (version := await self._read(_opening.version_of)) == seen and (left := until - loop.time()) > 0:
+            own = self._writer.next_commit()  # our own is heard of at once, that of another process is looked for
+            await asyncio.wait([own], timeout=min(left, _LOOK_AGAIN))
+        return version
 
     # The outbox: chunks, permits, outcomes
 
@@ -579,6 +662,18 @@ class SqliteJournal(Journal):
             return read(self._reader, *arguments)
         except sqlite3.Error as error:
             raise _opening.translated(error, self._path) from error
+
+
+def _register_puts(
+    registry: Registry, loading: Loading, doubted: bool, request_ids: Sequence[str]
+) -> Mapping[str, HeldElsewhere]:
+    """Register single orders that the journal does not hold as ours; which of them may have been sent already.
+
+    One that was registered before and got no further died with its process; in a journal that was restored it may
+    have been sent.
+    """
+    held = registry.put(loading, request_ids, doubted=doubted)
+    return {request_id: held_elsewhere({request_id: holder}, loading.journal) for request_id, holder in held.items()}
 
 
 def _look_away(done: asyncio.Future[None]) -> None:

@@ -317,6 +317,25 @@ class Registry:
             self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added, loading.id))
         return {}
 
+    def put(self, loading: Loading, request_ids: Sequence[str], *, doubted: bool = False) -> dict[str, Holder]:
+        """Register single orders, those that nobody may have sent; tells of the others who holds them.
+
+        Args:
+            doubted: The journal may have forgotten what it sent: those that it registered before are held by itself.
+        """
+        with self._writing():
+            others = self._others(loading, request_ids)
+            held = {request_id: holder for request_id, holder in others if holder.ready_at is not None}
+            if doubted:
+                held |= self._own(loading, request_ids)
+            taken = self._take(loading, [one for one in others if one[0] not in held])
+            mine = [(loading.account, request_id, loading.id) for request_id in request_ids if request_id not in held]
+            added = self._connection.executemany(
+                "INSERT INTO request (account, request_id, batch) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", mine
+            ).rowcount
+            self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added + taken, loading.id))
+        return held
+
     def ready(self, loading: Loading, now: float) -> None:
         """All orders of a batch are registered, and any of them may be sent soon.
 
@@ -346,6 +365,16 @@ class Registry:
                     self._connection.execute(f"{_HELD} WHERE b.id = ?", (number,)).fetchone()
                 )
         return [(request_id, holders[number]) for request_id, number in found]
+
+    def _own(self, loading: Loading, request_ids: Sequence[str]) -> dict[str, Holder]:
+        """Which of these orders a batch holds already."""
+        marks = ",".join("?" * len(request_ids))
+        found = self._connection.execute(
+            f"SELECT request_id FROM request WHERE account = ? AND batch = ? AND request_id IN ({marks})",  # noqa: S608
+            (loading.account, loading.id, *request_ids),
+        ).fetchall()
+        itself = Holder._make(self._connection.execute(f"{_HELD} WHERE b.id = ?", (loading.id,)).fetchone())
+        return dict.fromkeys((request_id for (request_id,) in found), itself)
 
     def _take(self, loading: Loading, others: Sequence[tuple[str, Holder]]) -> int:
         """Let orders be this batch's from now on; tells how many."""

@@ -51,13 +51,16 @@ _FIRST = (
         source_digest TEXT, policy TEXT, epoch TEXT NOT NULL,
         uid TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'loading', loader TEXT, load_token INTEGER NOT NULL DEFAULT 0,
         load_until REAL NOT NULL DEFAULT 0, created_at REAL NOT NULL, ready_at REAL,
-        quarantined_at REAL, look_since REAL) STRICT""",
+        quarantined_at REAL, look_since REAL,
+        outbox TEXT, paused_at REAL, paused_by TEXT, paused_why TEXT, day TEXT, day_spent TEXT) STRICT""",
+    "CREATE INDEX run_outbox ON run(outbox) WHERE outbox IS NOT NULL",
     """CREATE TABLE outbox (
         id INTEGER PRIMARY KEY, request_id TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'planned',
         token INTEGER NOT NULL DEFAULT 0, attempt INTEGER NOT NULL DEFAULT 0, sent_before INTEGER NOT NULL DEFAULT 0,
         amount TEXT NOT NULL, body BLOB NOT NULL, body_sha256 BLOB NOT NULL,
         transaction_id ANY DEFAULT x'00000000000000000000000000000000',
-        code INTEGER, message TEXT, conflict TEXT, permitted_at REAL NOT NULL, updated_at REAL NOT NULL) STRICT""",
+        code INTEGER, message TEXT, conflict TEXT, permitted_at REAL NOT NULL, updated_at REAL NOT NULL,
+        put_at REAL, not_before REAL NOT NULL DEFAULT 0, priority INTEGER NOT NULL DEFAULT 0) STRICT""",
     "CREATE UNIQUE INDEX outbox_request ON outbox(request_id)",
     # lists may be written in other letters; whatever is all small or all capital is found by the index above
     f"CREATE INDEX outbox_mixed ON outbox(lower(request_id)) WHERE {MIXED}",
@@ -75,8 +78,10 @@ _FIRST = (
         run INTEGER NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'open', owner TEXT,
         holder TEXT,
         token INTEGER NOT NULL DEFAULT 0, lease_until REAL NOT NULL DEFAULT 0, lease REAL NOT NULL DEFAULT 0,
+        due_at REAL NOT NULL DEFAULT 0, priority INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (run, number)) STRICT, WITHOUT ROWID""",
-    "CREATE INDEX chunk_open ON chunk(run, number) WHERE state = 'open'",
+    "CREATE INDEX chunk_open ON chunk(run, priority DESC, number) WHERE state = 'open'",
+    "CREATE INDEX chunk_later ON chunk(run, number) WHERE due_at > 0",
     "CREATE INDEX chunk_leased ON chunk(run, number) WHERE owner IS NOT NULL",  # a few of thousands
     """CREATE TABLE claim (
         run INTEGER NOT NULL, number INTEGER NOT NULL, token INTEGER NOT NULL, owner TEXT, at REAL NOT NULL,
@@ -127,6 +132,10 @@ _FIRST = (
         query TEXT NOT NULL, peer TEXT NOT NULL, received_at REAL NOT NULL, times INTEGER NOT NULL DEFAULT 1,
         last_at REAL) STRICT""",
     "CREATE UNIQUE INDEX ipn_delivery_once ON ipn_delivery(event_id, digest)",
+    # what a list has shown of orders that a journal which may have forgotten some does not hold; ids in small letters
+    """CREATE TABLE sighting (
+        request_id TEXT PRIMARY KEY, transaction_id TEXT NOT NULL, news TEXT NOT NULL, amount TEXT, currency TEXT,
+        at REAL NOT NULL) STRICT, WITHOUT ROWID""",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
 )
 
@@ -174,6 +183,12 @@ def has_log(path: Path) -> bool:
 def open_reader(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     """A connection that only reads."""
     return _connect(path, busy_timeout, lambda connection: connection.execute("PRAGMA query_only = ON"))
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """A number that is another one after every commit of any other connection."""
+    (version,) = connection.execute("PRAGMA data_version").fetchone()
+    return int(version)
 
 
 def check(connection: sqlite3.Connection) -> None:

@@ -73,6 +73,7 @@ class Writer:
         self._is_busy = False  # a group is with the thread, or will be in a moment
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._next: asyncio.Future[None] | None = None  # done with the next commit
 
     async def open(self) -> None:
         """Open the file, and raise what hinders it."""
@@ -146,9 +147,17 @@ class Writer:
         group, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
         return group
 
+    def next_commit(self) -> asyncio.Future[None]:
+        """Done as soon as something was committed here; everybody who waits has the same one."""
+        if self._next is None or self._next.done():
+            self._next = asyncio.get_running_loop().create_future()
+        return self._next
+
     def _committed(self, told: list[_Told]) -> None:
         """Tell who waits, and begin to gather for the next commit."""
         _deliver(told)
+        if self._next is not None and not self._next.done():
+            self._next.set_result(None)
         self._is_busy = bool(self._waiting)
         if self._is_busy:
             self._gather_again()

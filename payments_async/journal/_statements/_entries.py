@@ -27,8 +27,8 @@ T_co = TypeVar("T_co", covariant=True)
 EXACT = Context(prec=100)  # the usual 28 digits would round a sum of large amounts
 CHUNK = 500  # orders in one lease
 PAGE = 500  # entries in memory at once
-_SHIFT = 28
-MOST_ORDERS = 1 << _SHIFT
+SHIFT = 28
+MOST_ORDERS = 1 << SHIFT
 _HIGHEST = (1 << 63) - 1
 _STATES = {state.value: state for state in State}  # a tenth of the time that asking the enumeration takes
 _MAY_BE_PAID = (State.PLANNED, State.SENDING, State.UNKNOWN, State.PARKED)
@@ -48,9 +48,13 @@ _BY_TRANSACTION = f"""SELECT {COLUMNS} FROM outbox WHERE transaction_id = ?
 _CHANGE = """UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = coalesce(?, code),
     message = coalesce(?, message), conflict = coalesce(conflict, ?), sent_before = max(sent_before, ?), updated_at = ?
     WHERE id = ?"""
+# what an outbox has sent is known from its last sight on: it may be years old
+LOOK_SINCE = (
+    "iif(outbox = batch_id, coalesce(look_since, created_at), min(created_at, coalesce(look_since, created_at)))"
+)
 _RUNS = (
     "id, batch_id, base_address, key_fingerprint, user_id, state, source_digest, policy, quarantined_at, "
-    "min(created_at, coalesce(look_since, created_at))"
+    f"{LOOK_SINCE}, outbox"
 )
 
 
@@ -189,18 +193,18 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 def bounds(run: int) -> tuple[int, int]:
     """First and last number an order of this run can have."""
-    return run << _SHIFT, ((run + 1) << _SHIFT) - 1
+    return run << SHIFT, ((run + 1) << SHIFT) - 1
 
 
 def chunk_bounds(run: int, number: int) -> tuple[int, int]:
     """First and last number an order of this chunk can have."""
-    first = (run << _SHIFT) + number * CHUNK
+    first = (run << SHIFT) + number * CHUNK
     return first, first + CHUNK - 1
 
 
 def run_of(order_id: int) -> int:
     """The run an order belongs to."""
-    return order_id >> _SHIFT
+    return order_id >> SHIFT
 
 
 def chunk_of(order_id: int) -> int:
@@ -437,7 +441,9 @@ def count_unconfirmed(connection: sqlite3.Connection, rows: Sequence[Sequence[An
 
 def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
     """A row of ``_RUNS`` as a run."""
-    number, batch_id, address, fingerprint, user_id, state, source_digest, policy, quarantined_at, since = values
+    number, batch_id, address, fingerprint, user_id, state, source_digest, policy, quarantined_at, since, outbox = (
+        values
+    )
     total, amount = 0, Decimal(0)
     for count, part in connection.execute("SELECT count, total FROM progress WHERE run = ?", (number,)):
         total, amount = total + count, EXACT.add(amount, Decimal(part))
@@ -455,6 +461,7 @@ def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
         quarantined=quarantined,
         quarantined_at=quarantined_at,
         look_since=since,
+        outbox=outbox,
     )
 
 

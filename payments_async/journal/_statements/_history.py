@@ -11,6 +11,7 @@ from payments_async.journal._faults import OrderUnknown
 from payments_async.journal._records import Happening, Row, Standing, Sweep, unpack_transaction_id
 from payments_async.journal._statements._entries import (
     COLUMNS,
+    LOOK_SINCE,
     PAGE,
     Commit,
     PageReader,
@@ -129,7 +130,9 @@ def _trails(connection: sqlite3.Connection, first: int, last: int) -> _Trails:
     """All that is needed to tell of the orders from one number to another of the same run."""
     run = run_of(first)
     batch_id, at = connection.execute(
-        "SELECT batch_id, coalesce(ready_at, created_at) FROM run WHERE id = ?", (run,)
+        """SELECT batch_id, coalesce((SELECT put_at FROM outbox WHERE id = ?), ready_at, created_at)
+        FROM run WHERE id = ?""",
+        (first, run),
     ).fetchone()
     found = connection.execute(
         "SELECT number, token, owner FROM claim WHERE run = ? AND number BETWEEN ? AND ?",
@@ -453,7 +456,7 @@ def is_looked_for(connection: sqlite3.Connection | Commit, batch_id: str | None,
     run, doubted_at, since = run_columns(
         connection,
         batch_id,
-        "id, coalesce(quarantined_at, 0), min(created_at, coalesce(look_since, created_at))",
+        f"id, coalesce(quarantined_at, 0), {LOOK_SINCE}",
     )
     first = datetime.fromtimestamp(since, UTC).date()  # a reading begins a day earlier, whatever the time zone
     values = (counted, doubted_at, run, first.isoformat())

@@ -83,18 +83,20 @@ class _Prepared(NamedTuple):
     digest: bytes
 
 
-def open_run(
+def begin_run(
     commit: Commit,
     batch_id: str,
     identity: RunIdentity,
     source_digest: str | None,
     policy: str | None,
     uid: str,
+    outbox: str | None,
 ) -> None:
     """Begin a batch, unless it is there.
 
     Args:
         uid: Tells it from one of the same name that a restored file does not hold any more.
+        outbox: Name of the outbox that sends it; ``None`` where whoever runs the batch does.
     """
     ours = (identity.base_address, identity.key_fingerprint, identity.user_id)
     others = commit.execute(
@@ -106,8 +108,8 @@ def open_run(
     (epoch,) = commit.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
     commit.execute(
         """INSERT INTO run (batch_id, base_address, key_fingerprint, user_id, source_digest, policy, epoch, uid,
-        created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (batch_id) DO NOTHING""",
-        (batch_id, *ours, source_digest, policy, epoch, uid, commit.now),
+        created_at, outbox) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (batch_id) DO NOTHING""",
+        (batch_id, *ours, source_digest, policy, epoch, uid, commit.now, outbox),
     )
 
 

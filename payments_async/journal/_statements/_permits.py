@@ -86,9 +86,9 @@ def claim_chunk(
     while (free := _first_free(commit, run)) is not None:
         number, token, last = free
         until = commit.now + lease
-        token, taken = _take_over(commit, run, number, token, last, owner, until, holder)
+        token, taken = take_over(commit, run, number, token, last, owner, until, holder)
         commit.execute("UPDATE chunk SET lease = ? WHERE run = ? AND number = ?", (lease, run, number))
-        planned = _planned(commit, run, number)
+        planned = planned_in(commit, run, number)
         if planned:
             return Chunk(
                 batch_id=batch_id,
@@ -140,7 +140,7 @@ def expire_chunks(commit: Commit, batch_id: str | None, dead: Sequence[str]) -> 
     ).fetchall()
     unknown = 0
     for number_of_run, number, token, last in expired:
-        token, taken = _take_over(commit, number_of_run, number, token, last, None, 0.0)
+        token, taken = take_over(commit, number_of_run, number, token, last, None, 0.0)
         _give_back(commit, number_of_run, number, token)
         unknown += taken
     return unknown
@@ -209,13 +209,13 @@ def _first_free(commit: Commit, run: int) -> tuple[int, int, str | None] | None:
     """Number, token and last owner of the first chunk that nobody holds."""
     found: tuple[int, int, str | None] | None = commit.execute(
         """SELECT number, token, owner FROM chunk WHERE run = ? AND state = 'open' AND lease_until <= ?
-        ORDER BY number LIMIT 1""",
-        (run, commit.now),
+        AND due_at <= ? ORDER BY priority DESC, number LIMIT 1""",
+        (run, commit.now, commit.now),
     ).fetchone()
     return found
 
 
-def _take_over(
+def take_over(
     commit: Commit,
     run: int,
     number: int,
@@ -253,10 +253,10 @@ def _make_unknown(commit: Commit, run: int, number: int, last: str | None) -> in
     return len(found)
 
 
-def _planned(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...]:
+def planned_in(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...]:
     """The planned orders of a chunk, each proved to be what was loaded."""
     found = commit.execute(
-        """SELECT id, request_id, amount, body, body_sha256, attempt, sent_before FROM outbox
+        """SELECT id, request_id, amount, body, body_sha256, attempt, sent_before, not_before, priority FROM outbox
         WHERE id BETWEEN ? AND ? AND state = 'planned' ORDER BY id""",
         chunk_bounds(run, number),
     ).fetchall()
@@ -268,8 +268,10 @@ def _planned(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...]:
             body=proved(request_id, amount, body, digest),
             attempt=attempt,
             sent_before=bool(sent_before),
+            not_before=not_before,
+            priority=priority,
         )
-        for order_id, request_id, amount, body, digest, attempt, sent_before in found
+        for order_id, request_id, amount, body, digest, attempt, sent_before, not_before, priority in found
     )
 
 
@@ -280,8 +282,10 @@ def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
         chunk_bounds(run, number),
     ).fetchone()
     commit.execute(
-        "UPDATE chunk SET state = ?, owner = NULL, lease_until = 0 WHERE run = ? AND number = ? AND token = ?",
-        ("open" if left else "done", run, number, token),
+        """UPDATE chunk SET state = ?, owner = NULL, lease_until = 0, due_at = iif(due_at > 0, coalesce(
+            (SELECT min(not_before) FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned'), due_at), 0)
+        WHERE run = ? AND number = ? AND token = ?""",
+        ("open" if left else "done", *chunk_bounds(run, number), run, number, token),
     )
 
 

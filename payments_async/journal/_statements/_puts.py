@@ -1,0 +1,414 @@
+"""Single orders: put into the journal one by one, into chunks that whoever works the outbox holds or will claim."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+
+import attrs
+
+from payments_async._amounts import amount_text
+from payments_async._orders import Order
+from payments_async._wire.orders import write_order
+from payments_async.journal._faults import HeldElsewhere, OrdersDiffer, RunUnknown
+from payments_async.journal._records import (
+    Chunk,
+    ClaimedOrder,
+    Evidence,
+    Pause,
+    Placed,
+    Row,
+    RunIdentity,
+    Sighting,
+    Waiting,
+    body_digest,
+    check_named,
+)
+from payments_async.journal._statements._entries import (
+    CHUNK,
+    MOST_ORDERS,
+    SHIFT,
+    Commit,
+    bounds,
+    chunk_bounds,
+    entry_of,
+    row_by_id,
+    row_by_request,
+    run_columns,
+    run_of,
+)
+from payments_async.journal._statements._evidence import apply, resolve
+from payments_async.journal._statements._history import is_looked_for
+from payments_async.journal._statements._loading import begin_run
+from payments_async.journal._statements._notifications import apply_unmatched_events
+from payments_async.journal._statements._permits import planned_in, take_over
+from payments_async.journal._states import News, State
+
+_RECENT = 64  # chunks that are looked at for room; older ones keep theirs
+SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
+
+Registrar = Callable[[Sequence[str]], Mapping[str, HeldElsewhere]]
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class PutRequest:
+    """One order to be put.
+
+    Attributes:
+        outbox: Name of the outbox.
+        order, not_before, priority: As ``Journal.put`` is given them.
+        body: The order as it is kept.
+        owner, holder, chunk, lease: Who works the outbox, and holds which chunk; without an owner anybody claims it.
+        register: Tells the machine's registry of new request ids, and which of them may have been sent elsewhere.
+    """
+
+    outbox: str
+    order: Order
+    not_before: float
+    priority: int
+    owner: str | None
+    holder: str
+    chunk: Chunk | None
+    lease: float
+    register: Registrar | None
+    body: bytes = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "body", write_order(self.order))
+
+    def __call__(self, commit: Commit) -> Placed | Exception:
+        """Put it by itself."""
+        return put_all(commit, [self])[0]
+
+
+@attrs.define
+class _Filling:
+    """A chunk that is being filled.
+
+    Attributes:
+        mine: As its holder knows it; ``None`` where it is anybody's.
+    """
+
+    number: int
+    next_id: int
+    last_id: int
+    mine: Chunk | None
+
+
+def open_outbox(commit: Commit, name: str, identity: RunIdentity, uid: str) -> None:
+    """Begin an outbox, unless it is there: a run that never ends. Raises ``WrongAccount``, ``OrdersDiffer``."""
+    begin_run(commit, name, identity, None, None, uid, name)
+    commit.execute(
+        "UPDATE run SET state = 'ready', ready_at = ? WHERE batch_id = ? AND outbox = ? AND state = 'loading'",
+        (commit.now, name, name),
+    )
+    if run_columns(commit, name, "outbox")[0] != name:
+        raise OrdersDiffer(f"the journal holds a batch {name}; give the outbox another name", [])
+
+
+def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exception]:
+    """Put many orders in one commit: where each of them is now, or why it is not taken."""
+    results: dict[int, Placed | Exception] = {}
+    fresh: dict[str, list[tuple[int, PutRequest]]] = {}
+    for place, request in enumerate(requests):
+        fresh.setdefault(request.order.request_id, []).append((place, request))
+    for request_id in _known(commit, list(fresh)):
+        for place, request in fresh.pop(request_id):
+            results[place] = _compared(commit, request)
+    refused = _refused(fresh)
+    fillings: dict[tuple[str, str | None, bool], _Filling] = {}
+    for request_id, asked in fresh.items():
+        (place, first), *others = asked
+        results[place] = refused[request_id] if request_id in refused else _inserted(commit, first, fillings)
+        for place, request in others:  # the same id more than once, in one breath
+            results[place] = refused[request_id] if request_id in refused else _compared(commit, request)
+    return [results[place] for place in range(len(requests))]
+
+
+def _known(commit: Commit, request_ids: list[str]) -> list[str]:
+    """Those of these orders that the journal holds."""
+    marks = ",".join("?" * len(request_ids))
+    found = commit.execute(f"SELECT request_id FROM outbox WHERE request_id IN ({marks})", request_ids)  # noqa: S608
+    return [request_id for (request_id,) in found.fetchall()]
+
+
+def _refused(fresh: Mapping[str, list[tuple[int, PutRequest]]]) -> Mapping[str, HeldElsewhere]:
+    """Those of these orders that another journal may have sent; all others are registered as ours."""
+    ids: dict[str, list[str]] = {}
+    registrars: dict[str, Registrar] = {}
+    for request_id, ((_, request), *_) in fresh.items():
+        if request.register is not None:
+            ids.setdefault(request.outbox, []).append(request_id)
+            registrars[request.outbox] = request.register
+    refused: dict[str, HeldElsewhere] = {}
+    for outbox, register in registrars.items():
+        refused |= register(ids[outbox])
+    return refused
+
+
+def _compared(commit: Commit, request: PutRequest) -> Placed | Exception:
+    """An order that the journal holds: as it stands, if it is the same."""
+    row = row_by_request(commit, request.order.request_id)
+    assert row is not None
+    amount = amount_text(request.order.amount)
+    if row.body_sha256 != body_digest(row.request_id, amount, request.body):
+        what = f"amounts {row.amount} and {amount}" if row.amount != amount else "the same amount"
+        return OrdersDiffer(f"request id {row.request_id} stands for two different orders: {what}", [row.request_id])
+    (batch_id,) = commit.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
+    return Placed(entry=entry_of(row, batch_id), is_new=False)
+
+
+def _inserted(
+    commit: Commit, request: PutRequest, fillings: dict[tuple[str, str | None, bool], _Filling]
+) -> Placed | Exception:
+    """Write a new order down."""
+    order, now, is_later = request.order, commit.now, request.not_before > commit.now + SOON
+    run = _outbox_run(commit, request.outbox)
+    key = (request.outbox, None if is_later else request.owner, is_later)
+    filling = fillings.get(key)
+    if filling is None or filling.next_id > filling.last_id:
+        filling = fillings[key] = _filling(commit, run, request, is_later=is_later)
+    number, amount = filling.next_id, amount_text(order.amount)
+    commit.execute(
+        """INSERT INTO outbox (id, request_id, amount, body, body_sha256, permitted_at, updated_at, put_at, not_before,
+        priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            *(number, order.request_id, amount, request.body, body_digest(order.request_id, amount, request.body)),
+            *(now, now, now, request.not_before, request.priority),
+        ),
+    )
+    filling.next_id += 1
+    commit.count(run, State.PLANNED, 1, order.amount)
+    if is_later or (filling.mine is None and request.priority):
+        commit.execute(
+            """UPDATE chunk SET due_at = iif(due_at > 0, min(due_at, ?), due_at), priority = max(priority, ?)
+            WHERE run = ? AND number = ?""",
+            (request.not_before, request.priority, run, filling.number),
+        )
+    row = _again(commit, number)
+    sighting = _sighting(commit, row.request_id)
+    if sighting is not None:
+        apply(commit, row, sighting)
+        row = _again(commit, number)
+    apply_unmatched_events(commit, row)
+    row = _again(commit, number)
+    claimed = None
+    if filling.mine is not None and row.state is State.PLANNED:
+        claimed = ClaimedOrder(
+            id=number,
+            request_id=order.request_id,
+            amount=order.amount,
+            body=request.body,
+            not_before=request.not_before,
+            priority=request.priority,
+        )
+    return Placed(entry=entry_of(row, request.outbox), is_new=True, chunk=filling.mine, claimed=claimed)
+
+
+def _again(commit: Commit, number: int) -> Row:
+    """An order as it stands now."""
+    row = row_by_id(commit, number)
+    assert row is not None
+    return row
+
+
+def _outbox_run(commit: Commit, name: str) -> int:
+    """The number of the run that holds the single orders of an outbox. Raises ``RunUnknown``."""
+    found = commit.execute("SELECT id FROM run WHERE batch_id = ? AND outbox = ?", (name, name)).fetchone()
+    if found is None:
+        raise RunUnknown(f"the journal has no outbox {name}")
+    return int(found[0])
+
+
+def _filling(commit: Commit, run: int, request: PutRequest, *, is_later: bool) -> _Filling:
+    """A chunk with room: the one its worker holds, one that nobody holds, or a new one."""
+    if request.owner is None or is_later:
+        number = next(_with_room(commit, run, is_later=is_later), None)
+        if number is None:
+            number = _new(commit, run, due_at=request.not_before if is_later else 0.0)
+        commit.execute("UPDATE chunk SET state = 'open' WHERE run = ? AND number = ?", (run, number))
+        return _Filling(number, *_room(commit, run, number), None)
+    if request.chunk is not None and _is_mine(commit, request.chunk):
+        next_id, last_id = _room(commit, run, request.chunk.number)
+        if next_id <= last_id:
+            return _Filling(request.chunk.number, next_id, last_id, request.chunk)
+    number = next(_with_room(commit, run, is_later=False), None)
+    if number is None:
+        number = _new(commit, run)
+    (token,) = commit.execute(
+        "UPDATE chunk SET state = 'open', lease = ? WHERE run = ? AND number = ? RETURNING token",
+        (request.lease, run, number),
+    ).fetchone()
+    until = commit.now + request.lease
+    token, _ = take_over(commit, run, number, token, None, request.owner, until, request.holder)
+    mine = Chunk(
+        batch_id=request.outbox,
+        run=run,
+        number=number,
+        owner=request.owner,
+        token=token,
+        lease_until=until,
+        orders=planned_in(commit, run, number),
+    )
+    return _Filling(number, *_room(commit, run, number), mine)
+
+
+def _with_room(commit: Commit, run: int, *, is_later: bool) -> Iterator[int]:
+    """Chunks among the latest that nobody holds, and that are not full."""
+    latest = "INDEXED BY chunk_later WHERE due_at > 0 AND" if is_later else "WHERE due_at = 0 AND"
+    found = commit.execute(
+        f"""SELECT number, state, owner FROM chunk {latest} run = ? ORDER BY number DESC LIMIT {_RECENT}""",  # noqa: S608
+        (run,),
+    )
+    for number, state, owner in found.fetchall():
+        if owner is None and state in ("open", "done"):
+            next_id, last_id = _room(commit, run, number)
+            if next_id <= last_id:
+                yield number
+
+
+def _room(commit: Commit, run: int, number: int) -> tuple[int, int]:
+    """The next number in a chunk, and its last."""
+    first, last = chunk_bounds(run, number)
+    (highest,) = commit.execute("SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?", (first, last)).fetchone()
+    return first if highest is None else highest + 1, last
+
+
+def _new(commit: Commit, run: int, *, due_at: float = 0.0) -> int:
+    """A new chunk, which nobody holds. Raises ``OrdersDiffer`` where the outbox is full."""
+    (number,) = commit.execute("SELECT coalesce(max(number) + 1, 0) FROM chunk WHERE run = ?", (run,)).fetchone()
+    if (number + 1) * CHUNK > MOST_ORDERS:
+        raise OrdersDiffer("the outbox is full; open one of another name", [])
+    commit.execute("INSERT INTO chunk (run, number, due_at) VALUES (?, ?, ?)", (run, number, due_at))
+    return int(number)
+
+
+def _is_mine(commit: Commit, chunk: Chunk) -> bool:
+    """Whether a chunk is still held by whoever says so; their lease may have run out as long as nobody took it over."""
+    found = commit.execute(
+        "SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open'",
+        (chunk.run, chunk.number, chunk.token, chunk.owner),
+    )
+    return found.fetchone() is not None
+
+
+def doubt(commit: Commit) -> None:
+    """The file was copied or restored: from when on outboxes have to be looked for.
+
+    From the first thing that is open by what the file knows, or the last thing that it knows of.
+    """
+    for run, name in commit.execute("SELECT id, batch_id FROM run WHERE outbox = batch_id").fetchall():
+        first, last = bounds(run)
+        (since,) = commit.execute(
+            """SELECT min(updated_at) FROM (
+                SELECT updated_at FROM outbox WHERE id = (SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?)
+                UNION ALL SELECT o.updated_at FROM chunk c JOIN outbox o ON o.id BETWEEN
+                    (c.run << ?) + c.number * ? AND (c.run << ?) + c.number * ? + ?
+                WHERE c.run = ? AND c.state <> 'done' AND o.state IN ('planned', 'sending', 'unknown', 'parked'))""",
+            (first, last, SHIFT, CHUNK, SHIFT, CHUNK, CHUNK - 1, run),
+        ).fetchone()
+        if since is None or not is_looked_for(commit, name, counted=False):
+            commit.execute(
+                "UPDATE run SET look_since = min(coalesce(look_since, created_at), ?) WHERE id = ?",
+                (commit.now if since is None else since, run),
+            )
+        else:
+            commit.execute("UPDATE run SET look_since = ? WHERE id = ?", (since, run))
+
+
+# What a list showed that the journal does not hold
+
+
+def note_sightings(commit: Commit, sightings: Sequence[Sighting]) -> None:
+    """Remember what a list has shown and the journal does not hold: it may have forgotten it."""
+    commit.connection.executemany(
+        """INSERT INTO sighting (request_id, transaction_id, news, amount, currency, at) VALUES (?, ?, ?, ?, ?, ?)
+        ON CONFLICT DO NOTHING""",
+        (
+            (
+                *(one.request_id.strip().lower(), one.transaction_id, one.news),
+                *(None if one.amount is None else format(one.amount, "f"), one.currency, commit.now),
+            )
+            for one in sightings
+        ),
+    )
+
+
+def _sighting(commit: Commit, request_id: str) -> Evidence | None:
+    """What a list has shown of an order before it was put."""
+    found = commit.execute(
+        "SELECT transaction_id, news, amount, currency FROM sighting WHERE request_id = ?",
+        (request_id.strip().lower(),),
+    ).fetchone()
+    if found is None:
+        return None
+    transaction_id, news, amount, currency = found
+    return Evidence(
+        news=News(news),
+        source="list",
+        request_id=request_id,
+        transaction_id=transaction_id,
+        amount=None if amount is None else Decimal(amount),
+        currency=currency,
+    )
+
+
+# What there is to do, and whether it may be done
+
+
+def waiting(connection: sqlite3.Connection, name: str, now: float) -> Sequence[Waiting]:
+    """The runs of an outbox with chunks that are free to be claimed, or may be as soon as their holder dies."""
+    found = connection.execute(
+        """SELECT r.batch_id, max(c.priority), count(*) FILTER (WHERE c.lease_until <= ? AND c.due_at <= ?),
+        count(*) FILTER (WHERE c.owner IS NOT NULL),
+        min(c.due_at) FILTER (WHERE c.due_at > ?)
+        FROM run r JOIN chunk c ON c.run = r.id AND c.state = 'open'
+        WHERE r.outbox = ? AND r.state = 'ready' GROUP BY r.id ORDER BY r.id""",
+        (now, now, now, name),
+    ).fetchall()
+    return tuple(
+        Waiting(batch_id=batch_id, priority=priority, free=free, leased=leased, due_at=due_at)
+        for batch_id, priority, free, leased, due_at in found
+    )
+
+
+def pause(commit: Commit, name: str, who: str, why: str) -> None:
+    """Let nothing be sent from an outbox until somebody resumes it; the first reason stands."""
+    check_named(who, why)
+    run = _outbox_run(commit, name)
+    done = commit.execute(
+        "UPDATE run SET paused_at = ?, paused_by = ?, paused_why = ? WHERE id = ? AND paused_at IS NULL",
+        (commit.now, who, why, run),
+    )
+    if done.rowcount:
+        resolve(commit, "paused", who, why, run=run)
+
+
+def resume(commit: Commit, name: str, who: str, why: str) -> bool:
+    """Let an outbox send again, says a named person; tells whether it was paused."""
+    check_named(who, why)
+    run = _outbox_run(commit, name)
+    done = commit.execute(
+        "UPDATE run SET paused_at = NULL, paused_by = NULL, paused_why = NULL WHERE id = ? AND paused_at IS NOT NULL",
+        (run,),
+    )
+    if done.rowcount:
+        resolve(commit, "resumed", who, why, run=run)
+    return bool(done.rowcount)
+
+
+def paused(connection: sqlite3.Connection, name: str) -> Pause | None:
+    """Who paused an outbox, and why; ``None`` where it sends."""
+    at, who, why = run_columns(connection, name, "paused_at, paused_by, paused_why")
+    return None if at is None else Pause(at=at, who=who, why=why)
+
+
+def begin_day(commit: Commit, name: str, day: str, spent: Decimal) -> Decimal:
+    """What had been spent when a day began, by whoever saw that day first."""
+    run = _outbox_run(commit, name)
+    commit.execute(
+        "UPDATE run SET day = ?, day_spent = ? WHERE id = ? AND day IS NOT ?", (day, format(spent, "f"), run, day)
+    )
+    (before,) = commit.execute("SELECT day_spent FROM run WHERE id = ?", (run,)).fetchone()
+    return Decimal(before)
