@@ -74,6 +74,7 @@ class Executor:
         self._closing = False
         self._under_way = 0
         self._drained = asyncio.Event()
+        self._before_close: list[Callable[[], Awaitable[object]]] = []
         self._token: Token | None = None  # that the headers are made with
         self._headers = transport.make_headers(None)
 
@@ -88,8 +89,23 @@ class Executor:
         self._loop = asyncio.get_running_loop()
         await self.transport.open()
 
+    def before_close(self, finish: Callable[[], Awaitable[object]]) -> Callable[[], None]:
+        """Have something finished before the session takes no further call; what is returned takes that back."""
+        self._before_close.append(finish)
+
+        def take_back() -> None:
+            if finish in self._before_close:
+                self._before_close.remove(finish)
+
+        return take_back
+
     async def aclose(self) -> None:
-        """Take no further call, wait for those under way, and close. Closing twice is harmless."""
+        """Finish what is to be finished before, take no further call, wait for those under way, and close.
+
+        Closing twice is harmless.
+        """
+        while self._before_close:
+            await self._before_close.pop()()
         self._closing = True
         try:
             while self._under_way:

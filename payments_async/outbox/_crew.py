@@ -1,11 +1,11 @@
-"""The crew of one process on one batch: workers that send one order after another, each under a permit."""
+"""The crew of one process: workers that send one order after another, each under a permit."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from datetime import date
 from typing import NamedTuple, TypeVar
 
@@ -98,13 +98,11 @@ class RunProgress(Progress):
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class Crew:
-    """All workers of one process on one batch: what they share, and what ends their work.
+    """All workers of one process: what they share, and what ends their work. What there is to do, a subclass knows.
 
     Attributes:
         size: Orders under way at once.
         stop: Set from outside to finish what is under way and end.
-        tell: Hears how far it is.
-        looked: What was looked for before.
         call_of: Describes the sending of an order.
         stopped: Why it ends early, or ``None``.
         failure: What ends it with an error, or ``None``.
@@ -114,35 +112,31 @@ class Crew:
 
     payments: PaymentsSession
     journal: Journal
-    batch_id: str
     leases: Leases
     meter: Meter
     pace: Pace
     size: int
     stop: asyncio.Event | None = None
-    tell: Callable[[RunProgress], object] | None = None
-    looked: FirstLook | None = None
     executor: Executor = attrs.field(init=False)
     call_of: SendsWritten = attrs.field(init=False)
     stopped: str | None = attrs.field(init=False, default=None)
     failure: Exception | None = attrs.field(init=False, default=None)
     drains: bool = attrs.field(init=False, default=False)
     sent: int = attrs.field(init=False, default=0)
-    _begun: float = attrs.field(init=False)
-    _aside: list[str] = attrs.field(init=False, factory=list)
+    begun: float = attrs.field(init=False)
+    aside: list[str] = attrs.field(init=False, factory=list)
     _is_full: bool = attrs.field(init=False, default=False)  # whoever claims chunks rests until fewer are in hand
     _ask_again: float = attrs.field(init=False, default=0.0)  # when to look for free chunks again
-    _waits_for: tuple[str, float] | None = attrs.field(init=False, default=None)  # whose lease, and when it ends
     _news: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)  # for whoever claims chunks
     _idle: deque[asyncio.Future[None]] = attrs.field(init=False, factory=deque)  # workers that wait for an order
 
     def __attrs_post_init__(self) -> None:
         self.executor = executor_of(self.payments)
         self.call_of = endpoints.sends_written(self.payments.dialect)
-        self._begun = self.executor.clock()
+        self.begun = self.executor.clock()
 
     async def work(self, lease: float) -> None:
-        """Send until the batch is through, something stops it, or it fails; then give every chunk back.
+        """Send until there is nothing left, something stops it, or it fails; then give every chunk back.
 
         Args:
             lease: Seconds.
@@ -171,8 +165,20 @@ class Crew:
         """Begin nothing more, and say why; what is under way is finished. The first reason stands."""
         if not self.drains:
             self.stopped = why
-            _log.warning("the run stops", extra={"batch_id": self.batch_id, "why": why})
+            self.warn(why)
         self.drain()
+
+    def warn(self, why: str) -> None:
+        """Say aloud why it ends."""
+        _log.warning("the crew stops", extra={"why": why})
+
+    def blow(self, why: str) -> None:
+        """A rule of the fuse forbids to send any more."""
+        self.end(why)
+
+    def refused(self, why: str) -> None:
+        """The service refused our credentials, and not only for a moment."""
+        self.end(f"the credentials were refused: {why}")
 
     def fail(self, error: Exception) -> None:
         """Begin nothing more, and raise this when what is under way is finished. The first error stands."""
@@ -189,7 +195,7 @@ class Crew:
         """An order to be tried now, already counted by the fuse; ``None`` when there is none at the moment."""
         if self.stop is not None and self.stop.is_set():
             self.end(ASKED_TO_STOP)
-        if self.drains or self.meter.lacks_balance or not self.pace.may_go():
+        if self.drains or not self.may_send() or self.meter.lacks_balance or not self.pace.may_go():
             return None
         order = self.leases.take()
         if order is None:
@@ -198,16 +204,21 @@ class Crew:
         why = self.meter.reserve(order.claimed.amount)
         if why is not None:
             self.leases.put_back(order)
-            self.end(why)
+            self.pace.did_not_go()
+            self.blow(why)
             return None
         if self._is_full and not self.leases.has_plenty(self.size):
             self.wake()
         return order
 
+    def may_send(self) -> bool:
+        """Whether anything may be sent at all."""
+        return True
+
     def set_aside(self, order: LeasedOrder, error: Exception) -> None:
         """An order cannot be written as a request at all: it stays planned, and the others go on."""
         self.leases.set_aside()
-        self._aside.append(f"{order.claimed.request_id} ({error})")
+        self.aside.append(f"{order.claimed.request_id} ({error})")
         self.wake()
 
     def wake(self) -> None:
@@ -245,27 +256,17 @@ class Crew:
         if self.leases.done(order) or not self.leases.open:
             self.wake()
 
-    async def refresh(self) -> RunProgress:
-        """Look into the journal, and tell."""
-        progress = await self.journal.progress(self.batch_id)
-        self.meter.refresh(progress)
-        now = self.executor.clock()
-        owner, until = self._waits_for or (None, now)
-        report = attrs.evolve(
-            RunProgress.of(progress),
-            stopped=self.stopped,
-            sent=self.sent,
-            seconds=now - self._begun,
-            waits_for=owner,
-            lease_left=max(until - now, 0.0),
-            looked=self.looked,
-        )
-        try:
-            if self.tell is not None:
-                self.tell(report)
-        except Exception as error:  # noqa: BLE001 - a broken display must not break off what is under way
-            self.fail(error)
-        return report
+    async def refresh(self) -> object:
+        """Look into the journal, and tell how far it is."""
+        raise NotImplementedError
+
+    async def claim_more(self) -> bool:
+        """Lease one more chunk; tells whether there was one."""
+        raise NotImplementedError
+
+    async def is_through(self) -> bool:
+        """Whether nothing is left to do, here or anywhere else."""
+        raise NotImplementedError
 
     async def _claim(self) -> None:
         """Give back chunks that are finished, and keep enough others until there are no more anywhere.
@@ -278,14 +279,13 @@ class Crew:
             self._is_full = leases.has_plenty(self.size)
             if self._is_full or (leases.open and clock() < self._ask_again):
                 await self._news.wait()
-            elif await self._survives(leases.claim()):
-                self._waits_for = None
+            elif await self._survives(self.claim_more()):
                 self.wake()
             elif not self.drains:
                 self._ask_again = clock() + _ASK_AGAIN
-                if not leases.open and await self._survives(self._is_through()):
-                    if self._aside:
-                        orders = f"{len(self._aside)} orders cannot be written as a request, such as {self._aside[0]}"
+                if not leases.open and await self._survives(self.is_through()):
+                    if self.aside:
+                        orders = f"{len(self.aside)} orders cannot be written as a request, such as {self.aside[0]}"
                         self.end(orders)
                     self.drain()
                 else:
@@ -320,22 +320,6 @@ class Crew:
                 self.end(f"the balance could not be read: {error.message}")
         else:
             self.meter.read_balance(account.balance)
-
-    async def _is_through(self) -> bool:
-        """Whether no other process has anything of the batch either; notes whom it waits for otherwise."""
-        chunks = await self.journal.chunks(self.batch_id)
-        if chunks.quarantined:
-            self.end(
-                f"chunks in quarantine, since the journal was copied or restored, or its orders were adopted: "
-                f"{chunks.quarantined}; reconcile, then lift it"
-            )
-        is_through = not chunks.open and chunks.leased <= len(self.leases)
-        owner, left = chunks.next_owner, chunks.next_expiry
-        if is_through or owner is None or left is None:
-            self._waits_for = None
-        else:
-            self._waits_for = owner, self.executor.clock() + left
-        return is_through
 
     async def _survives(self, awaitable: Awaitable[object]) -> bool:
         """What comes of it; where the journal fails, the crew drains."""
@@ -419,7 +403,7 @@ class _Worker:
             crew.leases.put_back(order)
             self._trouble(error)
             if isinstance(error, AuthenticationFailed):
-                crew.end(f"the credentials were refused: {error.message}")
+                crew.refused(error.message)
             return False
         except BaseException:
             crew.pace.did_not_go()
@@ -479,7 +463,7 @@ class _Worker:
                 # a fresh token was refused; a few times it may have been revoked since, by a login elsewhere for one
                 pace.failed(error.message)
                 if pace.is_stuck:
-                    self._crew.end(f"the credentials were refused: {error.message}")
+                    self._crew.refused(error.message)
             case NotSent() if error.status == _UNREAD:
                 pace.did_not_go()
             case NotSent() | OutcomeUnknown():

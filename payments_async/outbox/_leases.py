@@ -1,8 +1,9 @@
-"""The chunks that this process has leased, and their orders still to be sent."""
+"""The chunks that this process has leased, and their orders still to be sent: fair between batches."""
 
 from __future__ import annotations
 
 import heapq
+import time
 from collections import deque
 from collections.abc import Callable
 from itertools import count
@@ -11,9 +12,10 @@ import attrs
 
 from payments_async.journal import Journal
 from payments_async.journal._faults import LeaseLost
-from payments_async.journal._records import Chunk, ClaimedOrder
+from payments_async.journal._records import Chunk, ClaimedOrder, Placed
 
 _MOST = 4000  # orders in hand beyond which no further chunk is claimed, whatever they wait for
+SOON = 60.0  # seconds: an order that is due later than that is given back meanwhile
 
 
 @attrs.define(eq=False)
@@ -24,12 +26,19 @@ class Lease:
         good_until: Monotonic seconds at which the lease has surely run out, by our clock.
         open: Orders of it whose end is not written down.
         lost: Somebody else has taken it over.
+        fills: Further orders are put into it, so it is kept though nothing of it is left to do.
     """
 
     chunk: Chunk
     good_until: float
     open: int
     lost: bool = False
+    fills: bool = False
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Which chunk it is."""
+        return self.chunk.run, self.chunk.number
 
 
 @attrs.define(eq=False, repr=False)
@@ -41,6 +50,68 @@ class LeasedOrder:
     tries: int = 0
 
 
+class ReadyOrders:
+    """Orders that may go now: those of a higher priority first, and batch after batch in turn among equals."""
+
+    def __init__(self) -> None:
+        self._levels: dict[int, deque[int]] = {}  # runs whose turn it is, by priority
+        self._lines: dict[tuple[int, int], deque[LeasedOrder]] = {}
+        self._highest = 0
+        self._counts: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return sum(self._counts.values())
+
+    def of(self, run: int) -> int:
+        """How many there are of one batch."""
+        return self._counts.get(run, 0)
+
+    def put(self, order: LeasedOrder, *, first: bool = False) -> None:
+        """Add an order behind those of its batch, or before them."""
+        run, priority = order.lease.chunk.run, order.claimed.priority
+        line = self._lines.get((priority, run))
+        if line is None:
+            line = self._lines[priority, run] = deque()
+            turns = self._levels.setdefault(priority, deque())
+            if first:
+                turns.appendleft(run)
+            else:
+                turns.append(run)
+            self._highest = max(self._levels)
+        if first:
+            line.appendleft(order)
+        else:
+            line.append(order)
+        self._counts[run] = self._counts.get(run, 0) + 1
+
+    def take(self) -> LeasedOrder | None:
+        """The next one."""
+        if not self._levels:
+            return None
+        turns = self._levels[self._highest]
+        run = turns[0]
+        line = self._lines[self._highest, run]
+        order = line.popleft()
+        self._counts[run] -= 1
+        if len(turns) > 1:
+            turns.rotate(-1)
+        if not line:
+            del self._lines[self._highest, run]
+            turns.remove(run)
+            if not self._counts[run]:
+                del self._counts[run]
+            if not turns:
+                del self._levels[self._highest]
+                self._highest = max(self._levels, default=0)
+        return order
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._levels.clear()
+        self._lines.clear()
+        self._counts.clear()
+
+
 @attrs.define(eq=False, repr=False)
 class Leases:
     """All chunks this process has leased.
@@ -49,16 +120,19 @@ class Leases:
         owner: Who holds them; no other process or run may have the same name.
         seconds: How long a lease lasts.
         clock: Monotonic seconds.
+        now: Unix seconds.
+        ready: Orders that may go now.
         open: Orders in hand whose end is not written down.
     """
 
     _journal: Journal
-    _batch_id: str
-    _owner: str = attrs.field(kw_only=True)
-    _seconds: float = attrs.field(kw_only=True)
+    owner: str = attrs.field(kw_only=True)
+    seconds: float = attrs.field(kw_only=True)
     _clock: Callable[[], float] = attrs.field(kw_only=True)
-    _held: dict[int, Lease] = attrs.field(init=False, factory=dict)
-    _ready: deque[LeasedOrder] = attrs.field(init=False, factory=deque)
+    _now: Callable[[], float] = attrs.field(kw_only=True, default=time.time)
+    _held: dict[tuple[int, int], Lease] = attrs.field(init=False, factory=dict)
+    ready: ReadyOrders = attrs.field(init=False, factory=ReadyOrders)
+    _own: Lease | None = attrs.field(init=False, default=None)
     _later: list[tuple[float, int, LeasedOrder]] = attrs.field(init=False, factory=list)
     _finished: list[Lease] = attrs.field(init=False, factory=list)
     _sequence: count[int] = attrs.field(init=False, factory=count)
@@ -70,19 +144,18 @@ class Leases:
 
     def has_plenty(self, workers: int) -> bool:
         """Whether there is enough to do for so many workers, or already more in hand than should be."""
-        return len(self._ready) >= workers or self.open >= _MOST + workers
+        return len(self.ready) >= workers or self.open >= _MOST + workers
 
     def count_ready(self) -> int:
         """How many orders in hand may go now."""
         now = self._clock()
-        return len(self._ready) + sum(due <= now for due, _, _ in self._later)
+        return len(self.ready) + sum(due <= now for due, _, _ in self._later)
 
     def take(self) -> LeasedOrder | None:
         """The next order that may go now, of a chunk that is still ours."""
         if self._later and self._later[0][0] <= self._clock():
-            self._ready.append(heapq.heappop(self._later)[2])
-        while self._ready:
-            order = self._ready.popleft()
+            self.ready.put(heapq.heappop(self._later)[2])
+        while (order := self.ready.take()) is not None:
             if not order.lease.lost:
                 return order
             self.open -= 1  # somebody else has it
@@ -91,7 +164,7 @@ class Leases:
 
     def put_back(self, order: LeasedOrder) -> None:
         """An order that was taken was not tried after all: it is the next."""
-        self._ready.appendleft(order)
+        self.ready.put(order, first=True)
 
     def again(self, order: LeasedOrder, delay: float) -> None:
         """An order was surely not sent: it may go again after so many seconds."""
@@ -106,7 +179,7 @@ class Leases:
         lease = order.lease
         self.open -= 1
         lease.open -= 1
-        if lease.open or lease.lost:
+        if lease.open or lease.lost or lease.fills:
             return False
         self._finished.append(lease)
         return True
@@ -119,36 +192,89 @@ class Leases:
     def drop(self, lease: Lease) -> None:
         """A chunk is somebody else's now: the rest of it is theirs."""
         lease.lost = True
-        self._held.pop(lease.chunk.number, None)
+        if self._held.get(lease.key) is lease:
+            del self._held[lease.key]
+        if self._own is lease:
+            self._own = None
 
-    async def claim(self) -> bool:
-        """Lease one more chunk, if there is one."""
+    async def claim(self, batch_id: str) -> bool:
+        """Lease one more chunk of a batch, if there is one."""
         asked = self._clock()
-        chunk = await self._journal.claim_chunk(self._batch_id, self._owner, lease=self._seconds)
+        chunk = await self._journal.claim_chunk(batch_id, self.owner, lease=self.seconds)
         if chunk is None:
             return False
-        if (mine := self._held.get(chunk.number)) is not None:
-            self.drop(mine)  # its lease ran out, and we took it over from ourselves
-        lease = Lease(attrs.evolve(chunk, orders=()), asked + self._seconds, len(chunk.orders))
-        self._held[chunk.number] = lease
-        self._ready.extend(LeasedOrder(lease, claimed) for claimed in chunk.orders)
-        self.open += len(chunk.orders)
+        self._take_in(chunk, asked)
         return True
+
+    @property
+    def own_chunk(self) -> Chunk | None:
+        """The chunk that is ours to be filled, as far as we know."""
+        return None if self._own is None else self._own.chunk
+
+    def take_placed(self, placed: Placed, asked: float) -> bool:
+        """An order was put into the chunk that is ours to be filled, which may be another one than before.
+
+        Args:
+            asked: Monotonic seconds when it was asked for.
+
+        Returns:
+            Whether it is in our hands now.
+        """
+        chunk, claimed = placed.chunk, placed.claimed
+        if chunk is None:
+            return False
+        lease = self._held.get((chunk.run, chunk.number))
+        if lease is None or lease.chunk.token < chunk.token:
+            before, lease = self._own, self._take_in(chunk, asked, fills=True)
+            self._own = lease
+            if before is not None and before is not lease and not before.lost:
+                before.fills = False
+                if not before.open:
+                    self._finished.append(before)
+        if claimed is None or lease.lost or lease.chunk.token != chunk.token:
+            return False
+        lease.open += 1
+        self.open += 1
+        self._line_up(lease, claimed)
+        return True
+
+    def _take_in(self, chunk: Chunk, asked: float, *, fills: bool = False) -> Lease:
+        """A chunk is ours, with those of its orders that are due soon."""
+        if (mine := self._held.get((chunk.run, chunk.number))) is not None:
+            self.drop(mine)  # its lease ran out, and we took it over from ourselves
+        horizon = self._now() + SOON
+        orders = [claimed for claimed in chunk.orders if claimed.not_before <= horizon]
+        lease = Lease(attrs.evolve(chunk, orders=()), asked + self.seconds, len(orders), fills=fills)
+        self._held[lease.key] = lease
+        self.open += len(orders)
+        for claimed in orders:
+            self._line_up(lease, claimed)
+        if not orders and not fills:
+            self._finished.append(lease)
+        return lease
+
+    def _line_up(self, lease: Lease, claimed: ClaimedOrder) -> None:
+        """An order may go now, or in a moment."""
+        order = LeasedOrder(lease, claimed)
+        if claimed.not_before and (left := claimed.not_before - self._now()) > 0:
+            self.again(order, left)
+        else:
+            self.ready.put(order)
 
     async def renew(self) -> None:
         """Prolong every lease."""
         for lease in list(self._held.values()):
             asked = self._clock()
             try:
-                lease.chunk = await self._journal.renew_chunk(lease.chunk, lease=self._seconds)
+                lease.chunk = await self._journal.renew_chunk(lease.chunk, lease=self.seconds)
             except LeaseLost:
                 self.drop(lease)
             else:
-                lease.good_until = asked + self._seconds
+                lease.good_until = asked + self.seconds
 
     async def give_back_all(self) -> None:
         """Give every chunk back. To be called when nothing is under way any more."""
-        self._ready.clear()
+        self.ready.clear()
         self._later.clear()
         self._finished.clear()
         self.open = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import socket
@@ -25,6 +26,8 @@ from payments_async.outbox._crew import ASKED_TO_STOP, Crew, FirstLook, RunProgr
 from payments_async.outbox._leases import Leases
 from payments_async.outbox._reconcile import look_up_open
 from payments_async.outbox._sweeps import Findings, Sweeper, Window, account_of
+
+_log = logging.getLogger("payments_async")
 
 LookFirst = Literal["always", "in_doubt", "never"]
 _TELL_EVERY = 1.0  # seconds
@@ -121,11 +124,11 @@ async def run_batch(
             await _look_up_first(payments, journal, batch_id)
     except AuthenticationFailed as error:
         refused = f"the credentials were refused: {error.message}"
-    crew = Crew(
+    crew = BatchCrew(
         payments=payments,
         journal=journal,
         batch_id=batch_id,
-        leases=Leases(journal, batch_id, owner=owner, seconds=lease, clock=clock),
+        leases=Leases(journal, owner=owner, seconds=lease, clock=clock),
         meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)),
         pace=Pace(patience, clock=clock),
         size=concurrency,
@@ -263,6 +266,68 @@ async def _look_first(
     except _Stopped:
         return FirstLook(since=window.since, until=window.until, requests=reader.requests, problem=ASKED_TO_STOP)
     return looked(reading)
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class BatchCrew(Crew):
+    """All workers of one process on one batch.
+
+    Attributes:
+        tell: Hears how far it is.
+        looked: What was looked for before.
+    """
+
+    batch_id: str
+    tell: Callable[[RunProgress], object] | None = None
+    looked: FirstLook | None = None
+    _waits_for: tuple[str, float] | None = attrs.field(init=False, default=None)  # whose lease, and when it ends
+
+    def warn(self, why: str) -> None:
+        _log.warning("the run stops", extra={"batch_id": self.batch_id, "why": why})
+
+    async def claim_more(self) -> bool:
+        if not await self.leases.claim(self.batch_id):
+            return False
+        self._waits_for = None
+        return True
+
+    async def refresh(self) -> RunProgress:
+        """Look into the journal, and tell."""
+        progress = await self.journal.progress(self.batch_id)
+        self.meter.refresh(progress)
+        now = self.executor.clock()
+        owner, until = self._waits_for or (None, now)
+        report = attrs.evolve(
+            RunProgress.of(progress),
+            stopped=self.stopped,
+            sent=self.sent,
+            seconds=now - self.begun,
+            waits_for=owner,
+            lease_left=max(until - now, 0.0),
+            looked=self.looked,
+        )
+        try:
+            if self.tell is not None:
+                self.tell(report)
+        except Exception as error:  # noqa: BLE001 - a broken display must not break off what is under way
+            self.fail(error)
+        return report
+
+    async def is_through(self) -> bool:
+        """Whether no other process has anything of the batch either; notes whom it waits for otherwise."""
+        chunks = await self.journal.chunks(self.batch_id)
+        if chunks.quarantined:
+            self.end(
+                f"chunks in quarantine, since the journal was copied or restored, or its orders were adopted: "
+                f"{chunks.quarantined}; reconcile, then lift it"
+            )
+        is_through = not chunks.open and chunks.leased <= len(self.leases)
+        owner, left = chunks.next_owner, chunks.next_expiry
+        if is_through or owner is None or left is None:
+            self._waits_for = None
+        else:
+            self._waits_for = owner, self.executor.clock() + left
+        return is_through
 
 
 class _Stopped(Exception):
