@@ -477,12 +477,14 @@ class Waiting:
     """A run of an outbox with orders that wait.
 
     Attributes:
+        run: The journal's own number for it.
         priority: The highest of its chunks.
         free, leased: Chunks that may be claimed now, and chunks somebody holds.
         due_at: Unix seconds from which on a further one may be, or ``None``.
     """
 
     batch_id: str
+    run: int
     priority: int
     free: int
     leased: int

@@ -365,8 +365,12 @@ class Journal(Inbox, Protocol):
     def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
         """Orders with a contradiction that nobody has acknowledged."""
 
-    async def progress(self, batch_id: str | None = None) -> Progress:
-        """Counts and sums of a batch, or of all; cheap at any size."""
+    async def progress(self, batch_id: str | None = None, *, outbox: str | None = None) -> Progress:
+        """Counts and sums of a batch, or of all; cheap at any size.
+
+        Args:
+            outbox: Of what one outbox sends alone: single orders and batches.
+        """
 
     async def runs(self) -> Sequence[Run]:
         """All batches, oldest first."""

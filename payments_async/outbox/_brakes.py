@@ -41,6 +41,8 @@ class Fuse:
         max_unknown: Orders of the batch that may be unknown at a time; 0 stops at the first.
         max_total: What the batch may come to: orders under way, accepted, successful, unknown and parked. An order
             that would exceed it is not sent. Other processes on the batch are counted about once a second.
+        max_per_day: The same for all that an outbox sends in one day, by the clock of the service's time zone. What
+            failed since counts no more.
         min_balance: What has to be left on the account after each order, by the balance read at the start and after
             every 200 orders.
         window: Orders that ``max_error_rate`` looks back at.
@@ -49,6 +51,7 @@ class Fuse:
     max_error_rate: float | None = None
     max_unknown: int | None = None
     max_total: Decimal | None = None
+    max_per_day: Decimal | None = None
     min_balance: Decimal | None = None
     window: int = 100
 
@@ -59,7 +62,7 @@ class Fuse:
                 raise ValueError("max_error_rate: a share from 0 to 1, such as 0.05")
         if self.max_unknown is not None:
             check_whole("max_unknown", self.max_unknown, 0)
-        for name in ("max_total", "min_balance"):
+        for name in ("max_total", "max_per_day", "min_balance"):
             amount: object = getattr(self, name)
             if amount is not None and not isinstance(amount, Decimal):
                 raise TypeError(f"{name}: expected Decimal, not {type(amount).__name__}")
@@ -84,7 +87,7 @@ class Meter:
         self._limits = self._counts_money or fuse.max_error_rate is not None or fuse.max_unknown is not None
         self._recent: deque[bool] = deque(maxlen=fuse.window)
         self._errors = 0
-        self._first = _spent(before)
+        self._first = spent_in(before)
         self._others = Decimal(0)
         self._own = Decimal(0)
         self._unknown = before.counts[State.UNKNOWN]
@@ -93,6 +96,16 @@ class Meter:
         self.lacks_balance = fuse.min_balance is not None
         self._since_balance = Decimal(0)
         self._sends = 0
+
+    def limit(self, before: Decimal, most: Decimal) -> None:
+        """Let no more than so much be spent beside what had been before."""
+        self._fuse = attrs.evolve(self._fuse, max_total=_EXACT.add(before, most))
+        self._counts_money = self._limits = True
+
+    def forgive(self) -> None:
+        """A person has seen what failed, and it counts no more."""
+        self._recent.clear()
+        self._errors = 0
 
     @property
     def wants_balance(self) -> bool:
@@ -108,7 +121,7 @@ class Meter:
 
     def refresh(self, progress: Progress) -> None:
         """How the batch stands by the journal, other processes included."""
-        beyond = _EXACT.subtract(_spent(progress), _EXACT.add(self._first, self._own))
+        beyond = _EXACT.subtract(spent_in(progress), _EXACT.add(self._first, self._own))
         self._others = max(beyond, Decimal(0))
         self._unknown = progress.counts[State.UNKNOWN]
 
@@ -167,7 +180,7 @@ class Meter:
         return None
 
 
-def _spent(progress: Progress) -> Decimal:
+def spent_in(progress: Progress) -> Decimal:
     """What has left the account by the journal, or may have."""
     return reduce(_EXACT.add, (progress.sums[state] for state in _SPENT), Decimal(0))
 
@@ -206,6 +219,11 @@ class Pace:
     def is_stuck(self) -> bool:
         """Whether many failed in a row, and after growing pauses some alone as well."""
         return self._rounds > _IN_VAIN
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether nothing came to nothing since the service has answered last."""
+        return self._troubled_since is None
 
     def may_go(self) -> bool:
         """Whether an order may go now. While the service does badly, one that may is the only one."""

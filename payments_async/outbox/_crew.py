@@ -157,7 +157,7 @@ class Crew:
         except BaseExceptionGroup as group:
             raise _first(group) from None
         finally:
-            await _finished(self._survives(self.leases.give_back_all()))  # or the leases run out by themselves
+            await _finished(self.survives(self.leases.give_back_all()))  # or the leases run out by themselves
         if self.failure is not None:
             raise self.failure
 
@@ -275,15 +275,15 @@ class Crew:
         """
         leases, clock = self.leases, self.executor.clock
         while not self.drains:
-            await self._survives(leases.give_back_finished())
+            await self.survives(leases.give_back_finished())
             self._is_full = leases.has_plenty(self.size)
             if self._is_full or (leases.open and clock() < self._ask_again):
                 await self._news.wait()
-            elif await self._survives(self.claim_more()):
+            elif await self.survives(self.claim_more()):
                 self.wake()
             elif not self.drains:
                 self._ask_again = clock() + _ASK_AGAIN
-                if not leases.open and await self._survives(self.is_through()):
+                if not leases.open and await self.survives(self.is_through()):
                     if self.aside:
                         orders = f"{len(self.aside)} orders cannot be written as a request, such as {self.aside[0]}"
                         self.end(orders)
@@ -300,28 +300,32 @@ class Crew:
             now = clock()
             if now - renewed >= lease / 3:
                 renewed = now
-                await self._survives(self.leases.renew())
+                await self.survives(self.leases.renew())
             if now - told >= _REFRESH:
                 told = now
-                await self._survives(self.refresh())
+                await self.survives(self.refresh())
             if self.meter.wants_balance and not self.drains:
-                await self._read_balance()
+                await self.read_balance()
             if self.stop is not None and self.stop.is_set():
                 self.end(ASKED_TO_STOP)
             self.wake()
 
-    async def _read_balance(self) -> None:
+    async def read_balance(self) -> None:
         """Ask for the balance, which the fuse wants."""
         try:
             account = await self.payments.accounts.get()
         except PaymentsError as error:
             self.meter.read_balance(None)
             if self.meter.lacks_balance:
-                self.end(f"the balance could not be read: {error.message}")
+                self.lacks_balance(error.message)
         else:
             self.meter.read_balance(account.balance)
 
-    async def _survives(self, awaitable: Awaitable[object]) -> bool:
+    def lacks_balance(self, why: str) -> None:
+        """The balance could not be read, and never was before."""
+        self.end(f"the balance could not be read: {why}")
+
+    async def survives(self, awaitable: Awaitable[object]) -> bool:
         """What comes of it; where the journal fails, the crew drains."""
         try:
             return bool(await awaitable)

@@ -101,6 +101,8 @@ async def run_batch(
     """
     if look_first not in get_args(LookFirst):
         raise ValueError(f"look_first: must be one of {', '.join(get_args(LookFirst))}, not {look_first!r}")
+    if fuse is not None and fuse.max_per_day is not None:
+        raise ValueError("max_per_day: the rule of an outbox; a batch has max_total")
     if concurrency < 1:
         raise ValueError("concurrency: must be 1 or more")
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two runs share a name
@@ -116,10 +118,10 @@ async def run_batch(
     try:
         is_stopped = stop is not None and stop.is_set()  # then nothing is asked, and nothing is sent
         if not is_stopped and await _is_look_due(journal, run, look_first, back=look_back):
-            looked = await _look_first(
+            looked = await take_first_look(
                 payments, journal, run, back=look_back, patience=patience, now=now, stop=stop, tell=progress
             )
-            refused = _why_not(looked)
+            refused = why_not(looked)
         if not is_stopped and refused is None:
             await _look_up_first(payments, journal, batch_id)
     except AuthenticationFailed as error:
@@ -202,7 +204,7 @@ async def _forgot_until(journal: Journal) -> float:
     return max(min(run.look_since for run in runs), *(run.quarantined_at or 0.0 for run in runs))
 
 
-async def _look_first(
+async def take_first_look(
     payments: PaymentsSession,
     journal: Journal,
     run: Run,
@@ -212,6 +214,7 @@ async def _look_first(
     now: Callable[[], float],
     stop: asyncio.Event | None,
     tell: Callable[[RunProgress], object] | None,
+    remembers: bool = False,
 ) -> FirstLook:
     """Read the list of all days in which orders of a batch may have been sent; what it shows is not sent again.
 
@@ -221,6 +224,7 @@ async def _look_first(
         now: Unix seconds.
         stop: Set it to break off.
         tell: Hears about once a second how far it is.
+        remembers: What the list shows of orders that the journal does not hold is kept there, for they may come yet.
 
     Raises:
         AuthenticationFailed: The service refused our credentials.
@@ -239,7 +243,7 @@ async def _look_first(
     reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience)
     window = Window.to_now(min(run.look_since, now()) - back, now(), payments.dialect.timezone)
     findings = Findings(journal)
-    sweeper = Sweeper(payments, journal, findings, reader)
+    sweeper = Sweeper(payments, journal, findings, reader, remembers=remembers)
 
     def looked(reading: Reading) -> FirstLook:
         return FirstLook(
@@ -334,7 +338,7 @@ class _Stopped(Exception):
     """Whoever runs the batch wants it to end."""
 
 
-def _why_not(looked: FirstLook) -> str | None:
+def why_not(looked: FirstLook) -> str | None:
     """Why nothing may be sent after a look: it was not finished."""
     if looked.problem in (None, ASKED_TO_STOP):
         return looked.problem

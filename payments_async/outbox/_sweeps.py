@@ -20,7 +20,7 @@ from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
 from payments_async.journal import Journal
 from payments_async.journal._faults import WrongAccount
-from payments_async.journal._records import Entry, Evidence, RunIdentity
+from payments_async.journal._records import Entry, Evidence, RunIdentity, Sighting
 from payments_async.journal._states import News, State
 
 T = TypeVar("T")
@@ -305,12 +305,17 @@ class Shown(NamedTuple):
 
 @attrs.define
 class Sweeper:
-    """Makes sweeps."""
+    """Makes sweeps.
+
+    Attributes:
+        remembers: What a list shows of orders that the journal does not hold is kept there, for they may come yet.
+    """
 
     payments: PaymentsSession
     journal: Journal
     findings: Findings
     reader: Reader
+    remembers: bool = attrs.field(default=False, kw_only=True)
     _first: dict[str, str] = attrs.field(factory=dict)  # transactions of orders that have none by the journal
     _ours: int = 0  # orders of the journal that the last list has shown
 
@@ -397,6 +402,9 @@ class Sweeper:
             *(self._nameless(row) for row in rows if row.request_id not in orders),
             *(self._all_of(order, named[request_id], window, shown) for request_id, order in orders.items()),
         )
+        if self.remembers:
+            strange = [row for request_id, group in named.items() if request_id not in orders for row in group]
+            await self.journal.note_sightings([sighting for row in strange if (sighting := _sighting_of(row))])
 
     async def _written_otherwise(self, window: Window, request_ids: Sequence[str]) -> dict[str, SoughtOrder]:
         """Orders whose request id the list has in small or capital letters, or with spaces around it."""
@@ -451,6 +459,20 @@ class Sweeper:
             finding = await self.journal.apply_evidence(evidence_of(row, "list"))
         if finding is None:
             self.findings.stranger(row)
+
+
+def _sighting_of(row: Transaction) -> Sighting | None:
+    """A row of whose order the journal knows nothing, as it is remembered."""
+    if row.request_id is None:
+        return None
+    seen = evidence_of(row, "list")
+    return Sighting(
+        request_id=row.request_id,
+        transaction_id=row.transaction_id,
+        news=seen.news,
+        amount=row.amount,
+        currency=row.currency,
+    )
 
 
 def _ways(request_id: str) -> set[str]:

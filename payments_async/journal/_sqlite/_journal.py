@@ -426,8 +426,8 @@ class SqliteJournal(Journal):
     def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
         return self._stream(_entries.entries_after(batch_id, None, conflicts=True))
 
-    async def progress(self, batch_id: str | None = None) -> Progress:
-        return await self._read(_entries.progress, batch_id)
+    async def progress(self, batch_id: str | None = None, *, outbox: str | None = None) -> Progress:
+        return await self._read(_entries.progress, batch_id, outbox)
 
     async def history(self, request_id: str) -> Sequence[Happening]:
         return await self._read(_history.history, request_id)

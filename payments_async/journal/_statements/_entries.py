@@ -31,6 +31,7 @@ SHIFT = 28
 MOST_ORDERS = 1 << SHIFT
 _HIGHEST = (1 << 63) - 1
 _STATES = {state.value: state for state in State}  # a tenth of the time that asking the enumeration takes
+_OF_OUTBOX = "{run} IN (SELECT id FROM run WHERE outbox = ?)"
 _MAY_BE_PAID = (State.PLANNED, State.SENDING, State.UNKNOWN, State.PARKED)
 _PAID = (State.ACCEPTED, State.SUCCESSFUL)
 # orders whose ids are written in small and capital letters: a list of the service may have them in others
@@ -397,13 +398,15 @@ def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = 
     return read
 
 
-def progress(connection: sqlite3.Connection, batch_id: str | None) -> Progress:
-    """Counts and sums by state."""
+def progress(connection: sqlite3.Connection, batch_id: str | None, outbox: str | None = None) -> Progress:
+    """Counts and sums by state, of a batch, of what an outbox sends, or of all."""
     counts = dict.fromkeys(State, 0)
     sums = dict.fromkeys(State, Decimal(0))
     first, last = 0, _HIGHEST
     sql: str = "SELECT state, count, total FROM progress"
-    values: tuple[int, ...] = ()
+    values: tuple[int | str, ...] = ()
+    if outbox is not None:
+        sql, values = f"{sql} WHERE {_OF_OUTBOX.format(run='run')}", (outbox,)
     if batch_id is not None:
         number = number_of(connection, batch_id)
         first, last = bounds(number)
@@ -412,13 +415,16 @@ def progress(connection: sqlite3.Connection, batch_id: str | None) -> Progress:
         state = _STATES[name]
         counts[state] += count
         sums[state] = EXACT.add(sums[state], Decimal(total))
+    of_outbox = "TRUE" if outbox is None else _OF_OUTBOX.format(run=f"o.id >> {SHIFT}")
+    of = () if outbox is None else (outbox,)
     (conflicts,) = connection.execute(
-        "SELECT count(*) FROM outbox WHERE conflict IS NOT NULL AND id BETWEEN ? AND ?", (first, last)
+        f"SELECT count(*) FROM outbox o WHERE conflict IS NOT NULL AND id BETWEEN ? AND ? AND {of_outbox}",  # noqa: S608
+        (first, last, *of),
     ).fetchone()
     (unconfirmed,) = connection.execute(
-        """SELECT count(DISTINCT o.id) FROM ipn_event e CROSS JOIN outbox o ON o.request_id = e.request_id
-        WHERE e.doubt = 'unconfirmed' AND e.state <> 'disputed' AND o.id BETWEEN ? AND ?""",
-        (first, last),
+        f"""SELECT count(DISTINCT o.id) FROM ipn_event e CROSS JOIN outbox o ON o.request_id = e.request_id
+        WHERE e.doubt = 'unconfirmed' AND e.state <> 'disputed' AND o.id BETWEEN ? AND ? AND {of_outbox}""",  # noqa: S608
+        (first, last, *of),
     ).fetchone()
     return Progress(counts=counts, sums=sums, conflicts=conflicts, unconfirmed=unconfirmed)
 

@@ -360,7 +360,7 @@ def _sighting(commit: Commit, request_id: str) -> Evidence | None:
 def waiting(connection: sqlite3.Connection, name: str, now: float) -> Sequence[Waiting]:
     """The runs of an outbox with chunks that are free to be claimed, or may be as soon as their holder dies."""
     found = connection.execute(
-        """SELECT r.batch_id, max(c.priority), count(*) FILTER (WHERE c.lease_until <= ? AND c.due_at <= ?),
+        """SELECT r.batch_id, r.id, max(c.priority), count(*) FILTER (WHERE c.lease_until <= ? AND c.due_at <= ?),
         count(*) FILTER (WHERE c.owner IS NOT NULL),
         min(c.due_at) FILTER (WHERE c.due_at > ?)
         FROM run r JOIN chunk c ON c.run = r.id AND c.state = 'open'
@@ -368,8 +368,8 @@ def waiting(connection: sqlite3.Connection, name: str, now: float) -> Sequence[W
         (now, now, now, name),
     ).fetchall()
     return tuple(
-        Waiting(batch_id=batch_id, priority=priority, free=free, leased=leased, due_at=due_at)
-        for batch_id, priority, free, leased, due_at in found
+        Waiting(batch_id=batch_id, run=run, priority=priority, free=free, leased=leased, due_at=due_at)
+        for batch_id, run, priority, free, leased, due_at in found
     )
 
 
@@ -390,7 +390,8 @@ def resume(commit: Commit, name: str, who: str, why: str) -> bool:
     check_named(who, why)
     run = _outbox_run(commit, name)
     done = commit.execute(
-        "UPDATE run SET paused_at = NULL, paused_by = NULL, paused_why = NULL WHERE id = ? AND paused_at IS NOT NULL",
+        """UPDATE run SET paused_at = NULL, paused_by = NULL, paused_why = NULL, day = NULL
+        WHERE id = ? AND paused_at IS NOT NULL""",
         (run,),
     )
     if done.rowcount:

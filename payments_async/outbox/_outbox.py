@@ -1,0 +1,474 @@
+"""The outbox: pays once, whatever happens, and tells what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from typing import Any, Self
+
+import attrs
+
+from payments_async._checks import check_number, check_whole
+from payments_async._errors import AuthenticationFailed, PaymentsError
+from payments_async._models import Acceptance
+from payments_async._orders import Order
+from payments_async._session import PaymentsSession, executor_of
+from payments_async._wire import endpoints
+from payments_async._wire.orders import private_texts, write_order
+from payments_async.journal import Journal
+from payments_async.journal._faults import JournalClosed, JournalError, OrderUnknown
+from payments_async.journal._records import Entry, Loaded, Pause, Placed
+from payments_async.journal._states import FINAL, State
+from payments_async.outbox._brakes import Fuse, Meter, Pace
+from payments_async.outbox._leases import Leases
+from payments_async.outbox._run import take_first_look, why_not
+from payments_async.outbox._standing import StandingCrew
+from payments_async.outbox._sweeps import account_of
+
+_log = logging.getLogger("payments_async")
+
+_UNSENT = (State.PLANNED, State.SENDING)
+_FOREVER = float("inf")
+_AGAIN_INITIAL, _AGAIN_MAX = 0.5, 30.0  # seconds until work begins again after the journal or the service failed
+_QUEUED = 20  # orders waiting in this process's hands for each worker, beyond which anybody may claim further ones
+_LISTEN = 1.0  # seconds after which it is looked again for what was written, whatever was heard
+_PATIENCE = 10.0  # seconds for which a page of the list that cannot be had is asked for again
+_PAGE = 1000  # changes read at once
+
+
+class Outbox:
+    """Pays once from an application: an order is on disk when ``put`` returns, and whoever works the journal sends it.
+
+    Idempotent by request id: the same order again gives the same entry, whatever its state, whoever asks and in which
+    process; another order under the same id is refused. What an answer, a notification or the service's list says
+    settles it; what nothing settles is parked for a person. Nothing that may have reached the service is sent again.
+
+    Use it as ``async with Outbox(...)``, as ``app.cleanup_ctx.append(outbox.cleanup_ctx)`` in aiohttp, or as
+    ``FastAPI(lifespan=outbox.lifespan)``. Sessions and journals that are closed before it let it finish first.
+
+    Args:
+        payments: An open session when the outbox is opened.
+        journal: An open journal then; the receiver's inbox too, so that notifications settle orders.
+        name: Of the outbox in the journal. Processes with the same name on one journal share the work.
+        concurrency: Orders under way at once in this process. Keep the session's ``Limits`` at least as high.
+        fuse: Rules that pause the outbox until a person resumes it; never by default.
+        works: Whether this process sends. Where it does not, others have to; it puts and waits all the same.
+        settles: Whether this process may be the one that looks up what is open.
+        lease: Seconds after which another process may take over from one that hangs; one that died is known at once.
+        look_back: Seconds before a new or restored journal's last memory from which on the list is read first.
+        now: Unix seconds.
+    """
+
+    def __init__(
+        self,
+        payments: PaymentsSession,
+        journal: Journal,
+        name: str = "outbox",
+        *,
+        concurrency: int = 50,
+        fuse: Fuse | None = None,
+        works: bool = True,
+        settles: bool = True,
+        lease: float = 30.0,
+        look_back: float = 7 * 86_400.0,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        if not name.strip():
+            raise ValueError("name: must not be empty")
+        check_whole("concurrency", concurrency, 1)
+        check_number("lease", lease, unit="seconds")
+        if fuse is not None and fuse.max_total is not None:
+            raise ValueError("max_total: an outbox has no end; use max_per_day")
+        self._payments = payments
+        self._journal = journal
+        self._name = name
+        self._size = concurrency
+        self._fuse = fuse or Fuse()
+        self._works = works
+        self._settles = settles
+        self._lease = lease
+        self._look_back = look_back
+        self._now = now
+        self._owner = ""
+        self._crew: StandingCrew | None = None
+        self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._running: list[asyncio.Task[None]] = []
+        self._unhook: list[Callable[[], None]] = []
+        self._waiting: dict[str, list[asyncio.Future[State]]] = {}
+        self._is_open = False
+        self._hinders: str | None = None
+
+    # Its life
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def start(self) -> None:
+        """Begin to work.
+
+        Raises:
+            WrongAccount: The journal is about another account or service.
+            OrdersDiffer: A batch of the journal has the outbox's name.
+        """
+        if self._is_open:
+            raise RuntimeError("this outbox is open")
+        await self._journal.open_outbox(self._name, account_of(self._payments))
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two share a name
+        self._stop, self._is_open = asyncio.Event(), True
+        self._unhook = [
+            self._journal.before_close(self.aclose),
+            executor_of(self._payments).before_close(self.aclose),
+        ]
+        last = await self._journal.last_change()
+        self._running = [asyncio.get_running_loop().create_task(self._listen(last))]
+        if self._works:
+            self._running.append(asyncio.get_running_loop().create_task(self._work()))
+
+    async def aclose(self) -> None:
+        """Begin nothing more, finish what is under way, and give back what others may do. Twice is harmless."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        for unhook in self._unhook:
+            unhook()
+        self._stop.set()
+        if self._crew is not None:
+            self._crew.end("it is closed")
+        listening, *working = self._running
+        if working:
+            await asyncio.wait(working)
+        listening.cancel()
+        await asyncio.wait([listening, *self._tasks])
+        self._running = []
+        for waiters in self._waiting.values():
+            for waiter in waiters:
+                waiter.cancel()
+        self._waiting.clear()
+
+    async def cleanup_ctx(self, _: object) -> AsyncIterator[None]:
+        """For aiohttp: ``app.cleanup_ctx.append(outbox.cleanup_ctx)``."""
+        async with self:
+            yield
+
+    @asynccontextmanager
+    async def lifespan(self, _: object = None) -> AsyncIterator[None]:
+        """For Starlette and FastAPI: ``FastAPI(lifespan=outbox.lifespan)``, or within a lifespan of your own."""
+        async with self:
+            yield
+
+    # Paying
+
+    async def put(self, order: Order, *, not_before: datetime | None = None, priority: int = 0) -> Entry:
+        """Write an order down, to be sent once. It is on disk when this returns, also where that was cancelled.
+
+        The same order again changes nothing and gives its entry, whatever became of it.
+
+        Args:
+            not_before: An aware moment before which it is not sent.
+            priority: Higher ones go first among those that wait.
+
+        Raises:
+            OrdersDiffer: The journal holds another order under this request id.
+            HeldElsewhere: Another journal of this machine may have sent it, or this one before it was restored.
+            ValueError, TypeError: It cannot be written as the service wants it.
+            JournalUnavailable: It could not be written down. Whether it was is unknown: put it again.
+        """
+        self._check_open()
+        moment = 0.0
+        if not_before is not None:
+            if not_before.tzinfo is None:
+                raise ValueError("not_before: name its time zone, as in datetime.now(UTC)")
+            moment = not_before.timestamp()
+        check_whole("priority", priority, -1000)
+        self._check_writable(order)
+        return (await asyncio.shield(self._start(self._put(order, moment, priority)))).entry
+
+    async def put_batch(
+        self, batch_id: str, orders: Iterable[Order] | AsyncIterable[Order], *, source_digest: str | None = None
+    ) -> Loaded:
+        """Write all orders of a batch down, to be sent beside the single ones; all of them or none is sent.
+
+        Raises:
+            OrdersDiffer, HeldElsewhere, LoadBusy: As ``Journal.load``. Nothing was sent.
+        """
+        self._check_open()
+        await self._journal.open_run(
+            batch_id, account_of(self._payments), source_digest=source_digest, outbox=self._name
+        )
+        loaded = await self._journal.load(batch_id, orders, owner=self._owner)
+        self._look()
+        return loaded
+
+    async def pay(
+        self,
+        order: Order,
+        *,
+        timeout: float = 10.0,
+        not_before: datetime | None = None,
+        priority: int = 0,
+    ) -> Entry:
+        """Put an order, and wait for what comes of sending it.
+
+        Returns:
+            Its entry: accepted, which is not paid yet; rejected; unknown, and being looked up; final, where it was
+            sent before; or planned or sending still, when the time was over.
+
+        Raises:
+            OrdersDiffer, HeldElsewhere, JournalUnavailable, ValueError, TypeError: As ``put``.
+        """
+        entry = await self.put(order, not_before=not_before, priority=priority)
+        if entry.state in _UNSENT:
+            with suppress(TimeoutError):
+                entry = await self._until(entry.request_id, lambda state: state not in _UNSENT, timeout)
+        return await self._journal.entry(entry.request_id) or entry
+
+    async def settled(self, request_id: str | Acceptance, *, timeout: float) -> Entry:
+        """Wait until an order has its final outcome, from whatever tells first.
+
+        Raises:
+            TimeoutError: It has none yet; it may come at any time.
+            OrderUnknown: The journal holds no such order.
+        """
+        self._check_open()
+        wanted = request_id if isinstance(request_id, str) else request_id.request_id or ""
+        return await self._until(wanted, FINAL.__contains__, timeout)
+
+    async def entry(self, request_id: str) -> Entry | None:
+        """How an order stands, or ``None``."""
+        return await self._journal.entry(request_id)
+
+    # Operating it
+
+    async def pause(self, who: str, why: str) -> None:
+        """Let nothing be sent, by any process, until somebody resumes it. Orders are taken all the same."""
+        await self._journal.pause(self._name, who=who, why=why)
+        if self._crew is not None:
+            await self._crew.refresh()
+
+    async def resume(self, who: str, why: str) -> bool:
+        """Let it send again, as a named person; tells whether it was paused."""
+        was_paused = await self._journal.resume(self._name, who=who, why=why)
+        if self._crew is not None:
+            await self._crew.refresh()
+            self._crew.look()
+        return was_paused
+
+    async def health(self) -> OutboxHealth:
+        """How it does: for load balancers, dashboards and scripts."""
+        progress = await self._journal.progress(outbox=self._name)
+        paused = await self._journal.paused(self._name)
+        hinders = self._hinders
+        if self._crew is not None and hinders is None:
+            hinders = self._crew.trouble
+        run = await self._journal.run(self._name)
+        return OutboxHealth(
+            is_open=self._is_open,
+            paused=paused,
+            hinders=hinders,
+            counts=progress.counts,
+            conflicts=progress.conflicts,
+            quarantined=run.quarantined,
+        )
+
+    # Within
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise RuntimeError("this outbox is not open; use it within 'async with Outbox(...)'")
+
+    def _check_writable(self, order: Order) -> None:
+        """Whether it can be written as a request: what cannot would wait for ever."""
+        call_of = endpoints.sends_written(self._payments.dialect)
+        body, private = write_order(order), lambda: private_texts(order)
+        call_of(order.request_id, order.amount, body, sent_before=False, private=private)
+
+    def _start(self, work: Coroutine[Any, Any, Placed]) -> asyncio.Task[Placed]:
+        """Run it to its end, though nobody waits for it any more."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _put(self, order: Order, not_before: float, priority: int) -> Placed:
+        """Put an order into the chunk of this process, if it works and has not too much to do."""
+        crew = self._crew
+        if crew is None or not self._has_room(crew):
+            return await self._journal.put(self._name, order, not_before=not_before, priority=priority)
+        asked = crew.executor.clock()
+        placed = await self._journal.put(
+            self._name,
+            order,
+            not_before=not_before,
+            priority=priority,
+            owner=self._owner,
+            chunk=crew.leases.own_chunk,
+            lease=self._lease,
+        )
+        if crew.drains:
+            return placed  # its chunk is given back, or taken over when its lease has run out
+        if crew.leases.take_placed(placed, asked):
+            crew.wake()
+        return placed
+
+    def _has_room(self, crew: StandingCrew) -> bool:
+        """Whether a crew will send what it is given soon."""
+        return crew.may_send() and not crew.drains and len(crew.leases.ready) < _QUEUED * self._size
+
+    async def _until(self, request_id: str, wanted: Callable[[State], bool], timeout: float) -> Entry:
+        """Wait until an order is in one of some states. Raises ``TimeoutError``, ``OrderUnknown``."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        waiters = self._waiting.setdefault(request_id, [])
+        try:
+            while True:
+                changed: asyncio.Future[State] = loop.create_future()
+                waiters.append(changed)  # before it is looked, so that nothing is missed
+                try:
+                    entry = await self._journal.entry(request_id)
+                    if entry is None:
+                        raise OrderUnknown(f"the journal holds no order {request_id}")
+                    if wanted(entry.state):
+                        return entry
+                    async with asyncio.timeout_at(deadline):
+                        await changed
+                finally:
+                    waiters.remove(changed)
+        finally:
+            if not waiters:
+                self._waiting.pop(request_id, None)
+
+    async def _listen(self, last: int) -> None:
+        """Hear what was written by anybody, and tell those who wait for it."""
+        seen = 0
+        delay = _AGAIN_INITIAL
+        while True:
+            try:
+                seen = await self._journal.committed(seen, timeout=_LISTEN)
+                while changes := await self._journal.changes_after(self._name, last, _PAGE):
+                    last = changes[-1].id
+                    for change in changes:
+                        for waiter in self._waiting.get(change.request_id, ()):
+                            if not waiter.done():
+                                waiter.set_result(change.state)
+            except JournalClosed:
+                return
+            except JournalError as error:
+                _log.error("the outbox %s cannot read the journal: %s", self._name, error.message)
+                await asyncio.sleep(delay)
+                delay = min(_AGAIN_MAX, 2 * delay)
+            else:
+                delay = _AGAIN_INITIAL
+                self._look()
+
+    def _look(self) -> None:
+        if self._crew is not None:
+            self._crew.look()
+
+    async def _work(self) -> None:
+        """Send, and begin again after whatever failed, until it is closed."""
+        delay = _AGAIN_INITIAL
+        while not self._stop.is_set():
+            try:
+                if await self._is_ready():
+                    self._hinders, delay = None, _AGAIN_INITIAL
+                    await self._send()
+                    continue
+            except JournalClosed:
+                return
+            except (JournalError, PaymentsError, RuntimeError) as error:
+                self._hinder(error.message if isinstance(error, JournalError | PaymentsError) else str(error))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._stop.wait()
+            delay = min(_AGAIN_MAX, 2 * delay)
+
+    def _hinder(self, why: str) -> None:
+        """Something hinders the sending: say it once."""
+        if why != self._hinders:
+            facts = {"outbox": self._name, "why": why}
+            _log.error("the outbox %s sends nothing: %s", self._name, why, extra=facts)
+        self._hinders = why
+
+    async def _is_ready(self) -> bool:
+        """Look first, where the journal may have forgotten what was sent; tells whether anything may be sent."""
+        if await self._journal.is_looked_for(self._name):
+            return True
+        try:
+            looked = await take_first_look(
+                self._payments,
+                self._journal,
+                await self._journal.run(self._name),
+                back=self._look_back,
+                patience=_PATIENCE,
+                now=self._now,
+                stop=self._stop,
+                tell=None,
+                remembers=True,
+            )
+        except AuthenticationFailed as error:
+            self._hinder(f"the credentials were refused: {error.message}")
+            return False
+        refused = why_not(looked)
+        if refused is not None and not self._stop.is_set():
+            self._hinder(refused)
+        return refused is None
+
+    async def _send(self) -> None:
+        """Have a crew work until it is closed or fails."""
+        clock = executor_of(self._payments).clock
+        crew = StandingCrew(
+            payments=self._payments,
+            journal=self._journal,
+            name=self._name,
+            leases=Leases(self._journal, owner=self._owner, seconds=self._lease, clock=clock, now=self._now),
+            fuse=self._fuse,
+            meter=Meter(self._fuse, await self._journal.progress(outbox=self._name)),
+            pace=Pace(_FOREVER, clock=clock),
+            size=self._size,
+            stop=self._stop,
+            now=self._now,
+        )
+        await crew.refresh()
+        self._crew = crew
+        try:
+            await crew.work(self._lease)
+        finally:
+            self._crew = None
+
+
+@attrs.frozen(kw_only=True)
+class OutboxHealth:
+    """How an outbox does.
+
+    Attributes:
+        is_open: Whether this process works on it.
+        paused: Who paused it and why, or ``None``.
+        hinders: What keeps this process from sending, in words, or ``None``.
+        counts: Orders by state, of every process.
+        conflicts: Orders with a contradiction that nobody has acknowledged.
+        quarantined: Chunks of orders that wait for a person since the journal was copied or restored.
+    """
+
+    is_open: bool
+    paused: Pause | None
+    hinders: str | None
+    counts: dict[State, int] | Any
+    conflicts: int
+    quarantined: int
+
+    @property
+    def is_well(self) -> bool:
+        """Whether orders are sent: what a load balancer wants to know."""
+        return self.is_open and self.paused is None and self.hinders is None

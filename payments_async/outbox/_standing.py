@@ -1,0 +1,142 @@
+"""The crew of an outbox: it works on single orders and on batches, whatever comes, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import attrs
+
+from payments_async.journal._records import Pause, Progress, Waiting
+from payments_async.outbox._brakes import Fuse, spent_in
+from payments_async.outbox._crew import Crew
+
+_log = logging.getLogger("payments_async")
+
+_LOOK = 0.05  # seconds between two looks for orders that anybody may claim, at least
+_REFUSED_INITIAL, _REFUSED_MAX = 1.0, 60.0  # seconds until a login that was refused is tried again, doubled each time
+_BALANCE_AGAIN = 5.0  # seconds between two tries to read the balance
+_BY_FUSE = "fuse"
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class StandingCrew(Crew):
+    """All workers of one process on one outbox.
+
+    Attributes:
+        name: Of the outbox.
+        fuse: Its rules.
+        paused: Why nothing is sent, or ``None``.
+        trouble: What hinders the sending at the moment, in words, or ``None``.
+        progress: How all orders of the outbox stood a moment ago.
+        now: Unix seconds.
+    """
+
+    name: str
+    fuse: Fuse
+    now: Callable[[], float]
+    paused: Pause | None = None
+    trouble: str | None = None
+    progress: Progress | None = None
+    _day: str = attrs.field(init=False, default="")
+    _refusals: int = attrs.field(init=False, default=0)
+    _looked_at: float = attrs.field(init=False, default=float("-inf"))
+    _balance_at: float = attrs.field(init=False, default=float("-inf"))
+    _turn: int = attrs.field(init=False, default=0)
+    _pausing: set[asyncio.Task[None]] = attrs.field(init=False, factory=set)
+
+    def may_send(self) -> bool:
+        return self.paused is None
+
+    def warn(self, why: str) -> None:
+        _log.info("the outbox stops: %s", why, extra={"outbox": self.name, "why": why})
+
+    def blow(self, why: str) -> None:
+        """A rule of the fuse forbids to send any more: until a named person resumes it, nothing is sent."""
+        if self.paused is not None:
+            return
+        self.paused = Pause(at=self.now(), who=_BY_FUSE, why=why)
+        _log.error("the outbox %s is paused: %s", self.name, why, extra={"outbox": self.name, "why": why})
+        task = asyncio.get_running_loop().create_task(self._pause(why))
+        self._pausing.add(task)
+        task.add_done_callback(self._pausing.discard)
+
+    async def _pause(self, why: str) -> None:
+        """Have every other process stop as well."""
+        await self.survives(self.journal.pause(self.name, who=_BY_FUSE, why=why))
+
+    def refused(self, why: str) -> None:
+        """The service refused our credentials: nothing is sent until it takes them, which is tried again and again."""
+        delay = min(_REFUSED_MAX, _REFUSED_INITIAL * 2.0 ** min(self._refusals, 60))
+        self._refusals += 1
+        self.trouble = f"the credentials were refused: {why}"
+        facts = {"outbox": self.name, "why": why, "again_in": delay}
+        _log.error("the outbox %s sends nothing: the credentials were refused: %s", self.name, why, extra=facts)
+        self.pace.failed(why, retry_after=delay)
+
+    def look(self) -> None:
+        """Something was written by somebody: there may be orders that can be claimed."""
+        self._looked_at = float("-inf")
+        self.wake()
+
+    async def claim_more(self) -> bool:
+        """Lease a chunk of each batch that has some and of which little is in hand, in turn."""
+        now = self.executor.clock()
+        if now - self._looked_at < _LOOK or self.paused is not None:
+            return False
+        self._looked_at = now
+        runs = deque(run for run in await self.journal.waiting(self.name) if run.free)
+        self._turn += 1
+        runs.rotate(self._turn)
+        claimed = False
+        for run in sorted(runs, key=_urgency):
+            if not self.leases.has_plenty_of(run.run, self.size):
+                claimed = await self.leases.claim(run.batch_id) or claimed
+        return claimed
+
+    async def is_through(self) -> bool:
+        return False
+
+    async def refresh(self) -> Progress:
+        """See how all orders stand, whether anybody has paused it, and whether a new day has begun."""
+        progress = self.progress = await self.journal.progress(outbox=self.name)
+        paused = await self.journal.paused(self.name)
+        if self.paused is not None and paused is None and not self._pausing:
+            _log.warning("the outbox %s goes on", self.name, extra={"outbox": self.name})
+            self.meter.forgive()  # whoever resumed it has seen what was
+            self.paused, self._day = None, ""
+        elif paused is not None:
+            self.paused = paused
+        if self.pace.is_answered:
+            self.trouble, self._refusals = None, 0
+        await self._follow_the_day(progress)
+        self.meter.refresh(progress)
+        return progress
+
+    async def _follow_the_day(self, progress: Progress) -> None:
+        """Let the limit of a day begin anew with each."""
+        if self.fuse.max_per_day is None:
+            return
+        day = datetime.fromtimestamp(self.now(), UTC).astimezone(self.payments.dialect.timezone).date().isoformat()
+        if day == self._day:
+            return
+        before = await self.journal.begin_day(self.name, day, spent_in(progress))
+        self._day = day
+        self.meter.limit(before, self.fuse.max_per_day)
+
+    async def read_balance(self) -> None:
+        now = self.executor.clock()
+        if now >= self._balance_at:
+            self._balance_at = now + _BALANCE_AGAIN
+            await super().read_balance()
+
+    def lacks_balance(self, why: str) -> None:
+        self.trouble = f"the balance could not be read: {why}"
+        _log.error("the outbox %s sends nothing: %s", self.name, self.trouble, extra={"outbox": self.name, "why": why})
+
+
+def _urgency(run: Waiting) -> int:
+    return -run.priority
