@@ -43,8 +43,8 @@ PINNED = {
         Standing State StateFolder Sweep WrongAccount
     """,
     "payments_async.journal.contract": """
-        Arrival Backlog CRASH_POINTS Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding Inbox Loaded
-        NotPermitted Outcome Permit RULES RawNotification Receipt SAID StoredEvent Verdict next_state
+        Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
+        Inbox Loaded NotPermitted Outcome Permit RULES RawNotification Receipt SAID StoredEvent Verdict next_state
     """,
     "payments_async.outbox": "",
     "payments_async.sandbox": """

@@ -346,6 +346,8 @@ class Entry:
         permitted_at: Unix seconds of the last permit, or ``None``.
         updated_at: Unix seconds of the last change.
         unconfirmed: Notifications about it that are no evidence before the service's own record bears them out.
+        change_id: Of the change that a handler of an outbox is told of: the same for one fact, however often told. Then
+            ``state`` and ``updated_at`` are those of the change; otherwise it is ``None``.
     """
 
     request_id: str
@@ -362,6 +364,7 @@ class Entry:
     permitted_at: float | None = None
     updated_at: float = 0.0
     unconfirmed: int = 0
+    change_id: int | None = None
 
 
 class Row(NamedTuple):

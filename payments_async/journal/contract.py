@@ -24,6 +24,7 @@ from typing import Protocol
 
 from payments_async._orders import Order
 from payments_async._public import name_publicly
+from payments_async.journal._changes import Change, ChangeFeed
 from payments_async.journal._inbox import Arrival, Backlog, Doubt, Inbox, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
     Adoption,
@@ -54,6 +55,8 @@ __all__ = [
     "Arrival",
     "Backlog",
     "CRASH_POINTS",
+    "Change",
+    "ChangeFeed",
     "Chunk",
     "Chunks",
     "ClaimedOrder",
@@ -85,6 +88,8 @@ _OPERATIONS = (
     "claim_chunk", "renew_chunk", "release_chunk", "expire_chunks", "permit", "withdraw", "record",
     "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
     "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "check_writable",
+    "hear", "claim_changes", "release_changes", "note_change_done", "finish_changes", "retry_change", "revive_changes",
+    "prune_changes",
 )  # fmt: skip
 _WITHIN = ("claim_chunk.token_raised", "load_complete.events_applied", "permit.after_recorded", "receive.stored")
 
@@ -98,7 +103,7 @@ CRASH_POINTS: tuple[str, ...] = (
 )
 
 
-class Journal(Inbox, Protocol):
+class Journal(Inbox, ChangeFeed, Protocol):
     """The durable outbox and inbox. Several processes may share one.
 
     Every method raises ``JournalUnavailable`` when the database cannot be written or read.

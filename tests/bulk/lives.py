@@ -31,6 +31,7 @@ from payments_async.journal.contract import Evidence, Verdict
 from payments_async.sandbox import Fault, Sandbox
 
 BATCH = "a life"
+TOLD = "an outbox"
 COUNT = 6
 MOODY, LOST_AFTER, LOST_BEFORE, DEAD, REFUSED, SLOW = range(COUNT)  # what becomes of each order
 LEASE = 0.5  # seconds
@@ -155,9 +156,30 @@ class Life:
         await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
         await self.decide(journal)
         await run_batch(payments, journal, BATCH, lease=LEASE, look_first=self.looks())
+        await self.tell(journal)
         await journal.prune_inbox(older_than=1e9)
         await journal.check_writable()
         await self.adopt(payments, journal)
+
+    async def tell(self, journal: SqliteJournal) -> None:
+        """What becomes of an order of an outbox is told until a handler is done, with a dead letter on the way."""
+        about, states = payout(COUNT + 1, batch_id=TOLD), (State.ACCEPTED, State.SUCCESSFUL)
+        await journal.hear(TOLD, states)
+        await journal.open_run(TOLD, (await journal.run(BATCH)).identity, outbox=TOLD)
+        with contextlib.suppress(LoadBusy):  # another process does it
+            await journal.load(TOLD, [about], owner=TOLD)
+        for news in (News.ACCEPTED, News.LOOKED_UP_SUCCESSFUL):
+            await journal.apply_evidence(Evidence(news=news, source="record", request_id=about.request_id))
+        for round_ in range(3):
+            for change in await journal.claim_changes(TOLD, states, f"teller {self.number}", lease=LEASE, limit=10):
+                await journal.note_change_done(change.id, "handler")
+                if round_ == 0:
+                    await journal.retry_change(change.id, delay=0.0, error="no")
+                else:
+                    await journal.finish_changes([change.id], "dead" if round_ == 1 else "handled")
+            await journal.revive_changes()
+        await journal.release_changes(f"teller {self.number}")
+        await journal.prune_changes(older_than=1e9)
 
     async def adopt(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
         """Orders of a journal that is lost, which may have sent them: they are taken over, and not sent."""

@@ -94,6 +94,17 @@ async def claimed(journal: Journal, count: int = 3, *, owner: str = "worker") ->
     return chunk
 
 
+async def in_outbox(
+    journal: Journal, count: int = 3, *, outbox: str = "shop", batch: str = "shop", owner: str = "worker"
+) -> Chunk:
+    """A batch of so many orders that belongs to an outbox, all of them claimed."""
+    await journal.open_run(batch, IDENTITY, outbox=outbox)
+    await journal.load(batch, orders(count, batch=batch), owner="loader")
+    chunk = await journal.claim_chunk(batch, owner)
+    assert chunk is not None
+    return chunk
+
+
 async def permitted(journal: Journal, chunk: Chunk, place: int = 0, *, after: Outcome | None = None) -> Permit:
     """A permit for one order of a chunk."""
     permit = await journal.permit(chunk, chunk.orders[place], after=after)

@@ -5,13 +5,14 @@ import sys
 
 from journal.factories import delivery, event, permitted
 
-from payments_async.journal import SqliteJournal
+from payments_async.journal import SqliteJournal, State
 
 
 async def main(path: str) -> None:
-    """Lease an event and the chunk of a batch that is loaded, permit one of its orders, say so, and hang."""
+    """Lease an event, changes of an outbox and the chunk of a batch that is loaded, permit an order, say so, hang."""
     async with SqliteJournal(path) as journal:
         await journal.receive(delivery(), event(1, 99), owner="held", lease=3600)
+        await journal.claim_changes("shop", [State.ACCEPTED], "held", lease=3600, limit=10)
         chunk = await journal.claim_chunk("payroll", "held", lease=3600)
         assert chunk is not None
         await permitted(journal, chunk)

@@ -28,6 +28,7 @@ from payments_async.journal._statements import _permits
 from payments_async.journal.contract import (
     CRASH_POINTS,
     Arrival,
+    Backlog,
     Chunk,
     ClaimedOrder,
     Doubt,
@@ -39,6 +40,7 @@ from payments_async.journal.contract import (
 
 COUNT = 8
 OTHER = "adopted"
+STANDING = "standing"  # an outbox
 SENT_TWICE = 5  # the order that a person writes off, and that had not arrived
 OUTCOMES = {1: News.REJECTED, 3: News.UNKNOWN, 4: News.UNKNOWN, 5: News.UNKNOWN}
 SETTLED = {"accepted", "rejected", "unknown", "successful", "failed", "parked"}
@@ -59,6 +61,7 @@ async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[
         await adopt(journal, path.with_name("lost.db"), state, owner)
         await send(journal, world, owner)
         await hear(journal, owner)
+        await tell(journal, owner)
         await resolve(journal, world, owner)
 
 
@@ -140,6 +143,26 @@ async def hear(journal: Journal, owner: str) -> None:
         await journal.revive()
 
 
+async def tell(journal: Journal, owner: str) -> None:
+    """What becomes of an order of an outbox, from the change to the last handler."""
+    about, states = order(1, batch=STANDING), (State.ACCEPTED, State.SUCCESSFUL)
+    await journal.hear(STANDING, states)
+    await journal.open_run(STANDING, IDENTITY, outbox=STANDING)
+    await journal.load(STANDING, [about], owner=owner)
+    for news in (News.ACCEPTED, News.LOOKED_UP_SUCCESSFUL):
+        await journal.apply_evidence(Evidence(news=news, source="record", request_id=about.request_id))
+    for round_ in range(3):
+        for change in await journal.claim_changes(STANDING, states, owner, lease=90, limit=10):
+            await journal.note_change_done(change.id, "handler")
+            if round_ == 0:
+                await journal.retry_change(change.id, delay=0, error="no")
+            else:
+                await journal.finish_changes([change.id], "dead" if round_ == 1 else "handled")
+        await journal.revive_changes()
+    await journal.release_changes(owner)
+    await journal.prune_changes(older_than=1e9)
+
+
 async def resolve(journal: Journal, world: Path, owner: str) -> None:
     """What sweeps and persons do."""
     third = order(3)
@@ -183,6 +206,11 @@ async def wrong(path: Path, sent: Counter[str]) -> list[str]:
             await journal.history(entry.request_id)
         if (await journal.backlog()).pending:
             found.append("events are unhandled")
+        told = [change.state.value for change in await journal.changes_after(STANDING, 0)]
+        if told != ["accepted", "successful"] or (await journal.change_backlog()) != Backlog(
+            pending=0, dead=0, oldest=None
+        ):
+            found.append(f"changes {told} were written, {await journal.change_backlog()} is left of them")
     return found
 
 

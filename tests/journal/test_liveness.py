@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from journal.factories import BATCH, delivery, event, loaded
+from journal.factories import BATCH, delivery, event, in_outbox, loaded, permitted
 
-from payments_async.journal import JournalClosed, SqliteJournal
+from payments_async.journal import JournalClosed, News, SqliteJournal, State
 from payments_async.journal._sqlite._identity import Liveness
+from payments_async.journal.contract import Outcome
 
 TESTS = Path(__file__).parent.parent
 
@@ -41,19 +42,24 @@ async def holding(path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
 
 
 async def test_what_a_killed_process_held_is_taken_over_at_once(tmp_path: Path) -> None:
-    """Events, chunks, and what was under way, which is unknown; as long as it lives, nothing of it is taken."""
+    """Events, changes, chunks, and what was under way, which is unknown; while it lives, nothing of it is taken."""
     path = tmp_path / "journal.db"
     async with SqliteJournal(path) as journal:
         await loaded(journal, 3)
+        await journal.hear("shop", [State.ACCEPTED])
+        chunk = await in_outbox(journal, 1)
+        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
         async with holding(path) as process:
             process.send_signal(signal.SIGSTOP)
             assert () == tuple(await journal.claim("another", lease=90, limit=10))
+            assert () == tuple(await journal.claim_changes("shop", [State.ACCEPTED], "another", lease=90, limit=10))
             assert await journal.claim_chunk(BATCH, "another") is None
             assert 0 == await journal.expire_chunks()
         assert [99] == [int(one.event.request_id[-6:]) for one in await journal.claim("another", lease=90, limit=10)]
-        chunk = await journal.claim_chunk(BATCH, "another")
-        assert chunk is not None
-        assert (2, 1) == (len(chunk.orders), (await journal.progress(BATCH)).counts["unknown"])
+        assert 1 == len(await journal.claim_changes("shop", [State.ACCEPTED], "another", lease=90, limit=10))
+        taken_over = await journal.claim_chunk(BATCH, "another")
+        assert taken_over is not None
+        assert (2, 1) == (len(taken_over.orders), (await journal.progress(BATCH)).counts["unknown"])
         assert 1 == len(locks(tmp_path))
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journal.factories import BATCH, claimed, delivery, event, order, permitted, swept, transaction_id
+from journal.factories import BATCH, claimed, delivery, event, in_outbox, order, permitted, swept, transaction_id
 
 from payments_async.journal import News, SqliteJournal, State
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._statements import _entries, _history
 from payments_async.journal.contract import Evidence, Outcome
 
-LARGE = ("outbox", "o", "evidence", "attempt", "resolution", "ipn_event", "e", "ipn_delivery")
+LARGE = ("outbox", "o", "evidence", "attempt", "resolution", "ipn_event", "e", "ipn_delivery", "change")
 STOPS_AT_ONCE = "EXISTS (SELECT 1 FROM outbox)"  # its plan is a scan, which ends at the first row
 INDEXED = (State.UNKNOWN, State.PARKED, State.ACCEPTED, State.REJECTED)
 
@@ -55,6 +55,38 @@ def an_empty_file() -> Iterator[sqlite3.Connection]:
         for sql in _opening._FIRST:
             connection.execute(sql)
         yield connection
+
+
+async def test_nothing_that_happens_to_a_change_reads_a_whole_table(tmp_path: Path, asked: set[str]) -> None:
+    """Waiting, claiming, retrying, finishing, reviving, forgetting: a million that are over cost nothing."""
+    async with SqliteJournal(tmp_path / "journal.db", state_folder=None) as journal:
+        chunk = await in_outbox(journal, 3)
+        await journal.hear("shop", [State.ACCEPTED, State.REJECTED])
+        asked.clear()
+        for place in range(3):
+            await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.ACCEPTED))
+        for outbox in ("shop", None):
+            assert 3 == len(await journal.changes_after(outbox, 0))
+            assert 3 == (await journal.change_backlog(outbox)).pending
+        first, second, third = await journal.claim_changes("shop", [State.ACCEPTED], "w", lease=30, limit=10)
+        assert third.id == await journal.last_change()
+        await journal.note_change_done(first.id, "handler")
+        await journal.retry_change(first.id, delay=0.0, error="no")
+        await journal.finish_changes([second.id, third.id])
+        await journal.claim_changes("shop", [State.ACCEPTED], "w", lease=30, limit=10)
+        await journal.release_changes("w")
+        await journal.finish_changes([first.id], "dead", error="no")
+        assert [first.id] == [dead.id async for dead in journal.dead_changes()]
+        assert 1 == await journal.revive_changes()
+        await journal.prune_changes(older_than=1e-9)
+    with an_empty_file() as connection:
+        words = ("SELECT", "UPDATE", "INSERT", "DELETE")
+        about = [sql for sql in asked if "change" in sql and sql.lstrip().startswith(words)]
+        scans = {sql: steps for sql in about if (steps := [step for step in plan(connection, sql) if _is_scan(step)])}
+        (due,) = [plan(connection, sql) for sql in about if "due_at <= ?" in sql]
+    assert len(about) > 15
+    assert {} == scans
+    assert ["SEARCH change USING INDEX change_due (outbox=? AND state=? AND due_at<?)"] == due  # none is sorted
 
 
 async def test_nothing_that_happens_to_an_order_reads_a_whole_table(tmp_path: Path, asked: set[str]) -> None:
@@ -118,4 +150,7 @@ def _is_scan(step: str) -> bool:
     return words[0] == "SCAN" and words[1] in LARGE and not is_by_index
 
 
-_PARTIAL = ("outbox_conflict", "ipn_event_doubt", "ipn_event_nameless", "ipn_event_dead", "ipn_event_disputed")
+_PARTIAL = (
+    "outbox_conflict", "ipn_event_doubt", "ipn_event_nameless", "ipn_event_dead", "ipn_event_disputed",
+    "change_due", "change_dead",
+)  # fmt: skip

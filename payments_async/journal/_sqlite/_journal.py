@@ -7,7 +7,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from datetime import date
@@ -20,6 +20,7 @@ import attrs
 
 from payments_async._events import TransactionEvent
 from payments_async._orders import Order
+from payments_async.journal._changes import Change
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalClosed,
@@ -58,6 +59,7 @@ from payments_async.journal._sqlite._identity import Epoch, Liveness
 from payments_async.journal._sqlite._memory import Loading, Memory, Registry, StateFolder, held_elsewhere
 from payments_async.journal._sqlite._writer import Writer
 from payments_async.journal._statements import (
+    _changes,
     _entries,
     _evidence,
     _history,
@@ -134,7 +136,7 @@ class SqliteJournal(Journal):
         self._reader: sqlite3.Connection | None = None
         self._reading: ThreadPoolExecutor | None = None
         self._liveness = Liveness(self._place)
-        self._has_leased = False  # events, to a receiver
+        self._has_leased = False  # events to a receiver, or changes to an outbox
         self._before_close: list[Callable[[], Awaitable[None]]] = []
 
     @property
@@ -173,6 +175,7 @@ class SqliteJournal(Journal):
                 self._has_leased = False
                 with suppress(JournalError):  # their time runs out
                     await self._submit("release", _pending.release, self._liveness.holder, None)
+                    await self._submit("release_changes", _changes.release, self._liveness.holder, None)
         finally:
             await self._close()
 
@@ -441,6 +444,59 @@ class SqliteJournal(Journal):
     async def check(self) -> None:
         """Read the whole file and raise ``JournalCorrupt`` if it is damaged. Takes seconds for millions of orders."""
         await self._read(_opening.check)
+
+    # The outbox: changes
+
+    async def hear(self, outbox: str, states: Collection[State]) -> None:
+        await self._submit("hear", _changes.hear, outbox, states)
+
+    async def last_change(self) -> int:
+        return await self._read(_changes.last)
+
+    async def changes_after(self, outbox: str | None, after: int, *, limit: int = 500) -> Sequence[Change]:
+        return await self._read(_changes.after, outbox, after, limit)
+
+    async def claim_changes(
+        self, outbox: str, states: Collection[State], owner: str, *, lease: float, limit: int
+    ) -> Sequence[Change]:
+        self._has_leased = True
+        with self._liveness.dead() as dead:
+            asked = (outbox, states, owner, self._liveness.holder, lease, limit, dead)
+            return await self._submit("claim_changes", _changes.claim, *asked, droppable=True)
+
+    async def release_changes(self, owner: str) -> None:
+        await self._submit("release_changes", _changes.release, self._liveness.holder, owner)
+
+    async def note_change_done(self, change_id: int, handler: str) -> None:
+        await self._submit("note_change_done", _changes.note_done, change_id, handler)
+
+    async def finish_changes(
+        self, change_ids: Sequence[int], status: str = "handled", *, error: str | None = None
+    ) -> None:
+        await self._submit("finish_changes", _changes.finish, tuple(change_ids), status, error)
+
+    async def retry_change(self, change_id: int, *, delay: float, error: str) -> None:
+        await self._submit("retry_change", _changes.retry, change_id, delay, error)
+
+    async def revive_changes(self, change_id: int | None = None) -> int:
+        return await self._submit("revive_changes", _changes.revive, change_id)
+
+    def dead_changes(self) -> AsyncIterator[Change]:
+        return self._stream(_changes.dead_after)
+
+    async def change_backlog(self, outbox: str | None = None) -> Backlog:
+        return await self._read(_changes.backlog, outbox)
+
+    async def prune_changes(self, *, older_than: float) -> int:
+        if not older_than > 0:
+            raise ValueError("older_than: must be above 0")
+        before, pruned, last = self._clock() - older_than, 0, 0
+        while True:
+            some, end = await self._submit("prune_changes", _changes.prune, last, before)
+            pruned += some
+            if end is None:
+                return pruned
+            last = end
 
     # The inbox
 

@@ -136,6 +136,28 @@ _FIRST = (
     """CREATE TABLE sighting (
         request_id TEXT PRIMARY KEY, transaction_id TEXT NOT NULL, news TEXT NOT NULL, amount TEXT, currency TEXT,
         at REAL NOT NULL) STRICT, WITHOUT ROWID""",
+    # of which states the handlers of an outbox hear; also those that no process has any more
+    """CREATE TABLE hearing (
+        outbox TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY (outbox, state)) STRICT, WITHOUT ROWID""",
+    # owner and holder are there while it is leased, and due_at is the end of the lease then; 0 for what never failed
+    """CREATE TABLE change (
+        id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL, outbox TEXT NOT NULL, state TEXT NOT NULL, at REAL NOT NULL,
+        status TEXT NOT NULL, owner TEXT, holder TEXT, due_at REAL NOT NULL DEFAULT 0,
+        tries INTEGER NOT NULL DEFAULT 0, done TEXT, error TEXT) STRICT""",
+    "CREATE INDEX change_due ON change(outbox, state, due_at) WHERE status = 'pending'",
+    "CREATE INDEX change_leased ON change(holder) WHERE holder IS NOT NULL",  # a few of millions
+    "CREATE INDEX change_dead ON change(id) WHERE status = 'dead'",
+    # A trigger, so that no statement moves an order of an outbox and nobody hears of it. None on inserting: an order
+    # enters as planned, always. Its condition is all that an order of another batch pays.
+    """CREATE TRIGGER outbox_changed AFTER UPDATE OF state ON outbox
+        WHEN NEW.state NOT IN ('planned', 'sending') AND NEW.state <> OLD.state
+        AND EXISTS (SELECT 1 FROM run WHERE id = NEW.id >> 28 AND outbox IS NOT NULL)
+        BEGIN
+        INSERT INTO change (order_id, outbox, state, at, status)
+        SELECT NEW.id, r.outbox, NEW.state, NEW.updated_at, iif(EXISTS (
+            SELECT 1 FROM hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state), 'pending', 'seen')
+        FROM run r WHERE r.id = NEW.id >> 28;
+        END""",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
 )
 

@@ -147,7 +147,7 @@ def expire_chunks(commit: Commit, batch_id: str | None, dead: Sequence[str]) -> 
 
 
 def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
-    """End at once the leases of holders that are dead: of chunks and of events. Whoever claims next takes them over."""
+    """End at once what dead holders have leased: chunks, events and changes. Whoever claims next takes them over."""
     for holder in dead:
         commit.execute(
             "UPDATE chunk SET lease_until = ? WHERE holder = ? AND state = 'open' AND lease_until > ?",
@@ -155,6 +155,10 @@ def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
         )
         commit.execute(
             "UPDATE ipn_pending SET owner = '', holder = '', due_at = ? WHERE holder = ?", (commit.now, holder)
+        )
+        commit.execute(
+            "UPDATE change SET owner = NULL, holder = NULL, due_at = 0 WHERE holder = ? AND status = 'pending'",
+            (holder,),
         )
 
 

@@ -1,0 +1,104 @@
+"""What a journal tells of orders that moved: the contract of a change feed, and the record it deals in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Protocol
+
+import attrs
+
+from payments_async.journal._inbox import Backlog
+from payments_async.journal._records import Entry
+from payments_async.journal._states import State
+
+UNTOLD = frozenset({State.PLANNED, State.SENDING})  # on the way there is nothing to hear of yet
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Change:
+    """One fact: an order of an outbox came to stand elsewhere. Written in the commit that moved it.
+
+    Attributes:
+        id: Stable, rising, and never given to another fact.
+        outbox: Name of the outbox that the order's run belongs to.
+        state: Where the order came to stand; it may stand elsewhere by now.
+        at: Unix seconds by the database's clock.
+        entry: What a handler is told, where the change is claimed: the order with the state, the time and the id of
+            this change, and all else as it stands now. Otherwise ``None``.
+        tries: Rounds of handling so far.
+        done: Names of the handlers that have finished, where it is claimed; they are not run again.
+        error: Words of the last failure, without personal data.
+    """
+
+    id: int
+    request_id: str
+    outbox: str
+    state: State
+    at: float
+    entry: Entry | None = attrs.field(default=None, repr=False)
+    tries: int = 0
+    done: frozenset[str] = frozenset()
+    error: str | None = None
+
+
+class ChangeFeed(Protocol):
+    """Keeps every change of the orders of outboxes, for those who wait for one and for durable handlers.
+
+    Whatever moves an order writes its change in the same commit; nothing passes by. No change is written when an order
+    becomes ``planned`` or ``sending``, nor when it is contradicted and stays where it stands. Batches that belong to no
+    outbox have no changes.
+
+    A change waits for a handler if its state was heard of by its outbox when it was written. Several processes may
+    share one feed: ``claim_changes`` leases a change to one of them for a while.
+    """
+
+    async def hear(self, outbox: str, states: Collection[State]) -> None:
+        """From now on, changes to these states wait for handlers, for good: also while none of them runs.
+
+        Raises:
+            ValueError: Of ``planned`` and ``sending`` nobody hears.
+        """
+
+    async def last_change(self) -> int:
+        """The newest id, or 0."""
+
+    async def changes_after(self, outbox: str | None, after: int, *, limit: int = 500) -> Sequence[Change]:
+        """Changes with a higher id than this, lowest first, whoever handles them; of one outbox or of any."""
+
+    async def claim_changes(
+        self, outbox: str, states: Collection[State], owner: str, *, lease: float, limit: int
+    ) -> Sequence[Change]:
+        """Lease due, unleased changes to these states that wait for a handler, so many at most.
+
+        Fresh ones come first, oldest first, and then those that failed before, so that these hold up nothing. What a
+        dead process held is fresh. One whose order cannot be read is a dead letter from then on.
+        """
+
+    async def release_changes(self, owner: str) -> None:
+        """Give back at once every lease that ``owner`` took through this journal, and none of a namesake elsewhere."""
+
+    async def note_change_done(self, change_id: int, handler: str) -> None:
+        """One handler has finished with the change."""
+
+    async def finish_changes(
+        self, change_ids: Sequence[int], status: str = "handled", *, error: str | None = None
+    ) -> None:
+        """These are ``handled`` or ``dead``, in one commit. What was finished before stays as it is."""
+
+    async def retry_change(self, change_id: int, *, delay: float, error: str) -> None:
+        """Count a try, give the lease back and make the change due again after ``delay`` seconds."""
+
+    async def revive_changes(self, change_id: int | None = None) -> int:
+        """Make one dead change, or all of them, wait for a handler again; tells how many."""
+
+    def dead_changes(self) -> AsyncIterator[Change]:
+        """Changes that are dead letters, oldest first."""
+
+    async def change_backlog(self, outbox: str | None = None) -> Backlog:
+        """How many changes wait for a handler or are dead letters, and when the oldest that waits was written."""
+
+    async def prune_changes(self, *, older_than: float) -> int:
+        """Forget changes of more than so many seconds ago that wait for nobody; tells how many.
+
+        Dead letters stay, and so does the newest change, whose id would be given again.
+        """

@@ -1,0 +1,221 @@
+"""Changes of orders: the feed of them, and those that wait to be handled: leased, retried, closed, revived."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import attrs
+import msgspec
+
+from payments_async.journal._changes import UNTOLD, Change
+from payments_async.journal._faults import JournalCorrupt
+from payments_async.journal._inbox import Backlog
+from payments_async.journal._records import Entry
+from payments_async.journal._statements._entries import COLUMNS, Commit, count_unconfirmed, entry_of, row_of
+from payments_async.journal._statements._permits import end_leases_of_the_dead
+from payments_async.journal._states import State
+
+_log = logging.getLogger("payments_async.journal")
+_BEYOND = 1 << 63
+_PAGE = 100  # dead letters in memory at once
+_PRUNED_AT_ONCE = 500  # changes in one commit, so that nobody else waits for long
+_NONE = 0  # no change has this id
+_STATUSES = frozenset({"handled", "dead"})
+_FACTS = "change.id, o.request_id, change.outbox, change.state, change.at, change.tries, change.error"
+_FEED = f"SELECT {_FACTS} FROM change JOIN outbox o ON o.id = change.order_id WHERE change.id > ?"  # noqa: S608
+_DUE = """SELECT due_at, id FROM change WHERE status = 'pending' AND outbox = ? AND state = ? AND due_at <= ?
+    ORDER BY due_at, id LIMIT ?"""
+_LEASE = "UPDATE change SET owner = ?, holder = ?, due_at = ? WHERE id IN ({marks})"
+_ORDER = ", ".join(f"o.{name}" for name in COLUMNS.split(", "))
+# a change may outlive its order: then it says so, and holds up nothing
+_CLAIMED = f"""SELECT {_FACTS}, change.done, r.batch_id, {_ORDER} FROM change
+    LEFT JOIN outbox o ON o.id = change.order_id LEFT JOIN run r ON r.id = change.order_id >> 28
+    WHERE change.id IN ({{marks}}) ORDER BY change.id"""  # noqa: S608 - no value in it
+_FINISH = """UPDATE change SET status = ?, error = ?, owner = NULL, holder = NULL
+    WHERE id IN ({marks}) AND status = 'pending'"""
+_names = msgspec.json.Decoder(list[str]).decode
+
+
+def hear(commit: Commit, outbox: str, states: Collection[State]) -> None:
+    """Let changes of an outbox to these states wait for handlers from now on."""
+    if UNTOLD.intersection(states):
+        raise ValueError(f"states: of {' and '.join(sorted(UNTOLD))} nobody hears")
+    commit.connection.executemany(
+        "INSERT OR IGNORE INTO hearing (outbox, state) VALUES (?, ?)",
+        [(outbox, State(state).value) for state in states],
+    )
+
+
+def last(connection: sqlite3.Connection) -> int:
+    """The newest id."""
+    (number,) = connection.execute("SELECT max(id) FROM change").fetchone()
+    return number or 0
+
+
+def after(connection: sqlite3.Connection, outbox: str | None, number: int, limit: int) -> Sequence[Change]:
+    """Changes that came after this one, of one outbox or of any."""
+    if outbox is None:
+        found = connection.execute(f"{_FEED} ORDER BY change.id LIMIT ?", (number, limit))
+    else:
+        found = connection.execute(f"{_FEED} AND change.outbox = ? ORDER BY change.id LIMIT ?", (number, outbox, limit))
+    return tuple(map(_change, found))
+
+
+def claim(
+    commit: Commit,
+    outbox: str,
+    states: Collection[State],
+    owner: str,
+    holder: str,
+    lease: float,
+    limit: int,
+    dead: Sequence[str],
+) -> Sequence[Change]:
+    """Lease due changes; those of holders that are dead are due."""
+    end_leases_of_the_dead(commit, dead)
+    due: list[tuple[float, int]] = []
+    for state in states:  # each by its own place in the index: what nobody here handles is not read
+        due += commit.execute(_DUE, (outbox, State(state).value, commit.now, limit)).fetchall()
+    if not due:
+        return ()
+    ids = [number for _, number in sorted(due)[:limit]]
+    sql, marked = _marked(_LEASE, ids)
+    commit.execute(sql, (owner, holder, commit.now + lease, *marked))
+    sql, marked = _marked(_CLAIMED, ids)
+    return _told(commit, commit.execute(sql, marked).fetchall())
+
+
+def release(commit: Commit, holder: str, owner: str | None = None) -> None:
+    """Give back what is leased through one opening of a journal, to one owner or to anybody."""
+    commit.execute(
+        """UPDATE change SET owner = NULL, holder = NULL, due_at = 0
+        WHERE holder = ? AND status = 'pending' AND coalesce(? = owner, TRUE)""",
+        (holder, owner),
+    )
+
+
+def note_done(commit: Commit, change_id: int, handler: str) -> None:
+    """Remember that one handler has finished."""
+    row = commit.execute("SELECT done FROM change WHERE id = ?", (change_id,)).fetchone()
+    if row is not None:
+        done = sorted({handler, *_names(row[0] or "[]")})
+        commit.execute("UPDATE change SET done = ? WHERE id = ?", (msgspec.json.encode(done).decode(), change_id))
+
+
+def finish(commit: Commit, change_ids: Sequence[int], status: str, error: str | None) -> None:
+    """Close changes that wait."""
+    if status not in _STATUSES:
+        raise ValueError(f"status: a change ends as one of {', '.join(sorted(_STATUSES))}")
+    if change_ids:
+        sql, marked = _marked(_FINISH, change_ids)
+        commit.execute(sql, (status, error, *marked))
+
+
+def retry(commit: Commit, change_id: int, delay: float, error: str) -> None:
+    """Count a round and make the change due again later."""
+    commit.execute(
+        """UPDATE change SET owner = NULL, holder = NULL, due_at = ?, tries = tries + 1, error = ?
+        WHERE id = ? AND status = 'pending'""",
+        (commit.now + delay, error, change_id),
+    )
+
+
+def revive(commit: Commit, change_id: int | None) -> int:
+    """Make dead letters wait again."""
+    named = change_id if change_id is None or abs(change_id) < _BEYOND else _NONE
+    return commit.execute(
+        "UPDATE change SET status = 'pending', tries = 0, due_at = 0 WHERE status = 'dead' AND coalesce(? = id, TRUE)",
+        (named,),
+    ).rowcount
+
+
+def dead_after(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[Change], int]:
+    """A page of dead letters, oldest first."""
+    found = connection.execute(
+        f"""SELECT {_FACTS} FROM change LEFT JOIN outbox o ON o.id = change.order_id
+        WHERE change.status = 'dead' AND change.id > ? ORDER BY change.id LIMIT {_PAGE}""",  # noqa: S608 - no value in it
+        (after,),
+    ).fetchall()
+    page = [_change(row) for row in found]
+    return page, page[-1].id if page else after
+
+
+def backlog(connection: sqlite3.Connection, outbox: str | None) -> Backlog:
+    """How much waits, and since when."""
+    pending, first = connection.execute(
+        "SELECT count(*), min(id) FROM change WHERE status = 'pending' AND coalesce(? = outbox, TRUE)", (outbox,)
+    ).fetchone()
+    (dead,) = connection.execute(
+        "SELECT count(*) FROM change WHERE status = 'dead' AND coalesce(? = outbox, TRUE)", (outbox,)
+    ).fetchone()
+    oldest = connection.execute("SELECT at FROM change WHERE id = ?", (first,)).fetchone()
+    return Backlog(pending=pending, dead=dead, oldest=None if oldest is None else oldest[0])
+
+
+def prune(commit: Commit, number: int, before: float) -> tuple[int, int | None]:
+    """Forget what is old and waits for nobody, of a block after this one: how many, and its last; ``None`` at the end.
+
+    Ids rise with time: a block without anything old is the end.
+    """
+    block = commit.execute(
+        f"""SELECT id, at < ?, status IN ('seen', 'handled') FROM change
+        WHERE id > ? AND id < (SELECT max(id) FROM change) ORDER BY id LIMIT {_PRUNED_AT_ONCE}""",  # noqa: S608
+        (before, number),
+    ).fetchall()
+    if not any(is_old for _, is_old, _ in block):
+        return 0, None
+    ids = [found for found, is_old, is_over in block if is_old and is_over]
+    if ids:
+        sql, marked = _marked("DELETE FROM change WHERE id IN ({marks})", ids)
+        commit.execute(sql, marked)
+    return len(ids), block[-1][0]
+
+
+def _marked(sql: str, ids: Sequence[int]) -> tuple[str, Sequence[int]]:
+    """A statement for so many ids, rounded up to a power of two, so that there are few and they are kept."""
+    width = 1 << (len(ids) - 1).bit_length()
+    return sql.format(marks=", ".join("?" * width)), (*ids, *[_NONE] * (width - len(ids)))
+
+
+def _told(commit: Commit, rows: Sequence[Sequence[Any]]) -> Sequence[Change]:
+    """Claimed changes with their entries; what cannot be read is a dead letter."""
+    width = _FACTS.count(",") + 1
+    unconfirmed = count_unconfirmed(commit.connection, [row[width + 2 :] for row in rows])
+    told = []
+    for row in rows:
+        change, (done, batch_id, *stored) = _change(row[:width]), row[width:]
+        try:
+            if not change.request_id:
+                raise JournalCorrupt("its order is not in the journal any more")
+            entry = entry_of(row_of(stored), batch_id, unconfirmed.get(change.request_id, 0))
+            finished = _finished(done)
+        except JournalCorrupt as error:
+            _log.error("a change cannot be told", extra={"change_id": change.id, "error": str(error)})
+            finish(commit, (change.id,), "dead", str(error))
+        else:
+            told.append(attrs.evolve(change, entry=_as_changed(entry, change), done=finished))
+    return tuple(told)
+
+
+def _finished(done: str | None) -> frozenset[str]:
+    """The handlers that have finished. Raises ``JournalCorrupt`` where that cannot be read."""
+    try:
+        return frozenset(_names(done)) if done else frozenset()
+    except (msgspec.DecodeError, ValueError) as error:
+        raise JournalCorrupt("what it has come to cannot be read") from error
+
+
+def _as_changed(entry: Entry, change: Change) -> Entry:
+    """The order as a handler is told of it: who hears that it was paid must not read that it is reversed by now."""
+    return attrs.evolve(entry, state=change.state, updated_at=change.at, change_id=change.id)
+
+
+def _change(row: Sequence[Any]) -> Change:
+    """A row of ``_FACTS``."""
+    number, request_id, outbox, state, at, tries, error = row
+    return Change(
+        id=number, request_id=request_id or "", outbox=outbox, state=State(state), at=at, tries=tries, error=error
+    )
