@@ -37,16 +37,19 @@ PINNED = {
     """,
     "payments_async.journal": """
         Adoption Entry FINAL Happening HeldElsewhere Journal JournalBehind JournalClosed JournalCorrupt
-        JournalError JournalFull JournalLocked JournalLost JournalOutdated JournalReadOnly JournalRefused JournalTooNew
-        JournalUnavailable JournalUnusable LeaseLost LoadBusy News NotAJournal NotLookedFor NotParked
-        OrderUnknown OrdersDiffer Progress Pruned RegistryDamaged Run RunIdentity RunUnknown SqliteJournal
-        Standing State StateFolder Sweep WrongAccount
+        JournalError JournalFull JournalLocked JournalLost JournalOutdated JournalReadOnly JournalRefused
+        JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy News NotAJournal NotLookedFor
+        NotParked OrderUnknown OrdersDiffer Progress Pruned RegistryDamaged Run RunIdentity RunUnknown
+        SqliteJournal Standing State StateFolder Sweep WrongAccount
     """,
     "payments_async.journal.contract": """
         Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
-        Inbox Loaded NotPermitted Outcome Permit RULES RawNotification Receipt SAID StoredEvent Verdict next_state
+        Inbox Loaded NotPermitted Outcome Pause Permit Placed RULES RawNotification Receipt SAID Sighting
+        StoredEvent Verdict Waiting next_state
     """,
-    "payments_async.outbox": "",
+    "payments_async.outbox": """
+        Outbox OutboxHealth
+    """,
     "payments_async.sandbox": """
         Clock Counterparty DeliveryAttempt Execution Fault ManualClock Quirks Received Sandbox Status
         SystemClock

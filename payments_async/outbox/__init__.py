@@ -1,3 +1,8 @@
-"""The crew: sends what the journal holds, each order under a permit, and settles it by what the service shows."""
+"""The outbox: pay once from an application, whatever dies meanwhile, and learn what became of it."""
 
-__all__: list[str] = []  # what there is for users is about batches so far, and public in payments_async.bulk
+from payments_async._public import name_publicly
+from payments_async.outbox._outbox import Outbox, OutboxHealth
+
+__all__ = ["Outbox", "OutboxHealth"]
+
+name_publicly(globals())

@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any, Self
@@ -356,7 +356,7 @@ class Outbox:
         while True:
             try:
                 seen = await self._journal.committed(seen, timeout=_LISTEN)
-                while changes := await self._journal.changes_after(self._name, last, _PAGE):
+                while changes := await self._journal.changes_after(self._name, last, limit=_PAGE):
                     last = changes[-1].id
                     for change in changes:
                         for waiter in self._waiting.get(change.request_id, ()):
@@ -464,7 +464,7 @@ class OutboxHealth:
     is_open: bool
     paused: Pause | None
     hinders: str | None
-    counts: dict[State, int] | Any
+    counts: Mapping[State, int]
     conflicts: int
     quarantined: int
 
