@@ -138,6 +138,11 @@ class Books:
         """Whether the service has an order, as far as it is remembered."""
         return request_id in self._accepted
 
+    def acceptance(self, request_id: str) -> Acceptance | None:
+        """What the service said of an order that it has, as far as it is remembered."""
+        remembered = self._accepted.get(request_id)
+        return None if remembered is None else remembered[1]
+
     def tell(self, request_id: str, outcome: Any) -> Any:
         """Note an outcome for the loop that waits for it, if there is one; gives it back."""
         told = _telling.get()

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Protocol
 
 import attrs
 
-from payments_async._errors import AuthenticationFailed, IncompleteListing, Rejected, ServiceFault, SeveralTransactions
+from payments_async._errors import (
+    AuthenticationFailed,
+    IncompleteListing,
+    Rejected,
+    ServiceFault,
+    SeveralTransactions,
+)
 from payments_async._events import TransactionEvent
 from payments_async._executor import Executor
+from payments_async._fanout import fan_out
 from payments_async._models import Acceptance, Page, Transaction, TransactionStatus
 from payments_async._orders import Order
 from payments_async._resources.lists import Listing, Reader
@@ -22,6 +30,7 @@ from payments_async._wire import endpoints
 
 _POLL_INITIAL = 1.0  # seconds between two looks at the lists, growing
 _POLL_MAX = 30.0
+_LOOKS = 10  # orders asked for by their path at a time
 _FILTERS_REMEMBERED = 60.0  # seconds for which it is remembered whether the service filters by status
 _NOTIFIED = {code: TransactionStatus[row.status] for code, row in STATUS_CODES.items() if row.is_final and row.status}
 
@@ -127,11 +136,34 @@ class Transactions:
             elif missing is not None:
                 warnings.warn(missing, stacklevel=2)
             if len(several) > 1:
-                names = [transaction.transaction_id for transaction in several]
-                warnings.warn(SeveralTransactions(request_id, names), stacklevel=2)
+                warnings.warn(_several(request_id, several), stacklevel=2)
         if found is not None:
             self._executor.note_evidence(request_id, found)
         return found
+
+    async def find_many(
+        self, request_ids: Iterable[str], *, since: date | None = None, until: date | None = None
+    ) -> Mapping[str, Transaction]:
+        """The transactions of many orders, by the request ids that were given, for one reading of the list.
+
+        That the lists do not show an order, which is then left out, proves nothing. It warns as ``find`` does: once of
+        rows that went missing, where an order was not found, and for each order that has several transactions. Of the
+        list nothing is kept but what was asked for. Where ``Dialect.find_by_request_path`` is set, what the list does
+        not show is asked for one by one.
+        """
+        asked = list(dict.fromkeys(request_ids))
+        found, missing = await self._find_in_lists(asked, since, until)
+        absent = [request_id for request_id in asked if not found[request_id]]
+        for request_id, transaction in (await self._find_by_paths(absent)).items():
+            found[request_id].append(transaction)
+        if missing is not None and not all(found.values()):
+            warnings.warn(missing, stacklevel=2)
+        for request_id, several in found.items():
+            if len(several) > 1:
+                warnings.warn(_several(request_id, several), stacklevel=2)
+            if several:
+                self._executor.note_evidence(request_id, several[0])
+        return {request_id: several[0] for request_id, several in found.items() if several}
 
     async def find_all(
         self, request_id: str, *, since: date | None = None, until: date | None = None
@@ -153,35 +185,82 @@ class Transactions:
     async def _find_in_list(
         self, request_id: str, since: date | None, until: date | None
     ) -> tuple[list[Transaction], IncompleteListing | None]:
+        found, missing = await self._find_in_lists([request_id], since, until)
+        return found[request_id], missing
+
+    async def _find_in_lists(
+        self, request_ids: Iterable[str], since: date | None, until: date | None
+    ) -> tuple[dict[str, list[Transaction]], IncompleteListing | None]:
+        """All transactions of each order, and what is missing of the list."""
+        found: dict[str, list[Transaction]] = {}
+        shown: dict[str, list[Transaction]] = {}  # a service may show an id in other letters than it was sent in
+        for request_id in request_ids:
+            found[request_id] = shown.setdefault(_plain(request_id), [])
+        if not found:
+            return found, None
         rows = self._listing(since, until, None, 50, warns=False)
-        sent = request_id.strip().lower()  # a service may show it in other letters than it was sent in
-        return [row async for row in rows if (row.request_id or "").strip().lower() == sent], rows.incomplete
+        async for row in rows:
+            if (those := shown.get(_plain(row.request_id or ""))) is not None and row.request_id is not None:
+                those.append(row)
+        return {request_id: list(those) for request_id, those in found.items()}, rows.incomplete
+
+    async def _find_by_paths(self, request_ids: list[str]) -> dict[str, Transaction]:
+        """Those of these orders that the service shows by their path, where it has one."""
+        found: dict[str, Transaction] = {}
+        if self._executor.dialect.find_by_request_path is None or not request_ids:
+            return found
+        async for request_id, one in fan_out(self._find_by_path, request_ids, _LOOKS):
+            if isinstance(one, Exception):
+                raise one
+            if one is not None:
+                found[request_id] = one
+        return found
 
     async def settled(
         self,
-        acceptance: Acceptance,
+        acceptance: Acceptance | str,
         *,
         receiver: Notified | None = None,
         order: Order | None = None,
+        since: date | None = None,
         timeout: float = 120.0,
     ) -> Settlement:
-        """Wait until an accepted order has ended, by whichever tells first: its notification or the filtered lists.
+        """Wait until an order has ended, by whichever tells first: its notification, its record or the filtered lists.
 
-        A notification counts if it is final and of this very transaction.
+        A notification counts if it is final and of this very transaction. A record that tells a status is believed:
+        then no list is read.
 
         Args:
-            acceptance: What ``payouts.send`` or ``collections.request`` gave.
-            order: What was sent: then a notification of another amount or currency does not count.
+            acceptance: What ``payouts.send`` or ``collections.request`` gave, or the request id where that was lost:
+                the transaction is then looked for first, in the list where the session does not remember it.
+            order: What was sent: then a notification or a record of another amount or currency does not count.
             receiver: A ``payments_async.ipn.Receiver`` that hears the notifications, if there is one.
+            since: The first day, in ``Dialect.timezone``, on which it may have been sent. Without it that is the day
+                before the acceptance, or yesterday where there is only a request id.
             timeout: Seconds.
 
         Raises:
             TimeoutError: When nothing told a final status in time. The order may end at any time after.
         """
+        sought = self._sought(acceptance, order, since)
         async with asyncio.timeout(timeout):
-            settlement = await self._first_to_tell(acceptance, receiver, order)
-        self._executor.note_evidence(acceptance.request_id, acceptance)
+            settlement = await self._first_to_tell(sought, receiver)
+        if (accepted := sought.found(settlement)) is not None:
+            self._executor.note_evidence(sought.request_id, accepted)
         return settlement
+
+    def _sought(self, acceptance: Acceptance | str, order: Order | None, since: date | None) -> _Sought:
+        """What ``settled`` looks for, with all that is known of it by now."""
+        if isinstance(acceptance, str):
+            request_id, accepted = acceptance, self._executor.books.acceptance(acceptance)
+        else:
+            request_id, accepted = acceptance.request_id, acceptance
+        zone = self._executor.dialect.timezone
+        around = (accepted and accepted.created_on) or datetime.now(UTC)
+        first, last = ((around + timedelta(days=days)).astimezone(zone).date() for days in (-1, 1))
+        if since is not None:
+            first = min(first, since - timedelta(days=1))
+        return _Sought(request_id=request_id, accepted=accepted, order=order, since=first, until=last)
 
     def _listing(
         self, since: date | None, until: date | None, status: TransactionStatus | None, size: int, *, warns: bool
@@ -200,11 +279,15 @@ class Transactions:
             transaction_id: Which one.
             around: About when it was accepted; the days before and after are looked at too.
         """
+        zone = self._executor.dialect.timezone
+        since, until = ((around + timedelta(days=days)).astimezone(zone).date() for days in (-1, 1))
+        return await self._status_in(transaction_id, since, until)
+
+    async def _status_in(self, transaction_id: str, since: date, until: date) -> TransactionStatus | None:
+        """The final status whose list of these days shows a transaction."""
         now = self._executor.clock()
         if self._filters is False and now < self._filters_until:
             return None
-        zone = self._executor.dialect.timezone
-        since, until = ((around + timedelta(days=days)).astimezone(zone).date() for days in (-1, 1))
         reader = Reader(self.page, clock=self._executor.clock, sleep=self._executor.sleep)
         if not await listed(reader.read(since, until), {transaction_id.lower()}):
             return None
@@ -214,13 +297,11 @@ class Transactions:
             self._filters, self._filters_until = statuses.are_filters, now + _FILTERS_REMEMBERED
         return statuses.found.get(transaction_id.lower())
 
-    async def _first_to_tell(
-        self, acceptance: Acceptance, receiver: Notified | None, order: Order | None
-    ) -> Settlement:
-        looks = self._look_until_final(acceptance)
+    async def _first_to_tell(self, sought: _Sought, receiver: Notified | None) -> Settlement:
+        looks = self._look_until_final(sought)
         if receiver is None:
             return await looks
-        tasks = [asyncio.ensure_future(looks), asyncio.ensure_future(_notified(receiver, acceptance, order))]
+        tasks = [asyncio.ensure_future(looks), asyncio.ensure_future(_notified(receiver, sought))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             # a failed look does not outweigh a notification that came at the same moment
@@ -230,12 +311,11 @@ class Transactions:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _look_until_final(self, acceptance: Acceptance) -> Settlement:
-        around = acceptance.created_on or datetime.now(UTC)
+    async def _look_until_final(self, sought: _Sought) -> Settlement:
         pause = _POLL_INITIAL
         while True:
             try:
-                if (settlement := await self._look(acceptance.transaction_id, around)) is not None:
+                if (settlement := await self._look(sought)) is not None:
                     return settlement
             except AuthenticationFailed:
                 raise
@@ -244,15 +324,40 @@ class Transactions:
             await self._executor.sleep(pause)
             pause = min(_POLL_MAX, pause * 2)
 
-    async def _look(self, transaction_id: str, around: datetime) -> Settlement | None:
-        record = await self.get(transaction_id)
-        is_it = record.transaction_id.casefold() == transaction_id.casefold()
-        if is_it and record.status is not None and record.status.is_final:
-            return Settlement(status=record.status, evidence=record)
-        status = await self.status_by_lists(transaction_id, around)
+    async def _look(self, sought: _Sought) -> Settlement | None:
+        if sought.accepted is None:
+            record = await self._look_for(sought)
+            if record is None:
+                return None
+            transaction_id = record.transaction_id
+        else:
+            transaction_id = sought.accepted.transaction_id
+            record = await self.get(transaction_id)
+            if record.transaction_id.casefold() != transaction_id.casefold():
+                record = None
+        if record is not None and record.status is not None:
+            return Settlement(status=record.status, evidence=record) if record.status.is_final else None
+        status = await self._status_in(transaction_id, sought.since, sought.until)
         if status is not None and status.is_final:
             return Settlement(status=status, evidence=f"the list of {status} transactions")
         return None
+
+    async def _look_for(self, sought: _Sought) -> Transaction | None:
+        """The record of an order whose transaction nobody knows yet; from then on it is known."""
+        found = await self._find_by_path(sought.request_id)
+        several = [] if found is None else [found]
+        if found is None:
+            several, _ = await self._find_in_list(sought.request_id, sought.since, sought.until)
+        several = [record for record in several if sought.is_about(record.amount, record.currency)]
+        if not several:
+            return None
+        if len(several) > 1:
+            warnings.warn(_several(sought.request_id, several), stacklevel=2)
+        first = several[0]
+        sought.accepted = Acceptance(
+            request_id=sought.request_id, transaction_id=first.transaction_id, created_on=first.created_on
+        )
+        return first
 
     async def _find_by_path(self, request_id: str) -> Transaction | None:
         path = self._executor.dialect.find_by_request_path
@@ -265,16 +370,53 @@ class Transactions:
         return found if found.request_id == request_id else None
 
 
-async def _notified(receiver: Notified, acceptance: Acceptance, order: Order | None) -> Settlement:
-    def is_of(event: TransactionEvent) -> bool:
-        if order is None:
-            return event.status_code in _NOTIFIED
-        same_amount = event.amount is None or abs(event.amount) == order.amount
-        currencies = {text.strip().upper() for text in (event.currency_code, order.currency) if text}
-        return event.status_code in _NOTIFIED and same_amount and len(currencies) < 2
+@attrs.define(kw_only=True)
+class _Sought:
+    """An order whose end is waited for.
 
-    transaction_id = acceptance.transaction_id or None
-    event = await receiver.wait_for(acceptance.request_id, None, transaction_id=transaction_id, when=is_of)
+    Attributes:
+        accepted: What is known of its transaction by now.
+        order: What was sent, where that is known.
+        since, until: The days in which the lists show it.
+    """
+
+    request_id: str
+    accepted: Acceptance | None
+    order: Order | None
+    since: date
+    until: date
+
+    def is_about(self, amount: Decimal | None, currency: str | None) -> bool:
+        """Whether something of this amount and currency may be it."""
+        if self.order is None:
+            return True
+        same_amount = amount is None or amount.copy_abs() == self.order.amount
+        currencies = {text.strip().upper() for text in (currency, self.order.currency) if text}
+        return same_amount and len(currencies) < 2
+
+    def found(self, settlement: Settlement) -> Acceptance | None:
+        """Its acceptance, as far as it is known by now."""
+        evidence = settlement.evidence
+        if self.accepted is None and isinstance(evidence, TransactionEvent) and evidence.transaction_id:
+            return Acceptance(request_id=self.request_id, transaction_id=evidence.transaction_id)
+        return self.accepted
+
+
+def _plain(request_id: str) -> str:
+    """A request id in whatever letters it is shown."""
+    return request_id.strip().lower()
+
+
+def _several(request_id: str, transactions: Iterable[Transaction]) -> SeveralTransactions:
+    return SeveralTransactions(request_id, [transaction.transaction_id for transaction in transactions])
+
+
+async def _notified(receiver: Notified, sought: _Sought) -> Settlement:
+    def is_of(event: TransactionEvent) -> bool:
+        return event.status_code in _NOTIFIED and sought.is_about(event.amount, event.currency_code)
+
+    transaction_id = None if sought.accepted is None else sought.accepted.transaction_id or None
+    event = await receiver.wait_for(sought.request_id, None, transaction_id=transaction_id, when=is_of)
     if event.status_code not in _NOTIFIED:
         await asyncio.get_running_loop().create_future()  # neither success nor failure: the lists decide, or time
     return Settlement(status=_NOTIFIED[event.status_code], evidence=event)

@@ -89,7 +89,7 @@ _OPERATIONS = (
     "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
     "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "check_writable",
     "hear", "claim_changes", "release_changes", "note_change_done", "finish_changes", "retry_change", "revive_changes",
-    "prune_changes",
+    "prune_changes", "take_duty", "leave_duty",
 )  # fmt: skip
 _WITHIN = ("claim_chunk.token_raised", "load_complete.events_applied", "permit.after_recorded", "receive.stored")
 
@@ -334,6 +334,20 @@ class Journal(Inbox, ChangeFeed, Protocol):
         Args:
             after: Orders whose last permit is older are left out.
         """
+
+    async def take_duty(self, name: str, owner: str, *, lease: float) -> bool:
+        """Ask for what one of all who share this journal does for the others; tells whether it is the owner's now.
+
+        It is for so many seconds, and is asked for again before they are over. Who dies loses it at once, where that
+        can be known. It keeps two from doing the same work, and nothing depends on that: one who was stopped and wakes
+        up may be at it beside the next.
+
+        Args:
+            owner: A name that nobody else has.
+        """
+
+    async def leave_duty(self, name: str, owner: str) -> None:
+        """Give a duty back at once. Harmless for one that is not the owner's."""
 
     async def entry(self, request_id: str) -> Entry | None:
         """One order."""

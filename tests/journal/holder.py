@@ -15,6 +15,7 @@ async def main(path: str) -> None:
         await journal.claim_changes("shop", [State.ACCEPTED], "held", lease=3600, limit=10)
         chunk = await journal.claim_chunk("payroll", "held", lease=3600)
         assert chunk is not None
+        assert await journal.take_duty("duty", "held", lease=3600)
         await permitted(journal, chunk)
         sys.stdout.write("held\n")
         sys.stdout.flush()

@@ -42,7 +42,7 @@ async def holding(path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
 
 
 async def test_what_a_killed_process_held_is_taken_over_at_once(tmp_path: Path) -> None:
-    """Events, changes, chunks, and what was under way, which is unknown; while it lives, nothing of it is taken."""
+    """Events, changes, chunks, duties, and what was under way, now unknown; while it lives, nothing of it is taken."""
     path = tmp_path / "journal.db"
     async with SqliteJournal(path) as journal:
         await loaded(journal, 3)
@@ -54,6 +54,7 @@ async def test_what_a_killed_process_held_is_taken_over_at_once(tmp_path: Path) 
             assert () == tuple(await journal.claim("another", lease=90, limit=10))
             assert () == tuple(await journal.claim_changes("shop", [State.ACCEPTED], "another", lease=90, limit=10))
             assert await journal.claim_chunk(BATCH, "another") is None
+            assert not await journal.take_duty("duty", "another", lease=90)
             assert 0 == await journal.expire_chunks()
         assert [99] == [int(one.event.request_id[-6:]) for one in await journal.claim("another", lease=90, limit=10)]
         assert 1 == len(await journal.claim_changes("shop", [State.ACCEPTED], "another", lease=90, limit=10))
@@ -61,6 +62,17 @@ async def test_what_a_killed_process_held_is_taken_over_at_once(tmp_path: Path) 
         assert taken_over is not None
         assert (2, 1) == (len(taken_over.orders), (await journal.progress(BATCH)).counts["unknown"])
         assert 1 == len(locks(tmp_path))
+        assert await journal.take_duty("duty", "another", lease=90)  # though others were told of the dead before
+
+
+async def test_a_duty_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
+    """Whoever asks for it first is told that its holder is dead."""
+    path = tmp_path / "journal.db"
+    async with SqliteJournal(path) as journal:
+        await loaded(journal, 3)
+        async with holding(path):
+            assert not await journal.take_duty("duty", "another", lease=90)
+        assert await journal.take_duty("duty", "another", lease=90)
 
 
 async def test_a_journal_that_closes_gives_back_its_events(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A session: what its calls take and give, and what it does not offer."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import date
 from decimal import Decimal
 from typing import assert_type
@@ -84,7 +84,10 @@ async def settled(payments: PaymentsSession, receiver: Receiver, acceptance: Acc
     assert_type(settlement, Settlement)
     assert_type(settlement.evidence, TransactionEvent | Transaction | str)
     settlement.evidence.amount.is_finite()  # E: a text has no amount
-    await transactions.settled("r-1")  # E: an acceptance is no id
+    await transactions.settled("r-1", receiver=receiver, since=date(2026, 1, 5))
+    await transactions.settled(1)  # E: neither an acceptance nor an id
+    assert_type(await transactions.find_many(["r-1"]), Mapping[str, Transaction])
+    await transactions.find_many([1])  # E: an id is a text
 
 
 async def hidden(payments: PaymentsSession) -> None:

@@ -60,6 +60,7 @@ from payments_async.journal._sqlite._memory import Loading, Memory, Registry, St
 from payments_async.journal._sqlite._writer import Writer
 from payments_async.journal._statements import (
     _changes,
+    _duties,
     _entries,
     _evidence,
     _history,
@@ -137,6 +138,7 @@ class SqliteJournal(Journal):
         self._reading: ThreadPoolExecutor | None = None
         self._liveness = Liveness(self._place)
         self._has_leased = False  # events to a receiver, or changes to an outbox
+        self._has_duties = False
         self._before_close: list[Callable[[], Awaitable[None]]] = []
 
     @property
@@ -176,6 +178,10 @@ class SqliteJournal(Journal):
                 with suppress(JournalError):  # their time runs out
                     await self._submit("release", _pending.release, self._liveness.holder, None)
                     await self._submit("release_changes", _changes.release, self._liveness.holder, None)
+            if self._has_duties and self._liveness.holder:
+                self._has_duties = False
+                with suppress(JournalError):
+                    await self._submit("leave_duty", _duties.leave_all, self._liveness.holder)
         finally:
             await self._close()
 
@@ -406,6 +412,19 @@ class SqliteJournal(Journal):
 
     async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:
         return await self._read(_history.sent_since, batch_id, states, after)
+
+    # The outbox: duties
+
+    async def take_duty(self, name: str, owner: str, *, lease: float) -> bool:
+        holder = self._liveness.holder or None
+        with self._liveness.dead() as dead:
+            if not dead and await self._read(_duties.is_with_another, name, owner, holder, lease, self._clock()):
+                return False
+            self._has_duties = True
+            return await self._submit("take_duty", _duties.take_duty, name, owner, holder, lease, dead, droppable=True)
+
+    async def leave_duty(self, name: str, owner: str) -> None:
+        await self._submit("leave_duty", _duties.leave_duty, name, owner, self._liveness.holder or None)
 
     # The outbox: looking
 

@@ -158,6 +158,8 @@ _FIRST = (
             SELECT 1 FROM hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state), 'pending', 'seen')
         FROM run r WHERE r.id = NEW.id >> 28;
         END""",
+    # what one of all who share the journal does for the others
+    "CREATE TABLE duty (name TEXT PRIMARY KEY, owner TEXT, holder TEXT, until REAL) STRICT",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
 )
 

@@ -147,7 +147,7 @@ def expire_chunks(commit: Commit, batch_id: str | None, dead: Sequence[str]) -> 
 
 
 def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
-    """End at once what dead holders have leased: chunks, events and changes. Whoever claims next takes them over."""
+    """End at once what dead holders have leased: chunks, events, changes, duties. Whoever claims next has them."""
     for holder in dead:
         commit.execute(
             "UPDATE chunk SET lease_until = ? WHERE holder = ? AND state = 'open' AND lease_until > ?",
@@ -160,6 +160,7 @@ def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
             "UPDATE change SET owner = NULL, holder = NULL, due_at = 0 WHERE holder = ? AND status = 'pending'",
             (holder,),
         )
+        commit.execute("DELETE FROM duty WHERE holder = ?", (holder,))
 
 
 def quarantine(commit: Commit, chunks: Sequence[tuple[int, int]], last: str) -> None:
