@@ -24,7 +24,7 @@ LINES: tuple[set[str], ...] = (
         "_status_codes",
         "_version",
     },
-    {"_dialect", "_errors", "_models", "_kinds", "_orders", "_events"},
+    {"_dialect", "_errors", "_models", "_kinds", "_orders", "_events", "_handlers"},
     {"_wire"},
     {"_transport", "_retry", "_limits", "_books", "journal"},
     {"_auth"},

@@ -8,9 +8,9 @@ from payments_async._events import (
     TransactionSucceeded,
     TransactionUnrecognised,
 )
+from payments_async._handlers import HandlerPolicy
 from payments_async._public import name_publicly
 from payments_async.ipn._confirm import RecordSource
-from payments_async.ipn._handlers import HandlerPolicy
 from payments_async.ipn._intake import Answer
 from payments_async.ipn._receiver import Receiver, Registration
 from payments_async.ipn._refusals import Refusal

@@ -13,11 +13,12 @@ from multidict import MultiMapping
 
 from payments_async._dialect import Dialect
 from payments_async._events import TransactionEvent
+from payments_async._handlers import HandlerPolicy
 from payments_async._wire.notifications import plain_transaction_id, read_notification
 from payments_async.ipn._confirm import RecordSource
-from payments_async.ipn._handlers import HandlerPolicy, Router
 from payments_async.ipn._intake import Answer, Intake, Way
 from payments_async.ipn._refusals import Refusal, Refusals
+from payments_async.ipn._routes import EventRouter
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, Senders
 from payments_async.ipn._verifiers import Delivery, Verifier
 from payments_async.ipn._waiters import Waiters
@@ -100,7 +101,7 @@ class Receiver:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = chance.random,
     ) -> None:
-        router = Router(concurrency=policy.concurrency, timeout=policy.timeout)
+        router = EventRouter(concurrency=policy.concurrency, timeout=policy.timeout)
         waiters = Waiters(poll=policy.poll)
         way: Way
         if inbox is None:

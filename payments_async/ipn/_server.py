@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 from aiohttp import web
 
+from payments_async._handlers import Tasks
 from payments_async.ipn._aiohttp import health, notify
-from payments_async.ipn._handlers import Tasks
 from payments_async.ipn._intake import Intake
 from payments_async.ipn._receiver import Receiver, intake_of
 from payments_async.ipn._senders import Senders

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import attrs
 from multidict import MultiMapping
 
-from payments_async.ipn._handlers import error_text
+from payments_async._handlers import error_text
 
 _log = logging.getLogger("payments_async.ipn")
 _SHORTEST_KEY = 16

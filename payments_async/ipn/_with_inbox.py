@@ -14,9 +14,10 @@ import attrs
 
 from payments_async._errors import AuthenticationFailed, Rejected
 from payments_async._events import TransactionEvent, contradicting
+from payments_async._handlers import HandlerPolicy, Tasks, Workers, error_text
 from payments_async.ipn._confirm import RecordSource, difference
-from payments_async.ipn._handlers import HandlerPolicy, Router, Tasks, Workers, error_text
 from payments_async.ipn._intake import NOT_STORED, Answer
+from payments_async.ipn._routes import EventRouter
 from payments_async.ipn._senders import Sender
 from payments_async.journal._inbox import Arrival, Doubt, Inbox, RawNotification, Receipt
 
@@ -37,7 +38,7 @@ class WithInbox:
     """
 
     _inbox: Inbox
-    _router: Router
+    _router: EventRouter
     _policy: HandlerPolicy
     _owner: str | None
     _confirm: RecordSource | None

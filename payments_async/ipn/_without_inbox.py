@@ -14,10 +14,11 @@ import attrs
 
 from payments_async._amounts import magnitude_text
 from payments_async._events import TransactionEvent, contradicting
+from payments_async._handlers import HandlerPolicy, Tasks, Workers, error_text
 from payments_async._status_codes import FINAL_CODES
 from payments_async.ipn._confirm import RecordSource, difference
-from payments_async.ipn._handlers import HandlerPolicy, Router, Tasks, Workers, error_text
 from payments_async.ipn._intake import CONTRADICTED, FAILED, HEALTHY, Answer
+from payments_async.ipn._routes import EventRouter
 from payments_async.ipn._senders import Sender
 from payments_async.journal._weighing import contradiction_of_events
 
@@ -51,7 +52,7 @@ class WithoutInbox:
         believed: Told of every event that is new, confirmed where that is asked for, and contradicts nothing.
     """
 
-    _router: Router
+    _router: EventRouter
     _policy: HandlerPolicy
     _read: Callable[[bytes, str], TransactionEvent]
     _confirm: RecordSource | None

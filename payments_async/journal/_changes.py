@@ -62,7 +62,7 @@ class ChangeFeed(Protocol):
     async def last_change(self) -> int:
         """The newest id, or 0."""
 
-    async def changes_after(self, outbox: str | None, after: int, *, limit: int = 500) -> Sequence[Change]:
+    async def changes_after(self, outbox: str | None, after: int, limit: int = 500) -> Sequence[Change]:
         """Changes with a higher id than this, lowest first, whoever handles them; of one outbox or of any."""
 
     async def claim_changes(

@@ -483,6 +483,7 @@ class Waiting:
         run: The journal's own number for it.
         priority: The highest of its chunks.
         free, leased: Chunks that may be claimed now, and chunks somebody holds.
+        is_looked_for: Whether the service's list was read for it since it was made; an outbox itself, when it opens.
         due_at: Unix seconds from which on a further one may be, or ``None``.
     """
 
@@ -491,6 +492,7 @@ class Waiting:
     priority: int
     free: int
     leased: int
+    is_looked_for: bool = True
     due_at: float | None = None
 
 

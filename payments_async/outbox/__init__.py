@@ -1,8 +1,9 @@
 """The outbox: pay once from an application, whatever dies meanwhile, and learn what became of it."""
 
+from payments_async._handlers import HandlerPolicy
 from payments_async._public import name_publicly
 from payments_async.outbox._outbox import Outbox, OutboxHealth
 
-__all__ = ["Outbox", "OutboxHealth"]
+__all__ = ["HandlerPolicy", "Outbox", "OutboxHealth"]
 
 name_publicly(globals())

@@ -146,6 +146,10 @@ class Leases:
         """Whether there is enough to do for so many workers, or already more in hand than should be."""
         return len(self.ready) >= workers or self.open >= _MOST + workers
 
+    def held_of(self, run: int) -> int:
+        """How many chunks of one batch are ours."""
+        return sum(held == run for held, _ in self._held)
+
     def has_plenty_of(self, run: int, workers: int) -> bool:
         """Whether there is enough of one batch to do for so many workers, or already more in hand than should be."""
         return self.ready.of(run) >= workers or self.open >= _MOST + workers

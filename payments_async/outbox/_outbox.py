@@ -126,12 +126,12 @@ class Outbox:
             raise RuntimeError("this outbox is open")
         await self._journal.open_outbox(self._name, account_of(self._payments))
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two share a name
+        last = await self._journal.last_change()
         self._stop, self._is_open = asyncio.Event(), True
         self._unhook = [
             self._journal.before_close(self.aclose),
             executor_of(self._payments).before_close(self.aclose),
         ]
-        last = await self._journal.last_change()
         self._running = [asyncio.get_running_loop().create_task(self._listen(last))]
         if self._works:
             self._running.append(asyncio.get_running_loop().create_task(self._work()))
@@ -146,12 +146,15 @@ class Outbox:
         self._stop.set()
         if self._crew is not None:
             self._crew.end("it is closed")
-        listening, *working = self._running
-        if working:
-            await asyncio.wait(working)
-        listening.cancel()
-        await asyncio.wait([listening, *self._tasks])
-        self._running = []
+        working = self._running[1:]
+        try:
+            if working:
+                await asyncio.wait(working)
+        finally:  # also when somebody has had enough of waiting: what has left is written down as unknown
+            for task in self._running:
+                task.cancel()
+            await asyncio.wait([*self._running, *self._tasks])
+            self._running = []
         for waiters in self._waiting.values():
             for waiter in waiters:
                 waiter.cancel()
@@ -341,8 +344,14 @@ class Outbox:
                         raise OrderUnknown(f"the journal holds no order {request_id}")
                     if wanted(entry.state):
                         return entry
-                    async with asyncio.timeout_at(deadline):
-                        await changed
+                    is_ours = (await self._journal.run(entry.batch_id)).outbox == self._name
+                    until = deadline if is_ours else min(deadline, loop.time() + _LISTEN)  # a batch tells nobody
+                    try:
+                        async with asyncio.timeout_at(until):
+                            await changed
+                    except TimeoutError:
+                        if loop.time() >= deadline:
+                            raise
                 finally:
                     waiters.remove(changed)
         finally:
@@ -364,8 +373,9 @@ class Outbox:
                                 waiter.set_result(change.state)
             except JournalClosed:
                 return
-            except JournalError as error:
-                _log.error("the outbox %s cannot read the journal: %s", self._name, error.message)
+            except Exception as error:  # noqa: BLE001 - whatever the reason, those who wait go on waiting
+                why = error.message if isinstance(error, JournalError) else type(error).__name__
+                _log.error("the outbox %s cannot hear what is written: %s", self._name, why)
                 await asyncio.sleep(delay)
                 delay = min(_AGAIN_MAX, 2 * delay)
             else:
@@ -387,8 +397,11 @@ class Outbox:
                     continue
             except JournalClosed:
                 return
-            except (JournalError, PaymentsError, RuntimeError) as error:
-                self._hinder(error.message if isinstance(error, JournalError | PaymentsError) else str(error))
+            except (JournalError, PaymentsError) as error:
+                self._hinder(error.message)
+            except Exception as error:  # noqa: BLE001 - a mistake of ours must not stop it for good
+                self._hinder(f"it failed ({type(error).__name__})")
+                _log.exception("the outbox %s failed, and begins again", self._name)
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await self._stop.wait()
@@ -403,13 +416,20 @@ class Outbox:
 
     async def _is_ready(self) -> bool:
         """Look first, where the journal may have forgotten what was sent; tells whether anything may be sent."""
-        if await self._journal.is_looked_for(self._name):
-            return True
+        why = await self._look_for(self._name)
+        if why is not None and not self._stop.is_set():
+            self._hinder(why)
+        return why is None
+
+    async def _look_for(self, batch_id: str) -> str | None:
+        """Read the list for a batch, or for the outbox itself, unless that was done; tells why it failed."""
+        if await self._journal.is_looked_for(batch_id):
+            return None
         try:
             looked = await take_first_look(
                 self._payments,
                 self._journal,
-                await self._journal.run(self._name),
+                await self._journal.run(batch_id),
                 back=self._look_back,
                 patience=_PATIENCE,
                 now=self._now,
@@ -418,12 +438,8 @@ class Outbox:
                 remembers=True,
             )
         except AuthenticationFailed as error:
-            self._hinder(f"the credentials were refused: {error.message}")
-            return False
-        refused = why_not(looked)
-        if refused is not None and not self._stop.is_set():
-            self._hinder(refused)
-        return refused is None
+            return f"the credentials were refused: {error.message}"
+        return why_not(looked)
 
     async def _send(self) -> None:
         """Have a crew work until it is closed or fails."""
@@ -439,6 +455,7 @@ class Outbox:
             size=self._size,
             stop=self._stop,
             now=self._now,
+            look_for=self._look_for,
         )
         await crew.refresh()
         self._crew = crew

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import attrs
@@ -16,6 +16,8 @@ from payments_async.outbox._crew import Crew
 
 _log = logging.getLogger("payments_async")
 
+_EXPIRE = 0.3  # seconds between two looks for processes that died
+_LOOK_FOR_AGAIN = 10.0  # seconds until a list that could not be read is read again
 _LOOK = 0.05  # seconds between two looks for orders that anybody may claim, at least
 _REFUSED_INITIAL, _REFUSED_MAX = 1.0, 60.0  # seconds until a login that was refused is tried again, doubled each time
 _BALANCE_AGAIN = 5.0  # seconds between two tries to read the balance
@@ -33,11 +35,13 @@ class StandingCrew(Crew):
         trouble: What hinders the sending at the moment, in words, or ``None``.
         progress: How all orders of the outbox stood a moment ago.
         now: Unix seconds.
+        look_for: Reads the service's list for a batch before anything of it is sent; tells why that failed.
     """
 
     name: str
     fuse: Fuse
     now: Callable[[], float]
+    look_for: Callable[[str], Awaitable[str | None]]
     paused: Pause | None = None
     trouble: str | None = None
     progress: Progress | None = None
@@ -46,7 +50,10 @@ class StandingCrew(Crew):
     _looked_at: float = attrs.field(init=False, default=float("-inf"))
     _balance_at: float = attrs.field(init=False, default=float("-inf"))
     _turn: int = attrs.field(init=False, default=0)
-    _pausing: set[asyncio.Task[None]] = attrs.field(init=False, factory=set)
+    _is_pausing: bool = attrs.field(init=False, default=False)
+    _expire_at: float = attrs.field(init=False, default=float("-inf"))
+    _looking: asyncio.Task[None] | None = attrs.field(init=False, default=None)
+    _errands: set[asyncio.Task[None]] = attrs.field(init=False, factory=set)
 
     def may_send(self) -> bool:
         return self.paused is None
@@ -60,13 +67,15 @@ class StandingCrew(Crew):
             return
         self.paused = Pause(at=self.now(), who=_BY_FUSE, why=why)
         _log.error("the outbox %s is paused: %s", self.name, why, extra={"outbox": self.name, "why": why})
+        self._is_pausing = True
         task = asyncio.get_running_loop().create_task(self._pause(why))
-        self._pausing.add(task)
-        task.add_done_callback(self._pausing.discard)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
     async def _pause(self, why: str) -> None:
         """Have every other process stop as well."""
         await self.survives(self.journal.pause(self.name, who=_BY_FUSE, why=why))
+        self._is_pausing = False
 
     def refused(self, why: str) -> None:
         """The service refused our credentials: nothing is sent until it takes them, which is tried again and again."""
@@ -88,7 +97,12 @@ class StandingCrew(Crew):
         if now - self._looked_at < _LOOK or self.paused is not None:
             return False
         self._looked_at = now
-        runs = deque(run for run in await self.journal.waiting(self.name) if run.free)
+        waiting = await self.journal.waiting(self.name)
+        if now >= self._expire_at and any(run.leased > self.leases.held_of(run.run) for run in waiting):
+            self._expire_at = now + _EXPIRE  # what a process that died has held is free at once
+            await self.journal.expire_chunks()
+            waiting = await self.journal.waiting(self.name)
+        runs = deque(run for run in waiting if run.free and (run.is_looked_for or self._is_looked_for(run.batch_id)))
         self._turn += 1
         runs.rotate(self._turn)
         claimed = False
@@ -97,6 +111,36 @@ class StandingCrew(Crew):
                 claimed = await self.leases.claim(run.batch_id) or claimed
         return claimed
 
+    def _is_looked_for(self, batch_id: str) -> bool:
+        """Whether a batch was looked for meanwhile; begins to, if nobody here does: it may have been sent elsewhere."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look_for(batch_id))
+            self._errands.add(self._looking)
+            self._looking.add_done_callback(self._errands.discard)
+        return False
+
+    async def _look_for(self, batch_id: str) -> None:
+        """Read the list for one batch; when that fails, again in a while."""
+        why = await self.look_for(batch_id)
+        if why is None:
+            self.trouble = None
+            self.look()
+        elif not self.drains:
+            if self.trouble != why:
+                facts = {"outbox": self.name, "batch_id": batch_id, "why": why}
+                _log.error("the outbox %s sends nothing of batch %s: %s", self.name, batch_id, why, extra=facts)
+            self.trouble = why
+            await self.executor.sleep(_LOOK_FOR_AGAIN)
+
+    async def work(self, lease: float) -> None:
+        try:
+            await super().work(lease)
+        finally:
+            for errand in self._errands:
+                errand.cancel()
+            if self._errands:
+                await asyncio.wait(self._errands)
+
     async def is_through(self) -> bool:
         return False
 
@@ -104,7 +148,7 @@ class StandingCrew(Crew):
         """See how all orders stand, whether anybody has paused it, and whether a new day has begun."""
         progress = self.progress = await self.journal.progress(outbox=self.name)
         paused = await self.journal.paused(self.name)
-        if self.paused is not None and paused is None and not self._pausing:
+        if self.paused is not None and paused is None and not self._is_pausing:
             _log.warning("the outbox %s goes on", self.name, extra={"outbox": self.name})
             self.meter.forgive()  # whoever resumed it has seen what was
             self.paused, self._day = None, ""

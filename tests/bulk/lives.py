@@ -169,7 +169,10 @@ class Life:
         with contextlib.suppress(LoadBusy):  # another process does it
             await journal.load(TOLD, [about], owner=TOLD)
         for news in (News.ACCEPTED, News.LOOKED_UP_SUCCESSFUL):
-            await journal.apply_evidence(Evidence(news=news, source="record", request_id=about.request_id))
+            told = Evidence(
+                news=news, source="record", request_id=about.request_id, amount=about.amount, currency=about.currency
+            )
+            await journal.apply_evidence(told)
         for round_ in range(3):
             for change in await journal.claim_changes(TOLD, states, f"teller {self.number}", lease=LEASE, limit=10):
                 await journal.note_change_done(change.id, "handler")

@@ -11,8 +11,8 @@ import pytest
 from ipn.faces import aiohttp_face
 from ipn.notifications import notification
 
+from payments_async._handlers import Tasks
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionConflict, TransactionEvent, TransactionFailed
-from payments_async.ipn._handlers import Tasks
 from payments_async.ipn._with_inbox import Batches
 from payments_async.journal import SqliteJournal
 from payments_async.journal.contract import Arrival, RawNotification, Receipt, StoredEvent

@@ -151,7 +151,10 @@ async def tell(journal: Journal, owner: str) -> None:
     await journal.open_run(STANDING, IDENTITY, outbox=STANDING)
     await journal.load(STANDING, [about], owner=owner)
     for news in (News.ACCEPTED, News.LOOKED_UP_SUCCESSFUL):
-        await journal.apply_evidence(Evidence(news=news, source="record", request_id=about.request_id))
+        told = Evidence(
+            news=news, source="record", request_id=about.request_id, amount=about.amount, currency=about.currency
+        )
+        await journal.apply_evidence(told)
     for round_ in range(3):
         for change in await journal.claim_changes(STANDING, states, owner, lease=90, limit=10):
             await journal.note_change_done(change.id, "handler")

@@ -472,7 +472,7 @@ class SqliteJournal(Journal):
     async def last_change(self) -> int:
         return await self._read(_changes.last)
 
-    async def changes_after(self, outbox: str | None, after: int, *, limit: int = 500) -> Sequence[Change]:
+    async def changes_after(self, outbox: str | None, after: int, limit: int = 500) -> Sequence[Change]:
         return await self._read(_changes.after, outbox, after, limit)
 
     async def claim_changes(

@@ -362,14 +362,24 @@ def waiting(connection: sqlite3.Connection, name: str, now: float) -> Sequence[W
     found = connection.execute(
         """SELECT r.batch_id, r.id, max(c.priority), count(*) FILTER (WHERE c.lease_until <= ? AND c.due_at <= ?),
         count(*) FILTER (WHERE c.owner IS NOT NULL),
+        r.batch_id = r.outbox OR EXISTS (SELECT 1 FROM sweep s WHERE s.run = r.id AND s.ended_at IS NOT NULL
+            AND s.problem IS NULL AND s.doubted_at >= coalesce(r.quarantined_at, 0)),
         min(c.due_at) FILTER (WHERE c.due_at > ?)
         FROM run r JOIN chunk c ON c.run = r.id AND c.state = 'open'
         WHERE r.outbox = ? AND r.state = 'ready' GROUP BY r.id ORDER BY r.id""",
         (now, now, now, name),
     ).fetchall()
     return tuple(
-        Waiting(batch_id=batch_id, run=run, priority=priority, free=free, leased=leased, due_at=due_at)
-        for batch_id, run, priority, free, leased, due_at in found
+        Waiting(
+            batch_id=batch_id,
+            run=run,
+            priority=priority,
+            free=free,
+            leased=leased,
+            is_looked_for=bool(looked),
+            due_at=due_at,
+        )
+        for batch_id, run, priority, free, leased, looked, due_at in found
     )
 
 

@@ -1,4 +1,4 @@
-"""The handlers of a receiver: which of them hear an event, and running them, side by side and not too many at once."""
+"""Handlers of what happens: registered under stable names, run side by side, not too many at once, each in its time."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import asyncio
 import inspect
 import logging
 import traceback
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import attrs
 
 from payments_async._deadlines import Deadlines
-from payments_async._events import TransactionEvent
 from payments_async._masking import redact
 
+K = TypeVar("K")
 T = TypeVar("T")
 Handler = Callable[[Any], Awaitable[object]]
-_Done = Callable[[TransactionEvent, str], object]
-_log = logging.getLogger("payments_async.ipn")
 _LONGEST_ERROR = 200
 
 
@@ -32,21 +31,21 @@ def _above_zero(_: object, attribute: attrs.Attribute[Any], value: float) -> Non
 class HandlerPolicy:
     """How patiently handlers are run, and how many at once.
 
-    With an inbox, a handler that fails is run again, alone, after a wait with full jitter:
+    A handler that fails is run again, alone, after a wait with full jitter:
     ``random() * min(wait_max, wait_initial * 2 ** tries)``. By default that is up to 1, 2, 4 ... 512 and then up to 900
-    seconds, half of it on average: an event becomes a dead letter some six hours after its first failure (at most
-    twelve and a half), so that an outage of your database costs none. Without an inbox, the service is asked to send
-    again.
+    seconds, half of it on average: an event, or an outbox's change, becomes a dead letter some six hours after its
+    first failure (at most twelve and a half), so that an outage of your database costs none. A receiver without an
+    inbox asks the service to send again.
 
     Attributes:
         concurrency: Handlers running at once.
-        timeout: Seconds for one handler and one event.
-        attempts: Rounds before an event becomes a dead letter. Where the service cannot be asked to confirm an event,
-            no round counts: the event waits.
+        timeout: Seconds for one handler and one event or change.
+        attempts: Rounds before it becomes a dead letter. Where the service cannot be asked to confirm an event, no
+            round counts: the event waits.
         wait_initial: Longest wait before the second round, in seconds.
         wait_max: Longest wait before any round, in seconds.
-        poll: Seconds between two looks for events that are due: retries, and what another receiver left behind. While
-            there is more than could be taken at once, it is looked for as soon as there is room.
+        poll: Seconds between two looks for what is due: retries, and what another process left behind. While there is
+            more than could be taken at once, it is looked for as soon as there is room.
         drain: Seconds that a shutdown waits for handlers under way.
     """
 
@@ -60,7 +59,7 @@ class HandlerPolicy:
 
     @property
     def lease(self) -> float:
-        """Seconds that an event belongs to one receiver: time to queue, and to run every handler once."""
+        """Seconds that an event or change belongs to one process: time to queue, and to run every handler once."""
         return 3 * self.timeout
 
     def wait(self, tries: int, chance: float) -> float:
@@ -70,118 +69,129 @@ class HandlerPolicy:
 
 
 @attrs.frozen(kw_only=True)
-class _Route:
+class Route(Generic[K]):
     """One handler and what it hears.
 
     Attributes:
-        name: The same after a restart; the inbox remembers by it who has finished with an event.
+        name: The same after a restart; the journal remembers by it who has finished with what.
+        kind: Of what it hears.
+        when: Says of one of that kind whether it wants it.
     """
 
     name: str
-    kind: type[TransactionEvent]
+    kind: K
     when: Callable[[Any], bool] | None
     call: Handler
 
 
-class Router:
-    """The handlers of one receiver, in the order in which they were registered.
+class Router(ABC, Generic[K, T]):
+    """The handlers of one place, in the order in which they were registered. What happens is a fact to them.
 
     Args:
-        concurrency: Handlers running at once. No more events than that may be run at once.
-        timeout: Seconds for one handler and one event.
+        concurrency: Handlers running at once. No more facts than that may be run at once.
+        timeout: Seconds for one handler and one fact.
+        log: Where a handler that failed is told of.
     """
 
-    def __init__(self, *, concurrency: int, timeout: float) -> None:
-        self._routes: list[_Route] = []
-        self._are_shared = False  # whether an event may have several handlers, so that events do not bound handlers
-        self._hearing: dict[type[TransactionEvent], tuple[_Route, ...]] = {}
+    def __init__(self, *, concurrency: int, timeout: float, log: logging.Logger) -> None:
+        self._routes: list[Route[K]] = []
+        self._are_shared = False  # whether a fact may have several handlers, so that facts do not bound handlers
         self._places = asyncio.Semaphore(concurrency)
         self._deadlines = Deadlines(timeout)
+        self._log = log
 
-    def add(
-        self, kind: type[TransactionEvent], when: Callable[[Any], bool] | None, call: Handler, name: str | None
-    ) -> None:
-        """Register a handler for a kind of event and its subtypes.
+    @abstractmethod
+    def _for(self, fact: T) -> Sequence[Route[K]]:
+        """The handlers that hear of this."""
+
+    @abstractmethod
+    def _overlap(self, one: K, other: K) -> bool:
+        """Whether a fact may be of both kinds."""
+
+    @abstractmethod
+    def _named(self, fact: T) -> Mapping[str, object]:
+        """What a log says of it, without personal data."""
+
+    def _register(self, kind: K, when: Callable[[Any], bool] | None, call: Handler, name: str | None) -> None:
+        """Register a handler.
 
         Raises:
-            TypeError: For a kind that is no event, or a handler that is not async.
+            TypeError: It is not async.
             ValueError: For a name that is taken.
         """
-        if not issubclass(kind, TransactionEvent):
-            raise TypeError(f"{kind!r} is no event type, such as TransactionSucceeded")
         if not inspect.iscoroutinefunction(call) and inspect.isroutine(call):
             raise TypeError(f"{call!r} is not async: define it with 'async def'")
         taken = {route.name for route in self._routes}
         if name in taken:
             raise ValueError(f"name={name!r}: another handler has it")
-        if any(issubclass(kind, route.kind) or issubclass(route.kind, kind) for route in self._routes):
+        if any(self._overlap(kind, route.kind) for route in self._routes):
             self._are_shared = True
-        self._routes.append(_Route(name=name or _name(call, taken), kind=kind, when=when, call=call))
-        self._hearing.clear()
+        self._routes.append(Route(name=name or _name(call, taken), kind=kind, when=when, call=call))
 
     def close(self) -> None:
         """Stop the timer."""
         self._deadlines.close()
 
-    def hears(self, event: TransactionEvent) -> bool:
-        """Whether any handler may want the event."""
-        return bool(self._routes) and bool(self._for(type(event)))
+    def hears(self, fact: T) -> bool:
+        """Whether any handler may want it."""
+        return bool(self._routes) and bool(self._for(fact))
 
     def run(
-        self, event: TransactionEvent, *, skip: Collection[str] = (), done: _Done | None = None
+        self, fact: T, *, skip: Collection[str] = (), done: Callable[[T, str], object] | None = None
     ) -> Awaitable[Sequence[str]]:
-        """Run the handlers of an event, and tell which failed and why; one that fails does not stop the others.
+        """Run the handlers of a fact, and tell which failed and why; one that fails does not stop the others.
 
         Args:
             skip: Names of those that have finished with it before.
             done: Told of each one that finishes, by its name, where there are several.
         """
-        routes: Sequence[_Route] = self._for(type(event))
+        routes = self._for(fact)
         if skip:
             routes = [route for route in routes if route.name not in skip]
-        return self._run(routes[0], event, None) if len(routes) == 1 else self._run_all(routes, event, done)
+        return self._run(routes[0], fact, None) if len(routes) == 1 else self._run_all(routes, fact, done)
 
-    async def _run_all(self, routes: Sequence[_Route], event: TransactionEvent, done: _Done | None) -> Sequence[str]:
+    async def _run_all(
+        self, routes: Sequence[Route[K]], fact: T, done: Callable[[T, str], object] | None
+    ) -> Sequence[str]:
         """Run them side by side, and tell which failed and why."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._run(route, event, done)) for route in routes]
+            tasks = [group.create_task(self._run(route, fact, done)) for route in routes]
         return [failure for task in tasks for failure in task.result()]
 
-    def _for(self, kind: type[TransactionEvent]) -> tuple[_Route, ...]:
-        """The handlers that hear events of this type."""
-        routes = self._hearing.get(kind)
-        if routes is None:
-            routes = tuple(route for route in self._routes if issubclass(kind, route.kind))
-            self._hearing[kind] = routes
-        return routes
-
-    async def _run(self, route: _Route, event: TransactionEvent, done: _Done | None) -> Sequence[str]:
+    async def _run(self, route: Route[K], fact: T, done: Callable[[T, str], object] | None) -> Sequence[str]:
         """Run one handler within its time; tell that it failed and why, or nothing."""
         try:
-            if route.when is None or route.when(event):
+            if route.when is None or route.when(fact):
                 if self._are_shared:
                     async with self._places:
                         with self._deadlines.stay():
-                            await route.call(event)
+                            await route.call(fact)
                 else:
                     with self._deadlines.stay():
-                        await route.call(event)
+                        await route.call(fact)
             if done is not None:
-                done(event, route.name)
+                done(fact, route.name)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return _failed(route, event, "CancelledError: something it waited for was cancelled", "")
+            return self._failed(route, fact, "CancelledError: something it waited for was cancelled", "")
         except (KeyboardInterrupt, GeneratorExit):
             raise  # the end of the process, or of this very handler
         except BaseException as error:  # noqa: BLE001 - whatever else a handler raises, the others go on
-            return _failed(route, event, error_text(error), _place(error))
+            return self._failed(route, fact, error_text(error), _place(error))
         return ()
+
+    def _failed(self, route: Route[K], fact: T, why: str, place: str) -> Sequence[str]:
+        """Say in the log that a handler failed, and where."""
+        self._log.warning(
+            "a handler failed", extra={"handler": route.name, **self._named(fact), "error": why, "place": place}
+        )
+        return (f"{route.name}: {why}",)
 
 
 class Tasks:
-    """The tasks of one receiver. Unlike a ``TaskGroup`` it may be opened in one task and closed in another."""
+    """The tasks of one place. Unlike a ``TaskGroup`` it may be opened in one task and closed in another."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -249,12 +259,6 @@ class Workers(Generic[T]):
 def error_text(error: BaseException) -> str:
     """An exception in one line fit for a log: long numbers and e-mail addresses masked."""
     return f"{type(error).__name__}: {redact(str(error))}"[:_LONGEST_ERROR]
-
-
-def _failed(route: _Route, event: TransactionEvent, why: str, place: str) -> Sequence[str]:
-    facts = {"handler": route.name, "event_id": event.event_id, "transaction_id": event.transaction_id}
-    _log.warning("a handler failed", extra={**facts, "error": why, "place": place})
-    return (f"{route.name}: {why}",)
 
 
 def _place(error: BaseException) -> str:

@@ -1,0 +1,50 @@
+"""Which handlers of a receiver hear an event: those of its type and of the types above it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from payments_async._events import TransactionEvent
+from payments_async._handlers import Handler, Route, Router
+
+_Kind = type[TransactionEvent]
+
+
+class EventRouter(Router[_Kind, TransactionEvent]):
+    """The handlers of one receiver.
+
+    Args:
+        concurrency, timeout: As ``Router`` is given them.
+    """
+
+    def __init__(self, *, concurrency: int, timeout: float) -> None:
+        super().__init__(concurrency=concurrency, timeout=timeout, log=logging.getLogger("payments_async.ipn"))
+        self._hearing: dict[_Kind, tuple[Route[_Kind], ...]] = {}
+
+    def add(self, kind: _Kind, when: Callable[[Any], bool] | None, call: Handler, name: str | None) -> None:
+        """Register a handler for a kind of event and its subtypes.
+
+        Raises:
+            TypeError: For a kind that is no event, or a handler that is not async.
+            ValueError: For a name that is taken.
+        """
+        if not issubclass(kind, TransactionEvent):
+            raise TypeError(f"{kind!r} is no event type, such as TransactionSucceeded")
+        self._register(kind, when, call, name)
+        self._hearing.clear()
+
+    def _for(self, fact: TransactionEvent) -> tuple[Route[_Kind], ...]:
+        kind = type(fact)
+        routes = self._hearing.get(kind)
+        if routes is None:
+            routes = tuple(route for route in self._routes if issubclass(kind, route.kind))
+            self._hearing[kind] = routes
+        return routes
+
+    def _overlap(self, one: _Kind, other: _Kind) -> bool:
+        return issubclass(one, other) or issubclass(other, one)
+
+    def _named(self, fact: TransactionEvent) -> Mapping[str, object]:
+        return {"event_id": fact.event_id, "transaction_id": fact.transaction_id}
