@@ -143,8 +143,11 @@ class Leases:
         return len(self._held)
 
     def has_plenty(self, workers: int) -> bool:
-        """Whether there is enough to do for so many workers, or already more in hand than should be."""
-        return len(self.ready) >= workers or self.open >= _MOST + workers
+        """Whether there is enough to do for so many workers, or already more in hand than should be.
+
+        Enough is two orders for each: many come back at once, and leasing a chunk takes as long as their permits.
+        """
+        return len(self.ready) >= 2 * workers or self.open >= _MOST + workers
 
     def held_of(self, run: int) -> int:
         """How many chunks of one batch are ours."""

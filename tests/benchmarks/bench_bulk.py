@@ -1,14 +1,17 @@
 """What the journal costs: a batch by run_batch, the same orders by send_many without one, and by bare aiohttp.
 
-    python tests/benchmarks/bench_bulk.py                     interleaved rounds, orders per second, ratios
+    python tests/benchmarks/bench_bulk.py                     interleaved rounds, orders per second, ratios, where the
+                                                              service answers at once, after 20 and after 200 ms
+    python tests/benchmarks/bench_bulk.py --delay 0.05        the same after 50 ms alone
     python tests/benchmarks/bench_bulk.py --server aiohttp    the same against a server that takes as long as a client
     python tests/benchmarks/bench_bulk.py --instructions      instructions per order, loading apart (needs valgrind)
     python tests/benchmarks/bench_bulk.py --orders 1000000    one run: memory, time, bytes of the file per order
 
 The server is a process of its own that echoes the request id of each order and does nothing else. The one it starts by
 default knows hardly any HTTP and is never what is waited for, so that the client's processor time is all there is: the
-worst case for the journal. The client has one core, the server another. Every client collects garbage as seldom as the
-command line does; with ``--plain-gc`` as often as Python by itself. Only ratios of one run mean anything.
+worst case for the journal. Where it answers later, what counts is that an order waits until its permit is on disk. The
+client has one core, the server another. Every client collects garbage as seldom as the command line does; with
+``--plain-gc`` as often as Python by itself. Only ratios of one run mean anything.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from operator import truediv
 from pathlib import Path
@@ -40,6 +44,8 @@ from payments_async.journal import SqliteJournal
 
 CLIENTS = ("bare", "send_many", "journaled")
 LOADED = "loaded"  # the batch is written down, and nothing is sent: what that costs is taken off "journaled"
+DELAYS = (0.0, 0.02, 0.2)  # seconds until the service answers
+SLOW = 0.1  # from where a fifth of the orders do
 LOGIN = json.dumps({"Token": "t" * 200, "refreshToken": "r" * 60, "success": True, "message": "ok"}).encode()
 ACCEPTANCE = (
     b'{"code":0,"status":"success","message":"Transaction received","data":{"requestId":"%b","batchId":"",'
@@ -265,17 +271,38 @@ def compare_instructions(base: str, count: int, concurrency: int) -> None:
         )
 
 
-def compare(base: str, rounds: int, count: int, concurrency: int, *more: str) -> None:
-    """Print orders per second and ratios, medians of interleaved rounds; each ratio is of one round."""
-    rates: dict[str, list[float]] = {kind: [] for kind in CLIENTS}
+def compare(bases: Mapping[float, str], rounds: int, count: int, concurrency: int, *more: str) -> None:
+    """Print orders per second and ratios, medians of interleaved rounds; each ratio is of one round.
+
+    Args:
+        bases: Where a service is that answers after so many seconds.
+    """
+    rates: dict[float, dict[str, list[float]]] = {delay: {kind: [] for kind in CLIENTS} for delay in bases}
     for _ in range(rounds):
-        for kind in CLIENTS:
-            rates[kind].append(measured(kind, base, count, concurrency, *more))
-    for kind, own in rates.items():
-        to_bare, to_many = (statistics.median(map(truediv, own, rates[other])) for other in ("bare", "send_many"))
-        print(
-            f"{kind:10s} {statistics.median(own):8.0f}/s   {to_many:.3f} of send_many   {to_bare:.3f} of bare aiohttp"
-        )
+        for delay, base in bases.items():
+            some = count if delay < SLOW else count // 5
+            for kind in CLIENTS:
+                rates[delay][kind].append(measured(kind, base, some, concurrency, *more))
+    for delay, of_all in rates.items():
+        print(f"answered after {1000 * delay:.0f} ms")
+        for kind, own in of_all.items():
+            to_bare, to_many = (statistics.median(map(truediv, own, of_all[other])) for other in ("bare", "send_many"))
+            print(
+                f"  {kind:10s} {statistics.median(own):8.0f}/s   "
+                f"{to_many:.3f} of send_many   {to_bare:.3f} of bare aiohttp"
+            )
+
+
+@contextmanager
+def served(kind: str, delay: float) -> Iterator[str]:
+    """A server in a process of its own; its address."""
+    command = [sys.executable, __file__, "--serve", "--server", kind, "--delay", str(delay)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        finally:
+            server.terminate()
 
 
 def main() -> None:
@@ -283,9 +310,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--orders", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--count", type=int, default=5000)
+    parser.add_argument("--count", type=int, default=3000)
     parser.add_argument("--concurrency", type=int, default=100)
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds the server takes for an answer")
+    parser.add_argument("--delay", type=float, help="seconds the server takes for an answer")
     parser.add_argument("--server", choices=SERVERS, default="raw")
     parser.add_argument("--instructions", action="store_true")
     parser.add_argument("--plain-gc", action="store_true")
@@ -295,7 +322,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.serve:
         stay_on(1)
-        asyncio.run(SERVERS[arguments.server](arguments.delay))
+        asyncio.run(SERVERS[arguments.server](arguments.delay or 0.0))
         return
     if not arguments.plain_gc:
         gc.set_threshold(COLLECT_AFTER)
@@ -305,19 +332,15 @@ def main() -> None:
         print(arguments.count / asyncio.run(client(arguments.base, arguments.count, arguments.concurrency)))
         return
     plain = ["--plain-gc"] if arguments.plain_gc else []
-    command = [sys.executable, __file__, "--serve", "--server", arguments.server, "--delay", str(arguments.delay)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        base = f"http://127.0.0.1:{int(server.stdout.readline())}"
-        try:
-            if arguments.orders:
-                asyncio.run(journaled(base, arguments.orders, arguments.concurrency, show=True))
-            elif arguments.instructions:
-                compare_instructions(base, arguments.count, arguments.concurrency)
-            else:
-                compare(base, arguments.rounds, arguments.count, arguments.concurrency, *plain)
-        finally:
-            server.terminate()
+    delays = DELAYS if arguments.delay is None else (arguments.delay,)
+    with ExitStack() as servers:
+        bases = {delay: servers.enter_context(served(arguments.server, delay)) for delay in delays}
+        if arguments.orders:
+            asyncio.run(journaled(bases[delays[0]], arguments.orders, arguments.concurrency, show=True))
+        elif arguments.instructions:
+            compare_instructions(bases[delays[0]], arguments.count, arguments.concurrency)
+        else:
+            compare(bases, arguments.rounds, arguments.count, arguments.concurrency, *plain)
 
 
 if __name__ == "__main__":

@@ -374,7 +374,7 @@ class SqliteJournal(Journal):
             raise
 
     async def record(self, outcome: Outcome) -> Finding:
-        return await self._submit("record", _permits.record, outcome)
+        return await self._writer.submit("record", _permits.EndedAttempt(outcome), together=_permits.record_all)
 
     # The outbox: evidence and persons
 

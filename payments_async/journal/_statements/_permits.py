@@ -359,6 +359,28 @@ def grant_all(commit: Commit, requests: Sequence[PermitRequest]) -> list[Permit]
     return [request.granted(request.claimed.attempt, sent_before=request.claimed.sent_before) for request in requests]
 
 
+@attrs.define
+class EndedAttempt:
+    """A request to write down how an attempt ended, by itself: no permit is asked for with it."""
+
+    outcome: Outcome
+
+    def __call__(self, commit: Commit) -> Finding:
+        """Write it down."""
+        return record(commit, self.outcome)
+
+
+def record_all(commit: Commit, ended: Sequence[EndedAttempt]) -> list[Finding] | None:
+    """Write down how many attempts ended in a statement or two; ``None`` when one of them is out of the ordinary."""
+    outcomes = [one.outcome for one in ended]
+    if not _record_all(commit, outcomes):
+        return None
+    return [
+        Finding(request_id=outcome.permit.request_id, before=State.SENDING, state=_ENDS[outcome.news])
+        for outcome in outcomes
+    ]
+
+
 def withdraw(commit: Commit, chunk: Chunk, claimed: ClaimedOrder) -> None:
     """Give back a permit that never reached its caller, who was cancelled: so nothing was sent under it."""
     row = row_by_id(commit, claimed.id)
@@ -433,7 +455,7 @@ def _is_done_for_all(commit: Commit, sql: str, rows: Sequence[tuple[object, ...]
 
 def _rounded(count: int) -> int:
     """A power of two, so that there are few different statements, and they are kept."""
-    return 1 << (count - 1).bit_length()  # few different statements, so that they are kept
+    return 1 << (count - 1).bit_length()
 
 
 @cache
