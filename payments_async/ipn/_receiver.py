@@ -119,6 +119,7 @@ class Receiver:
                 sleep=sleep,
                 random=random,
             )
+        self._inbox = inbox
         self._router = router
         self._waiters = waiters
         self._intake = Intake(
@@ -152,6 +153,11 @@ class Receiver:
             return handler
 
         return register
+
+    @property
+    def inbox(self) -> Inbox | None:
+        """Where notifications are kept; ``None`` where they are not."""
+        return self._inbox
 
     def app(self) -> web.Application:
         """An aiohttp application for ``add_subapp``; it answers with and without a trailing slash."""

@@ -8,15 +8,16 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import attrs
 
 from payments_async._checks import check_number, check_whole
 from payments_async._errors import AuthenticationFailed, PaymentsError
+from payments_async._handlers import HandlerPolicy
 from payments_async._models import Acceptance
 from payments_async._orders import Order
 from payments_async._session import PaymentsSession, executor_of
@@ -24,14 +25,17 @@ from payments_async._wire import endpoints
 from payments_async._wire.orders import private_texts, write_order
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, OrderUnknown
+from payments_async.journal._inbox import Inbox
 from payments_async.journal._records import Entry, Loaded, Pause, Placed
 from payments_async.journal._states import FINAL, State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
+from payments_async.outbox._changes import Dispatcher
 from payments_async.outbox._leases import Leases
 from payments_async.outbox._run import take_first_look, why_not
 from payments_async.outbox._standing import StandingCrew
 from payments_async.outbox._sweeps import account_of
 
+H = TypeVar("H", bound=Callable[[Entry], Awaitable[object]])
 _log = logging.getLogger("payments_async")
 
 _UNSENT = (State.PLANNED, State.SENDING)
@@ -41,6 +45,14 @@ _QUEUED = 20  # orders waiting in this process's hands for each worker, beyond w
 _LISTEN = 1.0  # seconds after which it is looked again for what was written, whatever was heard
 _PATIENCE = 10.0  # seconds for which a page of the list that cannot be had is asked for again
 _PAGE = 1000  # changes read at once
+
+
+class HasInbox(Protocol):
+    """A receiver of notifications."""
+
+    @property
+    def inbox(self) -> Inbox | None:
+        """Where it keeps them."""
 
 
 class Outbox:
@@ -62,6 +74,8 @@ class Outbox:
         works: Whether this process sends. Where it does not, others have to; it puts and waits all the same.
         settles: Whether this process may be the one that looks up what is open.
         lease: Seconds after which another process may take over from one that hangs; one that died is known at once.
+        policy: How patiently handlers are run, and how many at once.
+        receiver: Only compared: its inbox must be this journal. It may as well run in another process.
         look_back: Seconds before a new or restored journal's last memory from which on the list is read first.
         now: Unix seconds.
     """
@@ -77,6 +91,8 @@ class Outbox:
         works: bool = True,
         settles: bool = True,
         lease: float = 30.0,
+        policy: HandlerPolicy = HandlerPolicy(),  # noqa: B008 - frozen
+        receiver: HasInbox | None = None,
         look_back: float = 7 * 86_400.0,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -86,6 +102,8 @@ class Outbox:
         check_number("lease", lease, unit="seconds")
         if fuse is not None and fuse.max_total is not None:
             raise ValueError("max_total: an outbox has no end; use max_per_day")
+        if receiver is not None and receiver.inbox is not journal:
+            raise ValueError("receiver: its inbox must be this journal, so that notifications settle the orders in it")
         self._payments = payments
         self._journal = journal
         self._name = name
@@ -105,6 +123,7 @@ class Outbox:
         self._waiting: dict[str, list[asyncio.Future[State]]] = {}
         self._is_open = False
         self._hinders: str | None = None
+        self._handlers = Dispatcher(journal, name, policy=policy, clock=now)
 
     # Its life
 
@@ -126,6 +145,7 @@ class Outbox:
             raise RuntimeError("this outbox is open")
         await self._journal.open_outbox(self._name, account_of(self._payments))
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two share a name
+        await self._handlers.start()
         last = await self._journal.last_change()
         self._stop, self._is_open = asyncio.Event(), True
         self._unhook = [
@@ -155,6 +175,7 @@ class Outbox:
                 task.cancel()
             await asyncio.wait([*self._running, *self._tasks])
             self._running = []
+            await self._handlers.aclose()
         for waiters in self._waiting.values():
             for waiter in waiters:
                 waiter.cancel()
@@ -170,6 +191,26 @@ class Outbox:
         """For Starlette and FastAPI: ``FastAPI(lifespan=outbox.lifespan)``, or within a lifespan of your own."""
         async with self:
             yield
+
+    def on(
+        self, *states: State, when: Callable[[Entry], bool] | None = None, name: str | None = None
+    ) -> Callable[[H], H]:
+        """Register an async handler, to be told when an order of this outbox comes to one of these states.
+
+        It is durable: what is to be told is written in the commit that moved the order, and told at least once, also
+        where the process dies in the middle; with retries, dead letters and ``replay``. ``entry.change_id`` is the
+        same for one fact each time, so remember it with what you do. ``entry.state`` is the state that it came to.
+        Every process that registers handlers for a state registers the same ones.
+
+        Args:
+            when: Says of an entry whether this handler wants it.
+            name: Kept in the journal; its module and qualified name by default. Keep it when you move the function.
+        """
+        return self._handlers.on(*states, when=when, name=name)
+
+    async def replay(self, change_id: int | None = None) -> int:
+        """Have one dead letter handled again, or all of them, and tell how many."""
+        return await self._handlers.replay(change_id)
 
     # Paying
 
@@ -367,6 +408,8 @@ class Outbox:
                 seen = await self._journal.committed(seen, timeout=_LISTEN)
                 while changes := await self._journal.changes_after(self._name, last, limit=_PAGE):
                     last = changes[-1].id
+                    if any(change.state in self._handlers.states for change in changes):
+                        self._handlers.wake()
                     for change in changes:
                         for waiter in self._waiting.get(change.request_id, ()):
                             if not waiter.done():
