@@ -8,8 +8,8 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from typing import Any, Protocol, Self, TypeVar
 
@@ -120,7 +120,7 @@ class Outbox:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running: list[asyncio.Task[None]] = []
         self._unhook: list[Callable[[], None]] = []
-        self._waiting: dict[str, list[asyncio.Future[State]]] = {}
+        self._waiting: dict[str, list[asyncio.Future[State | None]]] = {}
         self._is_open = False
         self._hinders: str | None = None
         self._handlers = Dispatcher(journal, name, policy=policy, clock=now)
@@ -178,8 +178,8 @@ class Outbox:
             await self._handlers.aclose()
         for waiters in self._waiting.values():
             for waiter in waiters:
-                waiter.cancel()
-        self._waiting.clear()
+                if not waiter.done():
+                    waiter.set_result(None)
 
     async def cleanup_ctx(self, _: object) -> AsyncIterator[None]:
         """For aiohttp: ``app.cleanup_ctx.append(outbox.cleanup_ctx)``."""
@@ -272,17 +272,25 @@ class Outbox:
         Raises:
             OrdersDiffer, HeldElsewhere, JournalUnavailable, ValueError, TypeError: As ``put``.
         """
-        entry = await self.put(order, not_before=not_before, priority=priority)
-        if entry.state in _UNSENT:
+        with self._hearing(order.request_id) as heard:  # before it is put, so that nothing is missed
+            entry = await self.put(order, not_before=not_before, priority=priority)
+            if entry.state not in _UNSENT:
+                return entry
             with suppress(TimeoutError):
-                entry = await self._until(entry.request_id, lambda state: state not in _UNSENT, timeout)
-        return await self._journal.entry(entry.request_id) or entry
+                if entry.batch_id != self._name:
+                    return await self._until(entry.request_id, lambda state: state not in _UNSENT, timeout)
+                async with asyncio.timeout(timeout):
+                    await heard
+        with suppress(JournalClosed):  # everything is being closed: it is on disk, and goes on when it is opened again
+            entry = await self._journal.entry(entry.request_id) or entry
+        return entry
 
     async def settled(self, request_id: str | Acceptance, *, timeout: float) -> Entry:
         """Wait until an order has its final outcome, from whatever tells first.
 
         Raises:
             TimeoutError: It has none yet; it may come at any time.
+            JournalClosed: The outbox was closed meanwhile.
             OrderUnknown: The journal holds no such order.
         """
         self._check_open()
@@ -370,34 +378,40 @@ class Outbox:
         """Whether a crew will send what it is given soon."""
         return crew.may_send() and not crew.drains and len(crew.leases.ready) < _QUEUED * self._size
 
+    @contextmanager
+    def _hearing(self, request_id: str) -> Iterator[asyncio.Future[State | None]]:
+        """Hear of the next change of an order."""
+        heard: asyncio.Future[State | None] = asyncio.get_running_loop().create_future()
+        waiters = self._waiting.setdefault(request_id, [])
+        waiters.append(heard)
+        try:
+            yield heard
+        finally:
+            waiters.remove(heard)
+            if not waiters:
+                self._waiting.pop(request_id, None)
+
     async def _until(self, request_id: str, wanted: Callable[[State], bool], timeout: float) -> Entry:
         """Wait until an order is in one of some states. Raises ``TimeoutError``, ``OrderUnknown``."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        waiters = self._waiting.setdefault(request_id, [])
-        try:
-            while True:
-                changed: asyncio.Future[State] = loop.create_future()
-                waiters.append(changed)  # before it is looked, so that nothing is missed
-                try:
-                    entry = await self._journal.entry(request_id)
-                    if entry is None:
-                        raise OrderUnknown(f"the journal holds no order {request_id}")
-                    if wanted(entry.state):
-                        return entry
+        deadline, patience = loop.time() + timeout, 0.0
+        while True:
+            with self._hearing(request_id) as heard:  # before it is looked, so that nothing is missed
+                entry = await self._journal.entry(request_id)
+                if entry is None:
+                    raise OrderUnknown(f"the journal holds no order {request_id}")
+                if wanted(entry.state):
+                    return entry
+                if not patience:  # of a batch that is run by somebody nothing is heard: it is looked at again
                     is_ours = (await self._journal.run(entry.batch_id)).outbox == self._name
-                    until = deadline if is_ours else min(deadline, loop.time() + _LISTEN)  # a batch tells nobody
-                    try:
-                        async with asyncio.timeout_at(until):
-                            await changed
-                    except TimeoutError:
-                        if loop.time() >= deadline:
-                            raise
-                finally:
-                    waiters.remove(changed)
-        finally:
-            if not waiters:
-                self._waiting.pop(request_id, None)
+                    patience = timeout if is_ours else _LISTEN
+                try:
+                    async with asyncio.timeout_at(min(deadline, loop.time() + patience)):
+                        if await heard is None:
+                            raise JournalClosed("the outbox was closed before that was known")
+                except TimeoutError:
+                    if loop.time() >= deadline:
+                        raise
 
     async def _listen(self, last: int) -> None:
         """Hear what was written by anybody, and tell those who wait for it."""

@@ -88,8 +88,8 @@ class StandingCrew(Crew):
 
     def look(self) -> None:
         """Something was written by somebody: there may be orders that can be claimed."""
-        self._looked_at = float("-inf")
-        self.wake()
+        if self.executor.clock() - self._looked_at >= _LOOK:
+            self.wake()
 
     async def claim_more(self) -> bool:
         """Lease a chunk of each batch that has some and of which little is in hand, in turn."""

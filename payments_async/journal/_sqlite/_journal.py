@@ -276,7 +276,8 @@ class SqliteJournal(Journal):
             uid = await self._uid(name)
             begin = partial(memory.registry.begin, self._epoch.journal_id, uid, name, identity, orders=None)
             loading = await asyncio.to_thread(begin, now=self._clock())
-            await asyncio.to_thread(memory.registry.ready, loading, self._clock())
+            if not loading.is_ready:
+                await asyncio.to_thread(memory.registry.ready, loading, self._clock())
             doubted = run.quarantined_at is not None
             self._registrars[name] = partial(_register_puts, memory.registry, loading, doubted)
         return run

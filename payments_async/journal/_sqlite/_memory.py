@@ -164,13 +164,15 @@ class Loading:
 
     Attributes:
         account: Whose money, as the registry numbers it.
-        is_complete: It was registered to the last order before.
+        is_ready: It was registered to its end before.
+        is_complete: ... and holds as many orders as the journal.
     """
 
     id: int
     journal: str
     account: int
     batch_id: str
+    is_ready: bool
     is_complete: bool
 
 
@@ -289,6 +291,7 @@ class Registry:
             journal=journal_id,
             account=account,
             batch_id=batch_id,
+            is_ready=state == "ready",
             is_complete=state == "ready" and held == orders,
         )
 
