@@ -181,6 +181,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
         owner: str | None = None,
         chunk: Chunk | None = None,
         lease: float = 30.0,
+        adoption: Adoption | None = None,
     ) -> Placed:
         """Write one order down, to be sent by whoever works its outbox. The same order again changes nothing.
 
@@ -193,6 +194,8 @@ class Journal(Inbox, ChangeFeed, Protocol):
             owner: Who works the outbox, and will send it; then it is put into their chunk. Without one, anybody may
                 claim it; so may everybody that which is due in more than a minute.
             chunk: The one they hold, if any. Where it is full, or lost, another one is leased for them.
+            adoption: A named person's word that it is sent from here, though another journal holds it, or this one
+                held it before it was restored.
 
         Raises:
             OrdersDiffer: The journal holds another order under this request id.

@@ -26,7 +26,7 @@ from payments_async._wire.orders import private_texts, write_order
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, OrderUnknown
 from payments_async.journal._inbox import Inbox
-from payments_async.journal._records import Entry, Loaded, Pause, Placed
+from payments_async.journal._records import Adoption, Entry, Loaded, Pause, Placed
 from payments_async.journal._states import FINAL, State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._changes import Dispatcher
@@ -214,7 +214,14 @@ class Outbox:
 
     # Paying
 
-    async def put(self, order: Order, *, not_before: datetime | None = None, priority: int = 0) -> Entry:
+    async def put(
+        self,
+        order: Order,
+        *,
+        not_before: datetime | None = None,
+        priority: int = 0,
+        adoption: Adoption | None = None,
+    ) -> Entry:
         """Write an order down, to be sent once. It is on disk when this returns, also where that was cancelled.
 
         The same order again changes nothing and gives its entry, whatever became of it.
@@ -222,6 +229,8 @@ class Outbox:
         Args:
             not_before: An aware moment before which it is not sent.
             priority: Higher ones go first among those that wait.
+            adoption: A named person's word that it was not sent, though another journal holds it, or this one held it
+                before it was restored, and the service's list does not show it.
 
         Raises:
             OrdersDiffer: The journal holds another order under this request id.
@@ -237,7 +246,7 @@ class Outbox:
             moment = not_before.timestamp()
         check_whole("priority", priority, -1000)
         self._check_writable(order)
-        return (await asyncio.shield(self._start(self._put(order, moment, priority)))).entry
+        return (await asyncio.shield(self._start(self._put(order, moment, priority, adoption)))).entry
 
     async def put_batch(
         self, batch_id: str, orders: Iterable[Order] | AsyncIterable[Order], *, source_digest: str | None = None
@@ -353,11 +362,13 @@ class Outbox:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _put(self, order: Order, not_before: float, priority: int) -> Placed:
+    async def _put(self, order: Order, not_before: float, priority: int, adoption: Adoption | None) -> Placed:
         """Put an order into the chunk of this process, if it works and has not too much to do."""
         crew = self._crew
         if crew is None or not self._has_room(crew):
-            return await self._journal.put(self._name, order, not_before=not_before, priority=priority)
+            return await self._journal.put(
+                self._name, order, not_before=not_before, priority=priority, adoption=adoption
+            )
         asked = crew.executor.clock()
         placed = await self._journal.put(
             self._name,
@@ -367,6 +378,7 @@ class Outbox:
             owner=self._owner,
             chunk=crew.leases.own_chunk,
             lease=self._lease,
+            adoption=adoption,
         )
         if crew.drains:
             return placed  # its chunk is given back, or taken over when its lease has run out

@@ -292,6 +292,7 @@ class SqliteJournal(Journal):
         owner: str | None = None,
         chunk: Chunk | None = None,
         lease: float = 30.0,
+        adoption: Adoption | None = None,
     ) -> Placed:
         if self._epoch.memory is not None and name not in self._registrars:
             raise RunUnknown(f"the outbox {name} was not opened")
@@ -305,6 +306,7 @@ class SqliteJournal(Journal):
             chunk=chunk,
             lease=lease,
             register=self._registrars.get(name),
+            adoption=adoption,
         )
         placed = await self._writer.submit("put", request, together=_puts.put_all)
         if isinstance(placed, Exception):
@@ -741,14 +743,14 @@ class SqliteJournal(Journal):
 
 
 def _register_puts(
-    registry: Registry, loading: Loading, doubted: bool, request_ids: Sequence[str]
+    registry: Registry, loading: Loading, doubted: bool, request_ids: Sequence[str], adopted: Collection[str]
 ) -> Mapping[str, HeldElsewhere]:
     """Register single orders that the journal does not hold as ours; which of them may have been sent already.
 
     One that was registered before and got no further died with its process; in a journal that was restored it may
     have been sent.
     """
-    held = registry.put(loading, request_ids, doubted=doubted)
+    held = registry.put(loading, request_ids, doubted=doubted, adopted=adopted)
     return {request_id: held_elsewhere({request_id: holder}, loading.journal) for request_id, holder in held.items()}
 
 

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from io import FileIO
@@ -320,17 +320,21 @@ class Registry:
             self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added, loading.id))
         return {}
 
-    def put(self, loading: Loading, request_ids: Sequence[str], *, doubted: bool = False) -> dict[str, Holder]:
+    def put(
+        self, loading: Loading, request_ids: Sequence[str], *, doubted: bool, adopted: Collection[str]
+    ) -> dict[str, Holder]:
         """Register single orders, those that nobody may have sent; tells of the others who holds them.
 
         Args:
             doubted: The journal may have forgotten what it sent: those that it registered before are held by itself.
+            adopted: Those that are ours from now on, whoever held them.
         """
-        with self._writing():
+        with self._writing(durable=bool(adopted)):
             others = self._others(loading, request_ids)
             held = {request_id: holder for request_id, holder in others if holder.ready_at is not None}
             if doubted:
                 held |= self._own(loading, request_ids)
+            held = {request_id: holder for request_id, holder in held.items() if request_id not in adopted}
             taken = self._take(loading, [one for one in others if one[0] not in held])
             mine = [(loading.account, request_id, loading.id) for request_id in request_ids if request_id not in held]
             added = self._connection.executemany(

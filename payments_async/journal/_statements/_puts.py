@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 import attrs
@@ -13,6 +13,7 @@ from payments_async._orders import Order
 from payments_async._wire.orders import write_order
 from payments_async.journal._faults import HeldElsewhere, OrdersDiffer, RunUnknown
 from payments_async.journal._records import (
+    Adoption,
     Chunk,
     ClaimedOrder,
     Evidence,
@@ -48,7 +49,8 @@ from payments_async.journal._states import News, State
 _RECENT = 64  # chunks that are looked at for room; older ones keep theirs
 SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
 
-Registrar = Callable[[Sequence[str]], Mapping[str, HeldElsewhere]]
+# Given new request ids, and those of them that somebody has adopted: which may have been sent elsewhere.
+Registrar = Callable[[Sequence[str], Collection[str]], Mapping[str, HeldElsewhere]]
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -61,6 +63,7 @@ class PutRequest:
         body: The order as it is kept.
         owner, holder, chunk, lease: Who works the outbox, and holds which chunk; without an owner anybody claims it.
         register: Tells the machine's registry of new request ids, and which of them may have been sent elsewhere.
+        adoption: A named person's word that it is sent from here all the same.
     """
 
     outbox: str
@@ -72,6 +75,7 @@ class PutRequest:
     chunk: Chunk | None
     lease: float
     register: Registrar | None
+    adoption: Adoption | None = None
     body: bytes = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -116,11 +120,12 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     for request_id in _known(commit, list(fresh)):
         for place, request in fresh.pop(request_id):
             results[place] = _compared(commit, request)
-    refused = _refused(fresh)
+    sightings = _sightings(commit, list(fresh))
+    refused = _refused(fresh, sightings)
     fillings: dict[tuple[str, str | None, bool], _Filling] = {}
     for request_id, asked in fresh.items():
         (place, first), *others = asked
-        results[place] = refused[request_id] if request_id in refused else _inserted(commit, first, fillings)
+        results[place] = refused[request_id] if request_id in refused else _inserted(commit, first, fillings, sightings)
         for place, request in others:  # the same id more than once, in one breath
             results[place] = refused[request_id] if request_id in refused else _compared(commit, request)
     return [results[place] for place in range(len(requests))]
@@ -133,17 +138,23 @@ def _known(commit: Commit, request_ids: list[str]) -> list[str]:
     return [request_id for (request_id,) in found.fetchall()]
 
 
-def _refused(fresh: Mapping[str, list[tuple[int, PutRequest]]]) -> Mapping[str, HeldElsewhere]:
-    """Those of these orders that another journal may have sent; all others are registered as ours."""
+def _refused(
+    fresh: Mapping[str, list[tuple[int, PutRequest]]], sightings: Mapping[str, Evidence]
+) -> Mapping[str, HeldElsewhere]:
+    """Those of these orders that another journal may have sent; all others are registered as ours.
+
+    What a list has shown is not sent from here, so nobody is asked whose it is.
+    """
     ids: dict[str, list[str]] = {}
     registrars: dict[str, Registrar] = {}
     for request_id, ((_, request), *_) in fresh.items():
-        if request.register is not None:
+        if request.register is not None and request_id not in sightings:
             ids.setdefault(request.outbox, []).append(request_id)
             registrars[request.outbox] = request.register
     refused: dict[str, HeldElsewhere] = {}
     for outbox, register in registrars.items():
-        refused |= register(ids[outbox])
+        adopted = {request_id for request_id in ids[outbox] if fresh[request_id][0][1].adoption is not None}
+        refused |= register(ids[outbox], adopted)
     return refused
 
 
@@ -160,7 +171,10 @@ def _compared(commit: Commit, request: PutRequest) -> Placed | Exception:
 
 
 def _inserted(
-    commit: Commit, request: PutRequest, fillings: dict[tuple[str, str | None, bool], _Filling]
+    commit: Commit,
+    request: PutRequest,
+    fillings: dict[tuple[str, str | None, bool], _Filling],
+    sightings: Mapping[str, Evidence],
 ) -> Placed | Exception:
     """Write a new order down."""
     order, now, is_later = request.order, commit.now, request.not_before > commit.now + SOON
@@ -187,9 +201,10 @@ def _inserted(
             (request.not_before, request.priority, run, filling.number),
         )
     row = _again(commit, number)
-    sighting = _sighting(commit, row.request_id)
-    if sighting is not None:
-        apply(commit, row, sighting)
+    if request.adoption is not None:
+        resolve(commit, "adopted", request.adoption.who, request.adoption.why, order_id=number)
+    if row.request_id in sightings:
+        apply(commit, row, sightings[row.request_id])
         row = _again(commit, number)
     apply_unmatched_events(commit, row)
     row = _again(commit, number)
@@ -335,23 +350,28 @@ def note_sightings(commit: Commit, sightings: Sequence[Sighting]) -> None:
     )
 
 
-def _sighting(commit: Commit, request_id: str) -> Evidence | None:
-    """What a list has shown of an order before it was put."""
+def _sightings(commit: Commit, request_ids: Sequence[str]) -> Mapping[str, Evidence]:
+    """What a list has shown of orders before they were put."""
+    plain = list({request_id.strip().lower() for request_id in request_ids})
     found = commit.execute(
-        "SELECT transaction_id, news, amount, currency FROM sighting WHERE request_id = ?",
-        (request_id.strip().lower(),),
-    ).fetchone()
-    if found is None:
-        return None
-    transaction_id, news, amount, currency = found
-    return Evidence(
-        news=News(news),
-        source="list",
-        request_id=request_id,
-        transaction_id=transaction_id,
-        amount=None if amount is None else Decimal(amount),
-        currency=currency,
+        f"""SELECT request_id, transaction_id, news, amount, currency FROM sighting
+        WHERE request_id IN ({",".join("?" * len(plain))})""",  # noqa: S608 - marks only
+        plain,
     )
+    shown = {request_id: seen for request_id, *seen in found.fetchall()}
+    sightings = {}
+    for request_id in request_ids:
+        if (seen := shown.get(request_id.strip().lower())) is not None:
+            transaction_id, news, amount, currency = seen
+            sightings[request_id] = Evidence(
+                news=News(news),
+                source="list",
+                request_id=request_id,
+                transaction_id=transaction_id,
+                amount=None if amount is None else Decimal(amount),
+                currency=currency,
+            )
+    return sightings
 
 
 # What there is to do, and whether it may be done
