@@ -24,7 +24,7 @@ from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire import endpoints
 from payments_async._wire.orders import private_texts, write_order
 from payments_async.journal import Journal
-from payments_async.journal._faults import JournalClosed, JournalError, OrderUnknown
+from payments_async.journal._faults import JournalClosed, JournalError, OrdersDiffer, OrderUnknown
 from payments_async.journal._inbox import Inbox
 from payments_async.journal._records import Adoption, Entry, Loaded, Pause, Placed
 from payments_async.journal._states import FINAL, State
@@ -254,12 +254,16 @@ class Outbox:
         """Write all orders of a batch down, to be sent beside the single ones; all of them or none is sent.
 
         Raises:
-            OrdersDiffer, HeldElsewhere, LoadBusy: As ``Journal.load``. Nothing was sent.
+            OrdersDiffer: As ``Journal.load``; or the batch is there, and somebody else sends it. Nothing was sent.
+            HeldElsewhere, LoadBusy: As ``Journal.load``. Nothing was sent.
         """
         self._check_open()
-        await self._journal.open_run(
+        run = await self._journal.open_run(
             batch_id, account_of(self._payments), source_digest=source_digest, outbox=self._name
         )
+        if run.outbox != self._name:
+            whose = "whoever runs it sends it" if run.outbox is None else f"the outbox {run.outbox} sends it"
+            raise OrdersDiffer(f"batch {batch_id} is there already, and {whose}")
         loaded = await self._journal.load(batch_id, orders, owner=self._owner)
         self._look()
         return loaded

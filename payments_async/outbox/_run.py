@@ -18,7 +18,7 @@ from payments_async._orders import Order
 from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
 from payments_async.journal import Journal
-from payments_async.journal._faults import LoadBusy
+from payments_async.journal._faults import LoadBusy, OrdersDiffer
 from payments_async.journal._records import Adoption, Run
 from payments_async.journal._states import State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
@@ -92,7 +92,7 @@ async def run_batch(
         HeldElsewhere: Another journal of this machine, or this one before it was restored, holds some of these orders
             and may have sent them. Nothing was sent.
         OrdersDiffer: The journal holds another order under one of these request ids, or other orders under this
-            batch. Nothing was sent.
+            batch; or the batch belongs to an outbox, which sends it. Nothing was sent.
         WrongAccount: The journal is about another account or service.
         LoadBusy: Another process, or another journal, loads these orders for longer than ``patience``; or it took them
             over in the middle, and they can be read only once. Nothing was sent.
@@ -109,7 +109,9 @@ async def run_batch(
     identity = account_of(payments)
     if orders is None:
         await journal.run(batch_id)  # before it is opened: a batch of a mistyped name must not come to be
-    await journal.open_run(batch_id, identity, source_digest=source_digest, policy=policy)
+    begun = await journal.open_run(batch_id, identity, source_digest=source_digest, policy=policy)
+    if begun.outbox is not None:
+        raise OrdersDiffer(f"batch {batch_id} belongs to the outbox {begun.outbox}, which sends it")
     if orders is not None:
         await _load(payments, journal, batch_id, orders, owner, patience=patience, adoption=adoption, tell=progress)
     await journal.expire_chunks(batch_id)

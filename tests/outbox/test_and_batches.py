@@ -1,0 +1,75 @@
+"""An outbox and batches in one journal: who sends what is never in doubt."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from bulk.worlds import payouts, session
+
+from payments_async.bulk import run_batch
+from payments_async.journal import OrdersDiffer, SqliteJournal
+from payments_async.outbox import Outbox
+from payments_async.sandbox import Sandbox
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """The service."""
+    async with Sandbox() as service:
+        yield service
+
+
+async def test_a_run_of_what_an_outbox_sends_is_refused(sandbox: Sandbox, tmp_path: Path) -> None:
+    """Else it would pass by the pause and the fuse of the outbox."""
+    async with SqliteJournal(tmp_path / "journal.db") as journal, session(sandbox) as payments:
+        async with Outbox(payments, journal, works=False) as outbox:
+            await outbox.put_batch("bonus", payouts(3))
+        for batch_id in ("outbox", "bonus"):
+            with pytest.raises(OrdersDiffer, match="belongs to the outbox outbox, which sends it"):
+                await run_batch(payments, journal, batch_id)
+    assert not sandbox.ledger
+
+
+async def test_a_batch_that_somebody_runs_is_not_put(sandbox: Sandbox, tmp_path: Path) -> None:
+    """A run that its fuse has stopped is not finished by an outbox."""
+    async with SqliteJournal(tmp_path / "journal.db") as journal, session(sandbox) as payments:
+        await run_batch(payments, journal, "payroll", payouts(3))
+        async with Outbox(payments, journal) as outbox:
+            with pytest.raises(OrdersDiffer, match="is there already, and whoever runs it sends it"):
+                await outbox.put_batch("payroll", payouts(3))
+
+
+async def test_an_outbox_named_as_a_batch_is_refused(sandbox: Sandbox, tmp_path: Path) -> None:
+    """It would have no end, and the batch would."""
+    async with SqliteJournal(tmp_path / "journal.db") as journal, session(sandbox) as payments:
+        await run_batch(payments, journal, "payroll", payouts(3))
+        with pytest.raises(OrdersDiffer, match="holds a batch payroll; give the outbox another name"):
+            await Outbox(payments, journal, "payroll").start()
+
+
+async def test_an_order_of_a_batch_that_is_paid_again_by_an_outbox(sandbox: Sandbox, tmp_path: Path) -> None:
+    """The same order gives the entry of the batch, and is not sent."""
+    async with SqliteJournal(tmp_path / "journal.db") as journal, session(sandbox) as payments:
+        orders = payouts(3)
+        await run_batch(payments, journal, "payroll", orders)
+        async with Outbox(payments, journal) as outbox:
+            entry = await outbox.pay(orders[0])
+    assert ("payroll", "accepted", 3) == (entry.batch_id, entry.state, len(sandbox.ledger))
+
+
+async def test_a_batch_that_another_journal_has_sent_is_looked_for_before_it_is_sent(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    """On another machine, which this one's memory knows nothing of: what the service's list shows is not sent."""
+    async with SqliteJournal(tmp_path / "one.db", state_folder=None) as one, session(sandbox) as payments:
+        await run_batch(payments, one, "payroll", payouts(3))
+    async with (
+        SqliteJournal(tmp_path / "other.db", state_folder=None) as other,
+        session(sandbox) as payments,
+        Outbox(payments, other) as outbox,
+    ):
+        await outbox.put_batch("payroll", payouts(5))
+        for order in payouts(5):
+            await outbox.pay(order)
+        assert 3 == (await outbox.health()).conflicts
+    assert 5 == len(sandbox.ledger)
