@@ -99,12 +99,7 @@ async def run_batch(
         RunUnknown: ``orders`` is ``None`` and the journal does not hold the batch, or not all of it.
         JournalUnavailable: The journal cannot be written. What was under way was finished.
     """
-    if look_first not in get_args(LookFirst):
-        raise ValueError(f"look_first: must be one of {', '.join(get_args(LookFirst))}, not {look_first!r}")
-    if fuse is not None and fuse.max_per_day is not None:
-        raise ValueError("max_per_day: the rule of an outbox; a batch has max_total")
-    if concurrency < 1:
-        raise ValueError("concurrency: must be 1 or more")
+    _check_settings(look_first, fuse, concurrency)
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two runs share a name
     identity = account_of(payments)
     if orders is None:
@@ -144,6 +139,16 @@ async def run_batch(
         crew.end(refused)
     await crew.work(lease)
     return await crew.refresh()
+
+
+def _check_settings(look_first: LookFirst, fuse: Fuse | None, concurrency: int) -> None:
+    """Settings of a run make sense. Raises ``ValueError``."""
+    if look_first not in get_args(LookFirst):
+        raise ValueError(f"look_first: must be one of {', '.join(get_args(LookFirst))}, not {look_first!r}")
+    if fuse is not None and fuse.max_per_day is not None:
+        raise ValueError("max_per_day: the rule of an outbox; a batch has max_total")
+    if concurrency < 1:
+        raise ValueError("concurrency: must be 1 or more")
 
 
 async def _load(
