@@ -7,7 +7,7 @@ import logging
 import random as chance
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence, Set
 from typing import Any, NamedTuple, TypeVar
 
 from payments_async._handlers import Handler, HandlerPolicy, Route, Router, Tasks, Workers, error_text
@@ -27,11 +27,12 @@ class StateRouter(Router[_States, Entry]):
 
     def __init__(self, *, concurrency: int, timeout: float) -> None:
         super().__init__(concurrency=concurrency, timeout=timeout, log=_log)
+        self._hearing: dict[State, list[Route[_States]]] = {}
 
     @property
-    def states(self) -> _States:
+    def states(self) -> Set[State]:
         """All that somebody hears of."""
-        return frozenset[State]().union(*(route.kind for route in self._routes))
+        return self._hearing.keys()
 
     def add(
         self, states: Collection[State], when: Callable[[Entry], bool] | None, call: Handler, name: str | None
@@ -48,9 +49,11 @@ class StateRouter(Router[_States, Entry]):
         if kind & UNTOLD:
             raise ValueError(f"states: of {' and '.join(sorted(kind & UNTOLD))} nobody is told")
         self._register(kind, when, call, name)
+        for state in kind:
+            self._hearing.setdefault(state, []).append(self._routes[-1])
 
     def _for(self, fact: Entry) -> Sequence[Route[_States]]:
-        return [route for route in self._routes if fact.state in route.kind]
+        return self._hearing.get(fact.state, ())
 
     def _overlap(self, one: _States, other: _States) -> bool:
         return bool(one & other)
@@ -95,7 +98,7 @@ class Dispatcher:
         self._workers = Workers(self._tasks, self._work, most=policy.concurrency)
         self._room = policy.concurrency * _PER_HANDLER
         self._owner = ""
-        self._heard: _States = frozenset()  # what the journal knows that we hear of
+        self._heard: set[State] = set()  # what the journal knows that we hear of
         self._mine: set[int] = set()  # changes that are leased, and whose end is not written down
         self._handled: list[int] = []  # of these, those that all handlers have finished with
         self._finished: dict[int, list[str]] = {}  # of changes with several handlers, those that have finished
@@ -145,8 +148,6 @@ class Dispatcher:
         await asyncio.wait({watching})
         async with self._claiming:
             pass
-        self._mine.difference_update(change.id for change, _ in self._workers.jobs)
-        self._workers.jobs.clear()
         await self._tasks.aclose(self._policy.drain)
         self._router.close()
         try:
@@ -158,7 +159,7 @@ class Dispatcher:
         self._handled, self._finished, self._is_writing = [], {}, False
 
     @property
-    def states(self) -> _States:
+    def states(self) -> Set[State]:
         """What the handlers of this process hear of: changes to these are worth waking it."""
         return self._router.states
 
@@ -176,10 +177,10 @@ class Dispatcher:
 
     async def _hear(self) -> None:
         """Tell the journal what is heard of, unless it knows."""
-        states = self._router.states
+        states = frozenset(self._router.states)  # further ones may be registered meanwhile
         if not states <= self._heard:
             await self._journal.hear(self._outbox, states)
-            self._heard = states
+            self._heard.update(states)
 
     async def _watch(self) -> None:
         """Claim what is due, again and again."""
@@ -209,7 +210,7 @@ class Dispatcher:
 
     async def _claimed(self, limit: int) -> Sequence[Change]:
         """Changes to states that somebody here hears of."""
-        states = self._router.states
+        states = frozenset(self._router.states)
         if not states:
             return ()
         await self._hear()
@@ -218,11 +219,14 @@ class Dispatcher:
         )
 
     async def _work(self, leased: _Leased) -> None:
-        """Run the handlers of one change, unless its lease is about to end, and have written down what came of it."""
+        """Run the handlers of one change, and have written down what came of it.
+
+        Not while closing, and not where its lease is about to end: another process may have it.
+        """
         change = leased.change
         is_over = True  # for us
         try:
-            if self._clock() < leased.until - self._policy.timeout:  # otherwise another process may have it
+            if self._watching is not None and self._clock() < leased.until - self._policy.timeout:
                 entry = change.entry
                 assert entry is not None
                 failures = await self._router.run(entry, skip=change.done, done=self._note_done)
