@@ -219,7 +219,10 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """Who paused an outbox, and why; ``None`` where it sends."""
 
     async def begin_day(self, name: str, day: str, spent: Decimal) -> Decimal:
-        """What an outbox had spent in all when a day began: as whoever saw that day first has put it down."""
+        """What an outbox had spent in all when a day began: as whoever saw that day first has put it down.
+
+        Of a day before the last one that began it is what it was for that: a clock that is set back begins none.
+        """
 
     async def committed(self, seen: int, *, timeout: float) -> int:
         """Wait until something was written by anybody since, for so many seconds at most; tells what to pass next time.

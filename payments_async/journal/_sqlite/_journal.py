@@ -189,6 +189,7 @@ class SqliteJournal(Journal):
         """End the thread that writes and the one that reads, whatever fails."""
         reading, self._reading = self._reading, None
         reader, self._reader = self._reader, None
+        self._registrars, self._uids = {}, {}  # of the registry that is closed now, and of this file
         try:
             await self._writer.aclose()
         finally:  # also when a second ctrl-c cancels the wait for the last commit
@@ -278,8 +279,7 @@ class SqliteJournal(Journal):
             loading = await asyncio.to_thread(begin, now=self._clock())
             if not loading.is_ready:
                 await asyncio.to_thread(memory.registry.ready, loading, self._clock())
-            doubted = run.quarantined_at is not None
-            self._registrars[name] = partial(_register_puts, memory.registry, loading, doubted)
+            self._registrars[name] = partial(_register_puts, memory.registry, loading)
         return run
 
     async def put(
@@ -743,7 +743,7 @@ class SqliteJournal(Journal):
 
 
 def _register_puts(
-    registry: Registry, loading: Loading, doubted: bool, request_ids: Sequence[str], adopted: Collection[str]
+    registry: Registry, loading: Loading, request_ids: Sequence[str], adopted: Collection[str], doubted: bool
 ) -> Mapping[str, HeldElsewhere]:
     """Register single orders that the journal does not hold as ours; which of them may have been sent already.
 

@@ -286,11 +286,13 @@ def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
         "SELECT EXISTS (SELECT 1 FROM outbox WHERE id BETWEEN ? AND ? AND state IN ('planned', 'sending'))",
         chunk_bounds(run, number),
     ).fetchone()
+    # due when the first of its orders is; what is due already needs no place among those that wait
     commit.execute(
-        """UPDATE chunk SET state = ?, owner = NULL, lease_until = 0, due_at = iif(due_at > 0, coalesce(
-            (SELECT min(not_before) FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned'), due_at), 0)
+        """UPDATE chunk SET state = ?, owner = NULL, lease_until = 0, due_at = (SELECT
+            iif(chunk.due_at > 0, coalesce(min(not_before), chunk.due_at), iif(min(not_before) > ?, min(not_before), 0))
+            FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned')
         WHERE run = ? AND number = ? AND token = ?""",
-        ("open" if left else "done", *chunk_bounds(run, number), run, number, token),
+        ("open" if left else "done", commit.now, *chunk_bounds(run, number), run, number, token),
     )
 
 

@@ -11,7 +11,7 @@ import attrs
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
 from payments_async._wire.orders import write_order
-from payments_async.journal._faults import HeldElsewhere, OrdersDiffer, RunUnknown
+from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersDiffer, RunUnknown
 from payments_async.journal._records import (
     Adoption,
     Chunk,
@@ -28,7 +28,10 @@ from payments_async.journal._records import (
 )
 from payments_async.journal._statements._entries import (
     CHUNK,
+    COLUMNS,
+    MIXED,
     MOST_ORDERS,
+    PAGE,
     SHIFT,
     Commit,
     bounds,
@@ -36,6 +39,7 @@ from payments_async.journal._statements._entries import (
     entry_of,
     row_by_id,
     row_by_request,
+    row_of,
     run_columns,
     run_of,
 )
@@ -49,8 +53,9 @@ from payments_async.journal._states import News, State
 _RECENT = 64  # chunks that are looked at for room; older ones keep theirs
 SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
 
-# Given new request ids, and those of them that somebody has adopted: which may have been sent elsewhere.
-Registrar = Callable[[Sequence[str], Collection[str]], Mapping[str, HeldElsewhere]]
+# Given new request ids, those of them that somebody has adopted, and whether the journal may have forgotten some that
+# it has sent: which of them may have been sent.
+Registrar = Callable[[Sequence[str], Collection[str], bool], Mapping[str, HeldElsewhere]]
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -121,7 +126,7 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
         for place, request in fresh.pop(request_id):
             results[place] = _compared(commit, request)
     sightings = _sightings(commit, list(fresh))
-    refused = _refused(fresh, sightings)
+    refused = _refused(commit, fresh, sightings)
     fillings: dict[tuple[str, str | None, bool], _Filling] = {}
     for request_id, asked in fresh.items():
         (place, first), *others = asked
@@ -139,7 +144,7 @@ def _known(commit: Commit, request_ids: list[str]) -> list[str]:
 
 
 def _refused(
-    fresh: Mapping[str, list[tuple[int, PutRequest]]], sightings: Mapping[str, Evidence]
+    commit: Commit, fresh: Mapping[str, list[tuple[int, PutRequest]]], sightings: Mapping[str, Evidence]
 ) -> Mapping[str, HeldElsewhere]:
     """Those of these orders that another journal may have sent; all others are registered as ours.
 
@@ -154,7 +159,9 @@ def _refused(
     refused: dict[str, HeldElsewhere] = {}
     for outbox, register in registrars.items():
         adopted = {request_id for request_id in ids[outbox] if fresh[request_id][0][1].adoption is not None}
-        refused |= register(ids[outbox], adopted)
+        # asked here: a copy may have gone on since the outbox was opened
+        found = commit.execute("SELECT quarantined_at FROM run WHERE batch_id = ?", (outbox,)).fetchone()
+        refused |= register(ids[outbox], adopted, found is not None and found[0] is not None)
     return refused
 
 
@@ -166,7 +173,9 @@ def _compared(commit: Commit, request: PutRequest) -> Placed | Exception:
     if row.body_sha256 != body_digest(row.request_id, amount, request.body):
         what = f"amounts {row.amount} and {amount}" if row.amount != amount else "the same amount"
         return OrdersDiffer(f"request id {row.request_id} stands for two different orders: {what}", [row.request_id])
-    (batch_id,) = commit.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
+    batch_id, state = commit.execute("SELECT batch_id, state FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
+    if state != "ready" and row.state is State.PLANNED:  # it is dropped if that batch is loaded without it
+        return LoadBusy(f"request id {row.request_id} is one of batch {batch_id}, whose loading was not finished")
     return Placed(entry=entry_of(row, batch_id), is_new=False)
 
 
@@ -336,7 +345,10 @@ def doubt(commit: Commit) -> None:
 
 
 def note_sightings(commit: Commit, sightings: Sequence[Sighting]) -> None:
-    """Remember what a list has shown and the journal does not hold: it may have forgotten it."""
+    """Remember what a list has shown and the journal does not hold: it may have forgotten it.
+
+    An order that was put since that was asked is told of it at once: else it would be sent.
+    """
     commit.connection.executemany(
         """INSERT INTO sighting (request_id, transaction_id, news, amount, currency, at) VALUES (?, ?, ?, ?, ?, ?)
         ON CONFLICT DO NOTHING""",
@@ -348,6 +360,23 @@ def note_sightings(commit: Commit, sightings: Sequence[Sighting]) -> None:
             for one in sightings
         ),
     )
+    rows = {row.request_id: row for row in _held_by_now(commit, [one.request_id.strip().lower() for one in sightings])}
+    for request_id, sighting in _sightings(commit, list(rows)).items():
+        if rows[request_id].state is not State.SENDING:  # of that its own answer is under way
+            apply(commit, rows[request_id], sighting)
+
+
+def _held_by_now(commit: Commit, request_ids: Sequence[str]) -> Iterator[Row]:
+    """Orders that the journal holds, by their ids in small letters."""
+    for first in range(0, len(request_ids), PAGE):
+        some = request_ids[first : first + PAGE]
+        marks = ", ".join("?" * len(some))
+        found = commit.execute(
+            f"""SELECT {COLUMNS} FROM outbox WHERE request_id IN ({marks}, {marks})
+            UNION ALL SELECT {COLUMNS} FROM outbox WHERE {MIXED} AND lower(request_id) IN ({marks})""",  # noqa: S608
+            (*some, *map(str.upper, some), *some),
+        ).fetchall()
+        yield from map(row_of, found)
 
 
 def _sightings(commit: Commit, request_ids: Sequence[str]) -> Mapping[str, Evidence]:
@@ -438,8 +467,9 @@ def paused(connection: sqlite3.Connection, name: str) -> Pause | None:
 def begin_day(commit: Commit, name: str, day: str, spent: Decimal) -> Decimal:
     """What had been spent when a day began, by whoever saw that day first."""
     run = _outbox_run(commit, name)
-    commit.execute(
-        "UPDATE run SET day = ?, day_spent = ? WHERE id = ? AND day IS NOT ?", (day, format(spent, "f"), run, day)
+    commit.execute(  # a clock that is set back begins none
+        "UPDATE run SET day = ?, day_spent = ? WHERE id = ? AND (day IS NULL OR day < ?)",
+        (day, format(spent, "f"), run, day),
     )
     (before,) = commit.execute("SELECT day_spent FROM run WHERE id = ?", (run,)).fetchone()
     return Decimal(before)
