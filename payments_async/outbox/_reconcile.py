@@ -347,13 +347,15 @@ class _Search:
         """Read the list once, and count whom it did not show."""
         began, self.has_swept, self._shown = self.clock(), True, {}
         reading, self._shown = await self._sweeper.sweep(window, self._batches)
-        if reading.problem is not None:
-            self.findings.unread[f"{_OF_THE_LIST.format(days=window)}: {reading.problem}"] = None
+        problem, counted = reading.problem, reading.counted
+        del reading  # it knows every row
+        if problem is not None:
+            self.findings.unread[f"{_OF_THE_LIST.format(days=window)}: {problem}"] = None
         if self.by_status:
             await self._statuses(window)
-        if reading.problem is None and reading.counted:
+        if problem is None and counted:
             self._count_clean(window, began)
-        elif reading.problem is None:
+        elif problem is None:
             self.findings.note(f"{_OF_THE_LIST.format(days=window)}: the service does not say how many rows there are")
 
     async def _statuses(self, window: Window, *, under_way: bool = False) -> None:
@@ -464,7 +466,7 @@ class _Search:
             if not window.shows(day_of(order.at, self.payments.dialect.timezone)):
                 self.findings.note(f"{_OF_THE_LIST.format(days=window)}: it shows no order known to be of these days")
                 continue
-            order.clean = 0 if order.request_id in window.listed else order.clean + 1
+            order.clean = 0 if order.listed == window.sweeps else order.clean + 1
 
     async def _park(self, window: Window, sweeps: int) -> None:
         """Park the orders that enough clean sweeps did not show."""

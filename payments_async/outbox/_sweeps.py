@@ -50,14 +50,15 @@ _WRONG_CLOCK = "this machine's clock is days away from the service's: set it; th
 _DATE_KEYS = "the service may not know days as they are written; compare Dialect.date_keys"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, weakref_slot=False)
 class SoughtOrder:
-    """An order that is looked for, or that the list shows.
+    """An order that is looked for, or that the list shows. There may be hundreds of thousands at once.
 
     Attributes:
         first, state: When it was looked for, and as far as we know it by now.
         at: Unix seconds of its last permit.
         clean: Clean sweeps in a row that began after its period of grace and did not show it.
+        listed: The number of the last sweep that showed it, whatever it said of it.
     """
 
     request_id: str
@@ -68,6 +69,7 @@ class SoughtOrder:
     transaction_id: str | None
     at: float
     clean: int = 0
+    listed: int = 0
 
     @classmethod
     def of(cls, entry: Entry) -> SoughtOrder:
@@ -108,7 +110,7 @@ class Window:
         since, until: First and last day, in the service's time zone, with a margin around them.
         sought: By request id.
         swept_at: Unix seconds at which the last clean sweep ended.
-        listed: Sought orders that the last sweep has shown, whatever it says of them.
+        sweeps: How many times the list of them was read.
         days: Those of orders that the last sweep has shown, and that are known to be of these days.
         earlier, later: How many days were taken in before and after, since the service's clock is not ours.
     """
@@ -117,7 +119,7 @@ class Window:
     until: date
     sought: dict[str, SoughtOrder] = attrs.field(factory=dict)
     swept_at: float | None = None
-    listed: set[str] = attrs.field(factory=set)
+    sweeps: int = 0
     days: set[date] = attrs.field(factory=set)
     earlier: int = 0
     later: int = 0
@@ -236,7 +238,10 @@ class Findings:
                 our_currency=order.currency,
                 their_currency=record.currency,
             )
-        return await self.apply(order, evidence_of(record, source))
+        agrees = await self.apply(order, evidence_of(record, source))
+        if order.transaction_id == record.transaction_id:
+            order.transaction_id = record.transaction_id  # the very text, which is remembered elsewhere too
+        return agrees
 
     async def park(self, order: SoughtOrder, detail: str) -> None:
         """Nothing shows an order: a person has to decide."""
@@ -334,7 +339,7 @@ class Sweeper:
             await self.journal.begin_sweep(batch_id, since=window.since, until=window.until) for batch_id in batches
         ]
         requests, shown = self.reader.requests, dict[str, Shown]()
-        window.listed.clear()
+        window.sweeps += 1
         window.days.clear()
         self._ours = 0
         reading = await self._read_window(window, shown, tell)
@@ -393,7 +398,8 @@ class Sweeper:
         """Take from some rows what they say of orders of the journal, whatever batch they are in."""
         named = _grouped(rows)
         orders = {request_id: window.sought[request_id] for request_id in named if request_id in window.sought}
-        window.listed.update(order.request_id for order in orders.values())  # our texts, not those of each page
+        for order in orders.values():
+            order.listed = window.sweeps
         others = await self.journal.entries_of([request_id for request_id in named if request_id not in orders])
         orders |= {request_id: SoughtOrder.of(entry) for request_id, entry in others.items()}
         orders |= await self._written_otherwise(window, [one for one in named if one not in orders])
@@ -420,7 +426,8 @@ class Sweeper:
         for way in found:
             self.findings.note(f"the list has request ids in other letters than they were sent in, such as {ways[way]}")
             break
-        window.listed |= found.keys() & window.sought.keys()
+        for order in found.values():
+            order.listed = window.sweeps
         return {ways[way]: order for way, order in found.items()}
 
     async def _all_of(
@@ -432,7 +439,10 @@ class Sweeper:
             first = known or self._first.setdefault(order.request_id, row.transaction_id)
             if first.lower() != row.transaction_id.lower():
                 self.findings.double(order.request_id, first, row.transaction_id)
-            if await self._is_about(order, row):
+            is_about = await self._is_about(order, row)
+            if order.state in CONFIRMED and order.transaction_id is not None:
+                self._first.pop(order.request_id, None)  # the journal knows now
+            if is_about:
                 window.days.add(day_of(order.at, self.payments.dialect.timezone))
                 if order.request_id in window.sought:
                     shown[row.transaction_id] = Shown(order.request_id, row.amount, _one_of_few(row.currency))
