@@ -81,7 +81,7 @@ class Terms:
 
 
 @attrs.define(eq=False)
-class Memory:
+class Agenda:
     """What is known from pass to pass, for as long as this process has the duty.
 
     Attributes:
@@ -113,9 +113,9 @@ class Pass:
         findings: What it found out.
     """
 
-    def __init__(self, terms: Terms, memory: Memory, due: Mapping[str, Wait]) -> None:
+    def __init__(self, terms: Terms, agenda: Agenda, due: Mapping[str, Wait]) -> None:
         self._terms = terms
-        self._memory = memory
+        self._agenda = agenda
         self._due = due
         self._reader = Reader(
             terms.payments.transactions.page, clock=terms.clock, sleep=terms.sleep, abreast=PAGES_ABREAST
@@ -189,12 +189,12 @@ class Pass:
 
     def _records_tell(self) -> bool:
         """Whether a record may tell a status, as far as is known."""
-        return self._terms.ticks() >= self._memory.statusless_until
+        return self._terms.ticks() >= self._agenda.statusless_until
 
     async def _by_id(self) -> set[str]:
         """Look at the records of a few accepted orders, where records tell a status; who was told of by them."""
         few = [order for order in self._open() if order.state is State.ACCEPTED and order.transaction_id]
-        if not few or len(few) > self._memory.pages or not self._records_tell():
+        if not few or len(few) > self._agenda.pages or not self._records_tell():
             return set()
         await self._look_up(few)
         return {order.request_id for order in few} if self._records_tell() else set()
@@ -203,19 +203,19 @@ class Pass:
         """Look at the record of each, and note whether records carry a status at all."""
         self._records += len(orders)
         if await self._search.look_up(orders):
-            self._memory.statusless_until = self._terms.ticks() + _STATUSLESS_FOR
+            self._agenda.statusless_until = self._terms.ticks() + _STATUSLESS_FOR
 
     async def _in_list(self, rest: list[SoughtOrder]) -> PaymentsError | None:
         """Read the list once, from the first permit of any of these, for all that were sent since."""
-        terms, memory, search = self._terms, self._memory, self._search
+        terms, agenda, search = self._terms, self._agenda, self._search
         first = min(self._due[order.request_id].sent_at for order in rest)
-        await self._take_up(id_ for id_, wait in memory.waits.items() if wait.sent_at >= first and id_ not in self._due)
+        await self._take_up(id_ for id_, wait in agenda.waits.items() if wait.sent_at >= first and id_ not in self._due)
         search.by_status = any(order.state is State.ACCEPTED for order in rest)
         began = terms.ticks()
         window = Window.to_now(first, terms.clock(), terms.payments.dialect.timezone, self._open())
         self._looked_for = len(window.sought)
         reading = await search.sweep_window(window)
-        memory.pages = max(1, -(-reading.rows // self._reader.size))
+        agenda.pages = max(1, -(-reading.rows // self._reader.size))
         self._count_missed(window, began)
         await search.park(window, terms.sweeps)
         await self._look_up_unlisted(window, reading)
@@ -224,7 +224,7 @@ class Pass:
     def _count_missed(self, window: Window, began: float) -> None:
         """Count a clean sweep for each order that it did not show; the counts last from pass to pass."""
         for request_id, order in window.sought.items():
-            wait = self._memory.waits[request_id]
+            wait = self._agenda.waits[request_id]
             if request_id in window.listed:
                 wait.missed = 0
             elif order.clean and began - wait.missed_at >= self._terms.interval:
@@ -241,4 +241,4 @@ class Pass:
         if self._records_tell():
             left += [order for order in self._search.unlisted(known) if order.state is State.ACCEPTED]
         if left:
-            await self._look_up(left[: min(STATUSLESS, self._memory.pages)])
+            await self._look_up(left[: min(STATUSLESS, self._agenda.pages)])

@@ -17,7 +17,7 @@ from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import OpenOrder
 from payments_async.journal._states import State
-from payments_async.outbox._passes import Memory, Pass, SettlingPass, Terms, Wait
+from payments_async.outbox._passes import Agenda, Pass, SettlingPass, Terms, Wait
 from payments_async.outbox._sweeps import OPEN, check_account
 
 _log = logging.getLogger("payments_async")
@@ -115,7 +115,7 @@ class Settler:
         self._sleep = sleep
         self._chance = chance
         self._kicked = asyncio.Event()
-        self._memory = Memory()
+        self._agenda = Agenda()
         self._is_here = False
         self._free_at = float("-inf")  # nothing is asked before
         self._failures = 0
@@ -169,7 +169,7 @@ class Settler:
     async def _serve(self) -> None:
         """Work for as long as the duty is ours."""
         await check_account(self._terms.payments, self._journal)
-        self._memory, self._is_here = Memory(), True
+        self._agenda, self._is_here = Agenda(), True
         try:
             async with asyncio.TaskGroup() as tasks:
                 working = tasks.create_task(self._work())
@@ -224,7 +224,7 @@ class Settler:
             return self._free_at - now
         try:
             await self._list(now)
-            due = {request_id: wait for request_id, wait in self._memory.waits.items() if wait.due <= now}
+            due = {request_id: wait for request_id, wait in self._agenda.waits.items() if wait.due <= now}
             if due:
                 await self._look(due)
         except JournalClosed:
@@ -232,7 +232,7 @@ class Settler:
         except (PaymentsError, JournalError) as error:
             self._failed(error.message, now)
         now = self._ticks()
-        next_due = min((wait.due for wait in self._memory.waits.values()), default=float("inf"))
+        next_due = min((wait.due for wait in self._agenda.waits.values()), default=float("inf"))
         return min(_LISTEN, max(0.0, next_due - now, self._free_at - now))
 
     async def _list(self, now: float) -> None:
@@ -246,13 +246,13 @@ class Settler:
         waits: dict[str, Wait] = {}
         for state in OPEN:
             async for page in self._journal.open_orders(self._outbox, state):
-                waits |= self._memory.note(page, due)
-        self._memory.waits = waits
+                waits |= self._agenda.note(page, due)
+        self._agenda.waits = waits
 
     async def _look(self, due: Mapping[str, Wait]) -> None:
         """Make one pass for these orders, and for all others that its list shows."""
         began, at = self._ticks(), self._clock()
-        trip = Pass(self._terms, self._memory, due)
+        trip = Pass(self._terms, self._agenda, due)
         try:
             failure = await trip.make()
         finally:
@@ -268,7 +268,7 @@ class Settler:
     def _note(self, trip: Pass, now: float) -> None:
         """Say when each order that was looked up is looked up next, and say aloud what needs a person."""
         for request_id, state in trip.served():
-            if (wait := self._memory.waits.get(request_id)) is not None and wait.state is state:
+            if (wait := self._agenda.waits.get(request_id)) is not None and wait.state is state:
                 wait.due = now + self._pause(wait, now)
         if parked := trip.findings.parked:
             facts = {"outbox": self._outbox, "parked": len(parked), "request_id": parked[0]}
