@@ -6,6 +6,7 @@ draws conclusions: it reads again, in smaller pages, and tells what absence from
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -113,6 +114,7 @@ class Reader:
     Attributes:
         patience: Seconds for which a page that cannot be had is asked for again.
         clock: Seconds that only grow.
+        abreast: Pages of a list asked for side by side, where it is known how many there are.
         requests: Pages asked for until now.
         size: Rows of the next page.
         is_tried: A page of this size, or of a larger one, was given.
@@ -122,6 +124,7 @@ class Reader:
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[object]]
     patience: float = 0.0
+    abreast: int = attrs.field(default=1, kw_only=True)
     requests: int = attrs.field(init=False, default=0)
     size: int = attrs.field(init=False, default=_SIZES[0])
     is_tried: bool = attrs.field(init=False, default=False)
@@ -192,6 +195,7 @@ class Reading:
         problem: Why absence from it proves nothing, or ``None`` when all of it was read.
         counted: The service said how many rows there are, and all of them were seen.
         refused: The service took the very question for wrong.
+        failure: What a page failed with, where that ended the reading.
         rows, expected: Different rows that were seen, and how many the service counted.
     """
 
@@ -207,6 +211,8 @@ class Reading:
         self._goes_round = False  # it ended with a page as large as any that showed nothing new
         self._is_short = False  # the last page had fewer rows than there is room for
         self._reached = False  # all rows that the service counted at some moment were seen
+        self._ahead: dict[int, asyncio.Task[Page[Transaction]]] = {}  # pages asked for before it is their turn
+        self.failure: PaymentsError | None = None
         self.expected: int | None = None
         self.refused: bool = False
         self.problem: str | None = "it was not read to its end"
@@ -232,18 +238,21 @@ class Reading:
                 async with aclosing(self._once(probes=self._probes and not turn)) as pages:
                     async for fresh in pages:
                         yield fresh
+                await self._drop_ahead()
                 if self._reached or self.expected is None:
                     break
         except AuthenticationFailed:
             raise
         except PaymentsError as error:
-            self.refused = isinstance(error, Rejected)
+            self.failure, self.refused = error, isinstance(error, Rejected)
             self.problem = f"it could not be read: {error.message}"
         else:
             missing = self.expected is not None and not self._reached
             self.problem = f"it showed {self.rows:,} of {self.expected:,} rows" if missing else None
             if self.expected is None and self._goes_round:  # every page may be the first one
                 self.problem = "it shows the same page again, and does not say how many rows there are"
+        finally:
+            await self._drop_ahead()
 
     async def _once(self, *, probes: bool) -> AsyncGenerator[list[Transaction], None]:
         number = stale = 0
@@ -253,6 +262,7 @@ class Reading:
             if page is None:
                 if self._reached and number:
                     return  # there is no such page
+                await self._drop_ahead()
                 number, stale, known = 0, 0, self.rows  # all pages are of another size now
                 continue
             fresh = self._fresh(page)
@@ -283,6 +293,10 @@ class Reading:
 
     async def page(self, number: int) -> Page[Transaction] | None:
         """A page; ``None`` where there is none of this number, or where pages are smaller from now on."""
+        return await self._from_ahead(number) or await self._alone(number)
+
+    async def _alone(self, number: int) -> Page[Transaction] | None:
+        """Ask for a page, again and again for as long as there is patience."""
         reader = self._reader
         begun, wait, failures = reader.clock(), _WAIT_FIRST, 0
         while True:
@@ -306,6 +320,33 @@ class Reading:
                 wait = min(_WAIT_MOST, 2 * wait)
                 if failures >= _TRIES and reader.shrink():
                     return None
+
+    async def _from_ahead(self, number: int) -> Page[Transaction] | None:
+        """A page that was asked for beside others; ``None`` where it has to be asked for by itself."""
+        reader = self._reader
+        if reader.abreast < 2 or number < 2 or not self.expected:
+            return None
+        last, size = -(-self.expected // reader.size), reader.size
+        for one in range(number, min(number + reader.abreast, last + 1)):
+            if one not in self._ahead:
+                self._ahead[one] = asyncio.ensure_future(self._asked(one))
+        if number not in self._ahead:
+            return None
+        try:
+            page = await self._ahead.pop(number)
+        except AuthenticationFailed:
+            raise
+        except PaymentsError:
+            await self._drop_ahead()  # whatever it is, it is met again, alone
+            return None
+        return page if size == reader.size else None
+
+    async def _drop_ahead(self) -> None:
+        """Ask for no further page; those of another size, or of another time through the list, say nothing here."""
+        pages, self._ahead = list(self._ahead.values()), {}
+        for page in pages:
+            page.cancel()
+        await asyncio.gather(*pages, return_exceptions=True)
 
     async def _asked(self, number: int) -> Page[Transaction]:
         reader, (since, until) = self._reader, self._days

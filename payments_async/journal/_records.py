@@ -521,6 +521,20 @@ class Sighting:
     currency: str | None = None
 
 
+class OpenOrder(NamedTuple):
+    """An order without a final outcome; a hundred thousand of them are in memory at a time.
+
+    Attributes:
+        since: Unix seconds at which it last changed.
+        sent_at: Unix seconds of its first permit, that of an earlier attempt included.
+    """
+
+    request_id: str
+    state: State
+    since: float
+    sent_at: float
+
+
 def body_digest(request_id: str, amount: str, body: bytes) -> bytes:
     """SHA-256 of everything an order says: equal for the same order, and proof that nobody edited the file."""
     return hashlib.sha256(b"\0".join((request_id.encode(), amount.encode(), body))).digest()

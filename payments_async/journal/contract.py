@@ -37,6 +37,7 @@ from payments_async.journal._records import (
     Happening,
     Loaded,
     NotPermitted,
+    OpenOrder,
     Outcome,
     Pause,
     Permit,
@@ -67,6 +68,7 @@ __all__ = [
     "Inbox",
     "Loaded",
     "NotPermitted",
+    "OpenOrder",
     "Outcome",
     "Pause",
     "Permit",
@@ -354,6 +356,9 @@ class Journal(Inbox, ChangeFeed, Protocol):
 
     async def leave_duty(self, name: str, owner: str) -> None:
         """Give a duty back at once. Harmless for one that is not the owner's."""
+
+    def open_orders(self, outbox: str, state: State) -> AsyncIterator[Iterable[OpenOrder]]:
+        """The unknown, parked or accepted orders of all that an outbox sends, some thousands at a time."""
 
     async def entry(self, request_id: str) -> Entry | None:
         """One order."""

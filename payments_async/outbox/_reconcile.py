@@ -12,7 +12,7 @@ import attrs
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._events import TransactionEvent
 from payments_async._models import Acceptance, Transaction
-from payments_async._resources.lists import Reader
+from payments_async._resources.lists import Reader, Reading
 from payments_async._resources.statuses import read_statuses
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._status_codes import STATUS_CODES
@@ -24,6 +24,7 @@ from payments_async.outbox._sweeps import (
     LOOKED_UP,
     OPEN,
     PAGE,
+    PAGES_ABREAST,
     STATES,
     Difference,
     Findings,
@@ -41,7 +42,7 @@ _FEW = 20_000  # orders looked up before a run goes on; the others wait for reco
 _READS = 10  # looks at single transactions
 _LATE = 86_400.0  # seconds after which a rejected order that was carried out all the same would be listed
 _OF_THE_LIST = "absence from the list of {days} proves nothing"
-_STATUSLESS = 20  # records without a status, after which looking at more of them says nothing new
+STATUSLESS = 20  # records without a status, after which looking at more of them says nothing new
 _ENDS = {LOOKED_UP[status]: state for status, state in STATES.items()}
 _NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items() if row.is_final}
 
@@ -137,8 +138,8 @@ async def reconcile(
         raise ValueError("sweeps: must be 2 or more; one list that misses an order says too little")
     await check_account(payments, journal)
     findings = Findings(journal)
-    reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience)
-    search = _Search(payments, journal, findings, reader, grace=grace, interval=interval, clock=clock)
+    reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience, abreast=PAGES_ABREAST)
+    search = Search(payments, journal, findings, reader, grace=grace, interval=interval, clock=clock)
     await search.begin(batch_id)
     if search.is_doubted:  # what the list shows of what the journal forgot is open from then on
         await search.sweep()
@@ -146,7 +147,7 @@ async def reconcile(
         await search.look(sought, sweeps=sweeps, sleep=sleep)
         for order in sought.values():
             findings.sum_up(order, clock() - stuck_after)
-            _tell_the_session(payments, order)
+            tell_the_session(payments, order)
     if not search.has_swept:  # orders that are not open are looked for too
         await search.sweep()
     if reversals:
@@ -175,7 +176,7 @@ async def _report(journal: Journal, findings: Findings, batch_id: str | None) ->
     )
 
 
-def _tell_the_session(payments: PaymentsSession, order: SoughtOrder) -> None:
+def tell_the_session(payments: PaymentsSession, order: SoughtOrder) -> None:
     """What was found of an order that the session may have sent; it is not sent again by it."""
     if order.state in CONFIRMED and order.transaction_id is not None:
         found = Acceptance(request_id=order.request_id, transaction_id=order.transaction_id)
@@ -192,7 +193,7 @@ async def look_up_open(payments: PaymentsSession, journal: Journal, batch_id: st
     executor = executor_of(payments)
     reader = Reader(payments.transactions.page, clock=executor.clock, sleep=executor.sleep)
     findings = Findings(journal)
-    search = _Search(payments, journal, findings, reader, grace=0.0, interval=0.0, clock=time.time, by_status=False)
+    search = Search(payments, journal, findings, reader, grace=0.0, interval=0.0, clock=time.time, by_status=False)
     await search.begin(batch_id)
     async for sought in collect(journal, batch_id, portion=_FEW):
         await search.look(sought, sweeps=1, sleep=asyncio.sleep)
@@ -243,7 +244,7 @@ async def lift_quarantine(journal: Journal, batch_id: str, who: str, why: str, *
 
 
 @attrs.define
-class _Search:
+class Search:
     """One search for open orders.
 
     Attributes:
@@ -293,24 +294,24 @@ class _Search:
         self, sought: Mapping[str, SoughtOrder], *, sweeps: int, sleep: Callable[[float], Awaitable[object]]
     ) -> None:
         """Look everywhere. With fewer than two sweeps nothing is parked."""
-        await self._in_notifications(sought.values())
+        await self.look_in_notifications(sought.values())
         window = self._window([order for order in sought.values() if order.is_open])
         for turn in range(sweeps):
             if turn:
                 await sleep(self.interval)
             if window is not None:
-                await self._sweep(window)
+                await self.sweep_window(window)
             if not turn:
                 await self._by_id(window, [one for one in sought.values() if one.is_open and one.transaction_id])
             if window is None or not any(map(self._may_be_parked, window.sought.values())):
                 return
         if sweeps > 1 and window is not None:
-            await self._park(window, sweeps)
+            await self.park(window, sweeps)
 
     async def sweep(self, sought: Collection[SoughtOrder] = ()) -> None:
         """Read the list once, for these orders and for all others that matter, if there are any."""
         if (window := self._window(sought)) is not None:
-            await self._sweep(window)
+            await self.sweep_window(window)
 
     def _window(self, sought: Collection[SoughtOrder]) -> Window | None:
         """The days of these orders, and of all others that matter; ``None`` when there are none."""
@@ -323,7 +324,7 @@ class _Search:
             return None
         return Window.to_now(min(moments), self.clock(), self.payments.dialect.timezone, sought)
 
-    async def _in_notifications(self, orders: Iterable[SoughtOrder]) -> None:
+    async def look_in_notifications(self, orders: Iterable[SoughtOrder]) -> None:
         """Settle what notifications that are stored already tell."""
         for page in paged(orders):
             events = await self.journal.final_events_of([order.request_id for order in page])
@@ -343,7 +344,7 @@ class _Search:
             )
             await self.findings.apply(order, evidence)
 
-    async def _sweep(self, window: Window) -> None:
+    async def sweep_window(self, window: Window) -> Reading:
         """Read the list once, and count whom it did not show."""
         began, self.has_swept, self._shown = self.clock(), True, {}
         reading, self._shown = await self._sweeper.sweep(window, self._batches)
@@ -357,6 +358,7 @@ class _Search:
             self._count_clean(window, began)
         elif problem is None:
             self.findings.note(f"{_OF_THE_LIST.format(days=window)}: the service does not say how many rows there are")
+        return reading
 
     async def _statuses(self, window: Window, *, under_way: bool = False) -> None:
         """Read the list under each status, and settle the orders that one of them shows.
@@ -399,20 +401,20 @@ class _Search:
 
         Where the first records tell a status, the lists of each status tell it of hundreds at once.
         """
-        accepted = [order for order in self._unlisted(orders) if order.state is State.ACCEPTED]
+        accepted = [order for order in self.unlisted(orders) if order.state is State.ACCEPTED]
         unknown = [order for order in orders if order.state is not State.ACCEPTED]
-        statusless = await self._look_up([*unknown, *accepted[:_STATUSLESS]])
-        rest = accepted[_STATUSLESS:]
-        if rest and statusless < _STATUSLESS:
+        statusless = await self.look_up([*unknown, *accepted[:STATUSLESS]])
+        rest = accepted[STATUSLESS:]
+        if rest and statusless < STATUSLESS:
             if window is not None:
                 await self._statuses(window, under_way=True)
-            await self._look_up([order for order in self._unlisted(rest) if order.is_open], statusless)
+            await self.look_up([order for order in self.unlisted(rest) if order.is_open], statusless)
 
-    def _unlisted(self, orders: Iterable[SoughtOrder]) -> Iterator[SoughtOrder]:
+    def unlisted(self, orders: Iterable[SoughtOrder]) -> Iterator[SoughtOrder]:
         """Those of these orders that no list shows as under way."""
         return (order for order in orders if (order.transaction_id or "").lower() not in self._under_way)
 
-    async def _look_up(self, orders: list[SoughtOrder], statusless: int = 0) -> int:
+    async def look_up(self, orders: list[SoughtOrder], statusless: int = 0) -> int:
         """Look at the record of each; tells how many had no status, with those of before.
 
         Args:
@@ -421,7 +423,7 @@ class _Search:
 
         def worth_it() -> Iterator[SoughtOrder]:
             for order in orders:
-                if order.state is not State.ACCEPTED or statusless < _STATUSLESS:
+                if order.state is not State.ACCEPTED or statusless < STATUSLESS:
                     yield order
 
         async def look(order: SoughtOrder) -> Transaction:
@@ -468,7 +470,7 @@ class _Search:
                 continue
             order.clean = 0 if order.listed == window.sweeps else order.clean + 1
 
-    async def _park(self, window: Window, sweeps: int) -> None:
+    async def park(self, window: Window, sweeps: int) -> None:
         """Park the orders that enough clean sweeps did not show."""
         last = datetime.fromtimestamp(window.swept_at or 0.0, UTC).isoformat(timespec="seconds")
         detail = f"not in {sweeps} complete lists of {window}, the last one read at {last}"

@@ -32,6 +32,7 @@ _PORTION = 200_000  # orders looked for at once; an order costs some 300 bytes m
 _MOST_DAYS = 25_000  # that a clock may be wrong by: one that begins in 1970 is
 _MARGIN = timedelta(days=1)  # the service names no time zone, and its clock is not ours
 
+PAGES_ABREAST = 4  # of a list, asked for side by side; the rest of the session's places are for sending
 PAGE = 500  # orders of which it is written down in one commit what was found out
 _MOST = 1000  # records nobody sent that are kept in the report; the others are counted
 LOOKED_UP: Mapping[TransactionStatus, News] = {

@@ -120,6 +120,8 @@ async def test_nothing_that_happens_to_an_order_reads_a_whole_table(tmp_path: Pa
             for state in (None, *State):
                 assert all([entry.batch_id == BATCH async for entry in journal.entries(batch, state)])
             assert [] == [entry async for entry in journal.conflicts(batch)]
+        for state in (State.UNKNOWN, State.PARKED, State.ACCEPTED):
+            assert [] == [page async for page in journal.open_orders("shop", state)]
         await journal.is_looked_for(BATCH)
         await journal.final_events(order(0).request_id, transaction_id(0))
         await journal.history(order(0).request_id)

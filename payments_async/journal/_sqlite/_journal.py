@@ -42,6 +42,7 @@ from payments_async.journal._records import (
     Happening,
     Loaded,
     NotPermitted,
+    OpenOrder,
     Outcome,
     Pause,
     Permit,
@@ -66,6 +67,7 @@ from payments_async.journal._statements import (
     _history,
     _loading,
     _notifications,
+    _open,
     _pending,
     _permits,
     _puts,
@@ -428,6 +430,9 @@ class SqliteJournal(Journal):
 
     async def leave_duty(self, name: str, owner: str) -> None:
         await self._submit("leave_duty", _duties.leave_duty, name, owner, self._liveness.holder or None)
+
+    def open_orders(self, outbox: str, state: State) -> AsyncIterator[Iterable[OpenOrder]]:
+        return self._pages(_open.open_after(outbox, state))
 
     # The outbox: looking
 

@@ -1,0 +1,244 @@
+"""One pass over what is open: looked up in notifications, records and the list, with what it teaches for the next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+import attrs
+
+from payments_async._errors import PaymentsError
+from payments_async._resources.lists import Reader, Reading
+from payments_async._session import PaymentsSession
+from payments_async.journal import Journal
+from payments_async.journal._records import OpenOrder
+from payments_async.journal._states import State
+from payments_async.outbox._reconcile import STATUSLESS, Search, tell_the_session
+from payments_async.outbox._sweeps import OPEN, PAGES_ABREAST, Findings, SoughtOrder, Window
+
+_STATUSLESS_FOR = 3600.0  # seconds for which it is remembered that records carry no status
+_MOST = 200_000  # orders looked for at once; an order costs some 300 bytes meanwhile
+_STRIDE = 500  # orders asked of the journal at once
+
+
+@attrs.frozen(kw_only=True)
+class SettlingPass:
+    """One time that open orders were looked up.
+
+    Attributes:
+        at, took: Unix seconds at which it began, and its seconds.
+        due: Orders it was made for.
+        looked_for: Orders that were looked for in the list, those that were not due included.
+        requests: What it asked of the service.
+        settled: How many orders left where they stood, by their state now.
+        parked: Request ids of orders that it parked.
+        doubles: Request ids of orders with more than one transaction.
+        notes: What hindered: lists that show too little to prove anything, filters the service ignores.
+    """
+
+    at: float
+    took: float
+    due: int
+    looked_for: int = 0
+    requests: int = 0
+    settled: Mapping[State, int] = attrs.field(factory=dict)
+    parked: tuple[str, ...] = ()
+    doubles: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@attrs.define(eq=False)
+class Wait:
+    """An open order, between two looks.
+
+    Attributes:
+        since: Unix seconds at which it last changed.
+        sent_at: Unix seconds of its first permit.
+        due: When it is looked up next, in seconds that only grow.
+        missed, missed_at: Clean sweeps in a row that did not show it, and when the last one ended, in such seconds.
+    """
+
+    state: State
+    since: float
+    sent_at: float
+    due: float
+    missed: int = 0
+    missed_at: float = float("-inf")
+
+
+@attrs.frozen(kw_only=True)
+class Terms:
+    """What passes are made with; as in ``Settler``."""
+
+    payments: PaymentsSession
+    journal: Journal
+    grace: float
+    sweeps: int
+    interval: float
+    clock: Callable[[], float]
+    ticks: Callable[[], float]
+    sleep: Callable[[float], Awaitable[object]]
+
+
+@attrs.define(eq=False)
+class Agenda:
+    """What is known from pass to pass, for as long as this process has the duty.
+
+    Attributes:
+        waits: All open orders, by request id.
+        pages: How many the list of the last pass had.
+        statusless_until: Records carried no status: they are not asked for one before, in seconds that only grow.
+    """
+
+    waits: dict[str, Wait] = attrs.field(factory=dict)
+    pages: int = 1
+    statusless_until: float = float("-inf")
+
+    def note(self, orders: Iterable[OpenOrder], due: Callable[[OpenOrder], float]) -> dict[str, Wait]:
+        """How these orders wait: as before, or newly where they have changed their state."""
+        waits: dict[str, Wait] = {}
+        for order in orders:
+            wait = self.waits.get(order.request_id)
+            if wait is None or wait.state is not order.state:
+                wait = Wait(order.state, order.since, order.sent_at, due(order))
+            wait.since = order.since
+            waits[order.request_id] = wait
+        return waits
+
+
+class Pass:
+    """One pass: for orders that are due, with those beside them that the same list may show.
+
+    Attributes:
+        findings: What it found out.
+    """
+
+    def __init__(self, terms: Terms, agenda: Agenda, due: Mapping[str, Wait]) -> None:
+        self._terms = terms
+        self._agenda = agenda
+        self._due = due
+        self._reader = Reader(
+            terms.payments.transactions.page, clock=terms.clock, sleep=terms.sleep, abreast=PAGES_ABREAST
+        )
+        self.findings = Findings(terms.journal)
+        self._search = Search(
+            terms.payments,
+            terms.journal,
+            self.findings,
+            self._reader,
+            grace=terms.grace,
+            interval=terms.interval,
+            clock=terms.clock,
+            by_status=False,
+        )
+        self._orders: dict[str, SoughtOrder] = {}
+        self._records = 0  # looked at
+        self._looked_for = 0
+
+    async def make(self) -> PaymentsError | None:
+        """Look everywhere; what the list failed with, if it could not be read.
+
+        Raises:
+            AuthenticationFailed: The service refused our credentials.
+            JournalError: The journal cannot be read or written. What was written down until then stays so.
+        """
+        await self._take_up(self._due)
+        try:
+            await self._search.look_in_notifications(self._open())
+            told = await self._by_id()
+            rest = [order for order in self._open() if order.request_id not in told]
+            return await self._in_list(rest) if rest else None
+        finally:
+            for order in self._orders.values():
+                if order.state is not order.first:
+                    tell_the_session(self._terms.payments, order)
+
+    def served(self) -> Iterable[tuple[str, State]]:
+        """The orders that were looked up, and in which state they were before."""
+        for order in self._orders.values():
+            if order.request_id in self._due or order.first is not State.ACCEPTED or self._search.by_status:
+                yield order.request_id, order.first
+
+    def told(self, at: float, took: float) -> SettlingPass:
+        """What it came to."""
+        settled = Counter(order.state for order in self._orders.values() if order.state is not order.first)
+        del settled[State.PARKED]
+        return SettlingPass(
+            at=at,
+            took=took,
+            due=len(self._due),
+            looked_for=self._looked_for,
+            requests=self._reader.requests + self._records,
+            settled=dict(settled),
+            parked=tuple(self.findings.parked),
+            doubles=tuple(self.findings.doubles),
+            notes=(*self.findings.unread, *self.findings.notes),
+        )
+
+    async def _take_up(self, request_ids: Iterable[str]) -> None:
+        """See how these orders stand by now."""
+        some = list(request_ids)[: _MOST - len(self._orders)]
+        for first in range(0, len(some), _STRIDE):
+            found = await self._terms.journal.entries_of(some[first : first + _STRIDE])
+            for entry in found.values():
+                if entry.state in OPEN:
+                    self._orders[entry.request_id] = SoughtOrder.of(entry)
+
+    def _open(self) -> list[SoughtOrder]:
+        return [order for order in self._orders.values() if order.is_open]
+
+    def _records_tell(self) -> bool:
+        """Whether a record may tell a status, as far as is known."""
+        return self._terms.ticks() >= self._agenda.statusless_until
+
+    async def _by_id(self) -> set[str]:
+        """Look at the records of a few accepted orders, where records tell a status; who was told of by them."""
+        few = [order for order in self._open() if order.state is State.ACCEPTED and order.transaction_id]
+        if not few or len(few) > self._agenda.pages or not self._records_tell():
+            return set()
+        await self._look_up(few)
+        return {order.request_id for order in few} if self._records_tell() else set()
+
+    async def _look_up(self, orders: list[SoughtOrder]) -> None:
+        """Look at the record of each, and note whether records carry a status at all."""
+        self._records += len(orders)
+        if await self._search.look_up(orders):
+            self._agenda.statusless_until = self._terms.ticks() + _STATUSLESS_FOR
+
+    async def _in_list(self, rest: list[SoughtOrder]) -> PaymentsError | None:
+        """Read the list once, from the first permit of any of these, for all that were sent since."""
+        terms, agenda, search = self._terms, self._agenda, self._search
+        first = min(self._due[order.request_id].sent_at for order in rest)
+        await self._take_up(id_ for id_, wait in agenda.waits.items() if wait.sent_at >= first and id_ not in self._due)
+        search.by_status = any(order.state is State.ACCEPTED for order in rest)
+        began = terms.ticks()
+        window = Window.to_now(first, terms.clock(), terms.payments.dialect.timezone, self._open())
+        self._looked_for = len(window.sought)
+        reading = await search.sweep_window(window)
+        agenda.pages = max(1, -(-reading.rows // self._reader.size))
+        self._count_missed(window, began)
+        await search.park(window, terms.sweeps)
+        await self._look_up_unlisted(window, reading)
+        return reading.failure
+
+    def _count_missed(self, window: Window, began: float) -> None:
+        """Count a clean sweep for each order that it did not show; the counts last from pass to pass."""
+        for request_id, order in window.sought.items():
+            wait = self._agenda.waits[request_id]
+            if request_id in window.listed:
+                wait.missed = 0
+            elif order.clean and began - wait.missed_at >= self._terms.interval:
+                wait.missed, wait.missed_at = wait.missed + 1, self._terms.ticks()
+            order.clean = wait.missed
+
+    async def _look_up_unlisted(self, window: Window, reading: Reading) -> None:
+        """Look at the records of orders that no list has told of: of no more of them than the list has pages."""
+        if reading.failure is not None:
+            return
+        known = [order for order in window.sought.values() if order.transaction_id and order.request_id in self._due]
+        known = [order for order in known if order.is_open and order.state is order.first]
+        left = [order for order in known if order.state is not State.ACCEPTED]
+        if self._records_tell():
+            left += [order for order in self._search.unlisted(known) if order.state is State.ACCEPTED]
+        if left:
+            await self._look_up(left[: min(STATUSLESS, self._agenda.pages)])

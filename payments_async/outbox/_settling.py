@@ -1,0 +1,317 @@
+"""The standing reconciler of an outbox: whichever process has the duty looks up what is open, for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+import attrs
+
+from payments_async._errors import PaymentsError
+from payments_async._session import PaymentsSession
+from payments_async.journal import Journal
+from payments_async.journal._faults import JournalClosed, JournalError
+from payments_async.journal._records import OpenOrder
+from payments_async.journal._states import State
+from payments_async.outbox._passes import Agenda, Pass, SettlingPass, Terms, Wait
+from payments_async.outbox._sweeps import OPEN, check_account
+
+_log = logging.getLogger("payments_async")
+
+# Seconds until an order is looked up first, and the longest pause; between them each pause is three times the last.
+# Nearly all accepted ones are settled by their notification before the first look; parked ones wait for a person.
+_RHYTHM = {State.UNKNOWN: (5.0, 900.0), State.ACCEPTED: (60.0, 3600.0), State.PARKED: (21_600.0, 21_600.0)}
+_OLD = 24.0  # part of an order's age that a pause has at least: the older it is, the longer the list that shows it
+_SHARE = 9.0  # times as long as the last pass took nothing is asked
+_AGAIN_INITIAL, _AGAIN_MAX = 5.0, 900.0  # seconds until the next pass after one that failed, three times the last
+_LISTEN = 5.0  # seconds after which the journal is asked again for what other processes left open
+_BREATH = 1.0  # seconds between two such questions, whatever is heard
+_STANDBY = 1.0  # seconds between two questions whether the duty is free
+_MISSES = 3  # times in a row that the duty cannot be prolonged: its lease is over then
+_DOUBLES_TOLD = 1000
+
+
+@attrs.frozen(kw_only=True)
+class SettlingProgress:
+    """How far the settling of an outbox is.
+
+    Attributes:
+        is_here: This process has the duty; the others know nothing of its passes.
+        unknown, parked, accepted: Orders without a final outcome, of every process.
+        oldest_unknown: Unix seconds since which the oldest of them is unknown, or ``None``.
+        last: The last pass made here, or ``None``.
+        hinders: What keeps it from settling, in words, or ``None``.
+    """
+
+    is_here: bool
+    unknown: int
+    parked: int
+    accepted: int
+    oldest_unknown: float | None = None
+    last: SettlingPass | None = None
+    hinders: str | None = None
+
+
+class Settler:
+    """Settles the open orders of one outbox for as long as it has the duty; another process does when this one dies.
+
+    An unknown order is looked up seconds after it became so, an accepted one where no notification came, a parked one
+    rarely; each with growing pauses. One pass over the list serves all that are due, and all others that the list
+    shows on the way. An unknown order that clean sweeps did not show, with time between them, is parked for a person.
+    It sends nothing.
+
+    Args:
+        outbox: Whose orders.
+        owner: A name that nobody else has.
+        grace: Seconds after its last permit within which an order may still arrive, and is not parked.
+        sweeps: Clean sweeps, 2 or more, that have to miss an unknown order before it is parked. They are counted in
+            memory: who takes over begins at none.
+        interval: Seconds between two that count.
+        lease: Seconds after which another process takes over from one that hangs; one that died is known at once.
+        clock: Unix seconds.
+        ticks: Seconds that only grow, whoever sets the clock.
+        sleep: Waits for seconds.
+        chance: A number from 0 to 1, so that not all processes ask at the same moment.
+    """
+
+    def __init__(
+        self,
+        payments: PaymentsSession,
+        journal: Journal,
+        outbox: str,
+        *,
+        owner: str,
+        grace: float = 900.0,
+        sweeps: int = 2,
+        interval: float = 60.0,
+        lease: float = 30.0,
+        clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        if sweeps < 2:
+            raise ValueError("sweeps: must be 2 or more; one list that misses an order says too little")
+        self._terms = Terms(
+            payments=payments,
+            journal=journal,
+            grace=grace,
+            sweeps=sweeps,
+            interval=interval,
+            clock=clock,
+            ticks=ticks,
+            sleep=sleep,
+        )
+        self._journal = journal
+        self._outbox = outbox
+        self._owner = owner
+        self._lease = lease
+        self._clock = clock
+        self._ticks = ticks
+        self._sleep = sleep
+        self._chance = chance
+        self._kicked = asyncio.Event()
+        self._agenda = Agenda()
+        self._is_here = False
+        self._free_at = float("-inf")  # nothing is asked before
+        self._failures = 0
+        self._hinders: str | None = None
+        self._doubles: set[str] = set()  # that were told of
+        self._last: SettlingPass | None = None
+
+    def kick(self) -> None:
+        """An order became unknown: have its moment noted at once."""
+        self._kicked.set()
+
+    async def progress(self) -> SettlingProgress:
+        """How far it is, for whoever watches over the outbox."""
+        counts = (await self._journal.progress(outbox=self._outbox)).counts
+        unknown = [
+            order.since async for page in self._journal.open_orders(self._outbox, State.UNKNOWN) for order in page
+        ]
+        return SettlingProgress(
+            is_here=self._is_here,
+            unknown=counts[State.UNKNOWN],
+            parked=counts[State.PARKED],
+            accepted=counts[State.ACCEPTED],
+            oldest_unknown=min(unknown, default=None),
+            last=self._last,
+            hinders=self._hinders,
+        )
+
+    async def run(self) -> None:
+        """Settle whenever the duty is ours, until it is cancelled or the journal is closed."""
+        try:
+            while True:
+                try:
+                    if await self._has_duty():
+                        await self._serve()
+                except JournalClosed:
+                    return
+                except JournalError as error:
+                    self._hinder(error.message)
+                await self._sleep(_STANDBY * (0.5 + self._chance()))
+        finally:
+            with suppress(JournalError):  # its lease runs out
+                await self._journal.leave_duty(self._duty, self._owner)
+
+    @property
+    def _duty(self) -> str:
+        return f"settling {self._outbox}"
+
+    async def _has_duty(self) -> bool:
+        return await self._journal.take_duty(self._duty, self._owner, lease=self._lease)
+
+    async def _serve(self) -> None:
+        """Work for as long as the duty is ours."""
+        await check_account(self._terms.payments, self._journal)
+        self._agenda, self._is_here = Agenda(), True
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                working = tasks.create_task(self._work())
+                await self._keep_duty()
+                working.cancel()
+        finally:
+            self._is_here = False
+
+    async def _keep_duty(self) -> None:
+        """Prolong the duty for as long as that can be done."""
+        misses = 0
+        while misses < _MISSES:
+            await self._sleep(self._lease / _MISSES)
+            try:
+                if not await self._has_duty():
+                    return
+            except JournalClosed:
+                return
+            except JournalError:
+                misses += 1
+            else:
+                misses = 0
+
+    async def _work(self) -> None:
+        """Make pass after pass."""
+        with suppress(JournalClosed):
+            while True:
+                pause = await self.turn()
+                await self._sleep(min(pause, _BREATH))
+                if pause > _BREATH:
+                    await self._wait(pause - _BREATH)
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait for so long, or until it is kicked."""
+        waits = [asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._kicked.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def turn(self) -> float:
+        """Look up what is due by now, if anything is; tells for how many seconds there is nothing to do.
+
+        Raises:
+            JournalClosed: It is over.
+        """
+        self._kicked.clear()
+        now = self._ticks()
+        if now < self._free_at:
+            return self._free_at - now
+        try:
+            await self._list(now)
+            due = {request_id: wait for request_id, wait in self._agenda.waits.items() if wait.due <= now}
+            if due:
+                await self._look(due)
+        except JournalClosed:
+            raise
+        except (PaymentsError, JournalError) as error:
+            self._failed(error.message, now)
+        now = self._ticks()
+        next_due = min((wait.due for wait in self._agenda.waits.values()), default=float("inf"))
+        return min(_LISTEN, max(0.0, next_due - now, self._free_at - now))
+
+    async def _list(self, now: float) -> None:
+        """Note what is open, and when each order is looked up next."""
+        clock = self._clock()
+
+        def due(order: OpenOrder) -> float:
+            first, _ = _RHYTHM[order.state]
+            return now + min(first, max(0.0, order.since + first - clock))
+
+        waits: dict[str, Wait] = {}
+        for state in OPEN:
+            async for page in self._journal.open_orders(self._outbox, state):
+                waits |= self._agenda.note(page, due)
+        self._agenda.waits = waits
+
+    async def _look(self, due: Mapping[str, Wait]) -> None:
+        """Make one pass for these orders, and for all others that its list shows."""
+        began, at = self._ticks(), self._clock()
+        trip = Pass(self._terms, self._agenda, due)
+        try:
+            failure = await trip.make()
+        finally:
+            took = self._ticks() - began
+            self._free_at = began + took * (1.0 + _SHARE)
+            self._last = trip.told(at, took)
+        self._note(trip, began + took)
+        if failure is not None:
+            self._failed(failure.message, began + took)
+        else:
+            self._recovered()
+
+    def _note(self, trip: Pass, now: float) -> None:
+        """Say when each order that was looked up is looked up next, and say aloud what needs a person."""
+        for request_id, state in trip.served():
+            if (wait := self._agenda.waits.get(request_id)) is not None and wait.state is state:
+                wait.due = now + self._pause(wait, now)
+        if parked := trip.findings.parked:
+            facts = {"outbox": self._outbox, "parked": len(parked), "request_id": parked[0]}
+            words = "the outbox %s: %d orders are in no complete list and were parked, %s the first: a person decides"
+            _log.warning(words, self._outbox, len(parked), parked[0], extra=facts)
+        for request_id in trip.findings.doubles:
+            if request_id not in self._doubles and len(self._doubles) < _DOUBLES_TOLD:
+                self._doubles.add(request_id)
+                words = "the outbox %s: order %s has more than one transaction"
+                _log.warning(words, self._outbox, request_id, extra={"outbox": self._outbox, "request_id": request_id})
+
+    def _pause(self, wait: Wait, now: float) -> float:
+        """Seconds until an order is looked up again."""
+        clock = self._clock()
+        age = max(0.0, clock - wait.since)
+        pause = _pause_at(wait.state, age)
+        if wait.state is not State.UNKNOWN:
+            return pause
+        if now - wait.missed_at <= 2.0 * self._terms.interval:
+            return min(pause, self._terms.interval)  # the next list that misses it may be the last one needed
+        grace = wait.sent_at + self._terms.grace - clock
+        return min(pause, grace) if grace > 0.0 else pause
+
+    def _failed(self, why: str, now: float) -> None:
+        """Say once that it cannot go on, and try again with growing pauses."""
+        self._hinder(why)
+        pause = min(_AGAIN_MAX, _AGAIN_INITIAL * 3.0 ** min(self._failures, 20)) * (0.5 + self._chance())
+        self._failures += 1
+        self._free_at = max(self._free_at, now + pause)
+
+    def _hinder(self, why: str) -> None:
+        if self._hinders is None:
+            facts = {"outbox": self._outbox, "why": why}
+            _log.warning("the outbox %s cannot look up what is open: %s", self._outbox, why, extra=facts)
+        self._hinders = why
+
+    def _recovered(self) -> None:
+        if self._hinders is not None:
+            _log.info("the outbox %s looks up what is open again", self._outbox, extra={"outbox": self._outbox})
+        self._hinders, self._failures = None, 0
+
+
+def _pause_at(state: State, age: float) -> float:
+    """Seconds until an order is looked up again that has been in a state for so many."""
+    first, most = _RHYTHM[state]
+    return max(min(most, 2.0 * age + first), age / _OLD)

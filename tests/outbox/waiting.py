@@ -1,0 +1,113 @@
+"""An outbox whose orders wait to be settled: a service, a session and a journal, all by one clock that is moved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+from bulk.worlds import payout, session
+
+from payments_async import OutcomeUnknown, PaymentsSession
+from payments_async.journal import News, SqliteJournal
+from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
+from payments_async.outbox._settling import Settler
+from payments_async.outbox._sweeps import account_of
+from payments_async.sandbox import ManualClock, Quirks, Sandbox
+
+OUTBOX = "shop"
+
+
+@attrs.define
+class Waiting:
+    """What there is, and what can be done with it."""
+
+    sandbox: Sandbox
+    payments: PaymentsSession
+    journal: SqliteJournal
+    clock: ManualClock
+    settler: Settler
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return self.clock.now().timestamp()
+
+    async def send(self, *numbers: int) -> None:
+        """Send orders from the outbox; what is scripted in the sandbox happens to them."""
+        await self._work(numbers, self._send)
+
+    async def lose(self, *numbers: int, outbox: str | None = OUTBOX) -> None:
+        """Orders that never reached the service, and nobody knows."""
+        await self._work(numbers, self._lose, outbox)
+
+    async def pass_(self, seconds: float) -> None:
+        """Let time pass for everybody, and let the settler do what is due then."""
+        await self.sandbox.advance(seconds)
+        await self.settler.turn()
+
+    async def states(self) -> dict[str, int]:
+        """How many orders are in which state."""
+        progress = await self.journal.progress()
+        return {state: count for state, count in progress.counts.items() if count}
+
+    def asked(self) -> list[str]:
+        """The lists and records that the service was asked for, without their days."""
+        found = []
+        for one in self.sandbox.requests:
+            if one.method == "GET" and one.path.startswith("/api/transactions"):
+                number, status = one.query.get("pageNumber"), one.query.get("transactionStatus")
+                found.append(" ".join(filter(None, (one.path.removeprefix("/api/"), number, status))))
+        return found
+
+    async def _work(self, numbers: Iterable[int], how: Any, outbox: str | None = OUTBOX) -> None:
+        orders = [payout(number) for number in numbers]
+        batch = f"run of {orders[0].request_id}"
+        await self.journal.open_run(batch, account_of(self.payments), outbox=outbox)
+        await self.journal.load(batch, orders, owner="test")
+        while (chunk := await self.journal.claim_chunk(batch, "test")) is not None:
+            await asyncio.gather(*(how(chunk, claimed) for claimed in chunk.orders))
+            await self.journal.release_chunk(chunk)
+
+    async def _lose(self, chunk: Chunk, claimed: ClaimedOrder) -> None:
+        permit = await self.journal.permit(chunk, claimed)
+        assert isinstance(permit, Permit)
+        await self.journal.record(Outcome(permit=permit, news=News.UNKNOWN))
+
+    async def _send(self, chunk: Chunk, claimed: ClaimedOrder) -> None:
+        permit = await self.journal.permit(chunk, claimed)
+        assert isinstance(permit, Permit)
+        try:
+            acceptance = await self.payments.payouts.send(claimed.order)  # type: ignore[arg-type]
+        except OutcomeUnknown:
+            outcome = Outcome(permit=permit, news=News.UNKNOWN)
+        else:
+            outcome = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=acceptance.transaction_id)
+        await self.journal.record(outcome)
+
+
+@asynccontextmanager
+async def waiting(
+    folder: Path, quirks: dict[str, Any] | None = None, *, settler: dict[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[Waiting]:
+    """Open everything; settings are the sandbox's, whose orders take a day unless they say otherwise."""
+    clock = ManualClock()
+
+    def now() -> float:
+        return clock.now().timestamp()
+
+    plain: dict[str, Any] = {"clock": now, "ticks": now, "sleep": clock.sleep, "chance": lambda: 0.5}
+    async with AsyncExitStack() as stack:
+        asked = {"clock": clock, "processing_delay": 86_400.0} | settings
+        sandbox = await stack.enter_async_context(Sandbox(quirks=Quirks(**quirks or {}), **asked))
+        journal = await stack.enter_async_context(SqliteJournal(folder / "journal.db", clock=now))
+        payments = await stack.enter_async_context(session(sandbox))
+        yield Waiting(
+            sandbox,
+            payments,
+            journal,
+            clock,
+            Settler(payments, journal, OUTBOX, owner="here", **(plain | (settler or {}))),
+        )
