@@ -8,7 +8,17 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from typing import Any, Protocol, Self, TypeVar
@@ -24,14 +34,16 @@ from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire import endpoints
 from payments_async._wire.orders import private_texts, write_order
 from payments_async.journal import Journal
+from payments_async.journal._changes import Change
 from payments_async.journal._faults import JournalClosed, JournalError, OrdersDiffer, OrderUnknown
-from payments_async.journal._inbox import Inbox
+from payments_async.journal._inbox import Backlog, Inbox
 from payments_async.journal._records import Adoption, Entry, Loaded, Pause, Placed
 from payments_async.journal._states import FINAL, State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._changes import Dispatcher
 from payments_async.outbox._leases import Leases
 from payments_async.outbox._run import take_first_look, why_not
+from payments_async.outbox._settling import Settler, SettlingProgress
 from payments_async.outbox._standing import StandingCrew
 from payments_async.outbox._sweeps import account_of
 
@@ -123,6 +135,8 @@ class Outbox:
         self._waiting: dict[str, list[asyncio.Future[State | None]]] = {}
         self._is_open = False
         self._hinders: str | None = None
+        self._settler: Settler | None = None
+        self._settling: asyncio.Task[None] | None = None
         self._handlers = Dispatcher(journal, name, policy=policy, clock=now)
 
     # Its life
@@ -155,6 +169,9 @@ class Outbox:
         self._running = [asyncio.get_running_loop().create_task(self._listen(last))]
         if self._works:
             self._running.append(asyncio.get_running_loop().create_task(self._work()))
+        self._settler = Settler(self._payments, self._journal, self._name, owner=self._owner, clock=self._now)
+        if self._settles:
+            self._settling = asyncio.get_running_loop().create_task(self._settle(self._settler))
 
     async def aclose(self) -> None:
         """Begin nothing more, finish what is under way, and give back what others may do. Twice is harmless."""
@@ -171,10 +188,12 @@ class Outbox:
             if working:
                 await asyncio.wait(working)
         finally:  # also when somebody has had enough of waiting: what has left is written down as unknown
+            if self._settling is not None:
+                self._running.append(self._settling)
             for task in self._running:
                 task.cancel()
             await asyncio.wait([*self._running, *self._tasks])
-            self._running = []
+            self._running, self._settling = [], None
             await self._handlers.aclose()
         for waiters in self._waiting.values():
             for waiter in waiters:
@@ -345,6 +364,8 @@ class Outbox:
             counts=progress.counts,
             conflicts=progress.conflicts,
             quarantined=run.quarantined,
+            handlers=await self._journal.change_backlog(self._name),
+            settling=None if self._settler is None else await self._settler.progress(),
         )
 
     # Within
@@ -438,12 +459,7 @@ class Outbox:
                 seen = await self._journal.committed(seen, timeout=_LISTEN)
                 while changes := await self._journal.changes_after(self._name, last, limit=_PAGE):
                     last = changes[-1].id
-                    if any(change.state in self._handlers.states for change in changes):
-                        self._handlers.wake()
-                    for change in changes:
-                        for waiter in self._waiting.get(change.request_id, ()):
-                            if not waiter.done():
-                                waiter.set_result(change.state)
+                    self._tell(changes)
             except JournalClosed:
                 return
             except Exception as error:  # noqa: BLE001 - whatever the reason, those who wait go on waiting
@@ -454,6 +470,18 @@ class Outbox:
             else:
                 delay = _AGAIN_INITIAL
                 self._look()
+
+    def _tell(self, changes: Sequence[Change]) -> None:
+        """Orders moved: tell those who wait for them."""
+        states = {change.state for change in changes}
+        if states & self._handlers.states:
+            self._handlers.wake()
+        if State.UNKNOWN in states and self._settler is not None:
+            self._settler.kick()
+        for change in changes:
+            for waiter in self._waiting.get(change.request_id, ()):
+                if not waiter.done():
+                    waiter.set_result(change.state)
 
     def _look(self) -> None:
         if self._crew is not None:
@@ -486,6 +514,16 @@ class Outbox:
             facts = {"outbox": self._name, "why": why}
             _log.error("the outbox %s sends nothing: %s", self._name, why, extra=facts)
         self._hinders = why
+
+    async def _settle(self, settler: Settler) -> None:
+        """Look up what is open, and begin again after whatever failed."""
+        while True:
+            try:
+                await settler.run()
+                return
+            except Exception:  # noqa: BLE001 - a mistake of ours must not stop it for good
+                _log.exception("the outbox %s failed to look up what is open, and begins again", self._name)
+                await asyncio.sleep(_AGAIN_MAX)
 
     async def _is_ready(self) -> bool:
         """Look first, where the journal may have forgotten what was sent; tells whether anything may be sent."""
@@ -549,6 +587,8 @@ class OutboxHealth:
         counts: Orders by state, of every process.
         conflicts: Orders with a contradiction that nobody has acknowledged.
         quarantined: Chunks of orders that wait for a person since the journal was copied or restored.
+        handlers: Changes that wait for handlers, and dead letters.
+        settling: How far the looking up of what is open is; ``None`` where it was never opened.
     """
 
     is_open: bool
@@ -557,6 +597,8 @@ class OutboxHealth:
     counts: Mapping[State, int]
     conflicts: int
     quarantined: int
+    handlers: Backlog
+    settling: SettlingProgress | None
 
     @property
     def is_well(self) -> bool:
