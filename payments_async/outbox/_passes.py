@@ -217,7 +217,8 @@ class Pass:
         reading = await search.sweep_window(window)
         agenda.pages = max(1, -(-reading.rows // self._reader.size))
         self._count_missed(window, began)
-        await search.park(window, terms.sweeps)
+        if window.swept_at is not None:  # this list is one of those that missed them
+            await search.park(window, terms.sweeps)
         await self._look_up_unlisted(window, reading)
         return reading.failure
 
