@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import attrs
 
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._events import TransactionEvent
 from payments_async._models import Acceptance, Transaction
-from payments_async._resources.lists import Reader, Reading
+from payments_async._resources.lists import Reader
 from payments_async._resources.statuses import read_statuses
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._status_codes import STATUS_CODES
@@ -243,6 +244,18 @@ async def lift_quarantine(journal: Journal, batch_id: str, who: str, why: str, *
     return await journal.lift_quarantine(batch_id, who=who, why=why, seen=seen)
 
 
+class ListRead(NamedTuple):
+    """What is left of a list that was read.
+
+    Attributes:
+        rows: Different ones that it showed.
+        failure: What ended the reading before its end, or ``None``.
+    """
+
+    rows: int
+    failure: PaymentsError | None
+
+
 @attrs.define
 class Search:
     """One search for open orders.
@@ -344,11 +357,11 @@ class Search:
             )
             await self.findings.apply(order, evidence)
 
-    async def sweep_window(self, window: Window) -> Reading:
+    async def sweep_window(self, window: Window) -> ListRead:
         """Read the list once, and count whom it did not show."""
         began, self.has_swept, self._shown = self.clock(), True, {}
         reading, self._shown = await self._sweeper.sweep(window, self._batches)
-        problem, counted = reading.problem, reading.counted
+        problem, counted, read = reading.problem, reading.counted, ListRead(reading.rows, reading.failure)
         del reading  # it knows every row
         if problem is not None:
             self.findings.unread[f"{_OF_THE_LIST.format(days=window)}: {problem}"] = None
@@ -358,7 +371,7 @@ class Search:
             self._count_clean(window, began)
         elif problem is None:
             self.findings.note(f"{_OF_THE_LIST.format(days=window)}: the service does not say how many rows there are")
-        return reading
+        return read
 
     async def _statuses(self, window: Window, *, under_way: bool = False) -> None:
         """Read the list under each status, and settle the orders that one of them shows.
