@@ -13,7 +13,7 @@ from payments_async._session import PaymentsSession
 from payments_async.journal import Journal
 from payments_async.journal._records import OpenOrder
 from payments_async.journal._states import State
-from payments_async.outbox._reconcile import STATUSLESS, Search, Swept, tell_the_session
+from payments_async.outbox._reconcile import STATUSLESS, ListRead, Search, tell_the_session
 from payments_async.outbox._sweeps import OPEN, PAGES_ABREAST, Findings, SoughtOrder, Window
 
 _STATUSLESS_FOR = 3600.0  # seconds for which it is remembered that records carry no status
@@ -214,12 +214,13 @@ class Pass:
         began = terms.ticks()
         window = Window.to_now(first, terms.clock(), terms.payments.dialect.timezone, self._open())
         self._looked_for = len(window.sought)
-        swept = await search.sweep_window(window)
-        agenda.pages = max(1, -(-swept.rows // self._reader.size))
+        read = await search.sweep_window(window)
+        agenda.pages = max(1, -(-read.rows // self._reader.size))
         self._count_missed(window, began)
-        await search.park(window, terms.sweeps)
-        await self._look_up_unlisted(window, swept)
-        return swept.failure
+        if window.swept_at is not None:  # this list is one of those that missed them
+            await search.park(window, terms.sweeps)
+        await self._look_up_unlisted(window, read)
+        return read.failure
 
     def _count_missed(self, window: Window, began: float) -> None:
         """Count a clean sweep for each order that it did not show; the counts last from pass to pass."""
@@ -231,9 +232,9 @@ class Pass:
                 wait.missed, wait.missed_at = wait.missed + 1, self._terms.ticks()
             order.clean = wait.missed
 
-    async def _look_up_unlisted(self, window: Window, swept: Swept) -> None:
+    async def _look_up_unlisted(self, window: Window, read: ListRead) -> None:
         """Look at the records of orders that no list has told of: of no more of them than the list has pages."""
-        if swept.failure is not None:
+        if read.failure is not None:
             return
         known = [order for order in window.sought.values() if order.transaction_id and order.request_id in self._due]
         known = [order for order in known if order.is_open and order.state is order.first]

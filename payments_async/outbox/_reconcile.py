@@ -244,12 +244,12 @@ async def lift_quarantine(journal: Journal, batch_id: str, who: str, why: str, *
     return await journal.lift_quarantine(batch_id, who=who, why=why, seen=seen)
 
 
-class Swept(NamedTuple):
-    """What a sweep came to.
+class ListRead(NamedTuple):
+    """What is left of a list that was read.
 
     Attributes:
-        rows: Transactions that it showed.
-        failure: Why it was not finished, where the service did not answer.
+        rows: Different ones that it showed.
+        failure: What ended the reading before its end, or ``None``.
     """
 
     rows: int
@@ -357,11 +357,11 @@ class Search:
             )
             await self.findings.apply(order, evidence)
 
-    async def sweep_window(self, window: Window) -> Swept:
+    async def sweep_window(self, window: Window) -> ListRead:
         """Read the list once, and count whom it did not show."""
         began, self.has_swept, self._shown = self.clock(), True, {}
         reading, self._shown = await self._sweeper.sweep(window, self._batches)
-        problem, counted, swept = reading.problem, reading.counted, Swept(reading.rows, reading.failure)
+        problem, counted, read = reading.problem, reading.counted, ListRead(reading.rows, reading.failure)
         del reading  # it knows every row
         if problem is not None:
             self.findings.unread[f"{_OF_THE_LIST.format(days=window)}: {problem}"] = None
@@ -371,7 +371,7 @@ class Search:
             self._count_clean(window, began)
         elif problem is None:
             self.findings.note(f"{_OF_THE_LIST.format(days=window)}: the service does not say how many rows there are")
-        return swept
+        return read
 
     async def _statuses(self, window: Window, *, under_way: bool = False) -> None:
         """Read the list under each status, and settle the orders that one of them shows.

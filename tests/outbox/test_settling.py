@@ -10,7 +10,8 @@ import pytest
 from bulk.worlds import payout, session
 from outbox.waiting import OUTBOX, Waiting, waiting
 
-from payments_async.journal import SqliteJournal, State
+from payments_async.journal import News, SqliteJournal, State
+from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
 from payments_async.outbox._settling import Settler
 from payments_async.sandbox import Fault
 
@@ -166,6 +167,22 @@ async def test_records_without_a_status_are_asked_for_once_in_an_hour(tmp_path: 
         await looks(here, 3500.0, step=20.0)
         records = [path for path in here.asked() if not path.startswith(SWEEP[0])]
         assert 1 == sum(path.count("/") for path in records)
+
+
+async def test_a_transaction_that_no_list_shows_yet(tmp_path: Path) -> None:
+    """The answer that could not be read named it: its record says that the service has the order."""
+    async with waiting(tmp_path, {"listed_after": 100}) as here:
+
+        async def half_an_answer(chunk: Chunk, claimed: ClaimedOrder) -> None:
+            permit = await here.journal.permit(chunk, claimed)
+            assert isinstance(permit, Permit)
+            accepted = await here.payments.payouts.send(payout(0))
+            outcome = Outcome(permit=permit, news=News.UNKNOWN, transaction_id=accepted.transaction_id)
+            await here.journal.record(outcome)
+
+        await here.work([0], half_an_answer)
+        await here.pass_(5.0)
+        assert {"accepted": 1} == await here.states()
 
 
 async def test_orders_of_others_are_left_alone(tmp_path: Path) -> None:

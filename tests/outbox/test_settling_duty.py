@@ -3,16 +3,18 @@
 import asyncio
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 from bulk.worlds import session
 from outbox.waiting import OUTBOX, Waiting, waiting
 
-from payments_async.journal import SqliteJournal
+from payments_async.journal import SqliteJournal, State
 from payments_async.outbox._settling import Settler
 from payments_async.sandbox import Fault, Sandbox
 
@@ -63,22 +65,23 @@ async def test_one_settles_for_all_and_the_next_when_it_stops(tmp_path: Path) ->
     ):
         one, other = settler_of(here, first, "one"), settler_of(here, second, "other")
 
-        async def is_settled() -> bool:
-            return "unknown" not in await here.states()
+        async def has_settled(*settlers: Settler) -> bool:
+            passes = [(await settler.progress()).last for settler in settlers]
+            return {State.ACCEPTED: 1} in [one.settled for one in passes if one is not None]
 
         async with running(one, other) as tasks:
             await lose_an_answer(here, 0)
-            await until(is_settled, here)
+            await until(partial(has_settled, one, other), here)
             facts = [await settler.progress() for settler in (one, other)]
-            assert [True, False] == sorted((fact.is_here for fact in facts), reverse=True)
-            assert [False, True] == sorted(fact.last is None for fact in facts)
+            assert [(False, True), (True, False)] == sorted((fact.is_here, fact.last is None) for fact in facts)
             busy = facts[1].is_here
             tasks[busy].cancel()
             await asyncio.gather(tasks[busy], return_exceptions=True)
             await lose_an_answer(here, 1)
-            await until(is_settled, here)
-            last = await (one, other)[not busy].progress()
-            assert (True, {"accepted": 1}) == (last.is_here, last.last and last.last.settled)
+            next_ = (one, other)[not busy]
+            await until(partial(has_settled, next_), here)
+            assert (await next_.progress()).is_here
+            assert {"accepted": 2} == await here.states()
 
 
 async def test_a_duty_that_was_lost_ends_the_work(tmp_path: Path) -> None:
@@ -130,6 +133,36 @@ async def test_a_journal_that_is_closed_ends_it(tmp_path: Path) -> None:
         await here.journal.aclose()
         await until(is_over, here)
         assert task.exception() is None
+
+
+@pytest.mark.slow
+async def test_a_journal_that_is_held_for_a_while(tmp_path: Path) -> None:
+    """Somebody else writes for minutes: that is said, and what waits is settled when the file is free again."""
+    path = tmp_path / "journal.db"
+    async with waiting(tmp_path) as here, SqliteJournal(path, clock=here.now, busy_timeout=0.01) as journal:
+        settler = settler_of(here, journal, "hindered")
+        await lose_an_answer(here, 0)
+
+        async def is_hindered() -> bool:
+            return (await settler.progress()).hinders is not None
+
+        async def is_off_duty() -> bool:
+            return not (await settler.progress()).is_here
+
+        async def is_settled() -> bool:
+            return "unknown" not in await here.states()
+
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with running(settler):
+                await until(is_hindered, here)
+                other.execute("ROLLBACK")
+                await until(is_settled, here)
+                await lose_an_answer(here, 1)
+                other.execute("BEGIN IMMEDIATE")
+                await until(is_off_duty, here)  # what it cannot prolong may be another's soon
+                other.execute("ROLLBACK")
+                await until(is_settled, here)
 
 
 @asynccontextmanager

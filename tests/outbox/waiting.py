@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from payments_async.outbox._sweeps import account_of
 from payments_async.sandbox import ManualClock, Quirks, Sandbox
 
 OUTBOX = "shop"
+Attempt = Callable[[Chunk, ClaimedOrder], Awaitable[None]]
 
 
 @attrs.define
@@ -37,11 +38,11 @@ class Waiting:
 
     async def send(self, *numbers: int) -> None:
         """Send orders from the outbox; what is scripted in the sandbox happens to them."""
-        await self._work(numbers, self._send)
+        await self.work(numbers, self._send)
 
     async def lose(self, *numbers: int, outbox: str | None = OUTBOX) -> None:
         """Orders that never reached the service, and nobody knows."""
-        await self._work(numbers, self._lose, outbox)
+        await self.work(numbers, self._lose, outbox)
 
     async def pass_(self, seconds: float) -> None:
         """Let time pass for everybody, and let the settler do what is due then."""
@@ -62,7 +63,8 @@ class Waiting:
                 found.append(" ".join(filter(None, (one.path.removeprefix("/api/"), number, status))))
         return found
 
-    async def _work(self, numbers: Iterable[int], how: Any, outbox: str | None = OUTBOX) -> None:
+    async def work(self, numbers: Iterable[int], how: Attempt, outbox: str | None = OUTBOX) -> None:
+        """Load orders of these numbers as a run of an outbox, and have each of them permitted and ended."""
         orders = [payout(number) for number in numbers]
         batch = f"run of {orders[0].request_id}"
         await self.journal.open_run(batch, account_of(self.payments), outbox=outbox)
