@@ -55,7 +55,7 @@ PINNED = {
         SystemClock
     """,
     "payments_async.testing": """
-        Notification Spelling deliver journal notification receiver sandbox session
+        Notification Spelling assert_paid_once deliver journal notification outbox receiver sandbox session
     """,
 }
 ROOT = Path(payments_async.__file__).parent
