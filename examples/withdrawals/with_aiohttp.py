@@ -79,7 +79,8 @@ class Withdrawals:
         """Tell the load balancer that customers may come, and everybody else how it goes."""
         found = await self.outbox.health()  # an error, and so 500, where the journal cannot be read
         # paused is no reason to send customers elsewhere: what they ask for is taken, and sent when it is resumed
-        return web.json_response({"sends": found.is_well, "hinders": found.hinders, "counts": dict(found.counts)})
+        facts = {"hinders": found.hinders, "counts": dict(found.counts), "dead_letters": found.dead_letters}
+        return web.json_response({"sends": found.is_well, **facts})
 
 
 def application(settings: Mapping[str, str] = os.environ) -> web.Application:

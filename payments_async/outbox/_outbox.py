@@ -331,13 +331,18 @@ class Outbox:
         return was_paused
 
     async def health(self) -> OutboxHealth:
-        """How it does: for load balancers, dashboards and scripts."""
+        """How it does: for load balancers, dashboards and scripts.
+
+        Raises:
+            JournalUnavailable: The journal cannot be read, and so no order can be taken.
+        """
         progress = await self._journal.progress(outbox=self._name)
         paused = await self._journal.paused(self._name)
         hinders = self._hinders
         if self._crew is not None and hinders is None:
             hinders = self._crew.trouble
         run = await self._journal.run(self._name)
+        backlog = await self._journal.change_backlog(self._name)
         return OutboxHealth(
             is_open=self._is_open,
             paused=paused,
@@ -345,6 +350,8 @@ class Outbox:
             counts=progress.counts,
             conflicts=progress.conflicts,
             quarantined=run.quarantined,
+            untold=backlog.pending,
+            dead_letters=backlog.dead,
         )
 
     # Within
@@ -549,6 +556,8 @@ class OutboxHealth:
         counts: Orders by state, of every process.
         conflicts: Orders with a contradiction that nobody has acknowledged.
         quarantined: Chunks of orders that wait for a person since the journal was copied or restored.
+        untold: Changes that wait for a handler.
+        dead_letters: Changes of which a handler failed again and again; ``replay`` has them handled anew.
     """
 
     is_open: bool
@@ -557,8 +566,13 @@ class OutboxHealth:
     counts: Mapping[State, int]
     conflicts: int
     quarantined: int
+    untold: int
+    dead_letters: int
 
     @property
     def is_well(self) -> bool:
-        """Whether orders are sent: what a load balancer wants to know."""
+        """Whether orders are sent: what whoever is on call wants to know.
+
+        It is nothing for a load balancer: a process that sends nothing takes orders and notifications all the same.
+        """
         return self.is_open and self.paused is None and self.hinders is None
