@@ -48,7 +48,7 @@ PINNED = {
         StoredEvent Verdict Waiting next_state
     """,
     "payments_async.outbox": """
-        HandlerPolicy Outbox OutboxHealth
+        Fuse HandlerPolicy Outbox OutboxHealth
     """,
     "payments_async.sandbox": """
         Clock Counterparty DeliveryAttempt Execution Fault ManualClock Quirks Received Sandbox Status
