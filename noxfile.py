@@ -47,7 +47,8 @@ def typing(session: nox.Session) -> None:
 def examples(session: nox.Session) -> None:
     """Run the README's code blocks, and every example as its reader would."""
     session.install("-e", f".[{EXTRAS},test]")
-    session.run("python", "-m", "pytest", "tests/test_readme.py", "tests/test_examples.py")
+    tests = ("tests/test_readme.py", "tests/test_examples.py", "tests/test_withdrawals.py")
+    session.run("python", "-m", "pytest", *WITH_SLOW, *tests)
 
 
 @nox.session(python=OLDEST)

@@ -1,4 +1,4 @@
-"""A pytest plugin for users: a sandbox, a session, a receiver and a journal as fixtures, and made-up notifications.
+"""A pytest plugin for users: sandbox, session, receiver, journal and outbox as fixtures, and made-up notifications.
 
 Put ``pytest_plugins = ["payments_async.testing"]`` into your ``conftest.py``; it needs pytest-asyncio.
 """
@@ -22,9 +22,21 @@ from payments_async._session import PaymentsSession
 from payments_async.ipn import Answer, Receiver, serving
 from payments_async.ipn._receiver import intake_of
 from payments_async.journal import SqliteJournal
+from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
 
-__all__ = ["Notification", "Spelling", "deliver", "journal", "notification", "receiver", "sandbox", "session"]
+__all__ = [
+    "Notification",
+    "Spelling",
+    "assert_paid_once",
+    "deliver",
+    "journal",
+    "notification",
+    "outbox",
+    "receiver",
+    "sandbox",
+    "session",
+]
 
 Spelling = Literal["pascal", "camel", "snake", "mixed"]
 
@@ -118,6 +130,17 @@ async def deliver(receiver: Receiver, notification: Notification, *, sender: str
     return await intake.take(screened, sender, headers, notification.query, notification.body)
 
 
+def assert_paid_once(sandbox: Sandbox, *request_ids: str) -> None:
+    """Check that each of these orders was carried out exactly once, however that ended, and no other one twice.
+
+    Raises:
+        AssertionError: It says how often the others were.
+    """
+    counts = {request_id: sandbox.executions(request_id) for request_id in (*request_ids, *sandbox.duplicates())}
+    if wrong := [f"{request_id}: {count} times" for request_id, count in counts.items() if count != 1]:
+        raise AssertionError(f"carried out, but not once: {', '.join(wrong)}")
+
+
 @pytest_asyncio.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
     """The service, simulated, on a loopback port."""
@@ -147,6 +170,18 @@ async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
     """A journal of its own, which nothing outside of the test's folder remembers: the next test pays the same again."""
     async with SqliteJournal(tmp_path / "journal.sqlite", state_folder=tmp_path / "state") as journal:
         yield journal
+
+
+@pytest_asyncio.fixture
+async def outbox(sandbox: Sandbox, session: PaymentsSession, journal: SqliteJournal) -> AsyncIterator[Outbox]:
+    """An outbox that sends, in the journal, and a receiver of its own that hears what the sandbox says of its orders.
+
+    Not in one test with ``receiver``: the sandbox has one address for its notifications.
+    """
+    receiver = Receiver(journal, ["127.0.0.1"])
+    async with serving(receiver, port=0) as (host, port), Outbox(session, journal, receiver=receiver) as outbox:
+        sandbox.ipn_url = f"http://{host}:{port}/ipn"
+        yield outbox
 
 
 def _spelled(name: str, place: int, spelling: Spelling) -> str:

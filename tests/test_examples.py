@@ -60,9 +60,10 @@ async def line_of(process: asyncio.subprocess.Process) -> str:
 
 
 def test_each_example_has_a_test() -> None:
-    """A new one is named below, or this fails."""
+    """A new one is named below, or this fails; `withdrawals` has its tests in `test_withdrawals.py`."""
     programs = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
-    assert {"payouts.py", "ipn_aiohttp.py", "ipn_fastapi.py", "ipn_behind_nginx/app.py"} == programs
+    withdrawals = {f"withdrawals/{name}.py" for name in ("ledger", "with_aiohttp", "with_fastapi")}
+    assert {"payouts.py", "ipn_aiohttp.py", "ipn_fastapi.py", "ipn_behind_nginx/app.py"} | withdrawals == programs
 
 
 def test_payouts() -> None:

@@ -48,14 +48,14 @@ PINNED = {
         StoredEvent Verdict Waiting next_state
     """,
     "payments_async.outbox": """
-        HandlerPolicy Outbox OutboxHealth
+        Fuse HandlerPolicy Outbox OutboxHealth
     """,
     "payments_async.sandbox": """
         Clock Counterparty DeliveryAttempt Execution Fault ManualClock Quirks Received Sandbox Status
         SystemClock
     """,
     "payments_async.testing": """
-        Notification Spelling deliver journal notification receiver sandbox session
+        Notification Spelling assert_paid_once deliver journal notification outbox receiver sandbox session
     """,
 }
 ROOT = Path(payments_async.__file__).parent

@@ -19,7 +19,8 @@ class Change:
     """One fact: an order of an outbox came to stand elsewhere. Written in the commit that moved it.
 
     Attributes:
-        id: Stable, rising, and never given to another fact.
+        id: Stable, rising, and never given to another fact: not by a journal that was restored either, nor by the one
+            after it, unless the database's clock went back.
         outbox: Name of the outbox that the order's run belongs to.
         state: Where the order came to stand; it may stand elsewhere by now.
         at: Unix seconds by the database's clock.
@@ -100,5 +101,5 @@ class ChangeFeed(Protocol):
     async def prune_changes(self, *, older_than: float) -> int:
         """Forget changes of more than so many seconds ago that wait for nobody; tells how many.
 
-        Dead letters stay, and so does the newest change, whose id would be given again.
+        Dead letters stay, and so does the newest change: no lower id is given after it.
         """

@@ -2,8 +2,9 @@
 
 from payments_async._handlers import HandlerPolicy
 from payments_async._public import name_publicly
+from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._outbox import Outbox, OutboxHealth
 
-__all__ = ["HandlerPolicy", "Outbox", "OutboxHealth"]
+__all__ = ["Fuse", "HandlerPolicy", "Outbox", "OutboxHealth"]
 
 name_publicly(globals())

@@ -36,7 +36,7 @@ from payments_async._wire.orders import private_texts, write_order
 from payments_async.journal import Journal
 from payments_async.journal._changes import Change
 from payments_async.journal._faults import JournalClosed, JournalError, OrdersDiffer, OrderUnknown
-from payments_async.journal._inbox import Backlog, Inbox
+from payments_async.journal._inbox import Inbox
 from payments_async.journal._records import Adoption, Entry, Loaded, Pause, Placed
 from payments_async.journal._states import FINAL, State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
@@ -350,13 +350,18 @@ class Outbox:
         return was_paused
 
     async def health(self) -> OutboxHealth:
-        """How it does: for load balancers, dashboards and scripts."""
+        """How it does: for load balancers, dashboards and scripts.
+
+        Raises:
+            JournalUnavailable: The journal cannot be read, and so no order can be taken.
+        """
         progress = await self._journal.progress(outbox=self._name)
         paused = await self._journal.paused(self._name)
         hinders = self._hinders
         if self._crew is not None and hinders is None:
             hinders = self._crew.trouble
         run = await self._journal.run(self._name)
+        backlog = await self._journal.change_backlog(self._name)
         return OutboxHealth(
             is_open=self._is_open,
             paused=paused,
@@ -364,7 +369,8 @@ class Outbox:
             counts=progress.counts,
             conflicts=progress.conflicts,
             quarantined=run.quarantined,
-            handlers=await self._journal.change_backlog(self._name),
+            untold=backlog.pending,
+            dead_letters=backlog.dead,
             settling=None if self._settler is None else await self._settler.progress(),
         )
 
@@ -587,7 +593,8 @@ class OutboxHealth:
         counts: Orders by state, of every process.
         conflicts: Orders with a contradiction that nobody has acknowledged.
         quarantined: Chunks of orders that wait for a person since the journal was copied or restored.
-        handlers: Changes that wait for handlers, and dead letters.
+        untold: Changes that wait for a handler.
+        dead_letters: Changes of which a handler failed again and again; ``replay`` has them handled anew.
         settling: How far the looking up of what is open is; ``None`` where it was never opened.
     """
 
@@ -597,10 +604,14 @@ class OutboxHealth:
     counts: Mapping[State, int]
     conflicts: int
     quarantined: int
-    handlers: Backlog
+    untold: int
+    dead_letters: int
     settling: SettlingProgress | None
 
     @property
     def is_well(self) -> bool:
-        """Whether orders are sent: what a load balancer wants to know."""
+        """Whether orders are sent: what whoever is on call wants to know.
+
+        It is nothing for a load balancer: a process that sends nothing takes orders and notifications all the same.
+        """
         return self.is_open and self.paused is None and self.hinders is None

@@ -5,12 +5,32 @@ from typing import Any, get_args
 
 import pytest
 
-from payments_async import Beneficiary, MobileMoneyWallet, PaymentsSession, PayoutOrder
+from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async.ipn import Receiver, TransactionFailed, TransactionSucceeded
-from payments_async.sandbox import Sandbox
-from payments_async.testing import Spelling, deliver, notification, receiver, sandbox, session
+from payments_async.journal import State
+from payments_async.outbox import Outbox
+from payments_async.sandbox import Fault, Sandbox
+from payments_async.testing import (
+    Spelling,
+    assert_paid_once,
+    deliver,
+    journal,
+    notification,
+    outbox,
+    receiver,
+    sandbox,
+    session,
+)
 
-__all__ = ["receiver", "sandbox", "session"]  # fixtures, as the plugin gives them
+__all__ = ["journal", "outbox", "receiver", "sandbox", "session"]  # fixtures, as the plugin gives them
+
+ORDER = PayoutOrder(
+    request_id="r-1",
+    amount=Decimal(1500),
+    destination=MobileMoneyWallet("+256772000017"),
+    product_item_id="MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG",
+    beneficiary=Beneficiary(name="Grace Akello"),
+)
 
 
 @pytest.mark.parametrize("spelling", get_args(Spelling))
@@ -34,14 +54,28 @@ async def test_the_fixtures_meet(sandbox: Sandbox, session: PaymentsSession, rec
     async def settled(event: TransactionSucceeded) -> None:
         heard.append(event)
 
-    order = PayoutOrder(
-        request_id="r-1",
-        amount=Decimal(1500),
-        destination=MobileMoneyWallet("+256772000017"),
-        product_item_id="MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG",
-        beneficiary=Beneficiary(name="Grace Akello"),
-    )
-    acceptance = await session.payouts.send(order)
+    acceptance = await session.payouts.send(ORDER)
     event = await receiver.wait_for("r-1", timeout=60)
     assert acceptance.transaction_id == event.transaction_id
     assert isinstance(event, TransactionSucceeded)
+
+
+async def test_the_outbox_pays_once(sandbox: Sandbox, outbox: Outbox) -> None:
+    """Its orders are settled by what the sandbox notifies, also where the answer was lost."""
+    sandbox.script(Fault.LOST_AFTER)
+    await outbox.put(ORDER)
+    await outbox.put(ORDER)
+    assert State.SUCCESSFUL == (await outbox.settled("r-1", timeout=60)).state
+    assert_paid_once(sandbox, "r-1")
+
+
+async def test_what_was_not_paid_once(sandbox: Sandbox, session: PaymentsSession) -> None:
+    """The check fails for an order that was never carried out, and for any that was carried out twice."""
+    with pytest.raises(AssertionError, match="not once: r-1: 0 times"):
+        assert_paid_once(sandbox, "r-1")
+    credentials = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+    async with PaymentsSession(sandbox.base_url, credentials) as another:  # nothing of ours keeps it from that
+        for payments in (session, another):
+            await payments.payouts.send(ORDER)
+    with pytest.raises(AssertionError, match="not once: r-1: 2 times"):
+        assert_paid_once(sandbox)

@@ -1,0 +1,61 @@
+"""What an outbox tells of itself."""
+
+import asyncio
+
+from payments_async import Beneficiary, MobileMoneyWallet, PaymentsSession, PayoutOrder
+from payments_async.journal import Entry, SqliteJournal, State
+from payments_async.outbox import HandlerPolicy, Outbox
+from payments_async.testing import journal, sandbox, session
+
+__all__ = ["journal", "sandbox", "session"]  # fixtures
+
+ORDER = PayoutOrder(
+    request_id="r-1",
+    amount=1500,
+    destination=MobileMoneyWallet("+256772000017"),
+    product_item_id="MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG",
+    beneficiary=Beneficiary(name="Grace Akello"),
+)
+
+
+async def test_a_handler_that_fails_for_good_is_seen(session: PaymentsSession, journal: SqliteJournal) -> None:
+    """Somebody was not told what became of an order: that is shown until it is handled."""
+    is_mended, told, failed = False, asyncio.Event(), asyncio.Event()
+    outbox = Outbox(session, journal, policy=HandlerPolicy(attempts=1))
+
+    @outbox.on(State.ACCEPTED)
+    async def accepted(entry: Entry) -> None:
+        (told if is_mended else failed).set()
+        if not is_mended:
+            raise RuntimeError("the application's database is away")
+
+    async with asyncio.timeout(60), outbox:
+        health = await outbox.health()
+        assert (True, 0, 0) == (health.is_well, health.untold, health.dead_letters)
+        await outbox.pay(ORDER)
+        await failed.wait()
+        while not (health := await outbox.health()).dead_letters:  # noqa: ASYNC110 - written down after the handler
+            await asyncio.sleep(0.01)
+        assert (True, 0, 1) == (health.is_well, health.untold, health.dead_letters)
+        is_mended = True
+        assert 1 == await outbox.replay()
+        await told.wait()
+        while (health := await outbox.health()).untold:  # noqa: ASYNC110 - written down after the handler
+            await asyncio.sleep(0.01)
+        assert 0 == health.dead_letters
+
+
+async def test_a_paused_outbox_is_not_well_and_takes_orders(session: PaymentsSession, journal: SqliteJournal) -> None:
+    """Nothing is sent before a person resumes it, and what was put meanwhile is sent then."""
+    async with Outbox(session, journal) as outbox:
+        await outbox.pause("Ann", "the rates are wrong")
+        assert State.PLANNED == (await outbox.put(ORDER)).state
+        health = await outbox.health()
+        assert (False, True) == (health.is_well, health.is_open)
+        assert health.paused is not None
+        assert ("Ann", "the rates are wrong", 1) == (
+            health.paused.who, health.paused.why, health.counts[State.PLANNED],
+        )  # fmt: skip
+        assert await outbox.resume("Ann", "they are right")
+        assert State.ACCEPTED == (await outbox.pay(ORDER, timeout=60)).state
+        assert (await outbox.health()).is_well
