@@ -183,7 +183,7 @@ async def test_what_a_handler_finished_with_is_known_after_a_restart(journal: Sq
     async with running(dispatcher):
         await found(journal, [1])
         await failed.until(1)
-    await journal.finish_changes([1], "dead")
+    await journal.finish_changes([failed.entries[0].change_id or 0], "dead")
     dispatcher, calm, moody = Dispatcher(journal, SHOP, policy=QUICK), Told(), Told()
     dispatcher.on(State.ACCEPTED, name="calm")(calm)
     dispatcher.on(State.ACCEPTED, name="moody")(moody)
