@@ -207,6 +207,13 @@ async def test_a_change_waits_if_its_state_is_heard_of(journal: Journal) -> None
     assert () == tuple(await journal.claim_changes("other", TOLD, "worker", lease=90, limit=10))
 
 
+async def test_what_another_outbox_hears_of_waits_for_nobody_here(journal: Journal) -> None:
+    """Each has handlers of its own."""
+    await journal.hear("other", [State.ACCEPTED])
+    await end(journal, await in_outbox(journal, 1))
+    assert Backlog(pending=0, dead=0, oldest=None) == await journal.change_backlog()
+
+
 async def test_what_an_outbox_hears_of_outlives_its_processes(opens: Opens) -> None:
     """A change that comes while no handler runs waits for one; so does one of a batch that is put later."""
     async with opens() as journal:
@@ -277,6 +284,17 @@ async def test_a_change_ends_well_or_as_a_dead_letter(journal: Journal) -> None:
         await journal.finish_changes([1], "pending")
 
 
+async def test_the_oldest_are_claimed_first_whatever_their_state(journal: Journal) -> None:
+    """No more than asked for, though each of several states has as many."""
+    await journal.hear(SHOP, TOLD)
+    chunk = await in_outbox(journal, 4)
+    for place, news in enumerate((News.REJECTED, News.ACCEPTED, News.REJECTED, News.ACCEPTED)):
+        await end(journal, chunk, place, news)
+    first, second, third, fourth = [change.id for change in await journal.changes_after(SHOP, 0)]
+    assert [first, second] == [change.id for change in await taken(journal, limit=2)]
+    assert [third, fourth] == [change.id for change in await taken(journal, limit=2)]
+
+
 async def test_a_failed_change_comes_again_behind_the_fresh_ones(journal: Journal, clock: Clock) -> None:
     """After its wait, with its tries, its error and who has finished; it holds up nothing that never failed."""
     first, second, third = await waiting(journal)
@@ -338,6 +356,16 @@ async def test_old_changes_that_wait_for_nobody_are_forgotten(journal: Journal, 
     assert newest < await journal.last_change()
 
 
+async def test_only_what_is_old_is_forgotten(journal: Journal, clock: Clock) -> None:
+    """Of changes that were written one after the other."""
+    await in_outbox(journal, 3)
+    for number in range(3):
+        await found(journal, number, News.LOOKED_UP_FAILED)
+        clock.pass_(10)
+    assert 1 == await journal.prune_changes(older_than=25)
+    assert [1, 2] == [number for number, _ in await told(journal)]
+
+
 @pytest.mark.parametrize("older_than", [0, -1.0, float("nan")])
 async def test_no_change_is_forgotten_by_mistake(journal: Journal, older_than: float) -> None:
     """All of them, or what has not come yet, is no age."""
@@ -352,6 +380,19 @@ async def test_a_run_belongs_to_the_outbox_it_began_with(journal: Journal) -> No
     await journal.load(SHOP, orders(1, batch=SHOP), owner="loader")
     await found(journal, 0, News.LOOKED_UP_SUCCESSFUL)
     assert [] == await told(journal, None)
+
+
+@pytest.mark.parametrize("stray", ["UPDATE run SET {outbox}", "INSERT INTO run SELECT * FROM copy"])
+async def test_no_run_belongs_to_an_outbox_whose_changes_are_not_written(tmp_path: Path, stray: str) -> None:
+    """A journal that never had an outbox writes no changes; whoever makes one in another way is refused."""
+    path = tmp_path / "journal.db"
+    async with SqliteJournal(path, state_folder=None) as journal:
+        await journal.open_run("file", IDENTITY)
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("CREATE TEMP TABLE copy AS SELECT * FROM run")
+        file.execute("UPDATE copy SET id = 2, batch_id = 'other', outbox = 'shop'")
+        with pytest.raises(sqlite3.IntegrityError, match="not be written down"):
+            file.execute(stray.format(outbox="outbox = 'shop'"))
 
 
 @pytest.mark.parametrize(

@@ -147,19 +147,14 @@ _FIRST = (
     "CREATE INDEX change_due ON change(outbox, state, due_at) WHERE status = 'pending'",
     "CREATE INDEX change_leased ON change(holder) WHERE holder IS NOT NULL",  # a few of millions
     "CREATE INDEX change_dead ON change(id) WHERE status = 'dead'",
-    # A trigger, so that no statement moves an order of an outbox and nobody hears of it. None on inserting: an order
-    # enters as planned, always. Its condition is all that an order of another batch pays. Ids follow the clock, in
-    # microseconds: a journal that was restored, or is another one, gives none that a handler has seen before.
-    """CREATE TRIGGER outbox_changed AFTER UPDATE OF state ON outbox
-        WHEN NEW.state NOT IN ('planned', 'sending') AND NEW.state <> OLD.state
-        AND EXISTS (SELECT 1 FROM run WHERE id = NEW.id >> 28 AND outbox IS NOT NULL)
-        BEGIN
-        INSERT INTO change (id, order_id, outbox, state, at, status)
-        SELECT max((SELECT coalesce(max(id), 0) FROM change) + 1, CAST(NEW.updated_at * 1000000 AS INTEGER)),
-            NEW.id, r.outbox, NEW.state, NEW.updated_at, iif(EXISTS (
-            SELECT 1 FROM hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state), 'pending', 'seen')
-        FROM run r WHERE r.id = NEW.id >> 28;
-        END""",
+    # Changes are written by a trigger that is made with the first outbox (``WRITES_CHANGES``): to a journal of batches
+    # alone it would cost a hundredth of each order. No run belongs to an outbox without it.
+    *(
+        f"""CREATE TRIGGER run_{event.split()[0].lower()} BEFORE {event} ON run WHEN NEW.outbox IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = 'outbox_changed')
+        BEGIN SELECT RAISE(ABORT, 'the changes of this outbox would not be written down'); END"""  # noqa: S608
+        for event in ("INSERT", "UPDATE OF outbox")
+    ),
     # what one of all who share the journal does for the others
     "CREATE TABLE duty (name TEXT PRIMARY KEY, owner TEXT, holder TEXT, until REAL) STRICT",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",

@@ -14,9 +14,23 @@ from payments_async.journal._changes import UNTOLD, Change
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Backlog
 from payments_async.journal._records import Entry
-from payments_async.journal._statements._entries import COLUMNS, Commit, count_unconfirmed, entry_of, row_of
+from payments_async.journal._statements._entries import COLUMNS, SHIFT, Commit, count_unconfirmed, entry_of, row_of
 from payments_async.journal._statements._permits import end_leases_of_the_dead
 from payments_async.journal._states import State
+
+# A trigger, so that no statement moves an order of an outbox and nobody hears of it. None on inserting: an order enters
+# as planned, always. Its condition is all that an order of another batch pays. Ids follow the clock, in microseconds: a
+# journal that was restored, or is another one, gives none that a handler has seen before.
+WRITES_CHANGES = f"""CREATE TRIGGER IF NOT EXISTS outbox_changed AFTER UPDATE OF state ON outbox
+    WHEN NEW.state NOT IN ('planned', 'sending') AND NEW.state <> OLD.state
+    AND EXISTS (SELECT 1 FROM run WHERE id = NEW.id >> {SHIFT} AND outbox IS NOT NULL)
+    BEGIN
+    INSERT INTO change (id, order_id, outbox, state, at, status)
+    SELECT max((SELECT coalesce(max(id), 0) FROM change) + 1, CAST(NEW.updated_at * 1000000 AS INTEGER)),
+        NEW.id, r.outbox, NEW.state, NEW.updated_at, iif(EXISTS (
+        SELECT 1 FROM hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state), 'pending', 'seen')
+    FROM run r WHERE r.id = NEW.id >> {SHIFT};
+    END"""  # noqa: S608 - no value in it
 
 _log = logging.getLogger("payments_async.journal")
 _BEYOND = 1 << 63
@@ -32,7 +46,7 @@ _LEASE = "UPDATE change SET owner = ?, holder = ?, due_at = ? WHERE id IN ({mark
 _ORDER = ", ".join(f"o.{name}" for name in COLUMNS.split(", "))
 # a change may outlive its order: then it says so, and holds up nothing
 _CLAIMED = f"""SELECT {_FACTS}, change.done, r.batch_id, {_ORDER} FROM change
-    LEFT JOIN outbox o ON o.id = change.order_id LEFT JOIN run r ON r.id = change.order_id >> 28
+    LEFT JOIN outbox o ON o.id = change.order_id LEFT JOIN run r ON r.id = change.order_id >> {SHIFT}
     WHERE change.id IN ({{marks}}) ORDER BY change.id"""  # noqa: S608 - no value in it
 _FINISH = """UPDATE change SET status = ?, error = ?, owner = NULL, holder = NULL
     WHERE id IN ({marks}) AND status = 'pending'"""

@@ -14,6 +14,7 @@ from payments_async._orders import Order
 from payments_async._wire.orders import write_order
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersDiffer, WrongAccount
 from payments_async.journal._records import Adoption, Loaded, RunIdentity, body_digest
+from payments_async.journal._statements._changes import WRITES_CHANGES
 from payments_async.journal._statements._entries import (
     MOST_ORDERS,
     Commit,
@@ -105,6 +106,8 @@ def begin_run(
     ).fetchone()
     if others is not None:
         raise WrongAccount(f"the journal belongs to user {others[1]} at {others[0]}")
+    if outbox is not None:
+        commit.execute(WRITES_CHANGES)
     (epoch,) = commit.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
     commit.execute(
         """INSERT INTO run (batch_id, base_address, key_fingerprint, user_id, source_digest, policy, epoch, uid,
