@@ -150,7 +150,12 @@ class Transactions:
         rows that went missing, where an order was not found, and for each order that has several transactions. Of the
         list nothing is kept but what was asked for. Where ``Dialect.find_by_request_path`` is set, what the list does
         not show is asked for one by one.
+
+        Raises:
+            TypeError: One text in place of many.
         """
+        if isinstance(request_ids, str):
+            raise TypeError("request_ids: several ids are wanted; for one there is find")
         asked = list(dict.fromkeys(request_ids))
         found, missing = await self._find_in_lists(asked, since, until)
         absent = [request_id for request_id in asked if not found[request_id]]

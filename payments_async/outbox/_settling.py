@@ -26,7 +26,7 @@ _log = logging.getLogger("payments_async")
 # Nearly all accepted ones are settled by their notification before the first look; parked ones wait for a person.
 _RHYTHM = {State.UNKNOWN: (5.0, 900.0), State.ACCEPTED: (60.0, 3600.0), State.PARKED: (21_600.0, 21_600.0)}
 _OLD = 24.0  # part of an order's age that a pause has at least: the older it is, the longer the list that shows it
-_SHARE = 9.0  # times as long as the last pass took nothing is asked
+_SHARE = 9.0  # times as long as the last look or pass took nothing is asked
 _AGAIN_INITIAL, _AGAIN_MAX = 5.0, 900.0  # seconds until the next pass after one that failed, three times the last
 _LISTEN = 5.0  # seconds after which the journal is asked again for what other processes left open
 _BREATH = 1.0  # seconds between two such questions, whatever is heard
@@ -224,9 +224,10 @@ class Settler:
             return self._free_at - now
         try:
             await self._list(now)
+            self._spend(now)
             due = {request_id: wait for request_id, wait in self._agenda.waits.items() if wait.due <= now}
             if due:
-                await self._look(due)
+                await self._look(due, now)
         except JournalClosed:
             raise
         except (PaymentsError, JournalError) as error:
@@ -249,21 +250,26 @@ class Settler:
                 waits |= self._agenda.note(page, due)
         self._agenda.waits = waits
 
-    async def _look(self, due: Mapping[str, Wait]) -> None:
+    async def _look(self, due: Mapping[str, Wait], began: float) -> None:
         """Make one pass for these orders, and for all others that its list shows."""
-        began, at = self._ticks(), self._clock()
+        at = self._clock()
         trip = Pass(self._terms, self._agenda, due)
         try:
             failure = await trip.make()
         finally:
-            took = self._ticks() - began
-            self._free_at = began + took * (1.0 + _SHARE)
+            took = self._spend(began)
             self._last = trip.told(at, took)
         self._note(trip, began + took)
         if failure is not None:
             self._failed(failure.message, began + took)
         else:
             self._recovered()
+
+    def _spend(self, began: float) -> float:
+        """Account for the time since a moment, a tenth of all that may be spent; tells how long it was."""
+        took = self._ticks() - began
+        self._free_at = began + took * (1.0 + _SHARE)
+        return took
 
     def _note(self, trip: Pass, now: float) -> None:
         """Say when each order that was looked up is looked up next, and say aloud what needs a person."""

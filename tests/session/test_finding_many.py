@@ -68,6 +68,13 @@ async def test_none_are_asked_for(opened: Open, sandbox: Sandbox) -> None:
     assert [] == asked(sandbox)
 
 
+async def test_one_text_is_not_many_ids(opened: Open, sandbox: Sandbox) -> None:
+    """Its letters are not looked for."""
+    with pytest.raises(TypeError, match="there is find"):
+        await (await opened(sandbox)).transactions.find_many("r-1")
+    assert [] == asked(sandbox)
+
+
 async def test_ids_in_other_letters(opened: Open, opened_sandbox: OpenSandbox) -> None:
     """Found as they are asked for, however the list and whoever asks write them, also twice."""
     payments = await opened(await opened_sandbox({"request_id_case": "upper"}))
