@@ -23,6 +23,8 @@ import pytest
 import uvicorn
 from ipn.ports import free_port
 
+from payments_async import Credentials, PaymentsSession
+from payments_async.bulk import reconcile
 from payments_async.ipn import serving
 from payments_async.journal import Entry, SqliteJournal, State
 from payments_async.sandbox import Fault, Sandbox
@@ -249,6 +251,24 @@ async def test_an_answer_that_is_lost(customer: Customer, settings: Settings, fa
     assert [1, BALANCE - 5000] == [settings.service.executions("w-1"), settings.balance]
 
 
+async def test_a_withdrawal_that_is_reversed_later(customer: Customer, settings: Settings) -> None:
+    """No notification tells it. Where somebody reconciles, from time to time, the customer has the money back."""
+    settings.service.script(Fault.REVERSED, request_id="w-1", seconds=0.02)
+    assert 202 == await customer.ask(wish())
+    await customer.until("w-1", State.SUCCESSFUL)
+    await settings.service.settle(60)
+    credentials = Credentials(
+        app_key=settings.service.app_key, app_password=settings.service.app_password, user_id=settings.service.user_id
+    )
+    async with (
+        SqliteJournal(settings.folder / "payments.sqlite") as journal,
+        PaymentsSession(settings.service.base_url, credentials) as payments,
+    ):
+        await reconcile(payments, journal, "outbox", reversals=True)
+    await customer.until("w-1", State.REVERSED)
+    assert BALANCE == settings.balance
+
+
 async def test_a_death_between_the_two_databases(name: str, settings: Settings) -> None:
     """What was written down and never put is put by the next start, what was put already is not paid again."""
     ledger_of = importlib.import_module("ledger")
@@ -397,7 +417,8 @@ async def test_killed_in_the_middle(name: str, settings: Settings, service: Sand
             entry = await journal.entry(one)
             assert entry is not None
             assert (state, entry.state) in {
-                (State.REJECTED, State.REJECTED), ("requested", State.UNKNOWN), (State.PARKED, State.PARKED),
+                (State.REJECTED, State.REJECTED), (State.PARKED, State.PARKED),
+                ("requested", State.UNKNOWN), ("requested", State.PARKED),  # looked for, or about to be told
             }  # fmt: skip
     gone = sum(amounts[one] for one, state in states.items() if state not in {State.FAILED, State.REJECTED})
     assert BALANCE - gone == settings.balance

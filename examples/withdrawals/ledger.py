@@ -14,7 +14,7 @@ from payments_async.journal import Entry, State
 HEARD = (State.SUCCESSFUL, State.FAILED, State.REJECTED, State.REVERSED, State.PARKED)
 GIVEN_BACK = (State.FAILED, State.REJECTED, State.REVERSED)  # nothing arrived, or it came back; parked: nobody knows
 MOST = 1_000_000  # of one withdrawal
-TABLES = """
+TABLES = """PRAGMA journal_mode = WAL;
 CREATE TABLE IF NOT EXISTS customer (name TEXT PRIMARY KEY, balance INTEGER NOT NULL CHECK (balance >= 0));
 CREATE TABLE IF NOT EXISTS withdrawal (id TEXT PRIMARY KEY, customer TEXT NOT NULL, phone_number TEXT NOT NULL,
     amount INTEGER NOT NULL, state TEXT NOT NULL, change_id INTEGER NOT NULL);

@@ -219,6 +219,8 @@ class Outbox:
         It is durable: what is to be told is written in the commit that moved the order, and told at least once, also
         where the process dies in the middle; with retries, dead letters and ``replay``. ``entry.change_id`` is the
         same for one fact each time, so remember it with what you do. ``entry.state`` is the state that it came to.
+        Changes of one order may be told side by side, and one whose handler failed after the next one: the higher id is
+        the later. A success may be reversed; only ``reconcile(..., reversals=True)`` finds that.
         Every process that registers handlers for a state registers the same ones.
 
         Args:
