@@ -164,8 +164,8 @@ class Outbox:
             await asyncio.wait([self._closing])  # what it did before is finished first
         await self._journal.open_outbox(self._name, account_of(self._payments))
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two share a name
-        await self._handlers.start()
         last = await self._journal.last_change()
+        await self._handlers.start()
         self._stop, self._is_open, self._closing = asyncio.Event(), True, None
         self._unhook = [
             self._journal.before_close(self.aclose),
