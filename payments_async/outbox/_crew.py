@@ -207,7 +207,7 @@ class Crew:
             self.pace.did_not_go()
             self.blow(why)
             return None
-        if self._is_full and not self.leases.has_plenty(self.size):
+        if self._is_full and not self.has_plenty():
             self.wake()
         return order
 
@@ -256,6 +256,10 @@ class Crew:
         if self.leases.done(order) or not self.leases.open:
             self.wake()
 
+    def has_plenty(self) -> bool:
+        """Whether no further chunk is wanted at the moment."""
+        return self.leases.has_plenty(self.size)
+
     async def refresh(self) -> object:
         """Look into the journal, and tell how far it is."""
         raise NotImplementedError
@@ -276,7 +280,7 @@ class Crew:
         leases, clock = self.leases, self.executor.clock
         while not self.drains:
             await self.survives(leases.give_back_finished())
-            self._is_full = leases.has_plenty(self.size)
+            self._is_full = self.has_plenty()
             if self._is_full or (leases.open and clock() < self._ask_again):
                 await self._news.wait()
             elif await self.survives(self.claim_more()):

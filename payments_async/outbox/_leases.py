@@ -147,7 +147,11 @@ class Leases:
 
         Enough is two orders for each: many come back at once, and leasing a chunk takes as long as their permits.
         """
-        return len(self.ready) >= 2 * workers or self.open >= _MOST + workers
+        return len(self.ready) >= 2 * workers or self.is_full(workers)
+
+    def is_full(self, workers: int) -> bool:
+        """Whether more is in hand than should be, whatever it waits for."""
+        return self.open >= _MOST + workers
 
     def held_of(self, run: int) -> int:
         """How many chunks of one batch are ours."""
@@ -155,7 +159,7 @@ class Leases:
 
     def has_plenty_of(self, run: int, workers: int) -> bool:
         """Whether there is enough of one batch to do for so many workers, or already more in hand than should be."""
-        return self.ready.of(run) >= workers or self.open >= _MOST + workers
+        return self.ready.of(run) >= 2 * workers or self.is_full(workers)
 
     def count_ready(self) -> int:
         """How many orders in hand may go now."""
@@ -217,6 +221,10 @@ class Leases:
         self._take_in(chunk, asked)
         return True
 
+    def count_own(self) -> int:
+        """How many orders may go now of the batch that the chunk that is ours to be filled is of."""
+        return 0 if self._own is None else self.ready.of(self._own.chunk.run)
+
     @property
     def own_chunk(self) -> Chunk | None:
         """The chunk that is ours to be filled, as far as we know."""
@@ -248,6 +256,12 @@ class Leases:
         self.open += 1
         self._line_up(lease, claimed)
         return True
+
+    async def give_back_placed(self, chunk: Chunk) -> None:
+        """A chunk was leased for an order, and nothing more is begun: anybody may have it, unless it is in hand."""
+        lease = self._held.get((chunk.run, chunk.number))
+        if lease is None or lease.chunk.token < chunk.token:
+            await self._journal.release_chunk(chunk)
 
     def _take_in(self, chunk: Chunk, asked: float, *, fills: bool = False) -> Lease:
         """A chunk is ours, with those of its orders that are due soon."""
@@ -282,6 +296,8 @@ class Leases:
                 self.drop(lease)
             else:
                 lease.good_until = asked + self.seconds
+                if lease.lost:  # a permit was refused meanwhile, for it had run out: nobody here has it in hand
+                    await self._journal.release_chunk(lease.chunk)
 
     async def give_back_all(self) -> None:
         """Give every chunk back. To be called when nothing is under way any more."""

@@ -53,7 +53,9 @@ _log = logging.getLogger("payments_async")
 _UNSENT = (State.PLANNED, State.SENDING)
 _FOREVER = float("inf")
 _AGAIN_INITIAL, _AGAIN_MAX = 0.5, 30.0  # seconds until work begins again after the journal or the service failed
-_QUEUED = 20  # orders waiting in this process's hands for each worker, beyond which anybody may claim further ones
+_QUEUED = (
+    20  # single orders waiting in this process's hands for each worker, beyond which anybody may claim further ones
+)
 _LISTEN = 1.0  # seconds after which it is looked again for what was written, whatever was heard
 _PATIENCE = 10.0  # seconds for which a page of the list that cannot be had is asked for again
 _PAGE = 1000  # changes read at once
@@ -134,6 +136,7 @@ class Outbox:
         self._unhook: list[Callable[[], None]] = []
         self._waiting: dict[str, list[asyncio.Future[State | None]]] = {}
         self._is_open = False
+        self._closing: asyncio.Task[None] | None = None
         self._hinders: str | None = None
         self._settler: Settler | None = None
         self._settling: asyncio.Task[None] | None = None
@@ -157,11 +160,13 @@ class Outbox:
         """
         if self._is_open:
             raise RuntimeError("this outbox is open")
+        if self._closing is not None:
+            await asyncio.wait([self._closing])  # what it did before is finished first
         await self._journal.open_outbox(self._name, account_of(self._payments))
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two share a name
-        await self._handlers.start()
         last = await self._journal.last_change()
-        self._stop, self._is_open = asyncio.Event(), True
+        await self._handlers.start()
+        self._stop, self._is_open, self._closing = asyncio.Event(), True, None
         self._unhook = [
             self._journal.before_close(self.aclose),
             executor_of(self._payments).before_close(self.aclose),
@@ -174,31 +179,42 @@ class Outbox:
             self._settling = asyncio.get_running_loop().create_task(self._settle(self._settler))
 
     async def aclose(self) -> None:
-        """Begin nothing more, finish what is under way, and give back what others may do. Twice is harmless."""
-        if not self._is_open:
+        """Begin nothing more, finish what is under way, and give back what others may do. Twice is harmless.
+
+        Cancelled, it breaks off what is under way; what may have left is written down as unknown.
+        """
+        if self._is_open:
+            self._is_open = False
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        if self._closing is None:
             return
-        self._is_open = False
-        for unhook in self._unhook:
-            unhook()
+        try:
+            await asyncio.shield(self._closing)  # a journal that is closed meanwhile waits for the same
+        except asyncio.CancelledError:
+            for task in self._running:
+                task.cancel()  # what has left is written down as unknown
+            await asyncio.wait([self._closing])
+            raise
+
+    async def _close(self) -> None:
         self._stop.set()
         if self._crew is not None:
             self._crew.end("it is closed")
-        working = self._running[1:]
-        try:
-            if working:
-                await asyncio.wait(working)
-        finally:  # also when somebody has had enough of waiting: what has left is written down as unknown
-            if self._settling is not None:
-                self._running.append(self._settling)
-            for task in self._running:
-                task.cancel()
-            await asyncio.wait([*self._running, *self._tasks])
-            self._running, self._settling = [], None
-            await self._handlers.aclose()
+        listening, *working = self._running
+        if working:
+            await asyncio.wait(working)
+        hearing = [listening] if self._settling is None else [listening, self._settling]
+        for task in hearing:
+            task.cancel()
+        await asyncio.wait([*hearing, *self._tasks])
+        self._running, self._settling = [], None
+        await self._handlers.aclose()
         for waiters in self._waiting.values():
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
+        for unhook in self._unhook:
+            unhook()
 
     async def cleanup_ctx(self, _: object) -> AsyncIterator[None]:
         """For aiohttp: ``app.cleanup_ctx.append(outbox.cleanup_ctx)``."""
@@ -414,14 +430,16 @@ class Outbox:
             adoption=adoption,
         )
         if crew.drains:
-            return placed  # its chunk is given back, or taken over when its lease has run out
-        if crew.leases.take_placed(placed, asked):
+            if placed.chunk is not None:
+                with suppress(JournalError):  # else it is taken over when its lease has run out
+                    await crew.leases.give_back_placed(placed.chunk)
+        elif crew.leases.take_placed(placed, asked):
             crew.wake()
         return placed
 
     def _has_room(self, crew: StandingCrew) -> bool:
         """Whether a crew will send what it is given soon."""
-        return crew.may_send() and not crew.drains and len(crew.leases.ready) < _QUEUED * self._size
+        return crew.may_send() and not crew.drains and crew.leases.count_own() < _QUEUED * self._size
 
     @contextmanager
     def _hearing(self, request_id: str) -> Iterator[asyncio.Future[State | None]]:

@@ -47,6 +47,7 @@ class StandingCrew(Crew):
     progress: Progress | None = None
     _day: str = attrs.field(init=False, default="")
     _refusals: int = attrs.field(init=False, default=0)
+    _refused_until: float = attrs.field(init=False, default=float("-inf"))
     _looked_at: float = attrs.field(init=False, default=float("-inf"))
     _balance_at: float = attrs.field(init=False, default=float("-inf"))
     _turn: int = attrs.field(init=False, default=0)
@@ -79,8 +80,11 @@ class StandingCrew(Crew):
 
     def refused(self, why: str) -> None:
         """The service refused our credentials: nothing is sent until it takes them, which is tried again and again."""
+        now = self.executor.clock()
+        if now < self._refused_until:
+            return  # all who wait for one login hear of it
         delay = min(_REFUSED_MAX, _REFUSED_INITIAL * 2.0 ** min(self._refusals, 60))
-        self._refusals += 1
+        self._refusals, self._refused_until = self._refusals + 1, now + delay
         self.trouble = f"the credentials were refused: {why}"
         facts = {"outbox": self.name, "why": why, "again_in": delay}
         _log.error("the outbox %s sends nothing: the credentials were refused: %s", self.name, why, extra=facts)
@@ -89,7 +93,11 @@ class StandingCrew(Crew):
     def look(self) -> None:
         """Something was written by somebody: there may be orders that can be claimed."""
         if self.executor.clock() - self._looked_at >= _LOOK:
+            self._ask_again = 0.0
             self.wake()
+
+    def has_plenty(self) -> bool:
+        return self.leases.is_full(self.size)  # what there is of a batch must not keep single orders out
 
     async def claim_more(self) -> bool:
         """Lease a chunk of each batch that has some and of which little is in hand, in turn."""
@@ -146,18 +154,22 @@ class StandingCrew(Crew):
 
     async def refresh(self) -> Progress:
         """See how all orders stand, whether anybody has paused it, and whether a new day has begun."""
+        was_pausing = self._is_pausing  # before it is asked: it may be written down while the answer is on its way
         progress = self.progress = await self.journal.progress(outbox=self.name)
         paused = await self.journal.paused(self.name)
-        if self.paused is not None and paused is None and not self._is_pausing:
-            _log.warning("the outbox %s goes on", self.name, extra={"outbox": self.name})
-            self.meter.forgive()  # whoever resumed it has seen what was
-            self.paused, self._day = None, ""
+        goes_on = self.paused is not None and paused is None and not was_pausing
+        if goes_on:
+            self._day = ""  # whoever resumed it lets the day begin anew
         elif paused is not None:
             self.paused = paused
         if self.pace.is_answered:
             self.trouble, self._refusals = None, 0
         await self._follow_the_day(progress)
         self.meter.refresh(progress)
+        if goes_on:  # only now: by the limits of before it would be paused again at once
+            _log.warning("the outbox %s goes on", self.name, extra={"outbox": self.name})
+            self.meter.forgive()  # whoever resumed it has seen what was
+            self.paused = None
         return progress
 
     async def _follow_the_day(self, progress: Progress) -> None:
