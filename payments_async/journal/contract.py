@@ -402,6 +402,12 @@ class Journal(Inbox, ChangeFeed, Protocol):
             outbox: Of what one outbox sends alone: single orders and batches.
         """
 
+    async def oldest(self, outbox: str) -> Mapping[State, float]:
+        """Unix seconds since which orders of an outbox that are due wait to be sent, and others are unknown or parked.
+
+        States in which there is none are left out.
+        """
+
     async def runs(self) -> Sequence[Run]:
         """All batches, oldest first."""
 

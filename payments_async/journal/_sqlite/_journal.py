@@ -459,6 +459,9 @@ class SqliteJournal(Journal):
     async def progress(self, batch_id: str | None = None, *, outbox: str | None = None) -> Progress:
         return await self._read(_entries.progress, batch_id, outbox)
 
+    async def oldest(self, outbox: str) -> Mapping[State, float]:
+        return await self._read(_entries.oldest, outbox, self._clock())
+
     async def history(self, request_id: str) -> Sequence[Happening]:
         return await self._read(_history.history, request_id)
 

@@ -30,6 +30,7 @@ PAGE = 500  # entries in memory at once
 SHIFT = 28
 MOST_ORDERS = 1 << SHIFT
 _HIGHEST = (1 << 63) - 1
+_LOOKED_AT = 8  # chunks of a run in which the oldest order that waits is looked for
 _STATES = {state.value: state for state in State}  # a tenth of the time that asking the enumeration takes
 _OF_OUTBOX = "{run} IN (SELECT id FROM run WHERE outbox = ?)"
 _MAY_BE_PAID = (State.PLANNED, State.SENDING, State.UNKNOWN, State.PARKED)
@@ -427,6 +428,39 @@ def progress(connection: sqlite3.Connection, batch_id: str | None, outbox: str |
         (first, last, *of),
     ).fetchone()
     return Progress(counts=counts, sums=sums, conflicts=conflicts, unconfirmed=unconfirmed)
+
+
+def oldest(connection: sqlite3.Connection, outbox: str, now: float) -> Mapping[State, float]:
+    """Since when orders of an outbox that are due wait to be sent, and since when others are unknown or parked.
+
+    Of those that wait the first chunks are looked at, in which the oldest are.
+    """
+    since: dict[State, float] = {}
+    of_outbox = _OF_OUTBOX.format(run=f"o.id >> {SHIFT}")
+    for state in (State.UNKNOWN, State.PARKED):
+        (at,) = connection.execute(
+            f"SELECT min(o.updated_at) FROM outbox o WHERE {is_in_state('o', state)} AND {of_outbox}",  # noqa: S608
+            (outbox,),
+        ).fetchone()
+        if at is not None:
+            since[state] = at
+    looked: dict[int, int] = {}
+    chunks = connection.execute(
+        """SELECT r.id, c.number FROM run r CROSS JOIN chunk c ON c.run = r.id AND c.state = 'open'
+        WHERE r.outbox = ? AND r.state = 'ready' AND c.due_at <= ? ORDER BY r.id, c.number""",
+        (outbox, now),
+    ).fetchall()
+    for run, number in chunks:
+        if looked.get(run, 0) < _LOOKED_AT:
+            (at,) = connection.execute(
+                """SELECT min(max(coalesce(put_at, updated_at), not_before)) FROM outbox
+                WHERE id BETWEEN ? AND ? AND state = 'planned' AND not_before <= ?""",
+                (*chunk_bounds(run, number), now),
+            ).fetchone()
+            if at is not None:
+                looked[run] = looked.get(run, 0) + 1
+                since[State.PLANNED] = min(at, since.get(State.PLANNED, at))
+    return since
 
 
 def _entries_in(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> Iterator[Entry]:
