@@ -19,6 +19,7 @@ from payments_async._cli.commands.explain import explain
 from payments_async._cli.commands.ipn.inbox import ipn_list, ipn_prune, ipn_replay
 from payments_async._cli.commands.ipn.send import ipn_send
 from payments_async._cli.commands.ipn.serve import ipn_serve
+from payments_async._cli.commands.journal import journal_prune
 from payments_async._cli.commands.outbox.decisions import outbox_pause, outbox_replay, outbox_resume
 from payments_async._cli.commands.outbox.put import outbox_put
 from payments_async._cli.commands.outbox.run import outbox_run
@@ -54,6 +55,7 @@ _COMMANDS: Mapping[str, Command] = {
     "outbox resume": outbox_resume,
     "outbox replay": outbox_replay,
     "explain": explain,
+    "journal prune": journal_prune,
     "ipn serve": ipn_serve,
     "ipn send": ipn_send,
     "ipn list": ipn_list,
@@ -82,6 +84,7 @@ _GROUPS: Mapping[str, typer.Typer] = {
         epilog=OUTBOX_EXIT_CODES,
         no_args_is_help=True,
     ),
+    "journal": typer.Typer(help="What is on disk: old orders moved into an archive.", no_args_is_help=True),
     "ipn": typer.Typer(help="Notifications: hear them, send one to try a receiver out.", no_args_is_help=True),
 }
 for _name, _group in _GROUPS.items():

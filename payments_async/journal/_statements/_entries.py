@@ -56,7 +56,7 @@ LOOK_SINCE = (
 )
 _RUNS = (
     "id, batch_id, base_address, key_fingerprint, user_id, state, source_digest, policy, quarantined_at, "
-    f"{LOOK_SINCE}, outbox"
+    f"{LOOK_SINCE}, outbox, archived"
 )
 
 
@@ -481,9 +481,8 @@ def count_unconfirmed(connection: sqlite3.Connection, rows: Sequence[Sequence[An
 
 def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
     """A row of ``_RUNS`` as a run."""
-    number, batch_id, address, fingerprint, user_id, state, source_digest, policy, quarantined_at, since, outbox = (
-        values
-    )
+    number, batch_id, address, fingerprint, user_id, state, source_digest, policy, *doubts, outbox, archived = values
+    quarantined_at, since = doubts
     total, amount = 0, Decimal(0)
     for count, part in connection.execute("SELECT count, total FROM progress WHERE run = ?", (number,)):
         total, amount = total + count, EXACT.add(amount, Decimal(part))
@@ -502,6 +501,7 @@ def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
         quarantined_at=quarantined_at,
         look_since=since,
         outbox=outbox,
+        archived=archived,
     )
 
 

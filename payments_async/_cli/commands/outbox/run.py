@@ -153,6 +153,8 @@ def health_document(health: OutboxHealth) -> dict[str, object]:
         "outcomes": plain(health.counts),
         "conflicts": health.conflicts,
         "chunks_in_quarantine": health.quarantined,
+        "handlers": {"waiting": health.untold, "dead": health.dead_letters},
+        "settling": plain(health.settling),
     }
 
 

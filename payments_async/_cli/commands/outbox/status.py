@@ -5,7 +5,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from payments_async._cli.batch_state import first, in_words, progress_document, show_entries, show_progress
+from payments_async._cli.batch_state import (
+    first,
+    in_words,
+    progress_document,
+    show_archives,
+    show_entries,
+    show_progress,
+)
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import JournalFile, opened
 from payments_async._cli.outbox_state import AnyOutbox, OutboxState, chosen_outbox, pause_document, state_of
@@ -36,7 +43,11 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
             async for change in held.dead_changes():
                 if change.outbox == name and len(dead) < _LISTED:
                     dead.append(change)
+        kept = await held.archives()
     _show(screen, state, oldest)
+    if archived := sum(run.archived for run in runs):
+        screen.say(f"Of these, {counted(archived, 'order')} ended long ago and left the journal for an archive:")
+        show_archives(screen, kept)
     if batches:
         rows = [[run.batch_id, f"{run.total:,}", money(run.amount), words] for run, words in batches]
         screen.table(["Batch", "Orders", "Sum", "Outcomes"], rows, right=["Orders", "Sum"])
@@ -58,6 +69,7 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
             "dead": [
                 {"id": one.id, "request_id": one.request_id, "state": one.state, "error": one.error} for one in dead
             ],
+            "archived": sum(run.archived for run in runs),
             "batches": [run.batch_id for run, _ in batches],
             "need_a_person": [
                 {"request_id": one.request_id, "state": one.state, "amount": one.amount, "conflict": one.conflict}
