@@ -36,16 +36,17 @@ PINNED = {
         UNIX_SOCKET Verifier serve serving
     """,
     "payments_async.journal": """
-        Adoption Entry FINAL Happening HeldElsewhere Journal JournalBehind JournalClosed JournalCorrupt
-        JournalError JournalFull JournalLocked JournalLost JournalOutdated JournalReadOnly JournalRefused
-        JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy News NotAJournal NotLookedFor
-        NotParked OrderUnknown OrdersDiffer Progress Pruned RegistryDamaged Run RunIdentity RunUnknown
-        SqliteJournal Standing State StateFolder Sweep WrongAccount
+        Adoption Archive ArchivedOrder ArchivedOrders Entry FINAL Happening HeldElsewhere Journal JournalBehind
+        JournalClosed JournalCorrupt JournalError JournalFull JournalLocked JournalLost JournalOutdated
+        JournalReadOnly JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy News
+        NotAJournal NotLookedFor NotParked OrderUnknown OrdersArchived OrdersDiffer Progress Pruned
+        RegistryDamaged Run RunIdentity RunUnknown SqliteJournal Standing State StateFolder Sweep WrongAccount
+        archive_orders
     """,
     "payments_async.journal.contract": """
         Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
-        Inbox Loaded NotPermitted OpenOrder Outcome Pause Permit Placed RULES RawNotification Receipt SAID Sighting
-        StoredEvent Verdict Waiting next_state
+        Inbox Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed RULES RawNotification Receipt
+        SAID Sighting StoredEvent Verdict Waiting next_state
     """,
     "payments_async.outbox": """
         Fuse HandlerPolicy Outbox OutboxHealth

@@ -19,12 +19,17 @@ from payments_async._cli.commands.explain import explain
 from payments_async._cli.commands.ipn.inbox import ipn_list, ipn_prune, ipn_replay
 from payments_async._cli.commands.ipn.send import ipn_send
 from payments_async._cli.commands.ipn.serve import ipn_serve
+from payments_async._cli.commands.journal import journal_prune
+from payments_async._cli.commands.outbox.decisions import outbox_pause, outbox_replay, outbox_resume
+from payments_async._cli.commands.outbox.put import outbox_put
+from payments_async._cli.commands.outbox.run import outbox_run
+from payments_async._cli.commands.outbox.status import outbox_status
 from payments_async._cli.commands.pay import pay
 from payments_async._cli.commands.products import products
 from payments_async._cli.commands.sandbox import sandbox
 from payments_async._cli.commands.transactions import transactions
 from payments_async._cli.commands.validate import validate
-from payments_async._cli.exit_codes import BULK_EXIT_CODES, EXIT_CODES
+from payments_async._cli.exit_codes import BULK_EXIT_CODES, EXIT_CODES, OUTBOX_EXIT_CODES
 
 _COMMANDS: Mapping[str, Command] = {
     "demo": demo,
@@ -43,7 +48,14 @@ _COMMANDS: Mapping[str, Command] = {
     "bulk write-off": bulk_write_off,
     "bulk acknowledge": bulk_acknowledge,
     "bulk lift-quarantine": bulk_lift_quarantine,
+    "outbox run": outbox_run,
+    "outbox put": outbox_put,
+    "outbox status": outbox_status,
+    "outbox pause": outbox_pause,
+    "outbox resume": outbox_resume,
+    "outbox replay": outbox_replay,
     "explain": explain,
+    "journal prune": journal_prune,
     "ipn serve": ipn_serve,
     "ipn send": ipn_send,
     "ipn list": ipn_list,
@@ -67,6 +79,12 @@ _GROUPS: Mapping[str, typer.Typer] = {
         epilog=BULK_EXIT_CODES,
         no_args_is_help=True,
     ),
+    "outbox": typer.Typer(
+        help="Single orders of applications, and batches beside them: each sent once, by whoever works the outbox.",
+        epilog=OUTBOX_EXIT_CODES,
+        no_args_is_help=True,
+    ),
+    "journal": typer.Typer(help="What is on disk: old orders moved into an archive.", no_args_is_help=True),
     "ipn": typer.Typer(help="Notifications: hear them, send one to try a receiver out.", no_args_is_help=True),
 }
 for _name, _group in _GROUPS.items():

@@ -76,6 +76,25 @@ def show_plan(screen: Screen, made: Plan, title: str) -> None:
     _show_concerns(screen, "Look at this", "yellow", made.warnings)
 
 
+def check_plan(made: Plan, approved: str | None) -> None:
+    """Refuse a plan that is not clean, or not the one that was approved. Raises ``BadInput``."""
+    if not made.is_clean and not made.problem_count:
+        raise BadInput(
+            f"{counted(len(made.concerns), 'concern')}, first: {made.concerns[0]}\n"
+            "  nothing was sent; look at them, mend what is wrong, and send the rest with --acknowledge"
+        )
+    if not made.is_clean:
+        raise BadInput(
+            f"{counted(made.problem_count, 'problem')}, first: {made.problems[0]}\n"
+            "  nothing was sent; mend them, or leave bad rows out with --skip-bad"
+        )
+    if approved is not None and approved.strip().lower() != made.digest:
+        raise BadInput(
+            f"--plan: these are not the payments that were approved: their digest is {made.digest}; "
+            "nothing was sent. Plan the file again with the same options, and have that approved"
+        )
+
+
 def plan_document(made: Plan) -> dict[str, object]:
     """A plan for machines."""
     known = attrs.asdict(made, recurse=False, filter=lambda field, _: field.name != "orders")

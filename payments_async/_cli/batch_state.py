@@ -1,15 +1,16 @@
 """How a batch stands: its outcomes, what was not paid and why, and what is to be done next."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.text import Text
 
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, money
+from payments_async._cli.screen import Screen, money, quoted
 from payments_async._cli.story import sentence, service_words
-from payments_async.journal import Entry, Progress, SqliteJournal, State
+from payments_async.journal import Archive, Entry, Progress, SqliteJournal, State
 
 SHOWN = 20  # orders of a kind
 UNFORTUNATE = (State.REJECTED, State.FAILED, State.REVERSED)
@@ -90,6 +91,12 @@ async def _why(journal: SqliteJournal, entry: Entry) -> str:
         return words
     turns = [one for one in await journal.history(entry.request_id) if one.state is entry.state]
     return sentence(turns[0]) if turns else ""
+
+
+def show_archives(screen: Screen, archives: Sequence[Archive]) -> None:
+    """Write the files that orders have left for."""
+    for one in archives[-SHOWN:]:
+        screen.say(f"  {quoted(one.path)}: {one.orders:,}, {datetime.fromtimestamp(one.begun, UTC):%Y-%m-%d}")
 
 
 def show_progress(screen: Screen, progress: Progress, currency: str | None) -> None:

@@ -24,6 +24,11 @@ BULK_EXIT_CODES = (
     "failed or reversed; 4 some unknown, parked or in conflict; 5 stopped: by the fuse, by a signal, by refused "
     "credentials, by a journal that cannot be written, or by a no. The highest counts."
 )
+OUTBOX_EXIT_CODES = (
+    "Exit status: 0 fine: `run` was stopped and has finished what was under way; 2 bad input; 4 (`status`) some "
+    "unknown, parked, in conflict or in quarantine, or failed handlers; 5 (`status`) paused; stopped by a journal "
+    "that cannot be written, broken off, or by a no."
+)
 
 
 class BadInput(Exception):

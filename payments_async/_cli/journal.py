@@ -20,7 +20,22 @@ AnyBatch = Annotated[str | None, typer.Option(help="Which batch; not needed wher
 WithoutLooking = Annotated[
     bool, typer.Option("--without-looking", help="Do not look in the service's list for what was sent before.")
 ]
+OlderThan = Annotated[str, typer.Option(help="Age, as in 90d or 48h.")]
+_SECONDS = {"d": 86_400.0, "h": 3600.0}
 _NO_NAME = re.compile(r"[^a-z0-9.-]+")
+
+
+def seconds_of(older_than: str) -> float:
+    """An age in seconds.
+
+    Raises:
+        BadInput: It is written otherwise.
+    """
+    found = re.fullmatch(r"([0-9]{1,6})([dh])", older_than.strip())
+    seconds = int(found[1]) * _SECONDS[found[2]] if found else 0.0
+    if not seconds:
+        raise BadInput("--older-than: write it as in 90d or 48h")
+    return seconds
 
 
 @asynccontextmanager

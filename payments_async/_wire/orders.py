@@ -159,6 +159,16 @@ def currency_of(written: bytes) -> str | None:
     return _split(written)[1]
 
 
+def without_members(written: bytes) -> bytes:
+    """What ``write_order`` wrote, without anything that names a person: its kind and its currency alone.
+
+    Raises:
+        ValueError: When the bytes are no order.
+    """
+    kind, currency, _ = _split(written)
+    return encode((kind, currency, {}))
+
+
 def read_order(request_id: str, amount: Decimal, written: bytes) -> Order:
     """The order that ``write_order`` wrote, as it was then: a stricter check of today does not keep it back.
 

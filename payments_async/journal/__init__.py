@@ -4,6 +4,7 @@ What only whoever writes a journal of their own, or tests one, needs is in ``pay
 """
 
 from payments_async._public import name_publicly
+from payments_async.journal._archive import ArchivedOrders, archive_orders
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalBehind,
@@ -24,6 +25,7 @@ from payments_async.journal._faults import (
     NotAJournal,
     NotLookedFor,
     NotParked,
+    OrdersArchived,
     OrdersDiffer,
     OrderUnknown,
     RegistryDamaged,
@@ -31,7 +33,18 @@ from payments_async.journal._faults import (
     WrongAccount,
 )
 from payments_async.journal._inbox import Pruned
-from payments_async.journal._records import Adoption, Entry, Happening, Progress, Run, RunIdentity, Standing, Sweep
+from payments_async.journal._records import (
+    Adoption,
+    Archive,
+    ArchivedOrder,
+    Entry,
+    Happening,
+    Progress,
+    Run,
+    RunIdentity,
+    Standing,
+    Sweep,
+)
 from payments_async.journal._sqlite._journal import SqliteJournal
 from payments_async.journal._sqlite._memory import StateFolder
 from payments_async.journal._states import FINAL, News, State
@@ -39,6 +52,9 @@ from payments_async.journal.contract import Journal
 
 __all__ = [
     "Adoption",
+    "Archive",
+    "ArchivedOrder",
+    "ArchivedOrders",
     "Entry",
     "FINAL",
     "Happening",
@@ -64,6 +80,7 @@ __all__ = [
     "NotLookedFor",
     "NotParked",
     "OrderUnknown",
+    "OrdersArchived",
     "OrdersDiffer",
     "Progress",
     "Pruned",
@@ -77,6 +94,7 @@ __all__ = [
     "StateFolder",
     "Sweep",
     "WrongAccount",
+    "archive_orders",
 ]
 
 name_publicly(globals())

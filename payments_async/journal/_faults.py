@@ -18,6 +18,7 @@
       JournalRefused          the journal is fine and says no
         WrongAccount          ... it belongs to another account or another service
         OrdersDiffer          ... these are not the orders it holds
+          OrdersArchived      ... it held them, and they have left it for an archive
         HeldElsewhere         ... they are orders of another batch, which may have sent them
         LoadBusy              ... another process is loading this batch
         RunUnknown            ... it holds no such batch, or not all of it
@@ -159,6 +160,12 @@ class OrdersDiffer(JournalRefused):
 
     def __reduce__(self) -> tuple[type[OrdersDiffer], tuple[str, tuple[str, ...]]]:
         return type(self), (self.message, self.request_ids)
+
+
+class OrdersArchived(OrdersDiffer):
+    """These orders ended long ago, and have left the journal for an archive. Nothing was sent."""
+
+    remedy = "nothing is to be done: how each of them ended is in the archive; give other orders other request ids"
 
 
 class HeldElsewhere(JournalRefused):

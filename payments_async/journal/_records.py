@@ -73,6 +73,7 @@ class Run:
         quarantined_at: Unix seconds at which the file was last found to be restored or copied, or ``None``.
         look_since: Unix seconds of the earliest moment at which its orders may have been sent.
         outbox: Name of the outbox that sends it, or ``None``; one of this very name holds its single orders.
+        archived: Orders of it that have left the journal for an archive; ``total`` and ``amount`` count them as well.
     """
 
     batch_id: str
@@ -86,6 +87,7 @@ class Run:
     quarantined_at: float | None = None
     look_since: float = 0.0
     outbox: str | None = None
+    archived: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -401,7 +403,7 @@ class Progress:
     """How a batch stands.
 
     Attributes:
-        counts: Orders by state; every state is there.
+        counts: Orders by state, those that have left for an archive as well; every state is there.
         sums: Their amounts, exact.
         conflicts: Orders with a contradiction nobody has acknowledged, whatever their state.
         unconfirmed: Orders that were notified of, by what is no evidence before the service's record bears it out.
@@ -533,6 +535,62 @@ class OpenOrder(NamedTuple):
     state: State
     since: float
     sent_at: float
+
+
+@attrs.frozen(kw_only=True)
+class Archive:
+    """A file that old orders have left for.
+
+    Attributes:
+        path: Where it was written.
+        who, why: As it was asked for.
+        begun, ended: Unix seconds; ``ended`` is ``None`` where it broke off: then what it holds is whole all the same.
+        orders: How many have left for it.
+    """
+
+    id: int
+    path: str
+    who: str
+    why: str
+    begun: float
+    ended: float | None = None
+    orders: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class ArchivedOrder:
+    """What the journal still knows of an order that has left for an archive.
+
+    Attributes:
+        state: How it ended; a reversal that was told later counts.
+        updated_at: Unix seconds of that.
+        archive: Where all else about it is.
+        late: What was told of it since that changes or contradicts how it ended, oldest first.
+    """
+
+    request_id: str
+    batch_id: str
+    state: State
+    amount: Decimal
+    currency: str | None
+    transaction_id: str | None
+    updated_at: float
+    archive: Archive
+    late: tuple[Happening, ...] = ()
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class OldOrder:
+    """An order that may leave.
+
+    Attributes:
+        id: The journal's own number for it.
+        line: All that is known of it, as JSON on one line; it names people.
+    """
+
+    id: int
+    request_id: str
+    line: bytes = attrs.field(repr=False)
 
 
 def body_digest(request_id: str, amount: str, body: bytes) -> bytes:

@@ -28,6 +28,8 @@ from payments_async.journal._changes import Change, ChangeFeed
 from payments_async.journal._inbox import Arrival, Backlog, Doubt, Inbox, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
     Adoption,
+    Archive,
+    ArchivedOrder,
     Chunk,
     Chunks,
     ClaimedOrder,
@@ -37,6 +39,7 @@ from payments_async.journal._records import (
     Happening,
     Loaded,
     NotPermitted,
+    OldOrder,
     OpenOrder,
     Outcome,
     Pause,
@@ -68,6 +71,7 @@ __all__ = [
     "Inbox",
     "Loaded",
     "NotPermitted",
+    "OldOrder",
     "OpenOrder",
     "Outcome",
     "Pause",
@@ -91,7 +95,7 @@ _OPERATIONS = (
     "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
     "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "check_writable",
     "hear", "claim_changes", "release_changes", "note_change_done", "finish_changes", "retry_change", "revive_changes",
-    "prune_changes", "take_duty", "leave_duty",
+    "prune_changes", "take_duty", "leave_duty", "begin_archive", "prune_orders", "end_archive",
 )  # fmt: skip
 _WITHIN = ("claim_chunk.token_raised", "load_complete.events_applied", "permit.after_recorded", "receive.stored")
 
@@ -157,6 +161,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
                 one. Then all of it is in quarantine: nothing of it is sent before it was looked for.
 
         Raises:
+            OrdersArchived: Some of these orders ended long ago, and have left for an archive. Nothing was sent.
             HeldElsewhere: Another journal of this machine, or this one before it was restored, holds some of these
                 orders and may have sent them. Nothing of the batch can be claimed.
             OrdersDiffer: A request id with another body, one of another batch, or, once complete, an order more or
@@ -188,7 +193,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """Write one order down, to be sent by whoever works its outbox. The same order again changes nothing.
 
         An order that a notification, or a list read since the journal may have forgotten some, has told of before is
-        not sent.
+        not sent. One that has left for an archive is there as it ended, and is not sent either.
 
         Args:
             not_before: Unix seconds before which it is not sent.
@@ -402,6 +407,12 @@ class Journal(Inbox, ChangeFeed, Protocol):
             outbox: Of what one outbox sends alone: single orders and batches.
         """
 
+    async def oldest(self, outbox: str) -> Mapping[State, float]:
+        """Unix seconds since which orders of an outbox that are due wait to be sent, and others are unknown or parked.
+
+        States in which there is none are left out.
+        """
+
     async def runs(self) -> Sequence[Run]:
         """All batches, oldest first."""
 
@@ -426,6 +437,39 @@ class Journal(Inbox, ChangeFeed, Protocol):
         or with a contradiction nobody has acknowledged, and the newest one. One that is forgotten and sent again is
         new, and an order that is loaded after it was forgotten is not known to have been told of. What it settled
         stays settled, and the order's history still tells by what. The file's room is used again; it does not shrink.
+        """
+
+    def old_orders(self, *, older_than: float) -> AsyncIterator[Sequence[OldOrder]]:
+        """Orders that may leave for an archive, some hundreds at a time; constant memory. Nothing is changed.
+
+        Those that ended and were not changed for so many seconds, that nothing contradicts, of which no handler has
+        still to hear and no notification waits. Single orders of an outbox one by one; of a batch all, or none yet.
+        """
+
+    async def begin_archive(self, path: str, *, who: str, why: str) -> int:
+        """Note a file that orders will leave for, as a named person wants; tells its number."""
+
+    async def prune_orders(self, archive: int, orders: Sequence[OldOrder]) -> int:
+        """Let orders leave that were written to an archive, and are on disk there; tells how many did.
+
+        Those of which more was learned since they were read stay. What stays of the others is what tells that they
+        were: their ids, a digest of what they said and how they ended. They are counted by ``progress`` as before, none
+        of them is ever taken again, and what is told of one later is known to be about it.
+        """
+
+    async def end_archive(self, archive: int) -> None:
+        """Note that nothing more leaves for a file."""
+
+    async def archives(self) -> Sequence[Archive]:
+        """All files that orders have left for, oldest first."""
+
+    async def archived_of(
+        self, request_ids: Sequence[str], *, in_any_letters: bool = False
+    ) -> Mapping[str, ArchivedOrder]:
+        """Those of these orders that have left for an archive, by the request ids that were asked for.
+
+        Args:
+            in_any_letters: Also those whose ids have other letters here, small or capital.
         """
 
     async def unmatched_events(self) -> int:

@@ -462,6 +462,7 @@ class Outbox:
             with self._hearing(request_id) as heard:  # before it is looked, so that nothing is missed
                 entry = await self._journal.entry(request_id)
                 if entry is None:
+                    await self._journal.history(request_id)  # says where it is
                     raise OrderUnknown(f"the journal holds no order {request_id}")
                 if wanted(entry.state):
                     return entry

@@ -20,7 +20,7 @@ from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
 from payments_async.journal import Journal
 from payments_async.journal._faults import WrongAccount
-from payments_async.journal._records import Entry, Evidence, RunIdentity, Sighting
+from payments_async.journal._records import ArchivedOrder, Entry, Evidence, RunIdentity, Sighting
 from payments_async.journal._states import News, State
 
 T = TypeVar("T")
@@ -405,13 +405,15 @@ class Sweeper:
         orders |= {request_id: SoughtOrder.of(entry) for request_id, entry in others.items()}
         orders |= await self._written_otherwise(window, [one for one in named if one not in orders])
         self._ours += len(orders)
+        strange = [request_id for request_id in named if request_id not in orders]
+        gone = await self.journal.archived_of(strange, in_any_letters=True) if strange else {}
         await asyncio.gather(
-            *(self._nameless(row) for row in rows if row.request_id not in orders),
+            *(self._nameless(row, gone) for row in rows if row.request_id not in orders),
             *(self._all_of(order, named[request_id], window, shown) for request_id, order in orders.items()),
         )
         if self.remembers:
-            strange = [row for request_id, group in named.items() if request_id not in orders for row in group]
-            await self.journal.note_sightings([sighting for row in strange if (sighting := _sighting_of(row))])
+            unheard = [row for request_id in strange if request_id not in gone for row in named[request_id]]
+            await self.journal.note_sightings([sighting for row in unheard if (sighting := _sighting_of(row))])
 
     async def _written_otherwise(self, window: Window, request_ids: Sequence[str]) -> dict[str, SoughtOrder]:
         """Orders whose request id the list has in small or capital letters, or with spaces around it."""
@@ -463,13 +465,23 @@ class Sweeper:
             self.findings.found += 1
         return agrees
 
-    async def _nameless(self, row: Transaction) -> None:
-        """A row whose request id the journal does not hold, or that has none."""
+    async def _nameless(self, row: Transaction, gone: Mapping[str, ArchivedOrder]) -> None:
+        """A row whose request id the journal does not hold any more, or never did, or that has none.
+
+        Args:
+            gone: Orders that have left for an archive, by the ids in the list.
+        """
         finding = None
-        if row.request_id is None:
+        order = None if row.request_id is None else gone.get(row.request_id)
+        if order is not None:
+            row = attrs.evolve(row, request_id=order.request_id)  # in the letters in which it was sent
+        if row.request_id is None or order is not None:
             finding = await self.journal.apply_evidence(evidence_of(row, "list"))
         if finding is None:
             self.findings.stranger(row)
+        elif order is not None and (finding.conflict is not None or finding.state is not finding.before):
+            words = finding.conflict or f"it is {finding.state} now"
+            self.findings.note(f"order {order.request_id}, which is in the archive {order.archive.path}: {words}")
 
 
 def _sighting_of(row: Transaction) -> Sighting | None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from journal.factories import BATCH, IDENTITY, delivery, event, order, orders, swept, transaction_id
 
 from payments_async._orders import PayoutOrder
-from payments_async.journal import Adoption, Journal, News, SqliteJournal, State
+from payments_async.journal import Adoption, Journal, News, OrdersArchived, SqliteJournal, State
 from payments_async.journal import _states as states
 from payments_async.journal._statements import _permits
 from payments_async.journal.contract import (
@@ -41,6 +41,8 @@ from payments_async.journal.contract import (
 COUNT = 8
 OTHER = "adopted"
 STANDING = "standing"  # an outbox
+OLD = "old"
+AGE = 100 * 86_400.0  # seconds
 SENT_TWICE = 5  # the order that a person writes off, and that had not arrived
 OUTCOMES = {1: News.REJECTED, 3: News.UNKNOWN, 4: News.UNKNOWN, 5: News.UNKNOWN}
 SETTLED = {"accepted", "rejected", "unknown", "successful", "failed", "parked"}
@@ -49,7 +51,7 @@ SETTLED = {"accepted", "rejected", "unknown", "successful", "failed", "parked"}
 async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[[str], None] | None = None) -> None:
     """Everything that is ever done with a journal, in a sequence that can be begun again at any point."""
     owner = f"worker {later}"
-    clock, state = (lambda: time.time() + later), path.with_name("state")
+    clock, state = clock_of(later), path.with_name("state")
     async with SqliteJournal(path, clock=clock, crash_at=crash_at, state_folder=state) as journal:
         await journal.open_run(BATCH, IDENTITY)
         if not (await journal.run(BATCH)).ready:
@@ -64,6 +66,42 @@ async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[
         await hear(journal, owner)
         await tell(journal, owner)
         await resolve(journal, world, owner)
+        await end(journal, owner)
+    later += AGE  # so that what has ended is old; all else stays as it is
+    async with SqliteJournal(path, clock=clock_of(later), crash_at=crash_at, state_folder=state) as journal:
+        await retire(journal, path.with_name("archive"))
+
+
+def clock_of(later: float) -> Callable[[], float]:
+    """The clock, so many seconds ahead."""
+    return lambda: time.time() + later
+
+
+async def end(journal: Journal, owner: str) -> None:
+    """A batch that ends, unless it has left."""
+    with contextlib.suppress(OrdersArchived):
+        await journal.open_run(OLD, IDENTITY)
+        await journal.load(OLD, orders(2, batch=OLD), owner=owner)
+    while (chunk := await journal.claim_chunk(OLD, owner)) is not None:
+        for held in chunk.orders:
+            permit = await journal.permit(chunk, held)
+            assert isinstance(permit, Permit), permit
+            await journal.record(Outcome(permit=permit, news=News.ACCEPTED))
+        await journal.release_chunk(chunk)
+    for about in orders(2, batch=OLD):
+        failed = Evidence(news=News.LOOKED_UP_FAILED, source="list", request_id=about.request_id, amount=about.amount)
+        await journal.apply_evidence(failed)
+
+
+async def retire(journal: Journal, file: Path) -> None:
+    """What has ended leaves for a file, which is never undone either."""
+    number = await journal.begin_archive(str(file), who="Ann", why="it is old")
+    async for page in journal.old_orders(older_than=AGE / 2):
+        leaving = [old for old in page if old.request_id.startswith(OLD)]
+        with file.open("ab") as lines:
+            lines.writelines(old.line + b"\n" for old in leaving)
+        await journal.prune_orders(number, leaving)
+    await journal.end_archive(number)
 
 
 async def adopt(journal: Journal, lost: Path, state: Path, owner: str) -> None:
@@ -215,6 +253,12 @@ async def wrong(path: Path, sent: Counter[str]) -> list[str]:
             if entry.state in ("accepted", "rejected", "successful") and not was_sent:
                 found.append(f"{entry.request_id} is {entry.state} and was never sent")
             await journal.history(entry.request_id)
+        ended = [about.request_id for about in orders(2, batch=OLD)]
+        lines = [json.loads(line)["request_id"] for line in path.with_name("archive").read_bytes().splitlines()]
+        if set(lines) != set(ended) or set(await journal.archived_of(ended)) != set(ended):
+            found.append(f"{lines} are in the archive")
+        if (await journal.progress(OLD)).counts[State.FAILED] != len(ended):
+            found.append("what has left is not counted")
         if (await journal.backlog()).pending:
             found.append("events are unhandled")
         told = [change.state.value for change in await journal.changes_after(STANDING, 0)]

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journal.factories import BATCH, claimed, delivery, event, in_outbox, order, permitted, swept, transaction_id
+from journal.factories import BATCH, Clock, claimed, delivery, event, in_outbox, order, permitted, swept, transaction_id
 
 from payments_async.journal import News, SqliteJournal, State
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._statements import _entries, _history
 from payments_async.journal.contract import Evidence, Outcome
 
-LARGE = ("outbox", "o", "evidence", "attempt", "resolution", "ipn_event", "e", "ipn_delivery", "change")
+LARGE = (
+    "outbox", "o", "evidence", "v", "attempt", "resolution", "ipn_event", "e", "ipn_delivery", "change", "archived",
+)  # fmt: skip
 STOPS_AT_ONCE = "EXISTS (SELECT 1 FROM outbox)"  # its plan is a scan, which ends at the first row
 INDEXED = (State.UNKNOWN, State.PARKED, State.ACCEPTED, State.REJECTED)
 
@@ -130,6 +132,33 @@ async def test_nothing_that_happens_to_an_order_reads_a_whole_table(tmp_path: Pa
         scans = {sql: [step for step in plan(connection, sql) if _is_scan(step)] for sql in orders}
     assert len(orders) > 50
     assert {} == {sql: steps for sql, steps in scans.items() if steps and not sql.endswith(STOPS_AT_ONCE)}
+
+
+async def test_nothing_that_leaves_reads_a_whole_table(tmp_path: Path, asked: set[str]) -> None:
+    """Leaving, being told of later, and looked for: a page costs the same, however many have left before it."""
+    clock = Clock()
+    async with SqliteJournal(tmp_path / "journal.db", state_folder=None, clock=clock) as journal:
+        chunk = await in_outbox(journal, 3)
+        for place in range(3):
+            await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.REJECTED))
+        clock.pass_(1e7)
+        asked.clear()
+        archive = await journal.begin_archive("file", who="Grace", why="old")
+        async for page in journal.old_orders(older_than=1e6):
+            assert 3 == await journal.prune_orders(archive, page)
+        await journal.end_archive(archive)
+        gone = order(0, batch="shop")
+        assert 1 == len(await journal.archived_of([gone.request_id.upper()], in_any_letters=True))
+        late = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="list", transaction_id=transaction_id(0))
+        assert await journal.apply_evidence(late) is None
+        assert (await journal.put("shop", gone)).entry.state is State.REJECTED
+        await journal.oldest("shop")
+    with an_empty_file() as connection:
+        words = ("SELECT", "UPDATE", "INSERT", "DELETE")
+        plans = {sql: plan(connection, sql) for sql in list(asked) if sql.lstrip().startswith(words)}
+        scans = {sql: steps for sql, found in plans.items() if (steps := [step for step in found if _is_scan(step)])}
+    assert len(plans) > 25
+    assert {} == {sql: steps for sql, steps in scans.items() if "NOT EXISTS (SELECT 1 FROM archived)" not in sql}
 
 
 @pytest.mark.parametrize("state", INDEXED)

@@ -1,9 +1,12 @@
 """`payments-async explain`: the whole story of one order in time, in sentences for somebody who was woken up."""
 
+import json
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated
 
+import attrs
 import typer
 
 from payments_async import CollectionOrder
@@ -13,7 +16,7 @@ from payments_async._cli.journal import JournalFile, opened
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, money, quoted
 from payments_async._cli.story import sentence
-from payments_async.journal import Happening, State
+from payments_async.journal import ArchivedOrder, Happening, State
 
 _MEANS: Mapping[State, str] = {
     State.PLANNED: "It was not sent, or surely did not arrive. The next run of its batch sends it.",
@@ -38,6 +41,9 @@ async def explain(
     async with opened(journal) as held:
         entry = await held.entry(request_id)
         if entry is None:
+            gone = await held.archived_of([request_id])
+            if request_id in gone:
+                return _tell_of_archived(screen, gone[request_id])
             raise BadInput(f"the journal holds no order {clean(request_id)}; check the id, and the journal")
         story = await held.history(request_id)
     order = entry.order
@@ -63,6 +69,22 @@ async def explain(
     names = ("request_id", "batch_id", "state", "amount", "attempt", "transaction_id", "code", "conflict", "updated_at")
     known = {name: getattr(entry, name) for name in names}
     screen.document({**known, "currency": order.currency, "meaning": _MEANS[entry.state], "story": story})
+    return Exit.FINE
+
+
+def _tell_of_archived(screen: Screen, gone: ArchivedOrder) -> Exit:
+    """Tell how an order ended that has left the journal, where its story is, and what was told of it since."""
+    kept, ended = gone.archive, datetime.fromtimestamp(gone.updated_at, UTC)
+    screen.say(
+        f"[bold]{quoted(gone.request_id)}[/], {quoted(money(gone.amount, gone.currency))}, batch "
+        f"{quoted(gone.batch_id)}: [bold {STYLES[gone.state]}]{gone.state}[/] since {ended:%d %B %Y %H:%M:%S} UTC"
+    )
+    screen.say(f"\nIt left the journal for the archive {quoted(kept.path)}, which has its whole story:")
+    screen.command(f"zcat {shlex.quote(kept.path)} | grep -F {shlex.quote(json.dumps(gone.request_id))}")
+    for happening in gone.late:
+        _tell(screen, datetime.fromtimestamp(happening.at, UTC), happening, gone.state)
+    screen.say(f"\n[bold]Now[/]  {_MEANS[gone.state]} It is never sent again.")
+    screen.document({**attrs.asdict(gone, recurse=False), "meaning": _MEANS[gone.state], "exit_status": Exit.FINE})
     return Exit.FINE
 
 

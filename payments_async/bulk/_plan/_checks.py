@@ -369,6 +369,7 @@ class PriorOrders:
     _clock: Callable[[], float] = time.time
     _is_empty: bool = attrs.field(init=False, default=True)
     run: Run | None = attrs.field(init=False, default=None)
+    _gone: frozenset[str] = attrs.field(init=False, default=frozenset())
 
     async def begin(self) -> None:
         """Find out what there is."""
@@ -380,7 +381,14 @@ class PriorOrders:
         """What the journal holds under these request ids."""
         if self._journal is None or self._is_empty:
             return {}
-        return await self._journal.entries_of([order.request_id for order in orders])
+        request_ids = [order.request_id for order in orders]
+        entries = await self._journal.entries_of(request_ids)
+        self._gone = frozenset(await self._journal.archived_of([one for one in request_ids if one not in entries]))
+        return entries
+
+    def has_left(self, order: PayoutOrder) -> bool:
+        """Whether one of the orders that were asked for last has ended long ago, and is in an archive."""
+        return order.request_id in self._gone
 
     def is_recorded(self, order: PayoutOrder, entry: Entry | None) -> bool:
         """Whether this very order is in this very batch already."""
@@ -388,6 +396,8 @@ class PriorOrders:
 
     def issue(self, order: PayoutOrder, entry: Entry | None) -> OrderIssue | None:
         """Why the journal would refuse an order that is not recorded."""
+        if self.has_left(order):
+            return OrderIssue("request_id", "", "it ended long ago and is in an archive: it is not sent again")
         if entry is None and self.run is not None and self.run.ready:
             remedy = f"batch {self.run.batch_id} was approved without this order; put it into a batch of its own"
             return OrderIssue("request_id", "", remedy)

@@ -247,7 +247,7 @@ class _Walk:
         self._kinds[kind] = self._kinds[kind].with_one(order.amount)
         self._items[item] = self._items[item].with_one(order.amount)
         self._recorded += self._prior.is_recorded(order, entry)
-        if entry is None or entry.state is State.PLANNED:
+        if entry.state is State.PLANNED if entry is not None else not self._prior.has_left(order):
             self._open = self._open.with_one(order.amount)
         if order.currency:
             self._currencies.add(order.currency)
@@ -296,9 +296,10 @@ class _Walk:
         if self._open.total > account.balance:
             lacking = f"{self._open.total - account.balance:,f} {account.currency or ''}".strip()
             self._problems.add_batch("balance", "", f"{lacking} short of what is to be sent; fund the account first")
-        if run is not None and run.ready and self._recorded < run.total:
+        held = 0 if run is None else run.total - run.archived
+        if run is not None and run.ready and self._recorded < held:
             remedy = (
-                f"orders that the journal holds in this batch, and that are not here: {run.total - self._recorded:,}; "
+                f"orders that the journal holds in this batch, and that are not here: {held - self._recorded:,}; "
                 "use the file it was begun with"
             )
             self._problems.add_batch("batch", run.batch_id, remedy)

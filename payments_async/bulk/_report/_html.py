@@ -55,6 +55,7 @@ class ReportHead:
         needing: Orders that need a person.
         unpaid: Orders that ended without being paid.
         is_personal: Whether names and numbers are in full.
+        archived: Orders that have left the journal for an archive, and are not in the page.
     """
 
     batch_id: str
@@ -66,6 +67,7 @@ class ReportHead:
     needing: int
     unpaid: int
     is_personal: bool
+    archived: int = 0
 
 
 class ReportPage(ExitStack):
@@ -166,6 +168,11 @@ class _Rows:
 
 def _banner(head: ReportHead) -> str:
     standing = standing_words({state: _share(head, state=state).count for state in State})
+    if head.archived:
+        return (
+            f'<p class="open banner"><b>Not all of it.</b> Orders that ended long ago, are in an archive and not here: '
+            f"{head.archived:,}. Of the others: {_safe(standing)}.</p>"
+        )
     if standing != "final":
         return f'<p class="open banner"><b>{_safe(standing[:1].upper() + standing[1:])}.</b></p>'
     if head.needing or head.unpaid:

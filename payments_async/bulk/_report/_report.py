@@ -80,6 +80,7 @@ class Report:
         by_state, by_kind: The orders and their sums.
         needing: Orders that need a person: unknown, parked, or with a contradiction.
         unpaid: Orders that ended without being paid: rejected, failed, reversed.
+        archived: Orders that have left the journal for an archive: they are in neither file, and in none of the counts.
     """
 
     batch_id: str
@@ -89,6 +90,7 @@ class Report:
     by_kind: Mapping[str, Share]
     needing: int
     unpaid: int
+    archived: int = 0
 
     @property
     def standing(self) -> str:
@@ -212,6 +214,7 @@ class _Writing:
                 needing=self._needing,
                 unpaid=self._unpaid,
                 is_personal=self._personal,
+                archived=run.archived,
             )
             self._page.finish(head)
 
@@ -230,6 +233,7 @@ class _Writing:
             by_kind=dict(kinds),
             needing=self._needing,
             unpaid=self._unpaid,
+            archived=run.archived,
         )
 
 

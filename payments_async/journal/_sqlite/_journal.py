@@ -33,6 +33,8 @@ from payments_async.journal._faults import (
 from payments_async.journal._inbox import Arrival, Backlog, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
     Adoption,
+    Archive,
+    ArchivedOrder,
     Chunk,
     Chunks,
     ClaimedOrder,
@@ -42,6 +44,7 @@ from payments_async.journal._records import (
     Happening,
     Loaded,
     NotPermitted,
+    OldOrder,
     OpenOrder,
     Outcome,
     Pause,
@@ -60,6 +63,8 @@ from payments_async.journal._sqlite._identity import Epoch, Liveness
 from payments_async.journal._sqlite._memory import Loading, Memory, Registry, StateFolder, held_elsewhere
 from payments_async.journal._sqlite._writer import Writer
 from payments_async.journal._statements import (
+    _archived,
+    _archiving,
     _changes,
     _duties,
     _entries,
@@ -459,11 +464,39 @@ class SqliteJournal(Journal):
     async def progress(self, batch_id: str | None = None, *, outbox: str | None = None) -> Progress:
         return await self._read(_entries.progress, batch_id, outbox)
 
+    async def oldest(self, outbox: str) -> Mapping[State, float]:
+        return await self._read(_entries.oldest, outbox, self._clock())
+
     async def history(self, request_id: str) -> Sequence[Happening]:
         return await self._read(_history.history, request_id)
 
     async def decisions(self, batch_id: str) -> Sequence[Happening]:
         return await self._read(_history.decisions, batch_id)
+
+    async def old_orders(self, *, older_than: float) -> AsyncIterator[Sequence[OldOrder]]:
+        if not older_than > 0:
+            raise ValueError("older_than: must be above 0")
+        async for page in self._pages(_archiving.old_after(self._clock() - older_than)):
+            if some := tuple(page):
+                yield some
+
+    async def begin_archive(self, path: str, *, who: str, why: str) -> int:
+        return await self._submit("begin_archive", _archiving.begin_archive, path, who, why)
+
+    async def prune_orders(self, archive: int, orders: Sequence[OldOrder]) -> int:
+        return await self._submit("prune_orders", _archiving.prune_orders, archive, orders)
+
+    async def end_archive(self, archive: int) -> None:
+        await self._submit("end_archive", _archiving.end_archive, archive)
+
+    async def archives(self) -> Sequence[Archive]:
+        return await self._read(_archived.archives)
+
+    async def archived_of(
+        self, request_ids: Sequence[str], *, in_any_letters: bool = False
+    ) -> Mapping[str, ArchivedOrder]:
+        read = partial(_archived.archived_of, request_ids=request_ids, in_any_letters=in_any_letters)
+        return await self._read(read)
 
     async def unmatched_events(self) -> int:
         return await self._read(_notifications.unmatched)
@@ -675,7 +708,7 @@ class SqliteJournal(Journal):
         """
         held = await asyncio.to_thread(registry.register, loading, request_ids)
         ours = [request_id for request_id, holder in held.items() if holder.journal == loading.journal]
-        known = await self.entries_of(ours) if ours else ()  # the journal itself says what is wrong with these
+        known = {*await self.entries_of(ours), *await self.archived_of(ours)}  # it says itself what is wrong with these
         held = {request_id: holder for request_id, holder in held.items() if request_id not in known}
         if not held:
             return

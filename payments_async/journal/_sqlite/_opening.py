@@ -52,7 +52,8 @@ _FIRST = (
         uid TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'loading', loader TEXT, load_token INTEGER NOT NULL DEFAULT 0,
         load_until REAL NOT NULL DEFAULT 0, created_at REAL NOT NULL, ready_at REAL,
         quarantined_at REAL, look_since REAL,
-        outbox TEXT, paused_at REAL, paused_by TEXT, paused_why TEXT, day TEXT, day_spent TEXT) STRICT""",
+        outbox TEXT, paused_at REAL, paused_by TEXT, paused_why TEXT, day TEXT, day_spent TEXT,
+        archived INTEGER NOT NULL DEFAULT 0) STRICT""",
     "CREATE INDEX run_outbox ON run(outbox) WHERE outbox IS NOT NULL",
     """CREATE TABLE outbox (
         id INTEGER PRIMARY KEY, request_id TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'planned',
@@ -155,6 +156,30 @@ _FIRST = (
         BEGIN SELECT RAISE(ABORT, 'the changes of this outbox would not be written down'); END"""  # noqa: S608
         for event in ("INSERT", "UPDATE OF outbox")
     ),
+    "CREATE INDEX change_open ON change(order_id) WHERE status IN ('pending', 'dead')",  # keeps its order from leaving
+    # Files that old orders have left for, and what stays of those: by what they are known again, so that none is sent
+    # again, and how they ended. ``about`` is the beginning of the body, which names nobody.
+    """CREATE TABLE archive (
+        id INTEGER PRIMARY KEY, path TEXT NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL, begun_at REAL NOT NULL,
+        ended_at REAL, orders INTEGER NOT NULL DEFAULT 0) STRICT""",
+    """CREATE TABLE archived (
+        id INTEGER PRIMARY KEY, request_id TEXT NOT NULL, state TEXT NOT NULL, attempt INTEGER NOT NULL,
+        sent_before INTEGER NOT NULL, amount TEXT NOT NULL, about BLOB NOT NULL, body_sha256 BLOB NOT NULL,
+        transaction_id ANY, permitted_at REAL NOT NULL, updated_at REAL NOT NULL, archive INTEGER NOT NULL) STRICT""",
+    "CREATE UNIQUE INDEX archived_request ON archived(request_id)",
+    f"CREATE INDEX archived_mixed ON archived(lower(request_id)) WHERE {MIXED}",
+    """CREATE INDEX archived_transaction ON archived(transaction_id)
+        WHERE transaction_id <> x'00000000000000000000000000000000'""",
+    # a reversal that is told late; as the other one above
+    """CREATE TRIGGER archived_changed AFTER UPDATE OF state ON archived
+        WHEN NEW.state <> OLD.state AND EXISTS (SELECT 1 FROM run WHERE id = NEW.id >> 28 AND outbox IS NOT NULL)
+        BEGIN
+        INSERT INTO change (id, order_id, outbox, state, at, status)
+        SELECT max((SELECT coalesce(max(id), 0) FROM change) + 1, CAST(NEW.updated_at * 1000000 AS INTEGER)),
+            NEW.id, r.outbox, NEW.state, NEW.updated_at, iif(EXISTS (
+            SELECT 1 FROM hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state), 'pending', 'seen')
+        FROM run r WHERE r.id = NEW.id >> 28;
+        END""",
     # what one of all who share the journal does for the others
     "CREATE TABLE duty (name TEXT PRIMARY KEY, owner TEXT, holder TEXT, until REAL) STRICT",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",

@@ -38,8 +38,10 @@ _PAGE = 100  # dead letters in memory at once
 _PRUNED_AT_ONCE = 500  # changes in one commit, so that nobody else waits for long
 _NONE = 0  # no change has this id
 _STATUSES = frozenset({"handled", "dead"})
-_FACTS = "change.id, o.request_id, change.outbox, change.state, change.at, change.tries, change.error"
-_FEED = f"SELECT {_FACTS} FROM change JOIN outbox o ON o.id = change.order_id WHERE change.id > ?"  # noqa: S608
+_WHOSE = "coalesce(o.request_id, (SELECT a.request_id FROM archived a WHERE a.id = change.order_id))"  # which has left
+_FACTS = f"change.id, {_WHOSE}, change.outbox, change.state, change.at, change.tries, change.error"
+_WIDTH = 7
+_FEED = f"SELECT {_FACTS} FROM change LEFT JOIN outbox o ON o.id = change.order_id WHERE change.id > ?"  # noqa: S608
 _DUE = """SELECT due_at, id FROM change WHERE status = 'pending' AND outbox = ? AND state = ? AND due_at <= ?
     ORDER BY due_at, id LIMIT ?"""
 _LEASE = "UPDATE change SET owner = ?, holder = ?, due_at = ? WHERE id IN ({marks})"
@@ -196,13 +198,13 @@ def _marked(sql: str, ids: Sequence[int]) -> tuple[str, Sequence[int]]:
 
 def _told(commit: Commit, rows: Sequence[Sequence[Any]]) -> Sequence[Change]:
     """Claimed changes with their entries; what cannot be read is a dead letter."""
-    width = _FACTS.count(",") + 1
+    width = _WIDTH
     unconfirmed = count_unconfirmed(commit.connection, [row[width + 2 :] for row in rows])
     told = []
     for row in rows:
         change, (done, batch_id, *stored) = _change(row[:width]), row[width:]
         try:
-            if not change.request_id:
+            if not stored or stored[0] is None:
                 raise JournalCorrupt("its order is not in the journal any more")
             entry = entry_of(row_of(stored), batch_id, unconfirmed.get(change.request_id, 0))
             finished = _finished(done)

@@ -30,6 +30,7 @@ PAGE = 500  # entries in memory at once
 SHIFT = 28
 MOST_ORDERS = 1 << SHIFT
 _HIGHEST = (1 << 63) - 1
+_LOOKED_AT = 8  # chunks of a run in which the oldest order that waits is looked for
 _STATES = {state.value: state for state in State}  # a tenth of the time that asking the enumeration takes
 _OF_OUTBOX = "{run} IN (SELECT id FROM run WHERE outbox = ?)"
 _MAY_BE_PAID = (State.PLANNED, State.SENDING, State.UNKNOWN, State.PARKED)
@@ -55,7 +56,7 @@ LOOK_SINCE = (
 )
 _RUNS = (
     "id, batch_id, base_address, key_fingerprint, user_id, state, source_digest, policy, quarantined_at, "
-    f"{LOOK_SINCE}, outbox"
+    f"{LOOK_SINCE}, outbox, archived"
 )
 
 
@@ -429,6 +430,39 @@ def progress(connection: sqlite3.Connection, batch_id: str | None, outbox: str |
     return Progress(counts=counts, sums=sums, conflicts=conflicts, unconfirmed=unconfirmed)
 
 
+def oldest(connection: sqlite3.Connection, outbox: str, now: float) -> Mapping[State, float]:
+    """Since when orders of an outbox that are due wait to be sent, and since when others are unknown or parked.
+
+    Of those that wait the first chunks are looked at, in which the oldest are.
+    """
+    since: dict[State, float] = {}
+    of_outbox = _OF_OUTBOX.format(run=f"o.id >> {SHIFT}")
+    for state in (State.UNKNOWN, State.PARKED):
+        (at,) = connection.execute(
+            f"SELECT min(o.updated_at) FROM outbox o WHERE {is_in_state('o', state)} AND {of_outbox}",  # noqa: S608
+            (outbox,),
+        ).fetchone()
+        if at is not None:
+            since[state] = at
+    looked: dict[int, int] = {}
+    chunks = connection.execute(
+        """SELECT r.id, c.number FROM run r CROSS JOIN chunk c ON c.run = r.id AND c.state = 'open'
+        WHERE r.outbox = ? AND r.state = 'ready' AND c.due_at <= ? ORDER BY r.id, c.number""",
+        (outbox, now),
+    ).fetchall()
+    for run, number in chunks:
+        if looked.get(run, 0) < _LOOKED_AT:
+            (at,) = connection.execute(
+                """SELECT min(max(coalesce(put_at, updated_at), not_before)) FROM outbox
+                WHERE id BETWEEN ? AND ? AND state = 'planned' AND not_before <= ?""",
+                (*chunk_bounds(run, number), now),
+            ).fetchone()
+            if at is not None:
+                looked[run] = looked.get(run, 0) + 1
+                since[State.PLANNED] = min(at, since.get(State.PLANNED, at))
+    return since
+
+
 def _entries_in(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> Iterator[Entry]:
     """Rows of ``COLUMNS`` as entries. What lies beside them is read at once; each entry is made when it is its turn."""
     names, doubted = _batches(connection), count_unconfirmed(connection, rows)
@@ -447,9 +481,8 @@ def count_unconfirmed(connection: sqlite3.Connection, rows: Sequence[Sequence[An
 
 def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
     """A row of ``_RUNS`` as a run."""
-    number, batch_id, address, fingerprint, user_id, state, source_digest, policy, quarantined_at, since, outbox = (
-        values
-    )
+    number, batch_id, address, fingerprint, user_id, state, source_digest, policy, *doubts, outbox, archived = values
+    quarantined_at, since = doubts
     total, amount = 0, Decimal(0)
     for count, part in connection.execute("SELECT count, total FROM progress WHERE run = ?", (number,)):
         total, amount = total + count, EXACT.add(amount, Decimal(part))
@@ -468,6 +501,7 @@ def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
         quarantined_at=quarantined_at,
         look_since=since,
         outbox=outbox,
+        archived=archived,
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from decimal import Decimal
 
 from payments_async._amounts import amount_text
 from payments_async.journal._faults import NotLookedFor, NotParked, OrderUnknown
 from payments_async.journal._records import Evidence, Finding, Row, check_named
+from payments_async.journal._statements._archived import find_archived
 from payments_async.journal._statements._entries import (
     Commit,
     Work,
@@ -21,6 +24,7 @@ from payments_async.journal._statements._history import is_looked_for
 from payments_async.journal._states import EVIDENCE, News, State, next_state
 from payments_async.journal._weighing import weigh
 
+_log = logging.getLogger("payments_async.journal")
 _TOLD = EVIDENCE - {News.ACCEPTED, News.SWEPT_CLEAN_TWICE}  # notified or looked up
 
 
@@ -54,6 +58,27 @@ def apply(
     flaw = weighed.conflict if is_new else None  # the same again was seen by whoever acknowledged it
     if weighed.state is not row.state or flaw is not None or weighed.transaction_id is not None:
         change(commit, row, weighed.state, transaction_id=weighed.transaction_id, conflict=flaw)
+    return Finding(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
+
+
+def apply_late(commit: Commit, row: Row, evidence: Evidence, *, event_id: int | None = None) -> Finding:
+    """Weigh what is told of an order that has left for an archive.
+
+    What agrees with its end is not written down again. A reversal is, and the order counts as reversed from then on;
+    so is what contradicts, which nobody has to acknowledge: it is logged.
+    """
+    weighed = weigh(row, evidence, unsent=False)
+    if weighed.state is not row.state or weighed.conflict is not None:
+        is_new = record_evidence(commit, row, evidence, weighed.state, weighed.conflict, event_id=event_id)
+        if is_new:
+            words = weighed.conflict or f"it is {weighed.state} now"
+            facts = {"request_id": row.request_id, "why": words}
+            _log.warning("an archived order was told of: %s: %s", row.request_id, words, extra=facts)
+    if weighed.state is not row.state:
+        commit.execute(
+            "UPDATE archived SET state = ?, updated_at = ? WHERE id = ?", (weighed.state, commit.now, row.id)
+        )
+        commit.move(run_of(row.id), row.state, weighed.state, Decimal(row.amount))
     return Finding(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
 
 
@@ -144,7 +169,10 @@ def apply_evidence(commit: Commit, evidence: Evidence) -> Finding | None:
     if evidence.news not in EVIDENCE:
         raise ValueError(f"news: {evidence.news} is no evidence")
     row = find(commit, evidence.request_id, evidence.transaction_id)
-    return None if row is None else apply(commit, row, evidence)
+    if row is not None:
+        return apply(commit, row, evidence)
+    gone = find_archived(commit, evidence.request_id, evidence.transaction_id)
+    return None if gone is None else apply_late(commit, gone, evidence)
 
 
 def apply_all(commit: Commit, works: Sequence[Work[Finding | None]]) -> list[Finding | None]:

@@ -172,10 +172,32 @@ def history(connection: sqlite3.Connection, request_id: str) -> Sequence[Happeni
     with snapshot(connection):
         row = row_by_request(connection, request_id)
         if row is None:
-            raise OrderUnknown(f"the journal holds no order {request_id}")
-        facts = _facts(row, _trails(connection, row.id, row.id))
-        found = [*(fact.told(*fact.of) for fact in facts), *_deliveries(connection, row)]
+            raise OrderUnknown(_where_it_is(connection, request_id))
+        return story_of(connection, row)
+
+
+def _where_it_is(connection: sqlite3.Connection, request_id: str) -> str:
+    """What to say of an order that is not here."""
+    left = connection.execute(
+        "SELECT o.state, a.path FROM archived o JOIN archive a ON a.id = o.archive WHERE o.request_id = ?",
+        (request_id,),
+    ).fetchone()
+    if left is None:
+        return f"the journal holds no order {request_id}"
+    return f"order {request_id} ended long ago ({left[0]}) and left the journal for the archive {left[1]}"
+
+
+def story_of(connection: sqlite3.Connection, row: Row) -> tuple[Happening, ...]:
+    """All that is known of an order, oldest first; in one moment, if the caller sees to that."""
+    facts = _facts(row, _trails(connection, row.id, row.id))
+    found = [*(fact.told(*fact.of) for fact in facts), *_deliveries(connection, row)]
     return tuple(sorted(found, key=lambda happening: (happening.at, _RANKS[happening.what])))
+
+
+def late_happenings(connection: sqlite3.Connection, order_id: int) -> tuple[Happening, ...]:
+    """What was told of an order since it has left for an archive, oldest first."""
+    found = _by_order(connection, "evidence", _Evidence._fields, order_id, order_id).get(order_id, [])
+    return tuple(_seen(seen, _kind(seen)) for seen in map(_Evidence._make, found))
 
 
 def decisions(connection: sqlite3.Connection, batch_id: str) -> Sequence[Happening]:

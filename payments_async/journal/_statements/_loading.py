@@ -14,6 +14,7 @@ from payments_async._orders import Order
 from payments_async._wire.orders import write_order
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersDiffer, WrongAccount
 from payments_async.journal._records import Adoption, Loaded, RunIdentity, body_digest
+from payments_async.journal._statements._archived import check_not_archived
 from payments_async.journal._statements._changes import WRITES_CHANGES
 from payments_async.journal._statements._entries import (
     MOST_ORDERS,
@@ -166,6 +167,7 @@ def add(commit: Commit, load: Load, orders: Sequence[Order]) -> None:
     """Write down the new ones of a block, and compare the others."""
     _renew_lease(commit, load)
     fresh: dict[str, _Prepared] = {}
+    check_not_archived(commit, [order.request_id for order in orders])
     held = _held(commit, [order.request_id for order in orders])
     for order in orders:
         request_id, amount = order.request_id, amount_text(order.amount)

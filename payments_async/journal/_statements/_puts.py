@@ -16,6 +16,7 @@ from payments_async.journal._records import (
     Adoption,
     Chunk,
     ClaimedOrder,
+    Entry,
     Evidence,
     Pause,
     Placed,
@@ -25,7 +26,9 @@ from payments_async.journal._records import (
     Waiting,
     body_digest,
     check_named,
+    unpack_transaction_id,
 )
+from payments_async.journal._statements._archived import archived_among
 from payments_async.journal._statements._entries import (
     CHUNK,
     COLUMNS,
@@ -125,6 +128,9 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     for request_id in _known(commit, list(fresh)):
         for place, request in fresh.pop(request_id):
             results[place] = _compared(commit, request)
+    for request_id, gone in archived_among(commit, list(fresh)).items():
+        for place, request in fresh.pop(request_id):
+            results[place] = _compared_with_archived(commit, request, gone)
     sightings = _sightings(commit, list(fresh))
     refused = _refused(commit, fresh, sightings)
     fillings: dict[tuple[str, str | None, bool], _Filling] = {}
@@ -177,6 +183,30 @@ def _compared(commit: Commit, request: PutRequest) -> Placed | Exception:
     if state != "ready" and row.state is State.PLANNED:  # it is dropped if that batch is loaded without it
         return LoadBusy(f"request id {row.request_id} is one of batch {batch_id}, whose loading was not finished")
     return Placed(entry=entry_of(row, batch_id), is_new=False)
+
+
+def _compared_with_archived(commit: Commit, request: PutRequest, gone: Row) -> Placed | Exception:
+    """An order that has left for an archive: as it ended, if it is the same; what it said is told by who puts it."""
+    order = request.order
+    if gone.body_sha256 != body_digest(gone.request_id, amount_text(order.amount), request.body):
+        return OrdersDiffer(
+            f"request id {gone.request_id} stands for two different orders: the other one is archived, {gone.state}",
+            [gone.request_id],
+        )
+    (batch_id,) = commit.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(gone.id),)).fetchone()
+    entry = Entry(
+        request_id=gone.request_id,
+        batch_id=batch_id,
+        state=gone.state,
+        order=order,
+        amount=order.amount,
+        attempt=gone.attempt,
+        transaction_id=unpack_transaction_id(gone.transaction_id),
+        sent_before=gone.sent_before,
+        permitted_at=gone.permitted_at if gone.attempt else None,
+        updated_at=gone.updated_at,
+    )
+    return Placed(entry=entry, is_new=False)
 
 
 def _inserted(
@@ -295,7 +325,11 @@ def _with_room(commit: Commit, run: int, *, is_later: bool) -> Iterator[int]:
 def _room(commit: Commit, run: int, number: int) -> tuple[int, int]:
     """The next number in a chunk, and its last."""
     first, last = chunk_bounds(run, number)
-    (highest,) = commit.execute("SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?", (first, last)).fetchone()
+    (highest,) = commit.execute(
+        """SELECT max(id) FROM (SELECT max(id) AS id FROM outbox WHERE id BETWEEN ? AND ?
+        UNION ALL SELECT max(id) FROM archived WHERE id BETWEEN ? AND ?)""",  # no number is given twice
+        (first, last, first, last),
+    ).fetchone()
     return first if highest is None else highest + 1, last
 
 

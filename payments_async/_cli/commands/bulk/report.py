@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from payments_async._cli.batch_state import exit_after, show_unpaid, unpaid_of
+from payments_async._cli.batch_state import exit_after, show_archives, show_unpaid, unpaid_of
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
 from payments_async._cli.screen import Screen, clean, counted, plain, quoted
@@ -52,11 +52,15 @@ async def bulk_report(
             raise BadInput(f"the report cannot be written: {clean(str(error))}") from error
         progress = await held.progress(name)
         unpaid = await unpaid_of(held, name, progress)
+        kept = await held.archives()
     for path in filter(None, (written.csv, written.html)):
         screen.say(f"wrote {quoted(str(path))}")
     count = sum(share.count for share in written.by_state.values())
     style = "green" if written.standing == "final" and not (written.needing or written.unpaid) else "yellow"
     screen.say(f"{counted(count, 'order')}, [bold {style}]{written.standing}[/]")
+    if written.archived:
+        screen.say(f"[yellow]not in the report, but in archives:[/] {counted(written.archived, 'order')}")
+        show_archives(screen, kept)
     screen.say(f"not paid: {written.unpaid:,}; needing a person: {written.needing:,}")
     show_unpaid(screen, unpaid, progress)
     status = exit_after(progress)

@@ -1,26 +1,25 @@
 """`payments-async bulk run`: a file sent once it is clean, approved and confirmed. The same command goes on."""
 
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated
 
 import attrs
 import typer
 
-from payments_async import Limits, PaymentsSession
+from payments_async import PaymentsSession
 from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_file
-from payments_async._cli.batch_plan import make_plan, plan_document, show_plan
+from payments_async._cli.batch_plan import check_plan, make_plan, plan_document, show_plan
 from payments_async._cli.batch_state import exit_after, progress_document, show_progress, tell_next
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import (
     JournalFile,
-    WithoutLooking,
     check_doubt,
     existing,
     introduce,
     may_be_made,
     opened,
 )
+from payments_async._cli.limits import RunLimits, session_limits
 from payments_async._cli.live_view import LiveView, looking
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, counted, money, quoted
@@ -28,34 +27,6 @@ from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import draining
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
 from payments_async.journal import Adoption, HeldElsewhere, JournalUnavailable, SqliteJournal
-
-
-@attrs.frozen(kw_only=True)
-class RunLimits:
-    """How much at a time, when a run is to stop by itself, and whether it looks first."""
-
-    concurrency: Annotated[int, typer.Option(min=1, max=1000, help="Payouts under way at once.")] = 50
-    rate: Annotated[float | None, typer.Option(min=0.001, help="Begin no more calls than this in a second.")] = None
-    max_unknown: Annotated[int | None, typer.Option(min=0, help="Stop when more orders are unknown.")] = None
-    max_error_rate: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Stop when this share of the last 100 went wrong, as in 0.05.")
-    ] = None
-    max_total: Annotated[str | None, typer.Option(help="Send no more than this in all.")] = None
-    min_balance: Annotated[str | None, typer.Option(help="Leave this on the account.")] = None
-    without_looking: WithoutLooking = False
-
-    def fuse(self) -> Fuse:
-        """When to stop.
-
-        Raises:
-            BadInput: An amount is none.
-        """
-        return Fuse(
-            max_unknown=self.max_unknown,
-            max_error_rate=self.max_error_rate,
-            max_total=_amount("--max-total", self.max_total),
-            min_balance=_amount("--min-balance", self.min_balance),
-        )
 
 
 async def bulk_run(
@@ -97,7 +68,7 @@ async def bulk_run(
     adoption = _adoption(adopt, who, why)
     fuse = limits.fuse()
     how = {"batch_id": batch_id, "derive_request_ids": rows.derive_request_ids, **attrs.asdict(file_format)}
-    session = settings.session(Limits(concurrency=max(100, limits.concurrency), rate=limits.rate))
+    session = settings.session(session_limits(limits))
     batch = await read_file(screen, file, **how)  # which may be long: what the settings lack was told before
     async with session as payments:
         async with existing(journal) as held:
@@ -112,7 +83,7 @@ async def bulk_run(
                 rate=limits.rate,
             )
         show_plan(screen, made, f"{file.name}, batch {batch_id}")
-        _check(made, approved)
+        check_plan(made, approved)
         if not journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
             screen.trouble("nothing was sent")
             return Exit.STOPPED
@@ -245,25 +216,6 @@ class _BatchRun:
         return status
 
 
-def _check(made: Plan, approved: str | None) -> None:
-    """Refuse a plan that is not clean, or not the one that was approved."""
-    if not made.is_clean and not made.problem_count:
-        raise BadInput(
-            f"{counted(len(made.concerns), 'concern')}, first: {made.concerns[0]}\n"
-            "  nothing was sent; look at them, mend what is wrong, and send the rest with --acknowledge"
-        )
-    if not made.is_clean:
-        raise BadInput(
-            f"{counted(made.problem_count, 'problem')}, first: {made.problems[0]}\n"
-            "  nothing was sent; mend them, or leave bad rows out with --skip-bad"
-        )
-    if approved is not None and approved.strip().lower() != made.digest:
-        raise BadInput(
-            f"--plan: these are not the payments that were approved: their digest is {made.digest}; "
-            "nothing was sent. Plan the file again with the same options, and have that approved"
-        )
-
-
 def _adoption(adopt: bool, who: str | None, why: str | None) -> Adoption | None:
     """The word of the person who lets orders of a lost journal go on in this one."""
     if not adopt:
@@ -273,16 +225,3 @@ def _adoption(adopt: bool, who: str | None, why: str | None) -> Adoption | None:
     if not (who or "").strip() or not (why or "").strip():
         raise BadInput("--adopt: say --who states it, and --why the other journal cannot go on; both are kept")
     return Adoption(who=who or "", why=why or "")
-
-
-def _amount(option: str, text: str | None) -> Decimal | None:
-    """An amount that somebody gave as a limit."""
-    if text is None:
-        return None
-    try:
-        amount = Decimal(text.replace(",", ""))
-    except InvalidOperation:
-        amount = Decimal("NaN")
-    if not amount.is_finite() or amount < 0:
-        raise BadInput(f"{option}: write an amount, as in 150000 or 1500.50")
-    return amount

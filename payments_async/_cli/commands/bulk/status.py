@@ -7,6 +7,7 @@ from payments_async._cli.batch_state import (
     first,
     in_words,
     progress_document,
+    show_archives,
     show_entries,
     show_progress,
     show_unpaid,
@@ -34,9 +35,13 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
         unpaid = await unpaid_of(held, name, progress)
         strangers = await held.unmatched_events()
         currency = await currency_of(held, name)
+        kept = await held.archives()
     loaded = "" if run.ready else "; not all of it is written down yet: run it again"
     screen.say(f"[bold]{quoted(name)}[/]: {counted(run.total, 'payout')}, {money(run.amount, currency)}{loaded}\n")
     show_progress(screen, progress, currency)
+    if run.archived:
+        screen.say(f"\nOf these, {counted(run.archived, 'order')} ended long ago and left the journal for an archive:")
+        show_archives(screen, kept)
     if needing:
         screen.say("\n[bold magenta]Need a person[/]")
         show_entries(screen, [(entry, entry.conflict or entry.message or "") for entry in needing])
@@ -64,6 +69,7 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
             ],
             "unmatched_notifications": strangers,
             "chunks_in_quarantine": run.quarantined,
+            "archived": run.archived,
             "exit_status": status,
         }
     )

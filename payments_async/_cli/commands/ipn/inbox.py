@@ -1,12 +1,11 @@
 """`payments-async ipn list`, `replay` and `prune`: looks after what an inbox holds."""
 
-import re
 from typing import Annotated
 
 import typer
 
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.journal import JournalFile, opened
+from payments_async._cli.journal import JournalFile, opened, seconds_of
 from payments_async._cli.screen import Screen, counted, quoted
 from payments_async.journal.contract import StoredEvent
 
@@ -60,12 +59,9 @@ async def ipn_prune(
 
     Example: payments-async ipn prune --older-than 90d --journal payroll.sqlite
     """
-    found = re.fullmatch(r"([0-9]{1,6})([dh])", older_than.strip())
-    seconds = int(found[1]) * (86_400 if found[2] == "d" else 3600) if found else 0
-    if not seconds:
-        raise BadInput("--older-than: write it as in 90d or 48h")
+    seconds = seconds_of(older_than)
     async with opened(journal) as inbox:
-        pruned = await inbox.prune_inbox(older_than=float(seconds))
+        pruned = await inbox.prune_inbox(older_than=seconds)
     screen.say(f"{counted(pruned.events, 'notification')} forgotten")
     screen.document({"events": pruned.events, "deliveries": pruned.deliveries})
     return Exit.FINE

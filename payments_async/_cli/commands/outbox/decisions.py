@@ -1,0 +1,104 @@
+"""`payments-async outbox pause`, `resume` and `replay`: what a person decides about an outbox."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.journal import JournalFile, opened
+from payments_async._cli.outbox_state import AnyOutbox, chosen_outbox, pause_document
+from payments_async._cli.screen import Screen, counted, quoted
+
+Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
+
+
+async def outbox_pause(
+    screen: Screen,
+    who: Who,
+    why: Annotated[str, typer.Option(help="The reason, for whoever finds it paused.")],
+    journal: JournalFile = None,
+    name: AnyOutbox = None,
+) -> Exit:
+    """Let nothing more be sent from an outbox, by any process, until somebody resumes it. Orders are taken as ever.
+
+    What is under way is finished. It takes each process a second to hear of it.
+
+    Example: payments-async outbox pause --who "A. Clerk" --why "the account is checked" --journal shop.sqlite
+    """
+    _check(who, why)
+    async with opened(journal) as held:
+        name = await chosen_outbox(held, name)
+        before = await held.paused(name)
+        await held.pause(name, who=who, why=why)
+        paused = await held.paused(name)
+    if before is None:
+        screen.say(f"{quoted(name)} is paused, as {quoted(who)} states: {quoted(why)}")
+    else:
+        at = f"{datetime.fromtimestamp(before.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        screen.say(f"{quoted(name)} was paused already, by {quoted(before.who)} on {at}: {quoted(before.why)}")
+    screen.document(
+        {
+            "outbox": name,
+            "paused": pause_document(paused),
+            "was_paused": before is not None,
+            "exit_status": Exit.FINE,
+        }
+    )
+    return Exit.FINE
+
+
+async def outbox_resume(
+    screen: Screen,
+    who: Who,
+    why: Annotated[str, typer.Option(help="Why it may send again; kept.")],
+    journal: JournalFile = None,
+    name: AnyOutbox = None,
+) -> Exit:
+    """Let an outbox send again, as a named person: also after a rule such as --max-per-day has paused it.
+
+    What was sent today counts no more for --max-per-day, nor the failures of before for --max-error-rate.
+
+    Example: payments-async outbox resume --who "A. Clerk" --why "the service is up again" --journal shop.sqlite
+    """
+    _check(who, why)
+    async with opened(journal) as held:
+        name = await chosen_outbox(held, name)
+        before = await held.paused(name)
+        was_paused = await held.resume(name, who=who, why=why)
+    if before is not None and was_paused:
+        screen.say(f"paused by {quoted(before.who)}: {quoted(before.why)}")
+        screen.say(f"{quoted(name)} goes on, as {quoted(who)} states: {quoted(why)}")
+    else:
+        screen.say(f"{quoted(name)} was not paused; nothing was changed")
+    screen.document(
+        {"outbox": name, "was_paused": was_paused, "paused": pause_document(before), "exit_status": Exit.FINE}
+    )
+    return Exit.FINE
+
+
+async def outbox_replay(
+    screen: Screen,
+    change_id: Annotated[int | None, typer.Argument(help="As `outbox status` shows it; else all.")] = None,
+    journal: JournalFile = None,
+    name: AnyOutbox = None,
+) -> Exit:
+    """Have handlers that failed too often hear of a change again, or of all of them: the application handles them.
+
+    Example: payments-async outbox replay 17 --journal shop.sqlite
+    """
+    async with opened(journal) as held:
+        name = await chosen_outbox(held, name)
+        dead = [change.id async for change in held.dead_changes() if change.outbox == name]
+        if change_id is not None and change_id not in dead:
+            raise BadInput(f"CHANGE_ID: no dead letter {change_id}; `payments-async outbox status` shows them")
+        count = sum([await held.revive_changes(one) for one in (dead if change_id is None else [change_id])])
+    screen.say(f"waiting again, for the application on this journal: {counted(count, 'change')}")
+    screen.document({"waiting_again": count, "exit_status": Exit.FINE})
+    return Exit.FINE
+
+
+def _check(who: str, why: str) -> None:
+    """Refuse a decision that nobody answers for, or without a reason."""
+    if not who.strip() or not why.strip():
+        raise BadInput("--who and --why: say who decides it, and why; both are kept")

@@ -1,0 +1,102 @@
+"""`payments-async outbox put`: a batch file put into an outbox, to be sent by whoever works it."""
+
+from typing import Annotated
+
+import attrs
+import typer
+
+from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_file
+from payments_async._cli.batch_plan import check_plan, make_plan, plan_document, show_plan
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.journal import JournalFile, existing, introduce, may_be_made, opened
+from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, pause_document
+from payments_async._cli.program import command_line
+from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.settings import ConnectionSettings
+from payments_async.bulk import BatchChanged
+from payments_async.journal import JournalUnavailable
+from payments_async.outbox import Outbox
+
+
+async def outbox_put(
+    screen: Screen,
+    settings: ConnectionSettings,
+    file: BatchFile,
+    batch_id: BatchId,
+    journal: JournalFile = None,
+    name: OutboxName = "outbox",
+    approved: Annotated[
+        str | None, typer.Option("--plan", help="The digest that was approved; put exactly that.")
+    ] = None,
+    rows: RowOptions = RowOptions(),
+    validate: Validate = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Put it without asking.")] = False,
+    new_journal: NewJournal = False,
+    file_format: FileFormat = FileFormat(),
+) -> Exit:
+    """Put a file into an outbox: whoever works it sends each order once. The same again adds nothing.
+
+    Nothing is put unless every row is good (or --skip-bad leaves bad ones out), the digest is the approved one (--plan)
+    and you say yes. All of it is put or nothing.
+
+    Example: payments-async outbox put payroll.csv --batch-id payroll-2026-11 --journal shop.sqlite
+    """
+    if journal is None:
+        raise BadInput("--journal: name the journal of the outbox, or set PAYMENTS_JOURNAL")
+    how = {"batch_id": batch_id, "derive_request_ids": rows.derive_request_ids, **attrs.asdict(file_format)}
+    session = settings.session()
+    batch = await read_file(screen, file, **how)  # which may be long: what the settings lack was told before
+    async with session as payments:
+        async with existing(journal) as held:
+            if held is not None:
+                await check_new_outbox(held, name, is_wanted=False)
+                for run in await held.runs():
+                    if run.batch_id == batch_id and run.outbox != name:
+                        whose = "`bulk run` sends it" if run.outbox is None else f"outbox {clean(run.outbox)} sends it"
+                        raise BadInput(f"--batch-id: the journal holds {clean(batch_id)} already, and {whose}")
+            made = await make_plan(payments, batch, batch_id, held, rows, validate=validate)
+        show_plan(screen, made, f"{file.name}, batch {batch_id}")
+        check_plan(made, approved)
+        if not journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
+            return _nothing(screen, batch_id)
+        question = (
+            f"Put {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}, into the outbox "
+            f"{clean(name)}? Whoever works it sends them."
+        )
+        if made.recorded < made.count and not yes and not screen.confirmed(question):
+            return _nothing(screen, batch_id)
+        try:
+            async with opened(journal, new=True) as held:
+                introduce(screen, journal, held)
+                async with Outbox(payments, held, name, works=False, settles=False) as outbox:
+                    loaded = await outbox.put_batch(batch_id, made.orders, source_digest=made.digest)
+                paused = await held.paused(name)
+        except BatchChanged as error:
+            raise BadInput("the file was changed while it was read; nothing was put. Begin again") from error
+        except JournalUnavailable as error:
+            screen.trouble(f"stopped: {error}", "nothing of it is sent before all of it was put: put it again")
+            screen.document({"batch_id": batch_id, "stopped": str(error), "exit_status": Exit.STOPPED})
+            return Exit.STOPPED
+    added = f"{counted(loaded.added, 'payout')} put into" if loaded.added else "all of it was put before into"
+    screen.say(f"\n{added} the outbox {quoted(name)}, as batch {quoted(batch_id)}; it is sent by whoever works it:")
+    screen.command(command_line("outbox run", journal=journal, name=name))
+    if paused is not None:
+        screen.say(f"[yellow]The outbox is paused[/] by {quoted(paused.who)}: {quoted(paused.why)}")
+    screen.document(
+        {
+            "batch_id": batch_id,
+            "outbox": name,
+            "plan": plan_document(made),
+            "orders": loaded.total,
+            "added": loaded.added,
+            "paused": pause_document(paused),
+            "exit_status": Exit.FINE,
+        }
+    )
+    return Exit.FINE
+
+
+def _nothing(screen: Screen, batch_id: str) -> Exit:
+    screen.trouble("nothing was put")
+    screen.document({"batch_id": batch_id, "exit_status": Exit.STOPPED})
+    return Exit.STOPPED

@@ -1,0 +1,248 @@
+"""`payments-async outbox run`: works an outbox until it is stopped."""
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Annotated, Self
+
+import typer
+from aiohttp import web
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from payments_async._cli.batch_state import STYLES
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.journal import JournalFile, introduce, may_be_made, opened
+from payments_async._cli.limits import OutboxLimits, session_limits
+from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, pause_document, state_of
+from payments_async._cli.program import command_line
+from payments_async._cli.screen import Screen, clean, counted, plain, quoted
+from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.signals import Stop, draining
+from payments_async.journal import JournalError, JournalUnavailable, State
+from payments_async.outbox import Outbox, OutboxHealth
+
+_LOOK = 0.5  # seconds between two looks
+_QUIET = 10.0  # seconds between two lines in a pipe, unless it is paused, hindered, or goes on again
+_RATE_OVER = 10.0  # seconds over which the speed is told
+_HEALTH_WITHIN = 5.0  # seconds in which a question for the health is answered
+_SHOWN = (
+    State.PLANNED, State.SENDING, State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED, State.REJECTED,
+    State.UNKNOWN, State.PARKED,
+)  # fmt: skip
+
+
+async def outbox_run(
+    screen: Screen,
+    settings: ConnectionSettings,
+    journal: JournalFile = None,
+    name: OutboxName = "outbox",
+    limits: OutboxLimits = OutboxLimits(),
+    health: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Answer GET /health at this port of this machine; 0 takes a free one."),
+    ] = None,
+    new_journal: NewJournal = False,
+    new_outbox: Annotated[
+        bool, typer.Option("--new-outbox", help="Begin a further outbox in a journal that holds others.")
+    ] = False,
+) -> Exit:
+    """Work an outbox: send each of its orders once, and settle it, until Ctrl-C or SIGTERM.
+
+    Orders come from applications that share the journal and from `outbox put`. Several processes may work one outbox;
+    what one that died was sending is looked up, never sent again. A rule such as --max-per-day pauses it, for every
+    process, until a person resumes it. The first Ctrl-C finishes what is under way; a second one breaks it off.
+
+    Example: payments-async outbox run --journal shop.sqlite --max-per-day 5000000 --health 8081
+    """
+    if journal is None:
+        raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL; it is made if there is none")
+    fuse = limits.fuse()
+    session = settings.session(session_limits(limits))
+    if not journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
+        screen.trouble("nothing was sent")
+        return Exit.STOPPED
+    try:
+        async with opened(journal, new=True) as held, session as payments:
+            introduce(screen, journal, held)
+            await check_new_outbox(held, name, is_wanted=new_outbox)
+            outbox = Outbox(payments, held, name, concurrency=limits.concurrency, fuse=fuse)
+            stop = await _work(screen, outbox, name, health)
+            left = await state_of(held, name)
+    except JournalUnavailable as error:
+        screen.trouble(f"stopped: {error}", f"go on with: {command_line('outbox run', journal=journal, name=name)}")
+        if screen.as_json:
+            screen.line(json.dumps({"stopped": str(error), "exit_status": Exit.STOPPED}))
+        return Exit.STOPPED
+    status = Exit.STOPPED if stop.is_hard else Exit.FINE
+    how = "broken off: what was under way may have arrived, and is looked up" if stop.is_hard else "stopped"
+    if screen.as_json:
+        screen.line(json.dumps({"stopped": how, "outcomes": plain(left.progress.counts), "exit_status": status}))
+    else:
+        screen.say(f"{how}; {quoted(name)} holds {left.words}")
+    return status
+
+
+async def _work(screen: Screen, outbox: Outbox, name: str, port: int | None) -> Stop:
+    """Work until somebody stops it, and finish what is under way."""
+    with draining(screen) as stop:
+        try:
+            async with _answering(outbox, port) as at:
+                await outbox.start()
+                where = "" if at is None else f"; its health at http://127.0.0.1:{at}/health"
+                screen.note(f"working the outbox {clean(name)}{where}; Ctrl-C stops")
+                with _View(screen, name) as view:
+                    while not stop.drain.is_set():
+                        try:
+                            view.show(await outbox.health())
+                        except JournalError as error:  # the outbox itself goes on trying
+                            view.say_trouble(error.message)
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(_LOOK):
+                                await stop.drain.wait()
+                await outbox.aclose()
+        finally:
+            await outbox.aclose()
+    return stop
+
+
+@asynccontextmanager
+async def _answering(outbox: Outbox, port: int | None) -> AsyncIterator[int | None]:
+    """Answer questions for the health on this machine alone; tells the port."""
+    if port is None:
+        yield None
+        return
+
+    async def answer(_: web.Request) -> web.Response:
+        try:
+            async with asyncio.timeout(_HEALTH_WITHIN):
+                health = await outbox.health()
+        except (JournalError, TimeoutError) as error:
+            why = error.message if isinstance(error, JournalError) else "the journal does not answer"
+            return web.json_response({"well": False, "hinders": why}, status=503)
+        return web.json_response(health_document(health), status=200 if health.is_well else 503)
+
+    app = web.Application()
+    app.router.add_get("/health", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", port)
+        try:
+            await site.start()
+        except OSError as error:
+            why = f"port {port} cannot be listened on ({error.strerror}); name another one"
+            raise BadInput(f"--health: {why}") from error
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def health_document(health: OutboxHealth) -> dict[str, object]:
+    """The health of an outbox for machines."""
+    return {
+        "well": health.is_well,
+        "paused": pause_document(health.paused),
+        "hinders": health.hinders,
+        "outcomes": plain(health.counts),
+        "conflicts": health.conflicts,
+        "chunks_in_quarantine": health.quarantined,
+        "handlers": {"waiting": health.untold, "dead": health.dead_letters},
+        "settling": plain(health.settling),
+    }
+
+
+class _View:
+    """Shows how an outbox does: a line that stays on a terminal, a line now and then in a pipe, JSON on request."""
+
+    def __init__(self, screen: Screen, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._screen = screen
+        self._name = name
+        self._clock = clock
+        self._health: OutboxHealth | None = None
+        self._trouble: str | None = None
+        self._told: tuple[str, str | None] = ("", None)
+        self._told_at = float("-inf")
+        self._ended: deque[tuple[float, int]] = deque()
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self._screen.is_live:
+            self._live = Live(get_renderable=self._draw, console=self._screen.out, refresh_per_second=4)
+            self._live.start()
+            self._screen.out.show_cursor(True)  # it was hidden, and a kill -9 would leave the terminal without one
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, health: OutboxHealth) -> None:
+        """Take news."""
+        self._health = health
+        now, ended = self._clock(), sum(health.counts.values()) - health.counts[State.PLANNED]
+        self._ended.append((now, ended))
+        while self._ended[0][0] < now - _RATE_OVER:
+            self._ended.popleft()
+        self.say_trouble(_trouble_of(health))
+
+    def say_trouble(self, why: str | None) -> None:
+        """Say what hinders it, or that nothing does any more; in a pipe, now and then, how it stands as well."""
+        self._trouble = why
+        if self._live is not None:
+            return
+        words = self._words()
+        is_due = words != self._told[0] and self._clock() - self._told_at >= _QUIET
+        if why == self._told[1] and not is_due:
+            return
+        self._told, self._told_at = (words, why), self._clock()
+        if self._screen.as_json:
+            known = {} if self._health is None else health_document(self._health)
+            self._screen.line(json.dumps({"at": time.time(), **known, "hinders": why}))
+        else:
+            at = datetime.now(UTC).strftime("%H:%M:%S")
+            self._screen.line(f"{at}  {words}{'' if why is None else f'; {why}'}")
+
+    def _words(self) -> str:
+        if self._health is None:
+            return "beginning"
+        counts = self._health.counts
+        return ", ".join(f"{counts[state]:,} {state}" for state in _SHOWN if counts[state]) or "no order yet"
+
+    def _draw(self) -> Table:
+        whole = Table.grid()
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(f"{clean(self._name)}   ", "bold")
+        if self._health is not None:
+            for state in _SHOWN:
+                if count := self._health.counts[state]:
+                    line.append(f"{state} {count:,}", STYLES[state]).append("   ")
+            line.append(f"{self._rate():,.0f}/s", "dim")
+        whole.add_row(line)
+        if self._trouble is not None:
+            whole.add_row(Text(clean(self._trouble), "yellow"))
+        return whole
+
+    def _rate(self) -> float:
+        """Orders sent in a second, of late."""
+        (first, before), (last, now) = self._ended[0], self._ended[-1]
+        return max(now - before, 0) / (last - first) if last > first else 0.0
+
+
+def _trouble_of(health: OutboxHealth) -> str | None:
+    """Why nothing is sent, in words."""
+    if health.paused is not None:
+        return f"paused by {health.paused.who}: {health.paused.why}; `payments-async outbox resume` goes on"
+    if health.hinders is not None:
+        return health.hinders
+    if health.quarantined:
+        return f"{counted(health.quarantined, 'chunk')} in quarantine; see `payments-async outbox status`"
+    return None

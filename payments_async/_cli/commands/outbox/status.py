@@ -1,0 +1,139 @@
+"""`payments-async outbox status`: how an outbox stands, whoever works it."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from payments_async._cli.batch_state import (
+    first,
+    in_words,
+    progress_document,
+    show_archives,
+    show_entries,
+    show_progress,
+)
+from payments_async._cli.exit_codes import Exit
+from payments_async._cli.journal import JournalFile, opened
+from payments_async._cli.outbox_state import AnyOutbox, OutboxState, chosen_outbox, pause_document, state_of
+from payments_async._cli.program import command_line
+from payments_async._cli.screen import Screen, counted, money, quoted
+from payments_async.journal import Entry, Run, SqliteJournal, State
+from payments_async.journal.contract import Change
+
+_LISTED = 20
+
+
+async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOutbox = None) -> Exit:
+    """Show how an outbox stands: its orders, who paused it and why, since when what waits, and what needs a person.
+
+    Exit status: 0 nothing needs a person; 4 some orders are unknown, parked, in conflict or in quarantine, or handlers
+    failed too often; 5 it is paused. Refused and failed orders alone are 0: an outbox keeps them.
+
+    Example: payments-async outbox status --journal shop.sqlite --json
+    """
+    async with opened(journal) as held:
+        name = await chosen_outbox(held, name)
+        state, oldest = await state_of(held, name), await held.oldest(name)
+        runs = [run for run in await held.runs() if run.outbox == name]
+        batches = [(run, in_words(await held.progress(run.batch_id))) for run in runs if run.batch_id != name]
+        needing = await _needing(held, runs)
+        dead: list[Change] = []
+        if state.handlers.dead:
+            async for change in held.dead_changes():
+                if change.outbox == name and len(dead) < _LISTED:
+                    dead.append(change)
+        kept = await held.archives()
+    _show(screen, state, oldest)
+    if archived := sum(run.archived for run in runs):
+        screen.say(f"Of these, {counted(archived, 'order')} ended long ago and left the journal for an archive:")
+        show_archives(screen, kept)
+    if batches:
+        rows = [[run.batch_id, f"{run.total:,}", money(run.amount), words] for run, words in batches]
+        screen.table(["Batch", "Orders", "Sum", "Outcomes"], rows, right=["Orders", "Sum"])
+    if needing:
+        screen.say("\n[bold magenta]Need a person[/]")
+        show_entries(screen, [(entry, entry.conflict or entry.message or "") for entry in needing])
+    lines = (f"{change.id:>8}  {change.request_id}  {change.state}  {change.error or ''}" for change in dead)
+    screen.listing("\n[bold red]Handlers failed too often[/]", lines, state.handlers.dead)
+    assert journal is not None
+    _tell_next(screen, state, journal)
+    screen.document(
+        {
+            "outbox": name,
+            "progress": progress_document(state.progress),
+            "paused": pause_document(state.paused),
+            "chunks_in_quarantine": state.quarantined,
+            "oldest": {one: {"since": at, "seconds": time.time() - at} for one, at in oldest.items()},
+            "handlers": {"waiting": state.handlers.pending, "dead": state.handlers.dead},
+            "dead": [
+                {"id": one.id, "request_id": one.request_id, "state": one.state, "error": one.error} for one in dead
+            ],
+            "archived": sum(run.archived for run in runs),
+            "batches": [run.batch_id for run, _ in batches],
+            "need_a_person": [
+                {"request_id": one.request_id, "state": one.state, "amount": one.amount, "conflict": one.conflict}
+                for one in needing
+            ],
+            "exit_status": state.exit_status,
+        }
+    )
+    return state.exit_status
+
+
+async def _needing(journal: SqliteJournal, runs: Sequence[Run]) -> list[Entry]:
+    """The first orders that need a person: parked, or with evidence against evidence."""
+    found: dict[str, Entry] = {}
+    for run in runs:
+        for entries in (journal.conflicts(run.batch_id), journal.entries(run.batch_id, State.PARKED)):
+            if len(found) < _LISTED:
+                found |= {entry.request_id: entry for entry in await first(entries, _LISTED)}
+    return list(found.values())[:_LISTED]
+
+
+def _show(screen: Screen, state: OutboxState, oldest: Mapping[State, float]) -> None:
+    """Write the figures."""
+    screen.say(f"[bold]{quoted(state.name)}[/]: {counted(state.progress.total, 'order')}\n")
+    show_progress(screen, state.progress, None)
+    screen.say()
+    paused = state.paused
+    screen.fields(
+        [
+            ("paused", None if paused is None else f"by {paused.who} since {_moment(paused.at)}: {paused.why}"),
+            ("waits since", _since(oldest, State.PLANNED)),
+            ("unknown since", _since(oldest, State.UNKNOWN)),
+            ("parked since", _since(oldest, State.PARKED)),
+            ("in quarantine", counted(state.quarantined, "chunk") if state.quarantined else None),
+            ("for handlers", counted(state.handlers.pending, "change") if state.handlers.pending else None),
+        ]
+    )
+
+
+def _since(oldest: Mapping[State, float], state: State) -> str | None:
+    return None if state not in oldest else f"{_moment(oldest[state])} (the oldest)"
+
+
+def _moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _tell_next(screen: Screen, state: OutboxState, journal: Path) -> None:
+    """Write what is to be done next."""
+    signed, counts = "--who NAME --why REASON", state.progress.counts
+    if state.paused is not None:
+        screen.say("\nIt is paused, and sends nothing. Once it may go on:")
+        screen.command(f"{command_line('outbox resume', journal=journal, name=state.name)} {signed}")
+    if counts[State.PARKED]:
+        screen.say("\nParked orders were not found. Ask the service about each; for one that it surely never had:")
+        screen.command(f"{command_line('bulk write-off', journal=journal)} REQUEST_ID {signed}")
+    if state.progress.conflicts:
+        screen.say("\nOf evidence against evidence, ask the service; once you know what is true:")
+        screen.command(f"{command_line('bulk acknowledge', journal=journal)} REQUEST_ID {signed}")
+    if state.quarantined:
+        screen.say("\nThe journal was copied or restored; what it calls planned may have been sent. Look for it:")
+        screen.command(f"{command_line('bulk reconcile', journal=journal)} --batch-id {state.name}")
+        screen.say("Then, for what the service never had (and so for each of its batches in quarantine):")
+        screen.command(f"{command_line('bulk lift-quarantine', journal=journal)} --batch-id {state.name} {signed}")
+    if state.handlers.dead:
+        screen.say("\nOnce the application's handlers are mended, have them hear of it again:")
+        screen.command(command_line("outbox replay", journal=journal, name=state.name))

@@ -1,0 +1,89 @@
+"""How much at a time, and when sending stops by itself: options of whatever sends many."""
+
+from decimal import Decimal, InvalidOperation
+from typing import Annotated
+
+import attrs
+import typer
+
+from payments_async import Limits
+from payments_async._cli.exit_codes import BadInput
+from payments_async._cli.journal import WithoutLooking
+from payments_async.bulk import Fuse
+
+_Concurrency = Annotated[int, typer.Option(min=1, max=1000, help="Payouts under way at once.")]
+_Rate = Annotated[float | None, typer.Option(min=0.001, help="Begin no more calls than this in a second.")]
+_MinBalance = Annotated[str | None, typer.Option(help="Leave this on the account.")]
+
+
+@attrs.frozen(kw_only=True)
+class RunLimits:
+    """How much at a time, when a run is to stop by itself, and whether it looks first."""
+
+    concurrency: _Concurrency = 50
+    rate: _Rate = None
+    max_unknown: Annotated[int | None, typer.Option(min=0, help="Stop when more orders are unknown.")] = None
+    max_error_rate: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Stop when this share of the last 100 went wrong, as in 0.05.")
+    ] = None
+    max_total: Annotated[str | None, typer.Option(help="Send no more than this in all.")] = None
+    min_balance: _MinBalance = None
+    without_looking: WithoutLooking = False
+
+    def fuse(self) -> Fuse:
+        """When to stop.
+
+        Raises:
+            BadInput: An amount is none.
+        """
+        return Fuse(
+            max_unknown=self.max_unknown,
+            max_error_rate=self.max_error_rate,
+            max_total=_amount("--max-total", self.max_total),
+            min_balance=_amount("--min-balance", self.min_balance),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class OutboxLimits:
+    """How much at a time, and when an outbox pauses by itself."""
+
+    concurrency: _Concurrency = 50
+    rate: _Rate = None
+    max_unknown: Annotated[int | None, typer.Option(min=0, help="Pause when more orders are unknown.")] = None
+    max_error_rate: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Pause when this share of the last 100 went wrong, as in 0.05.")
+    ] = None
+    max_per_day: Annotated[str | None, typer.Option(help="Send no more than this in one day.")] = None
+    min_balance: _MinBalance = None
+
+    def fuse(self) -> Fuse:
+        """When to pause.
+
+        Raises:
+            BadInput: An amount is none.
+        """
+        return Fuse(
+            max_unknown=self.max_unknown,
+            max_error_rate=self.max_error_rate,
+            max_per_day=_amount("--max-per-day", self.max_per_day),
+            min_balance=_amount("--min-balance", self.min_balance),
+        )
+
+
+def session_limits(limits: RunLimits | OutboxLimits) -> Limits:
+    """Those of the session: no permit waits for a place."""
+    return Limits(concurrency=max(100, limits.concurrency), rate=limits.rate)
+
+
+def _amount(option: str, text: str | None) -> Decimal | None:
+    """An amount that somebody gave as a limit."""
+    if text is None:
+        return None
+    try:
+        amount = Decimal(text.replace(",", ""))
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite() or amount < 0:
+        raise BadInput(f"{option}: write an amount, as in 150000 or 1500.50")
+    return amount

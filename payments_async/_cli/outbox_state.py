@@ -1,0 +1,113 @@
+"""How an outbox stands: which one was meant, what hinders it, and the exit status that it deserves."""
+
+from typing import Annotated
+
+import attrs
+import typer
+
+from payments_async._cli.batch_state import in_words
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.screen import clean
+from payments_async.journal import Progress, SqliteJournal, State
+from payments_async.journal.contract import Backlog, Pause
+
+OutboxName = Annotated[str, typer.Option("--name", help="Which outbox; processes with the same name share the work.")]
+AnyOutbox = Annotated[str | None, typer.Option("--name", help="Which outbox; not needed where there is one.")]
+NewJournal = Annotated[
+    bool, typer.Option("--new-journal", help="Make the journal if there is none. It knows no earlier payment.")
+]
+
+
+@attrs.frozen(kw_only=True)
+class OutboxState:
+    """How an outbox stands by its journal, whoever works it.
+
+    Attributes:
+        progress: All of its orders, by state.
+        paused: Who paused it, or ``None``.
+        quarantined: Chunks, of all of its batches, that wait for a person.
+        handlers: Changes that wait for a handler, and dead letters.
+    """
+
+    name: str
+    progress: Progress
+    paused: Pause | None
+    quarantined: int
+    handlers: Backlog
+
+    @property
+    def exit_status(self) -> Exit:
+        """What a script has to know."""
+        counts = self.progress.counts
+        if self.paused is not None:
+            return Exit.STOPPED
+        is_open = any(counts[state] for state in (State.UNKNOWN, State.PARKED))
+        if is_open or self.progress.conflicts or self.quarantined or self.handlers.dead:
+            return Exit.UNKNOWN
+        return Exit.FINE
+
+    @property
+    def words(self) -> str:
+        """How many orders stand how."""
+        return in_words(self.progress) or "no order yet"
+
+
+async def state_of(journal: SqliteJournal, name: str) -> OutboxState:
+    """How an outbox stands now."""
+    return OutboxState(
+        name=name,
+        progress=await journal.progress(outbox=name),
+        paused=await journal.paused(name),
+        quarantined=sum(run.quarantined for run in await journal.runs() if run.outbox == name),
+        handlers=await journal.change_backlog(name),
+    )
+
+
+async def outboxes_in(journal: SqliteJournal) -> list[str]:
+    """The names of all outboxes, oldest first."""
+    return [run.batch_id for run in await journal.runs() if run.outbox == run.batch_id]
+
+
+async def chosen_outbox(journal: SqliteJournal, name: str | None) -> str:
+    """The outbox that was named, or the only one.
+
+    Raises:
+        BadInput: There is none of that name, or more than one to choose from.
+    """
+    names = await outboxes_in(journal)
+    if name in names:
+        return name or ""
+    if name is None and len(names) == 1:
+        return names[0]
+    held = f"the journal holds {', '.join(map(clean, names))}" if names else "the journal holds none"
+    if name is None and names:
+        raise BadInput(f"--name: name one; {held}")
+    begun = "an outbox begins with `payments-async outbox run`, or with the application that opens it"
+    what = "there is no outbox yet" if name is None else f"there is no outbox {clean(name)}; {held}"
+    raise BadInput(f"--name: {what}; {begun}")
+
+
+async def check_new_outbox(journal: SqliteJournal, name: str, *, is_wanted: bool) -> None:
+    """Refuse a name that may be mistyped: what is put into an outbox that nobody works waits for ever.
+
+    Args:
+        is_wanted: Somebody said that a further outbox is to be made.
+
+    Raises:
+        BadInput: The name is none, is that of a batch, or of no outbox where there are others.
+    """
+    if not name.strip():
+        raise BadInput("--name: must not be empty")
+    if any(run.batch_id == name and run.outbox != name for run in await journal.runs()):
+        raise BadInput(f"--name: {clean(name)} is a batch of this journal; give the outbox another name")
+    names = await outboxes_in(journal)
+    if names and name not in names and not is_wanted:
+        raise BadInput(
+            f"--name: there is no outbox {clean(name)}; the journal holds {', '.join(map(clean, names))}. If a further "
+            "one is meant, add --new-outbox to `payments-async outbox run`"
+        )
+
+
+def pause_document(paused: Pause | None) -> dict[str, object] | None:
+    """A pause for machines."""
+    return None if paused is None else {"at": paused.at, "who": paused.who, "why": paused.why}

@@ -1,0 +1,179 @@
+"""How old orders leave for an archive: which may, all that is known of each on a line, and what stays behind."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import msgspec
+
+from payments_async._wire.orders import currency_of, request_of, without_members
+from payments_async.journal._faults import JournalCorrupt
+from payments_async.journal._records import (
+    Happening,
+    OldOrder,
+    Row,
+    check_named,
+    proved,
+    unpack_transaction_id,
+)
+from payments_async.journal._statements._entries import (
+    COLUMNS,
+    Commit,
+    PageReader,
+    bounds,
+    chunk_bounds,
+    chunk_of,
+    row_by_id,
+    row_of,
+    run_of,
+    snapshot,
+)
+from payments_async.journal._statements._history import story_of
+from payments_async.journal._states import FINAL
+
+_log = logging.getLogger("payments_async.journal")
+_PAGE = 250  # orders that leave in one commit, so that nobody else waits for long
+_FINAL = ", ".join(f"'{state.value}'" for state in sorted(FINAL))
+# an event that waits for a handler, that failed or that is to be confirmed keeps its order
+_WAITS = """(e.state = 'dead' OR (e.doubt = 'unconfirmed' AND e.state <> 'disputed')
+    OR EXISTS (SELECT 1 FROM ipn_pending p WHERE p.event_id = e.id))"""
+_IS_OLD = f"""o.state IN ({_FINAL}) AND o.conflict IS NULL AND o.updated_at < ?
+    AND NOT EXISTS (SELECT 1 FROM change WHERE order_id = o.id AND status IN ('pending', 'dead'))
+    AND NOT EXISTS (SELECT 1 FROM ipn_event e WHERE e.request_id = o.request_id AND {_WAITS})
+    AND NOT EXISTS (SELECT 1 FROM evidence v JOIN ipn_event e ON e.id = v.event_id
+        WHERE v.order_id = o.id AND {_WAITS})"""  # noqa: S608 - no value in it
+_FIRST = f"SELECT o.id FROM outbox o WHERE o.id > ? AND {_IS_OLD} ORDER BY o.id LIMIT 1"  # noqa: S608
+_OTHER = f"SELECT 1 FROM outbox o WHERE o.id BETWEEN ? AND ? AND NOT ({_IS_OLD}) LIMIT 1"  # noqa: S608
+_OLD = f"""SELECT {COLUMNS} FROM outbox o WHERE o.id BETWEEN ? AND ? AND {_IS_OLD}
+    ORDER BY o.id LIMIT {_PAGE}"""  # noqa: S608 - no value in it
+_KEEP = """INSERT INTO archived (id, request_id, state, attempt, sent_before, amount, about, body_sha256,
+    transaction_id, permitted_at, updated_at, archive) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_LEAVE = (
+    "DELETE FROM attempt WHERE order_id = ?",
+    "DELETE FROM evidence WHERE order_id = ?",
+    "DELETE FROM resolution WHERE order_id = ?",
+    "DELETE FROM outbox WHERE id = ?",
+)
+_encode = msgspec.json.Encoder().encode
+_names = [field.name for field in attrs.fields(Happening)]
+
+
+def begin_archive(commit: Commit, path: str, who: str, why: str) -> int:
+    """Note a file that orders will leave for; tells its number."""
+    check_named(who, why)
+    (number,) = commit.execute(
+        "INSERT INTO archive (path, who, why, begun_at) VALUES (?, ?, ?, ?) RETURNING id", (path, who, why, commit.now)
+    ).fetchone()
+    return int(number)
+
+
+def end_archive(commit: Commit, archive: int) -> None:
+    """Nothing more leaves for it."""
+    commit.execute("UPDATE archive SET ended_at = ? WHERE id = ?", (commit.now, archive))
+
+
+def old_after(before: float) -> PageReader[OldOrder]:
+    """A reader of pages of orders that may leave: final, not contradicted, unchanged since then, and nobody waits.
+
+    Single orders of an outbox leave one by one. A batch leaves as a whole: when every order of it may.
+    """
+    through: dict[int, bool] = {}
+
+    def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[OldOrder], int]:
+        with snapshot(connection):
+            while (found := connection.execute(_FIRST, (after, before)).fetchone()) is not None:
+                first, run = found[0], run_of(found[0])
+                if run not in through:
+                    through[run] = _may_leave(connection, run, before)
+                if not through[run]:
+                    after = bounds(run)[1]
+                    continue
+                end = chunk_bounds(run, chunk_of(first))[1]  # what lies beside an order is read with it
+                rows = [row_of(values) for values in connection.execute(_OLD, (first, end, before)).fetchall()]
+                return [old for row in rows if (old := _old(connection, row)) is not None], rows[-1].id
+        return [], after
+
+    return read
+
+
+def prune_orders(commit: Commit, archive: int, orders: Sequence[OldOrder]) -> int:
+    """Let those of these orders leave of which nothing more is known than what was archived; tells how many."""
+    runs: dict[int, int] = {}
+    for old in orders:
+        row = row_by_id(commit, old.id)
+        if row is None or row.state not in FINAL or _line(commit.connection, row) != old.line:
+            continue
+        packed = (row.transaction_id, row.permitted_at, row.updated_at, archive)
+        about = without_members(row.body)
+        commit.execute(
+            _KEEP,
+            (
+                *(row.id, row.request_id, row.state, row.attempt, row.sent_before, row.amount, about, row.body_sha256),
+                *packed,
+            ),
+        )
+        for sql in _LEAVE:
+            commit.execute(sql, (row.id,))
+        runs[run_of(row.id)] = runs.get(run_of(row.id), 0) + 1
+    for run, count in runs.items():
+        commit.execute("UPDATE run SET archived = archived + ? WHERE id = ?", (count, run))
+    commit.execute("UPDATE archive SET orders = orders + ? WHERE id = ?", (sum(runs.values()), archive))
+    return sum(runs.values())
+
+
+def _may_leave(connection: sqlite3.Connection, run: int, before: float) -> bool:
+    """Whether orders of a run may leave one by one, or may all of them."""
+    single, state = connection.execute(
+        "SELECT coalesce(outbox = batch_id, FALSE), state FROM run WHERE id = ?", (run,)
+    ).fetchone()
+    if single:
+        return True
+    return state == "ready" and connection.execute(_OTHER, (*bounds(run), before)).fetchone() is None
+
+
+def _old(connection: sqlite3.Connection, row: Row) -> OldOrder | None:
+    """An order with all that is known of it; ``None`` where that cannot be read: then it stays."""
+    try:
+        return OldOrder(id=row.id, request_id=row.request_id, line=_line(connection, row))
+    except JournalCorrupt as error:
+        _log.error("an order cannot be archived", extra={"request_id": row.request_id, "error": str(error)})
+        return None
+
+
+def _line(connection: sqlite3.Connection, row: Row) -> bytes:
+    """All that is known of an order, the same bytes as long as nothing more is. Raises ``JournalCorrupt``."""
+    body = proved(row.request_id, row.amount, row.body, row.body_sha256)
+    try:
+        kind, request = request_of(row.request_id, Decimal(row.amount), body)
+        currency = currency_of(body)
+    except ValueError as error:
+        raise JournalCorrupt(f"order {row.request_id} cannot be read") from error
+    (batch_id,) = connection.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
+    return _encode(
+        {
+            "request_id": row.request_id,
+            "batch_id": batch_id,
+            "kind": kind,
+            "state": row.state,
+            "amount": row.amount,
+            "currency": currency,
+            "transaction_id": unpack_transaction_id(row.transaction_id),
+            "attempt": row.attempt,
+            "sent_before": bool(row.sent_before),
+            "code": row.code,
+            "message": row.message,
+            "permitted_at": row.permitted_at if row.attempt else None,
+            "updated_at": row.updated_at,
+            "order": msgspec.Raw(request),
+            "story": [_told(happening) for happening in story_of(connection, row)],
+        }
+    )
+
+
+def _told(happening: Happening) -> dict[str, Any]:
+    return {name: value for name in _names if (value := getattr(happening, name)) is not None}

@@ -1,0 +1,425 @@
+"""What leaves a journal for an archive, what stays of it, and that nothing that has left is ever sent again."""
+
+import gzip
+import json
+import stat
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from journal.conftest import Opens
+from journal.factories import (
+    BATCH,
+    IDENTITY,
+    Clock,
+    claimed,
+    delivery,
+    event,
+    in_outbox,
+    order,
+    orders,
+    permitted,
+    transaction_id,
+)
+
+from payments_async.journal import (
+    ArchivedOrders,
+    Happening,
+    HeldElsewhere,
+    Journal,
+    News,
+    OrdersArchived,
+    OrdersDiffer,
+    OrderUnknown,
+    SqliteJournal,
+    State,
+    archive_orders,
+)
+from payments_async.journal.contract import Arrival, Change, Doubt, Evidence, Outcome, Receipt
+
+DAY = 86_400.0
+SHOP = "shop"
+SIGNED = {"who": "A. Clerk", "why": "ninety days are over"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where the archive goes."""
+    return tmp_path / "old.jsonl.gz"
+
+
+def is_there(file: Path) -> bool:
+    """Whether there is such a file."""
+    return file.exists()
+
+
+def fill(file: Path) -> None:
+    """Somebody else has a file of that name."""
+    file.write_bytes(b"mine")
+
+
+def content(file: Path) -> bytes:
+    """What is in it."""
+    return file.read_bytes()
+
+
+async def archive(journal: Journal, file: Path, days: float = 90) -> ArchivedOrders:
+    """What was not changed for so many days leaves."""
+    return await archive_orders(journal, file, older_than=days * DAY, **SIGNED)
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    """The orders in an archive, without what stands around them."""
+    with gzip.open(file, "rt", encoding="utf-8") as text:
+        found = [json.loads(line) for line in text]
+    return [line for line in found if "request_id" in line]
+
+
+async def end(journal: Journal, count: int, news: Sequence[News] = (News.LOOKED_UP_SUCCESSFUL,)) -> None:
+    """A batch of so many orders, sent, accepted, and ended."""
+    chunk = await claimed(journal, count)
+    for place in range(count):
+        outcome = Outcome(
+            permit=await permitted(journal, chunk, place), news=News.ACCEPTED, transaction_id=transaction_id(place)
+        )
+        await journal.record(outcome)
+        await found(journal, place, news[place % len(news)])
+    await journal.release_chunk(chunk)
+
+
+async def found(journal: Journal, number: int, news: News, *, amount: str | None = None, batch: str = BATCH) -> None:
+    """What the service's list shows of one order."""
+    about = order(number, amount, batch=batch)
+    await journal.apply_evidence(
+        Evidence(
+            news=news,
+            source="list",
+            request_id=about.request_id,
+            transaction_id=transaction_id(number),
+            amount=about.amount,
+            currency="UGX",
+        )
+    )
+
+
+async def put(journal: Journal, count: int, *, ended: Sequence[int] = ()) -> None:
+    """Single orders of an outbox, some of which were sent and have ended."""
+    await journal.open_outbox(SHOP, IDENTITY)
+    for number in range(count):
+        await journal.put(SHOP, order(number, batch=SHOP))
+    chunk = await journal.claim_chunk(SHOP, "worker")
+    assert chunk is not None
+    for place in ended:
+        outcome = Outcome(
+            permit=await permitted(journal, chunk, place), news=News.ACCEPTED, transaction_id=transaction_id(place)
+        )
+        await journal.record(outcome)
+        await found(journal, place, News.LOOKED_UP_SUCCESSFUL, batch=SHOP)
+    await journal.release_chunk(chunk)
+
+
+async def test_a_batch_that_ended_long_ago_leaves(journal: Journal, clock: Clock, file: Path) -> None:
+    """With all that is known of it; the journal counts it as before, and says where it is."""
+    await end(journal, 3, (News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED))
+    before, run = await journal.progress(BATCH), await journal.run(BATCH)
+    stories = {f"{BATCH}-{n:06d}": await journal.history(f"{BATCH}-{n:06d}") for n in range(3)}
+    clock.pass_(91 * DAY)
+    assert ArchivedOrders(path=file, orders=3) == await archive(journal, file)
+    assert before == await journal.progress(BATCH)
+    assert attrs.evolve(run, archived=3) == await journal.run(BATCH)
+    assert [] == [entry async for entry in journal.entries(BATCH)]
+    lines = lines_of(file)
+    assert [f"{BATCH}-{n:06d}" for n in range(3)] == [line["request_id"] for line in lines]
+    for number, line in enumerate(lines):
+        told = [attrs.asdict(one, filter=lambda _, value: value is not None) for one in stories[line["request_id"]]]
+        assert told == line["story"]
+        assert (str(order(number).amount), "UGX", BATCH) == (line["amount"], line["currency"], line["batch_id"])
+        assert "Grace Akello" == line["order"]["beneficiary"]["name"]
+    (kept,) = await journal.archives()
+    assert (str(file), 3, "A. Clerk", clock.now) == (kept.path, kept.orders, kept.who, kept.ended)
+    (gone,) = (await journal.archived_of([order(1).request_id, "nobody"])).values()
+    assert (State.FAILED, order(1).amount, "UGX", kept) == (gone.state, gone.amount, gone.currency, gone.archive)
+    with pytest.raises(OrderUnknown):
+        await journal.history(order(1).request_id)
+
+
+async def test_an_archive_is_readable_by_its_owner_alone_and_never_replaced(
+    journal: Journal, clock: Clock, file: Path
+) -> None:
+    """A file or a link that is there stays as it is, and nothing leaves; without old orders none is made."""
+    await end(journal, 1)
+    assert ArchivedOrders(path=None) == await archive(journal, file)
+    assert not is_there(file)
+    clock.pass_(91 * DAY)
+    fill(file)
+    with pytest.raises(FileExistsError, match="never replaced"):
+        await archive(journal, file)
+    assert b"mine" == content(file)
+    link = file.with_name("link")
+    link.symlink_to(file.with_name("nowhere"))
+    with pytest.raises(FileExistsError):
+        await archive(journal, link)
+    other = file.with_name("other.gz")
+    await archive(journal, other)
+    assert 0o600 == stat.S_IMODE(other.stat().st_mode)
+    with gzip.open(other, "rt", encoding="utf-8") as text:
+        head, _, foot = (json.loads(line) for line in text)
+    assert ("payments-async archive 1", "A. Clerk") == (head["format"], head["who"])
+    assert (True, 1, 1) == (foot["end"], foot["orders"], foot["left_the_journal"])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"older_than": 7 * DAY}, id="too-young"),
+        pytest.param({"older_than": float("nan")}, id="no-age"),
+        pytest.param({"who": " "}, id="nobody"),
+        pytest.param({"why": ""}, id="no-reason"),
+    ],
+)
+async def test_nothing_leaves_by_mistake(journal: Journal, clock: Clock, file: Path, wrong: dict[str, Any]) -> None:
+    """What a plan compares with stays, and a person answers for the rest."""
+    await end(journal, 1)
+    clock.pass_(91 * DAY)
+    with pytest.raises(ValueError, match=r"older_than|who and why"):
+        await archive_orders(journal, file, **{"older_than": 90 * DAY, **SIGNED, **wrong})
+    assert ([], False) == (list(await journal.archives()), is_there(file))
+
+
+@pytest.mark.parametrize("batch_id", [BATCH, "another"])
+async def test_a_batch_that_has_left_is_not_taken_again(
+    journal: Journal, clock: Clock, file: Path, batch_id: str
+) -> None:
+    """Neither under its own name nor under another, nor with one new order: nothing of it can be claimed."""
+    await end(journal, 2)
+    clock.pass_(91 * DAY)
+    await archive(journal, file)
+    await journal.open_run(batch_id, IDENTITY)
+    for again in (orders(2), [order(7), *orders(2)]):
+        with pytest.raises(OrdersArchived, match=r"payroll-000000 and 1 or more .* archive .*old\.jsonl\.gz"):
+            await journal.load(batch_id, again, owner="loader")
+    assert 2 == (await journal.progress()).total
+    with pytest.raises(OrdersArchived):  # also for whoever calls it lost
+        await journal.load(batch_id, orders(1), owner="loader", adoption=None)
+    (run,) = [run for run in await journal.runs() if run.batch_id == batch_id]
+    if run.ready:
+        assert await journal.claim_chunk(batch_id, "worker") is None
+
+
+async def test_a_single_order_that_has_left_is_put_again_and_not_sent(
+    journal: Journal, clock: Clock, file: Path
+) -> None:
+    """The same gives its entry as it ended; another under its id is refused; the others of its chunk stay."""
+    await put(journal, 3, ended=[0, 2])
+    clock.pass_(91 * DAY)
+    assert 2 == (await archive(journal, file)).orders
+    placed = await journal.put(SHOP, order(0, batch=SHOP), owner="worker")
+    assert (False, State.SUCCESSFUL, None) == (placed.is_new, placed.entry.state, placed.claimed)
+    assert (order(0, batch=SHOP), transaction_id(0)) == (placed.entry.order, placed.entry.transaction_id)
+    with pytest.raises(OrdersDiffer, match="archived, successful"):
+        await journal.put(SHOP, order(0, "7", batch=SHOP))
+    entry = await journal.entry(order(1, batch=SHOP).request_id)
+    assert entry is not None
+    assert State.PLANNED is entry.state
+    await journal.open_run("file", IDENTITY, outbox=SHOP)
+    with pytest.raises(OrdersArchived):
+        await journal.load("file", [order(2, batch=SHOP)], owner="loader")
+
+
+async def test_no_number_is_given_twice(journal: Journal, clock: Clock, file: Path) -> None:
+    """The last orders of a chunk have left; what is put into it next is told apart from them."""
+    await put(journal, 3, ended=[0, 1, 2])
+    clock.pass_(91 * DAY)
+    assert 3 == (await archive(journal, file)).orders
+    await journal.put(SHOP, order(3, batch=SHOP))
+    chunk = await journal.claim_chunk(SHOP, "worker")
+    assert chunk is not None
+    (claimed_order,) = chunk.orders
+    assert order(3, batch=SHOP).request_id == claimed_order.request_id
+    progress = await journal.progress(outbox=SHOP)
+    assert (4, 3) == (progress.total, progress.counts[State.SUCCESSFUL])
+    await journal.permit(chunk, claimed_order)
+    assert ["planned", "permit"] == [one.what for one in await journal.history(claimed_order.request_id)]
+
+
+async def test_what_somebody_waits_for_stays(journal: Journal, clock: Clock, file: Path) -> None:
+    """What is open or contradicted, what a handler has still to hear of, or with a notification that waits or failed.
+
+    They leave once that is over.
+    """
+    await journal.hear(SHOP, [State.REJECTED])
+    await journal.open_outbox(SHOP, IDENTITY)
+    for number in range(6):
+        await journal.put(SHOP, order(number, batch=SHOP))
+    chunk = await journal.claim_chunk(SHOP, "worker")
+    assert chunk is not None
+    ends = (News.REJECTED, News.ACCEPTED, News.ACCEPTED, News.ACCEPTED, News.ACCEPTED, News.UNKNOWN)
+    for place, news in enumerate(ends):
+        named = transaction_id(place) if news is News.ACCEPTED else None
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=news, transaction_id=named))
+    for number in (1, 2, 3, 4):
+        await found(journal, number, News.LOOKED_UP_SUCCESSFUL, batch=SHOP)
+    await found(journal, 1, News.LOOKED_UP_FAILED, batch=SHOP)  # contradicts
+    waits = await receive(journal, 2)
+    await receive(journal, 3, doubt=Doubt.UNCONFIRMED)
+    clock.pass_(91 * DAY)
+    assert 1 == (await archive(journal, file)).orders
+    assert [order(4, batch=SHOP).request_id] == [line["request_id"] for line in lines_of(file)]
+    (change,) = await journal.claim_changes(SHOP, [State.REJECTED], "app", lease=30, limit=10)
+    await journal.finish_changes([change.id])
+    await journal.finish(waits.event_id, "handled")
+    more = file.with_name("more.gz")
+    assert 2 == (await archive(journal, more)).orders
+    assert [0, 2] == [int(line["request_id"][-6:]) for line in lines_of(more)]
+
+
+async def receive(
+    journal: Journal, number: int, code: int = 0, *, doubt: Doubt | None = None, batch: str = SHOP, **about: Any
+) -> Receipt:
+    """A notification about an order, which waits for a handler."""
+    told = attrs.evolve(event(code, number, **about), request_id=order(number, batch=batch).request_id)
+    arrival = Arrival(delivery=delivery(b"%d" % number), event=told, lease=0, doubt=doubt)
+    (receipt,) = await journal.receive_all((arrival,), owner="receiver")
+    assert isinstance(receipt, Receipt)
+    return receipt
+
+
+async def test_a_batch_leaves_as_a_whole(journal: Journal, clock: Clock, file: Path) -> None:
+    """While one order of it is open, or was changed of late, the same file still goes on with it."""
+    await end(journal, 2)
+    await journal.open_run("other", IDENTITY)
+    await journal.load("other", orders(2, batch="other"), owner="loader")
+    chunk = await journal.claim_chunk("other", "worker")
+    assert chunk is not None
+    await journal.record(Outcome(permit=await permitted(journal, chunk, 0), news=News.REJECTED))
+    permit = await permitted(journal, chunk, 1)
+    clock.pass_(91 * DAY)
+    assert 2 == (await archive(journal, file)).orders
+    assert 2 == (await journal.load("other", orders(2, batch="other"), owner="loader")).total
+    await journal.record(Outcome(permit=permit, news=News.REJECTED))
+    assert ArchivedOrders(path=None) == await archive(journal, file.with_name("2.gz"))
+    clock.pass_(91 * DAY)
+    assert 2 == (await archive(journal, file.with_name("2.gz"))).orders
+
+
+async def test_what_agrees_with_an_archived_order_is_no_stranger_and_changes_nothing(
+    journal: Journal, clock: Clock, file: Path
+) -> None:
+    """Its notification once more, after the first was forgotten too; and the list."""
+    await end(journal, 2)
+    clock.pass_(91 * DAY)
+    await archive(journal, file)
+    before = await journal.progress(BATCH)
+    receipt = await receive(journal, 0, batch=BATCH)
+    assert (None, 0) == (receipt.conflict, await journal.unmatched_events())
+    await found(journal, 1, News.LOOKED_UP_SUCCESSFUL)
+    assert before == await journal.progress(BATCH)
+    assert [()] * 2 == [
+        gone.late for gone in (await journal.archived_of([order(n).request_id for n in (0, 1)])).values()
+    ]
+    await receive(journal, 50, batch=BATCH)
+    assert 1 == await journal.unmatched_events()
+
+
+async def test_a_reversal_of_an_archived_order_counts(journal: Journal, clock: Clock, file: Path) -> None:
+    """The money came back: sums, what is known of the order, and the feed of its outbox say so."""
+    await journal.hear(SHOP, [State.REVERSED])
+    await put(journal, 2, ended=[0, 1])
+    clock.pass_(91 * DAY)
+    assert 2 == (await archive(journal, file)).orders
+    last = await journal.last_change()
+    clock.pass_(DAY)
+    await found(journal, 1, News.LOOKED_UP_REVERSED, batch=SHOP)
+    progress = await journal.progress(outbox=SHOP)
+    assert (1, 1) == (progress.counts[State.SUCCESSFUL], progress.counts[State.REVERSED])
+    assert order(1, batch=SHOP).amount == progress.sums[State.REVERSED]
+    gone = (await journal.archived_of([order(1, batch=SHOP).request_id]))[order(1, batch=SHOP).request_id]
+    assert (State.REVERSED, clock.now) == (gone.state, gone.updated_at)
+    (told,) = gone.late
+    assert isinstance(told, Happening)
+    assert (News.LOOKED_UP_REVERSED, State.REVERSED) == (told.news, told.state)
+    (change,) = await journal.changes_after(SHOP, last)
+    assert isinstance(change, Change)
+    assert (order(1, batch=SHOP).request_id, State.REVERSED) == (change.request_id, change.state)
+    # what it was is archived, so that no handler can be given it: it is a dead letter, which a person is shown
+    assert [] == list(await journal.claim_changes(SHOP, [State.REVERSED], "app", lease=30, limit=10))
+    assert [order(1, batch=SHOP).request_id] == [dead.request_id async for dead in journal.dead_changes()]
+
+
+async def test_what_contradicts_an_archived_order_is_kept_and_moves_nothing(
+    journal: Journal, clock: Clock, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A failure after its success, another amount, another transaction: told, logged, and shown with the order."""
+    await end(journal, 3)
+    clock.pass_(91 * DAY)
+    await archive(journal, file)
+    before = await journal.progress(BATCH)
+    failed = await receive(journal, 0, 2, batch=BATCH)
+    assert failed.conflict is not None
+    await found(journal, 1, News.LOOKED_UP_SUCCESSFUL, amount="7")
+    await found(journal, 1, News.LOOKED_UP_SUCCESSFUL, amount="7")
+    other = await receive(journal, 2, batch=BATCH, transaction=transaction_id(99))
+    assert (before, True) == (await journal.progress(BATCH), other.conflict is not None)
+    gone = await journal.archived_of([order(n).request_id for n in range(3)])
+    assert [1, 1, 1] == [len(one.late) for one in gone.values()]
+    assert all(one.late[0].conflict for one in gone.values())
+    assert 3 == sum("an archived order was told of" in record.getMessage() for record in caplog.records)
+
+
+async def test_an_order_of_which_more_was_learned_meanwhile_stays(journal: Journal, clock: Clock, file: Path) -> None:
+    """Between the reading of a page and its leaving: what is in the file is not all any more."""
+    await put(journal, 2, ended=[0, 1])
+    clock.pass_(91 * DAY)
+    number = await journal.begin_archive(str(file), **SIGNED)
+    (page,) = [page async for page in journal.old_orders(older_than=90 * DAY)]
+    await found(journal, 0, News.LOOKED_UP_REVERSED, batch=SHOP)
+    assert 1 == await journal.prune_orders(number, page)
+    assert 0 == await journal.prune_orders(number, page)  # again: it has left
+    assert [order(0, batch=SHOP).request_id] == [entry.request_id async for entry in journal.entries(SHOP)]
+    assert (1, 2) == ((await journal.run(SHOP)).archived, (await journal.progress(SHOP)).total)
+
+
+async def test_ids_in_other_letters_are_known_again(journal: Journal, clock: Clock, file: Path) -> None:
+    """As a list may show them."""
+    await end(journal, 1)
+    clock.pass_(91 * DAY)
+    await archive(journal, file)
+    asked = [f" {order(0).request_id.upper()} "]
+    assert {} == await journal.archived_of(asked)
+    assert [order(0).request_id] == [
+        one.request_id for one in (await journal.archived_of(asked, in_any_letters=True)).values()
+    ]
+
+
+async def test_another_journal_cannot_send_what_has_left_this_one(
+    opens: Opens, tmp_path: Path, clock: Clock, file: Path
+) -> None:
+    """This machine remembers the ids as it did before."""
+    async with opens() as journal:
+        await end(journal, 2)
+        clock.pass_(91 * DAY)
+        await archive(journal, file)
+    async with SqliteJournal(tmp_path / "second.db", clock=clock) as second:
+        await second.open_run(BATCH, IDENTITY)
+        with pytest.raises(HeldElsewhere):
+            await second.load(BATCH, orders(2), owner="loader")
+
+
+async def test_what_left_amounts_to_what_was_there(journal: Journal, clock: Clock, file: Path) -> None:
+    """More than a page, in more than one batch and an outbox: each order once, sums as before."""
+    await end(journal, 400)
+    chunk = await in_outbox(journal, 300)
+    for place in range(300):
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.REJECTED))
+    before = await journal.progress()
+    clock.pass_(91 * DAY)
+    told: list[int] = []
+    done = await archive_orders(journal, file, older_than=90 * DAY, progress=told.append, **SIGNED)
+    assert (700, 700, sorted(told)) == (done.orders, told[-1], told)
+    lines = lines_of(file)
+    assert (700, 700) == (len(lines), len({line["request_id"] for line in lines}))
+    assert before == await journal.progress()
+    assert sum(before.sums.values()) == sum((Decimal(line["amount"]) for line in lines), Decimal(0))
