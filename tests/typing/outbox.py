@@ -1,0 +1,34 @@
+"""An outbox: a handler is told of an entry, and stays what it is."""
+
+from typing import assert_type
+
+from payments_async import PaymentsSession
+from payments_async.journal import Entry, Journal, State
+from payments_async.outbox import HandlerPolicy, Outbox
+
+
+def registered(payments: PaymentsSession, journal: Journal) -> Outbox:
+    """An outbox with its handlers."""
+    outbox = Outbox(payments, journal, policy=HandlerPolicy(timeout=5.0))
+
+    @outbox.on(State.SUCCESSFUL)
+    @outbox.on(State.FAILED, State.REVERSED, when=lambda entry: entry.amount > 9, name="ended")
+    async def ended(entry: Entry) -> int | None:
+        return entry.change_id
+
+    @outbox.on(State.SUCCESSFUL)  # E: it is not async
+    def blocking(entry: Entry) -> None:
+        """Refused."""
+
+    @outbox.on(State.SUCCESSFUL)  # E: an order's id is no entry
+    async def named(request_id: str) -> None:
+        """Refused."""
+
+    @outbox.on("successful")  # E: a state is no text
+    async def spelt(entry: Entry) -> None:
+        """Refused."""
+
+    async def again(entry: Entry) -> None:
+        assert_type(await ended(entry), int | None)
+
+    return outbox
