@@ -251,6 +251,18 @@ async def test_an_answer_that_is_lost(customer: Customer, settings: Settings, fa
     assert [1, BALANCE - 5000] == [settings.service.executions("w-1"), settings.balance]
 
 
+async def test_two_servers_with_the_same_files(name: str, settings: Settings) -> None:
+    """Who asks both of them for the same is paid once, and each knows what became of it."""
+    async with opened(name, settings) as one, opened(name, settings) as other:
+        bodies = [wish(number) for number in range(5)]
+        asked = [customer.ask(body) for body in bodies for customer in (one, other)]
+        assert {202} == set(await asyncio.gather(*asked))
+        for body in bodies:
+            for customer in (one, other):
+                await customer.until(str(body["id"]), State.SUCCESSFUL)
+    assert [5, [], BALANCE - 25_000] == [len(settings.service.ledger), settings.service.duplicates(), settings.balance]
+
+
 async def test_a_withdrawal_that_is_reversed_later(customer: Customer, settings: Settings) -> None:
     """No notification tells it. Where somebody reconciles, from time to time, the customer has the money back."""
     settings.service.script(Fault.REVERSED, request_id="w-1", seconds=0.02)
