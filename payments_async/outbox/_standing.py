@@ -170,6 +170,8 @@ class StandingCrew(Crew):
             _log.warning("the outbox %s goes on", self.name, extra={"outbox": self.name})
             self.meter.forgive()  # whoever resumed it has seen what was
             self.paused = None
+        if not self.drains and not await self.journal.is_looked_for(self.name):
+            self.drain()  # it was found that a copy has gone on: the list is read again before anything more is sent
         return progress
 
     async def _follow_the_day(self, progress: Progress) -> None:

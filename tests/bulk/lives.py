@@ -24,20 +24,38 @@ from bulk.nursery import Child, Nursery, say
 from bulk.worlds import contradiction, payout
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
-from payments_async.bulk import acknowledge, lift_quarantine, reconcile, run_batch, write_off
+from payments_async.bulk import Fuse, acknowledge, lift_quarantine, reconcile, run_batch, write_off
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent, serving
-from payments_async.journal import Adoption, HeldElsewhere, LoadBusy, News, NotParked, SqliteJournal, State, _states
+from payments_async.journal import (
+    Adoption,
+    Entry,
+    HeldElsewhere,
+    LoadBusy,
+    News,
+    NotParked,
+    SqliteJournal,
+    State,
+    _states,
+)
 from payments_async.journal.contract import Evidence, Verdict
-from payments_async.sandbox import Fault, Sandbox
+from payments_async.outbox import Outbox
+from payments_async.sandbox import Execution, Fault, Sandbox
 
 BATCH = "a life"
 TOLD = "an outbox"
+SHOP = "a shop"
 COUNT = 6
 MOODY, LOST_AFTER, LOST_BEFORE, DEAD, REFUSED, SLOW = range(COUNT)  # what becomes of each order
 LEASE = 0.5  # seconds
 PATIENCE = 3.0  # seconds for what comes by itself
+SINGLES = 3
 BLOWS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 _POLICY = HandlerPolicy(attempts=2, timeout=0.2, wait_initial=0.01, wait_max=0.01, poll=0.02)
+
+
+def singles() -> list[PayoutOrder]:
+    """The orders of the outbox."""
+    return [payout(100 + number) for number in range(SINGLES)]
 
 
 @attrs.define
@@ -157,6 +175,8 @@ class Life:
         await self.decide(journal)
         await run_batch(payments, journal, BATCH, lease=LEASE, look_first=self.looks())
         await self.tell(journal)
+        await self.pay(payments, journal)
+        await self.archive(journal)
         await journal.prune_inbox(older_than=1e9)
         await journal.check_writable()
         await self.adopt(payments, journal)
@@ -183,6 +203,24 @@ class Life:
             await journal.revive_changes()
         await journal.release_changes(f"teller {self.number}")
         await journal.prune_changes(older_than=1e9)
+
+    async def pay(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
+        """An outbox is opened, paused and resumed; the same orders are put into it by every process."""
+        fuse = Fuse(max_per_day=Decimal(10**9))
+        async with Outbox(payments, journal, SHOP, concurrency=2, lease=LEASE, fuse=fuse) as outbox:
+            await outbox.put(singles()[0])
+            await outbox.pause("Ann", "lunch")
+            await outbox.resume("Ann", "back")
+            for order in singles():
+                await outbox.pay(order, timeout=PATIENCE)
+
+    async def archive(self, journal: SqliteJournal) -> None:
+        """What is old leaves for a file, after it was written there; here one order is old enough."""
+        number = await journal.begin_archive(str(self.folder / f"{self.number}.jsonl"), who="Ann", why="it is old")
+        about = payout(COUNT + 1, batch_id=TOLD).request_id
+        async for page in journal.old_orders(older_than=0.001):
+            await journal.prune_orders(number, [old for old in page if old.request_id == about])
+        await journal.end_archive(number)
 
     async def adopt(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
         """Orders of a journal that is lost, which may have sent them: they are taken over, and not sent."""
@@ -358,6 +396,15 @@ async def _stopped(first: Child, born: Callable[[], Child]) -> list[str]:
     return [] if codes == [0, 0] else [f"the processes ended with {codes}"]
 
 
+def _complaint(entry: Entry, execution: Execution | None) -> str | None:
+    """What cannot be right of an order."""
+    if execution is not None and entry.state in ("unknown", "parked", "accepted"):
+        return f"is {entry.state}, and was carried out and listed"
+    if entry.batch_id == SHOP and entry.state == "planned":
+        return "was put, and never sent"
+    return contradiction(entry.state, execution)
+
+
 async def judge(sandbox: Sandbox, folder: Path) -> list[str]:
     """What the ledger says against the journal, once everything has come to rest."""
     answered = {delivery.request_id for delivery in sandbox.deliveries if delivery.status == 200}
@@ -368,18 +415,26 @@ async def judge(sandbox: Sandbox, folder: Path) -> list[str]:
         PaymentsSession(sandbox.base_url, who) as payments,
     ):
         await run_batch(payments, journal, BATCH, lease=LEASE)
+        async with Outbox(payments, journal, SHOP, lease=LEASE) as outbox:
+            for order in singles():  # what was put and is planned is sent by whoever opens it
+                await outbox.pay(order, timeout=30.0)
         await sandbox.settle(30)
-        await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
+        await reconcile(payments, journal, grace=0.0, interval=0.0)
         executions = {execution.request_id: execution for execution in sandbox.ledger}
         found = [f"{request_id} was carried out twice" for request_id in sandbox.duplicates()]
         counts = dict.fromkeys(State, 0)
-        async for entry in journal.entries(BATCH):
-            counts[entry.state] += 1
-            execution = executions.pop(entry.request_id, None)
-            why = contradiction(entry.state, execution)
-            if why is None and execution is not None and entry.state in ("unknown", "parked", "accepted"):
-                why = f"is {entry.state}, and was carried out and listed"
+        paid = 0
+        async for entry in journal.entries():
+            if entry.batch_id == BATCH:
+                counts[entry.state] += 1
+            elif entry.batch_id == SHOP:
+                paid += 1
+            else:
+                continue
+            why = _complaint(entry, executions.pop(entry.request_id, None))
             found += [] if why is None else [f"{entry.request_id} {why}"]
+        if paid != SINGLES:
+            found.append(f"{SINGLES} orders were put, {paid} are there")
         found += [f"{request_id} is in no journal" for request_id in executions]
         if counts != (await journal.progress(BATCH)).counts or sum(counts.values()) != COUNT:
             found.append(f"the counts are wrong: {counts}")

@@ -1,0 +1,379 @@
+"""Chaos for an outbox: processes that put, that work and that receive are killed and stopped; nothing is lost or twice.
+
+    python tests/benchmarks/chaos_outbox.py                  10,000 orders, each put by two processes, and 60 blows
+    python tests/benchmarks/chaos_outbox.py --orders 2000    a shorter one
+    python tests/benchmarks/chaos_outbox.py --broken         the control: an expired lease makes orders planned again
+
+A sandbox in this process is the judge, and drops connections: the exit code is 1 when anything was carried out twice,
+an order that was put is lost or stands in a state that the ledger contradicts, or when a handler was not told of a
+fact, or of one fact under two ids. With ``--broken`` it is 1 when nothing was carried out twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import aiohttp
+import attrs
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from bulk.lives import break_rule_two
+from bulk.nursery import Child, Nursery, say
+from bulk.worlds import contradiction, payout
+
+from payments_async import Credentials, PaymentsSession
+from payments_async.bulk import reconcile
+from payments_async.ipn import Receiver, serving
+from payments_async.journal import Entry, SqliteJournal, State
+from payments_async.outbox import Outbox
+from payments_async.sandbox import Fault, Sandbox
+
+NAME = "chaos"
+LEASE = 1.0  # seconds; a process that is stopped for longer is taken over
+TOLD_OF = (State.ACCEPTED, State.REJECTED, State.SUCCESSFUL, State.FAILED)
+PATIENCE = 120.0  # seconds for all to come to rest, once nothing is struck any more
+SETTLED = (State.SUCCESSFUL, State.FAILED, State.REVERSED, State.REJECTED, State.PARKED)
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """How much chaos.
+
+    Attributes:
+        orders: Each is put by two processes, in sequences of their own.
+        workers: Processes that send; each puts some orders as well.
+        kills, stops: Of all processes.
+        broken: Rule 2 is broken on purpose.
+        delay: Seconds the service takes to answer an order.
+    """
+
+    orders: int
+    putters: int = 2
+    workers: int = 2
+    kills: int = 30
+    stops: int = 30
+    broken: bool = False
+    concurrency: int = 20
+    delay: float = 0.05
+    seed: int = 1
+
+
+@attrs.define
+class Toll:
+    """What it came to.
+
+    Attributes:
+        promised: Request ids whose put has returned in some process.
+        told: How often a handler heard of a fact: by request id and state, under which ids.
+    """
+
+    duplicates: list[str] = attrs.field(factory=list)
+    contradictions: list[str] = attrs.field(factory=list)
+    promised: set[str] = attrs.field(factory=set)
+    told: dict[tuple[str, str], Counter[int]] = attrs.field(factory=dict)
+    states: Counter[str] = attrs.field(factory=Counter)
+    executions: int = 0
+    kills: Counter[str] = attrs.field(factory=Counter)
+    stops: Counter[str] = attrs.field(factory=Counter)
+
+
+# --- one process ------------------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class Desk:
+    """One process, as the nursery starts it.
+
+    Attributes:
+        role: ``puts``, ``works`` or ``receives``.
+        seed: Of the sequence in which it puts.
+    """
+
+    number: int
+    role: str
+    folder: Path
+    base: str
+    who: dict[str, str]
+    orders: int
+    concurrency: int
+    broken: bool
+    seed: int
+
+    async def open(self) -> None:
+        """Do its part until it is ended."""
+        limit = aiohttp.ClientTimeout(total=2.0)
+        async with (
+            SqliteJournal(self.folder / "journal.db", state_folder=self.folder / "state", busy_timeout=30.0) as journal,
+            PaymentsSession(self.base, Credentials(**self.who), timeout=limit) as payments,
+        ):
+            if self.role == "receives":
+                receiver = Receiver(inbox=journal, senders=["127.0.0.1"], confirm=payments)
+                async with serving(receiver, "127.0.0.1", 0) as (host, port):
+                    say(self.number, f"http://{host}:{port}/ipn")
+                    await asyncio.Event().wait()
+            works = self.role == "works"
+            outbox = Outbox(
+                payments, journal, NAME, works=works, concurrency=self.concurrency, lease=LEASE,
+                settles=works and not self.broken, look_back=1.0,
+            )  # fmt: skip
+            if works:
+                outbox.on(*TOLD_OF, name="note")(self.note)
+            async with outbox:
+                if not works:
+                    await self.put_all(outbox)
+                await asyncio.Event().wait()
+
+    async def put_all(self, outbox: Outbox) -> None:
+        """Put every order, the first ones again after each death, and promise each as soon as it is on disk."""
+        numbers = list(range(self.orders))
+        random.Random(self.seed).shuffle(numbers)
+        for first in range(0, len(numbers), 20):
+            await asyncio.gather(*(self.put(outbox, number) for number in numbers[first : first + 20]))
+        say(self.number, "done")
+
+    async def put(self, outbox: Outbox, number: int) -> None:
+        """Put one order, and write down that it was promised."""
+        order = payout(number, batch_id=NAME)
+        await outbox.put(order, priority=number % 3)
+        _append(self.folder / "promised", order.request_id)
+
+    async def note(self, entry: Entry) -> None:
+        """The handler: it writes down what it was told, and does not remember what it was told before."""
+        _append(self.folder / "told", f"{entry.request_id} {entry.state.value} {entry.change_id}")
+
+
+def _append(file: Path, line: str) -> None:
+    """One write: lines of several processes do not mix."""
+    number = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(number, f"{line}\n".encode())
+    finally:
+        os.close(number)
+
+
+def begin(folder: str, broken: bool, **told: object) -> None:
+    """What a child of the nursery does."""
+    if broken:
+        break_rule_two()
+    desk = Desk(folder=Path(folder), broken=broken, **told)  # type: ignore[arg-type] - as the parent wrote them
+    asyncio.run(desk.open())
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+class Chaos:
+    """Starts processes, strikes them, and reckons."""
+
+    def __init__(self, plan: Plan, sandbox: Sandbox, folder: Path, nursery: Nursery) -> None:
+        self.plan = plan
+        self.sandbox = sandbox
+        self.folder = folder
+        self.nursery = nursery
+        self.toll = Toll()
+        self._chance = random.Random(plan.seed)
+        self._over = asyncio.Event()
+        self._blows = [signal.SIGKILL] * plan.kills + [signal.SIGSTOP] * plan.stops
+        self._chance.shuffle(self._blows)
+        self._running: dict[str, Child] = {}
+
+    async def run(self) -> Toll:
+        """All of it, and then the reckoning."""
+        plan = self.plan
+        names = [f"works {number}" for number in range(plan.workers)]
+        names += [f"puts {number}" for number in range(plan.putters)] + ["receives 0"]
+        async with asyncio.TaskGroup() as group:
+            lives = [group.create_task(self._keep(name)) for name in names]
+            striking = group.create_task(self._strike(names))
+            await self._all_put()
+            striking.cancel()
+            await self._rest()
+            self._over.set()
+            for child in list(self._running.values()):
+                with suppress(ProcessLookupError):
+                    await child.send(signal.SIGKILL)
+            await asyncio.wait(lives)
+        await self._reckon()
+        return self.toll
+
+    async def _keep(self, name: str) -> None:
+        """Keep one process running, whatever becomes of it."""
+        role, place = name.split()
+        sandbox, plan = self.sandbox, self.plan
+        who = {"app_key": sandbox.app_key, "app_password": sandbox.app_password, "user_id": sandbox.user_id}
+        while not self._over.is_set():
+            child = self._running[name] = self.nursery.begin(
+                role=role, folder=str(self.folder), base=sandbox.base_url, who=who, orders=plan.orders,
+                concurrency=plan.concurrency, broken=plan.broken, seed=int(place),
+            )  # fmt: skip
+            listening = asyncio.ensure_future(self._listen(child, role))
+            code = await child.code
+            listening.cancel()
+            if code != -signal.SIGKILL:
+                raise RuntimeError(f"a process that {role} ended with {code}")
+
+    async def _listen(self, child: Child, role: str) -> None:
+        """Hear of it where the receiver is."""
+        while role == "receives":
+            self.sandbox.ipn_url = await child.said.get()
+
+    async def _strike(self, names: list[str]) -> None:
+        """Strike some process whenever the service has carried out some more."""
+        while self._blows:
+            await self._carried_out(self._chance.randint(1, max(2, self.plan.orders // (2 + len(self._blows)) // 2)))
+            name, blow = self._chance.choice(names), self._blows.pop()
+            child = self._running[name]
+            if not child.pid.done() or child.code.done():
+                continue
+            if blow is signal.SIGKILL:
+                self.toll.kills[name] += 1
+                await child.send(signal.SIGKILL)
+            else:
+                self.toll.stops[name] += 1
+                await child.send(signal.SIGSTOP)
+                await asyncio.sleep(self._chance.uniform(0.3, 2.0) * LEASE)
+                await child.send(signal.SIGCONT)
+
+    async def _carried_out(self, more: int) -> None:
+        enough, turns = len(self.sandbox.ledger) + more, 0
+        while len(self.sandbox.ledger) < enough and turns < 100:
+            turns += 1
+            await asyncio.sleep(0.01)
+
+    async def _all_put(self) -> None:
+        """Until every order was promised by somebody."""
+        while len(self._promised()) < self.plan.orders or self._blows:  # noqa: ASYNC110 - other processes write it
+            await asyncio.sleep(0.1)
+
+    def _promised(self) -> set[str]:
+        file = self.folder / "promised"
+        return set(file.read_text(encoding="utf-8").split()) if file.exists() else set()
+
+    async def _rest(self) -> None:
+        """Until everything that can be known is known, and told."""
+        async with SqliteJournal(self.folder / "journal.db", state_folder=self.folder / "state") as journal:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    while True:
+                        counts = (await journal.progress(outbox=NAME)).counts
+                        backlog = await journal.change_backlog(NAME)
+                        if not counts[State.PLANNED] and not counts[State.SENDING] and not backlog.pending:
+                            return
+                        await asyncio.sleep(0.1)
+
+    async def _reckon(self) -> None:
+        sandbox, toll = self.sandbox, self.toll
+        await sandbox.settle(60)
+        sandbox.chaos({})
+        who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+        async with (
+            SqliteJournal(self.folder / "journal.db", state_folder=self.folder / "state") as journal,
+            PaymentsSession(sandbox.base_url, who) as payments,
+        ):
+            if not self.plan.broken:
+                await reconcile(payments, journal, grace=0.0, interval=0.0)
+            executions = {execution.request_id: execution for execution in sandbox.ledger}
+            held = set()
+            async for entry in journal.entries():
+                held.add(entry.request_id)
+                toll.states[entry.state.value] += 1
+                execution = executions.pop(entry.request_id, None)
+                why = contradiction(entry.state, execution)
+                if why is None and execution is not None and entry.state in ("unknown", "parked", "accepted"):
+                    why = f"is {entry.state}, and was carried out and listed"
+                if why is None and entry.state == "planned":
+                    why = "was put, and never sent"
+                if why is not None:
+                    toll.contradictions.append(f"{entry.request_id} {why}")
+            toll.contradictions += [f"{request_id} is in no journal" for request_id in executions]
+            toll.promised = self._promised()
+            toll.contradictions += [f"{lost} was promised, and is lost" for lost in sorted(toll.promised - held)]
+            await self._compare_told(journal)
+            await journal.check()
+        toll.duplicates = sandbox.duplicates()
+        toll.executions = len(sandbox.ledger)
+
+    async def _compare_told(self, journal: SqliteJournal) -> None:
+        """What handlers were told against what the journal has written down until everything had come to rest."""
+        file, toll = self.folder / "told", self.toll
+        for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+            request_id, state, change = line.split()
+            toll.told.setdefault((request_id, state), Counter())[int(change)] += 1
+        backlog = await journal.change_backlog(NAME)
+        waiting = backlog.pending + backlog.dead
+        last, missing = 0, 0
+        while changes := await journal.changes_after(NAME, last):
+            last = changes[-1].id
+            for change in changes:
+                if change.state in TOLD_OF and change.id not in toll.told.get((change.request_id, change.state), ()):
+                    missing += 1
+        if missing > waiting:  # what came of the reckoning itself waits for the next process that handles
+            toll.contradictions.append(f"{missing - waiting} facts were told to nobody")
+        for (request_id, state), ids in toll.told.items():
+            if len(ids) > 1:
+                toll.contradictions.append(f"{request_id} was told to be {state} under {len(ids)} ids")
+
+
+async def wreak(plan: Plan, folder: Path) -> Toll:
+    """Put and send all orders in many processes, and disturb them."""
+    async with Sandbox(
+        seed=plan.seed, processing_delay=0.05, ipn_attempts=99, ipn_wait_initial=0.05, ipn_wait_max=0.5, ipn_timeout=1.0
+    ) as sandbox:
+        rates = {Fault.LOST_BEFORE: 0.02, Fault.LOST_AFTER: 0.02, Fault.REFUSED: 0.02, Fault.FAILS: 0.05}
+        sandbox.chaos(rates | {Fault.SLOW: 1.0}, seconds=plan.delay)
+        if plan.broken:  # a notification would settle what is wrong in time
+            sandbox.chaos({Fault.SLOW: 1.0, Fault.NOTIFY_LOST: 1.0}, seconds=plan.delay)
+        async with Nursery("benchmarks.chaos_outbox") as nursery:
+            return await Chaos(plan, sandbox, folder, nursery).run()
+
+
+def verdict(plan: Plan, toll: Toll) -> Iterator[str]:
+    """What went wrong."""
+    if plan.broken:
+        if not toll.duplicates:
+            yield "rule 2 was broken and nothing was carried out twice: this proves nothing"
+        return
+    if toll.duplicates:
+        yield f"{len(toll.duplicates)} orders were carried out twice, such as {toll.duplicates[0]}"
+    if toll.contradictions:
+        yield f"{len(toll.contradictions)} things are wrong, such as: {toll.contradictions[0]}"
+    if plan.orders != toll.states.total():
+        yield f"{plan.orders} orders were put, {toll.states.total()} are there"
+
+
+def main() -> int:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--orders", type=int, default=10_000)
+    parser.add_argument("--putters", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--stops", type=int, default=30)
+    parser.add_argument("--concurrency", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--broken", action="store_true")
+    plan = Plan(**vars(parser.parse_args()))
+    with tempfile.TemporaryDirectory() as folder:
+        toll = asyncio.run(wreak(plan, Path(folder)))
+    print(f"killed {toll.kills.total()} times: {dict(toll.kills)}; stopped {toll.stops.total()}: {dict(toll.stops)}")
+    print(f"{toll.executions} executions, {len(toll.duplicates)} duplicates, {dict(toll.states)}")
+    again = sum(ids.total() - len(ids) for ids in toll.told.values())
+    print(f"{len(toll.told)} facts were told to handlers, {again} more than once")
+    problems = list(verdict(plan, toll))
+    print("\n".join(problems) or "all is well")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

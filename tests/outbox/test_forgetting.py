@@ -1,0 +1,191 @@
+"""A journal that forgot: it was restored, copied, or is another one. What it may have sent is not sent again."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bulk.worlds import payout, session
+from outbox.desks import A_MINUTE, desk, until
+
+from payments_async.bulk import lift_quarantine, reconcile
+from payments_async.journal import Adoption, HeldElsewhere, JournalBehind, SqliteJournal
+from payments_async.outbox import Outbox
+from payments_async.sandbox import Sandbox
+
+BEFORE, AFTER, WAITING = 0, 1, 2  # orders sent before and after the copy was made, and one that is planned in it
+
+
+@asynccontextmanager
+async def opened(sandbox: Sandbox, path: Path, **journal: Any) -> AsyncIterator[tuple[SqliteJournal, Outbox]]:
+    """An outbox on a journal."""
+    async with AsyncExitStack() as stack:
+        held = await stack.enter_async_context(SqliteJournal(path, **journal))
+        payments = await stack.enter_async_context(session(sandbox))
+        yield held, await stack.enter_async_context(Outbox(payments, held, settles=False))
+
+
+async def restored(sandbox: Sandbox, path: Path, **journal: Any) -> None:
+    """A journal that is put back to a time at which it had one order sent and one planned."""
+    async with opened(sandbox, path, **journal) as (_, outbox):
+        await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
+        await outbox.pause("Ann", "lunch")
+        await outbox.put(payout(WAITING))
+    copy = await asyncio.to_thread(path.read_bytes)
+    async with opened(sandbox, path, **journal) as (_, outbox):
+        await outbox.resume("Ann", "back")
+        await outbox.pay(payout(AFTER), timeout=A_MINUTE)
+        await outbox.pay(payout(WAITING), timeout=A_MINUTE)
+    await asyncio.to_thread(path.write_bytes, copy)
+
+
+@pytest.mark.parametrize("memory", ["remembered", "not remembered"])
+async def test_an_order_that_was_sent_after_the_copy_was_made(tmp_path: Path, memory: str) -> None:
+    """Is in the service's list, which is read first: it is not sent again, put once or often; new ones are sent."""
+    how = {} if memory == "remembered" else {"state_folder": None}
+    path = tmp_path / "journal.db"
+    async with Sandbox() as sandbox:
+        await restored(sandbox, path, **how)
+        async with opened(sandbox, path, **how) as (_, outbox):
+            await outbox.resume("Ann", "the journal was restored")
+            await outbox.pay(payout(7), timeout=A_MINUTE)
+            entries = [await outbox.pay(payout(AFTER), timeout=A_MINUTE) for _ in range(3)]
+            assert {True} == {
+                entry.conflict is not None and entry.state in ("accepted", "successful") for entry in entries
+            }
+            assert "planned" != (await outbox.pay(payout(WAITING), timeout=A_MINUTE)).state
+        assert [] == sandbox.duplicates()
+        assert 4 == len(sandbox.ledger)
+
+
+async def test_an_order_put_before_the_list_was_read(tmp_path: Path) -> None:
+    """Waits for that, and is found in it: one that only the list knows, put at every moment of the reading."""
+    path = tmp_path / "journal.db"
+    async with Sandbox() as sandbox:
+        async with opened(sandbox, path, state_folder=None) as (_, outbox):
+            await asyncio.gather(*(outbox.pay(payout(number), timeout=A_MINUTE) for number in range(60)))
+        async with opened(sandbox, tmp_path / "new.db", state_folder=None) as (_, outbox):
+            putting = []
+            for number in range(60):
+                putting.append(asyncio.ensure_future(outbox.pay(payout(number), timeout=A_MINUTE)))
+                for _ in range(number % 7):
+                    await asyncio.sleep(0)
+            entries = await asyncio.gather(*putting)
+            assert {"accepted", "successful"} >= {entry.state.value for entry in entries}
+        assert [] == sandbox.duplicates()
+
+
+async def test_an_order_that_no_list_shows_yet(tmp_path: Path) -> None:
+    """Where this machine remembers it, it is refused, until a named person says that it was not sent."""
+    path = tmp_path / "journal.db"
+    async with Sandbox() as sandbox:
+        async with opened(sandbox, path) as (_, outbox):
+            await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
+        copy = await asyncio.to_thread(path.read_bytes)
+        async with opened(sandbox, path) as (_, outbox):
+            await outbox.pause("Ann", "lunch")
+            await outbox.put(payout(AFTER))  # registered, and not sent
+        await asyncio.to_thread(path.write_bytes, copy)
+        async with opened(sandbox, path) as (_, outbox):
+            with pytest.raises(HeldElsewhere, match="this very journal"):
+                await outbox.put(payout(AFTER))
+            with pytest.raises(HeldElsewhere, match="this very journal"):
+                await outbox.pay(payout(AFTER))
+            adoption = Adoption(who="Ann", why="it was paused")
+            await outbox.put(payout(AFTER), adoption=adoption)
+            assert "accepted" == (await outbox.pay(payout(AFTER), timeout=A_MINUTE)).state
+        assert [] == sandbox.duplicates()
+        assert 2 == len(sandbox.ledger)
+
+
+@pytest.mark.parametrize("goes_on", ["with the copy", "with the original"])
+async def test_orders_that_are_planned_in_a_copy(tmp_path: Path, goes_on: str) -> None:
+    """Are in quarantine there: nothing of it is sent before a person has looked; what is put from then on is."""
+    path, copy = tmp_path / "journal.db", tmp_path / "copy.db"
+    async with Sandbox() as sandbox:
+        async with opened(sandbox, path) as (_, outbox):
+            await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
+            await outbox.pause("Ann", "lunch")
+            await outbox.put(payout(WAITING))
+        await asyncio.to_thread(shutil.copyfile, path, copy)
+        if goes_on == "with the original":
+            async with opened(sandbox, path) as (_, outbox):
+                await outbox.resume("Ann", "back")
+                await outbox.pay(payout(WAITING), timeout=A_MINUTE)
+        async with opened(sandbox, copy) as (journal, outbox):
+            await outbox.resume("Ann", "back")
+            assert 1 == (await outbox.health()).quarantined
+            await outbox.pay(payout(7), timeout=A_MINUTE)
+            entry = await outbox.pay(payout(WAITING), timeout=0.3)
+            if goes_on == "with the original":
+                assert entry.conflict is not None
+                assert entry.state in ("accepted", "successful")
+            else:
+                assert "planned" == entry.state
+                async with session(sandbox) as payments:
+                    await reconcile(payments, journal, "outbox", grace=0.0, interval=0.0)
+                assert 1 == await lift_quarantine(journal, "outbox", "Ann", "none of it was sent")
+                assert "accepted" == (await outbox.pay(payout(WAITING), timeout=A_MINUTE)).state
+        assert [] == sandbox.duplicates()
+        assert 3 == len(sandbox.ledger)
+
+
+async def test_a_copy_that_goes_on_beside_the_original(tmp_path: Path) -> None:
+    """The original notices with a commit: it looks again, and knows then what the copy has sent."""
+    path, copy = tmp_path / "journal.db", tmp_path / "copy.db"
+    async with Sandbox() as sandbox, opened(sandbox, path) as (_, outbox):
+        await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
+        await asyncio.to_thread(shutil.copyfile, path, copy)
+        async with opened(sandbox, copy) as (_, other):
+            for number in range(10, 30):
+                await other.pay(payout(number), timeout=A_MINUTE)
+        for number in range(10, 30):
+            with pytest.raises(HeldElsewhere):
+                await outbox.pay(payout(number))
+        with pytest.raises(JournalBehind):
+            await outbox.pay(payout(30))
+        for number in range(10, 30):
+            await until(partial(_is_known, outbox, number), True)
+        assert "accepted" == (await outbox.pay(payout(31), timeout=A_MINUTE)).state
+        assert [] == sandbox.duplicates()
+        assert 22 == len(sandbox.ledger)
+
+
+async def _is_known(outbox: Outbox, number: int) -> bool:
+    """Whether it is known by now who sent it."""
+    try:
+        return (await outbox.pay(payout(number), timeout=A_MINUTE)).conflict is not None
+    except HeldElsewhere:
+        return False
+
+
+async def test_two_journals_of_one_machine(tmp_path: Path) -> None:
+    """An order belongs to the first that took it; the other refuses it, whichever has sent it."""
+    async with Sandbox() as sandbox:
+        async with (
+            opened(sandbox, tmp_path / "one.db") as (_, one),
+            opened(sandbox, tmp_path / "other.db") as (_, other),
+        ):
+            results = await asyncio.gather(
+                *(where.pay(payout(number), timeout=A_MINUTE) for number in range(20) for where in (one, other)),
+                return_exceptions=True,
+            )
+        refused = [result for result in results if isinstance(result, HeldElsewhere)]
+        assert (20, 20) == (len(refused), len(results) - len(refused))
+        assert [] == sandbox.duplicates()
+        assert 20 == len(sandbox.ledger)
+
+
+async def test_a_name_of_its_own_for_a_desk(tmp_path: Path) -> None:
+    """The name of an outbox is no part of an order: put into one, it is known in all of the journal."""
+    async with desk(tmp_path) as here:
+        await here.outbox.pay(payout(0), timeout=A_MINUTE)
+        async with Outbox(here.payments, here.journal, "other") as other:
+            assert "outbox" == (await other.pay(payout(0), timeout=A_MINUTE)).batch_id
+        assert 1 == len(here.sandbox.ledger)
