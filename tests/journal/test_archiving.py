@@ -26,6 +26,7 @@ from journal.factories import (
 )
 
 from payments_async.journal import (
+    Adoption,
     ArchivedOrders,
     Happening,
     HeldElsewhere,
@@ -202,8 +203,12 @@ async def test_a_batch_that_has_left_is_not_taken_again(
         with pytest.raises(OrdersArchived, match=r"payroll-000000 and 1 or more .* archive .*old\.jsonl\.gz"):
             await journal.load(batch_id, again, owner="loader")
     assert 2 == (await journal.progress()).total
+    adoption = Adoption(who="A. Clerk", why="the other one is lost")
     with pytest.raises(OrdersArchived):  # also for whoever calls it lost
-        await journal.load(batch_id, orders(1), owner="loader", adoption=None)
+        await journal.load(batch_id, orders(1), owner="loader", adoption=adoption)
+    if batch_id == BATCH:
+        with pytest.raises(OrdersArchived, match="2 orders of it left the journal for an archive"):
+            await journal.load(batch_id, [], owner="loader")
     (run,) = [run for run in await journal.runs() if run.batch_id == batch_id]
     if run.ready:
         assert await journal.claim_chunk(batch_id, "worker") is None

@@ -73,7 +73,8 @@ class Epoch:
         """
         found = connection.execute(
             """SELECT 1 FROM (SELECT run, state, count FROM progress
-            UNION ALL SELECT id >> 28, state, -count(*) FROM outbox GROUP BY 1, 2)
+            UNION ALL SELECT id >> 28, state, -count(*) FROM outbox GROUP BY 1, 2
+            UNION ALL SELECT id >> 28, state, -count(*) FROM archived GROUP BY 1, 2)
             GROUP BY run, state HAVING sum(count) <> 0 LIMIT 1"""
         ).fetchone()
         if found is not None:

@@ -12,7 +12,7 @@ import attrs
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
 from payments_async._wire.orders import write_order
-from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersDiffer, WrongAccount
+from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersArchived, OrdersDiffer, WrongAccount
 from payments_async.journal._records import Adoption, Loaded, RunIdentity, body_digest
 from payments_async.journal._statements._archived import check_not_archived
 from payments_async.journal._statements._changes import WRITES_CHANGES
@@ -330,6 +330,8 @@ def _missing(commit: Commit, batch_id: str, load: Load, count: int) -> OrdersDif
             shown.append(request_id)
             if len(shown) == _SHOWN:
                 break
+    if not shown:
+        return OrdersArchived(f"batch {batch_id} ended long ago: {count} orders of it left the journal for an archive")
     return OrdersDiffer(f"batch {batch_id} holds {count} orders that are missing here, such as {shown[0]}", shown)
 
 
