@@ -19,6 +19,7 @@ LINES: tuple[set[str], ...] = (
         "_public",
         "_fanout",
         "_deadlines",
+        "_frozen",
         "_request_ids",
         "_checks",
         "_status_codes",
@@ -51,7 +52,7 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "multidict": EVERYWHERE,
     "aiohttp": frozenset({"_transport", "_session", "sandbox"}),  # the client
     "aiohttp.web": frozenset({"ipn", "sandbox", "_cli", "testing"}),
-    "msgspec": frozenset({"_wire", "journal", "sandbox", "bulk"}),
+    "msgspec": frozenset({"_frozen", "_wire", "journal", "sandbox", "bulk"}),
     "cattrs": frozenset({"_wire", "journal"}),
     "typer": frozenset({"_cli"}),
     "click": frozenset({"_cli"}),  # what typer is made of
