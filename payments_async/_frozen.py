@@ -23,7 +23,8 @@ from attrs.exceptions import FrozenInstanceError
 
 T = TypeVar("T")
 
-_put = msgspec.structs.force_setattr
+# For checks alone: puts another value into a field of the object that is being made.
+amend: Callable[[Any, str, Any], None] = msgspec.structs.force_setattr
 _unchecked: dict[type, Any] = {}  # an object of each class, made before it had any checks
 _NOT_OURS = frozenset({"__dict__", "__weakref__"})  # of the class as it was written
 
@@ -125,7 +126,7 @@ def restored(kind: type[T], members: Mapping[str, Any]) -> T:
         return kind(**members)
     back = copy(_unchecked[kind])
     for name, value in members.items():
-        _put(back, name, value)
+        amend(back, name, value)
     return cast(T, back)
 
 
@@ -141,7 +142,7 @@ def _finishes(converters: Iterable[tuple[str, Callable[[Any], Any]]]) -> Callabl
         for name, convert in converters:
             given = getattr(self, name)
             if (value := convert(given)) is not given:
-                _put(self, name, value)
+                amend(self, name, value)
         self.__attrs_post_init__()
 
     return __post_init__

@@ -38,7 +38,12 @@ LINES: tuple[set[str], ...] = (
     {"__main__", "_cli", "testing"},
 )
 LAYER = {room: height for height, line in enumerate(LINES) for room in line}
-NEIGHBOURS = {("_kinds", "_orders"), ("fleet", "bulk"), ("__main__", "_cli")}  # on one line, and acquainted
+NEIGHBOURS = {
+    ("_status_codes", "_frozen"),
+    ("_kinds", "_orders"),
+    ("fleet", "bulk"),
+    ("__main__", "_cli"),
+}  # on one line, and acquainted
 ALONE = {"sandbox"}  # a second, independent reading of the specification
 PUBLIC_API_ONLY = {"_cli"}  # what it does, a user of the package can do
 BUT_FOR = {("_cli", "_masking")}  # what may be shown of a person is decided in one place, and is no public name

@@ -15,6 +15,7 @@ import cattrs
 import msgspec
 
 from payments_async._amounts import read_amount
+from payments_async._frozen import frozen
 from payments_async._models import (
     Account,
     Card,
@@ -196,7 +197,7 @@ def _converter(timezone: tzinfo) -> cattrs.Converter:
     return converter
 
 
-@attrs.frozen
+@frozen
 class _Field:
     """One field of a class, and how it is read."""
 
