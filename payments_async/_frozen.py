@@ -132,7 +132,7 @@ def restored(kind: type[T], members: Mapping[str, Any]) -> T:
 
 def _field_names(written: type) -> list[str]:
     annotations: Mapping[str, object] = vars(written).get("__annotations__", {})
-    return [name for name, kind in annotations.items() if not str(kind).startswith("ClassVar")]
+    return [name for name, kind in annotations.items() if not str(kind).startswith(("ClassVar", "typing.ClassVar"))]
 
 
 def _finishes(converters: Iterable[tuple[str, Callable[[Any], Any]]]) -> Callable[[Any], None]:
