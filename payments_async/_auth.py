@@ -11,6 +11,7 @@ import attrs
 
 from payments_async._dialect import Dialect
 from payments_async._errors import AuthenticationFailed, PaymentsError, Rejected, ServiceFault, UnreadableReply, again
+from payments_async._frozen import field, frozen
 from payments_async._masking import Secret, Secrets, masked
 from payments_async._transport import Outgoing, Transport, TransportFailure
 from payments_async._wire import endpoints
@@ -64,7 +65,7 @@ def _fault(**texts: object) -> Exception | None:
     return None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Token:
     """A token as the session uses it.
 
@@ -75,11 +76,11 @@ class Token:
         refresh_token: As the service gave it, or ``None``.
     """
 
-    authorization: Secret = attrs.field(repr=False)
+    authorization: Secret = field(repr=False)
     generation: int
     renew_at: float
     expires_at: float
-    refresh_token: Secret | None = attrs.field(default=None, repr=False)
+    refresh_token: Secret | None = field(default=None, repr=False)
 
 
 class Authenticator:

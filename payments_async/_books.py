@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import attrs
 
 from payments_async._errors import InvalidOrder, OutcomeUnknown, PaymentsError, again
+from payments_async._frozen import frozen
 from payments_async._models import Acceptance, Transaction
 from payments_async._wire.call import Call
 from payments_async._wire.codec import decode
@@ -184,16 +185,16 @@ _Told: TypeAlias = list[tuple[Books, str, Outcome]]
 _telling: ContextVar[_Told | None] = ContextVar("payments_async_telling", default=None)
 
 
-@attrs.frozen
+@frozen
 class Told(Generic[T]):
     """What a function came to, and the outcomes that became known meanwhile."""
 
     result: T | Exception
-    _outcomes: _Told
+    outcomes: _Told
 
     def deliver(self) -> T | Exception:
         """The result, as it is handed over: the outcomes are not undelivered any more."""
-        for books, request_id, outcome in self._outcomes:
+        for books, request_id, outcome in self.outcomes:
             if books.undelivered.get(request_id) is outcome:  # else a later one has taken its place
                 del books.undelivered[request_id]
         return self.result

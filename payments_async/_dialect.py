@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import Literal, cast
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import attrs
 
@@ -47,6 +46,8 @@ def _zone(zone: tzinfo | str) -> tzinfo:
     """A zone by its name; anything else as it is, to be checked."""
     if not isinstance(zone, str):
         return zone
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # few name one
+
     try:
         return ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

@@ -44,22 +44,18 @@ class TransactionEvent:
     event_id: int | None = attrs.field(default=None, eq=False)
 
 
-@attrs.frozen(kw_only=True, slots=False)
 class TransactionSucceeded(TransactionEvent):
     """Status code 0: the money has moved."""
 
 
-@attrs.frozen(kw_only=True, slots=False)
 class TransactionProcessing(TransactionEvent):
     """Status code 1: not final."""
 
 
-@attrs.frozen(kw_only=True, slots=False)
 class TransactionFailed(TransactionEvent):
     """Status code 2: the service says it will not move."""
 
 
-@attrs.frozen(kw_only=True, slots=False)
 class TransactionUnrecognised(TransactionEvent):
     """Any other status code: neither success nor failure. A person should look at it."""
 

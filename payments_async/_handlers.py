@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from payments_async._deadlines import Deadlines
+from payments_async._frozen import frozen
 from payments_async._masking import redact
 
 K = TypeVar("K")
@@ -68,7 +69,7 @@ class HandlerPolicy:
         return chance * longest
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Route(Generic[K]):
     """One handler and what it hears.
 

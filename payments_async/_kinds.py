@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from payments_async._frozen import frozen
 from payments_async._orders import (
     AirtimeLine,
     BankAccount,
@@ -19,13 +20,7 @@ from payments_async._orders import (
 )
 
 
-def _optional_columns(kind: Kind) -> frozenset[str]:
-    """The fields of the destination that have a default."""
-    fields = attrs.fields(kind.destination)
-    return frozenset(field.name for field in fields if field.default is not attrs.NOTHING)
-
-
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Kind:
     """One kind of order. The fields of its destination are columns of a batch file, by the same names.
 
@@ -40,7 +35,6 @@ class Kind:
             destination, or ``"product_item_id"``.
         area_needed_for: Tells by the ids of product and item whether the destination needs an ``area``.
         words: What people write for it in a batch file beside its name, with commas between.
-        optional: Fields of the destination that may be left out.
     """
 
     name: str
@@ -51,7 +45,12 @@ class Kind:
     unique_within: str | None = None
     area_needed_for: Callable[..., bool] | None = None
     words: str = ""
-    optional: frozenset[str] = attrs.field(init=False, default=attrs.Factory(_optional_columns, takes_self=True))
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """The fields of the destination that may be left out."""
+        fields = attrs.fields(self.destination)
+        return frozenset(field.name for field in fields if field.default is not attrs.NOTHING)
 
 
 _ROWS = (

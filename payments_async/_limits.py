@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import attrs
-
 from payments_async._checks import check_number, check_whole
+from payments_async._frozen import frozen
 
 Sleep = Callable[[float], Awaitable[object]]
 
 _LONGEST_PAUSE = 900.0  # seconds of cool-down that are believed; then somebody asks again
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Limits:
     """What one session allows itself.
 

@@ -8,8 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
-import attrs
-
+from payments_async._frozen import field, frozen
 from payments_async._masking import escape, masked, redacted
 
 T = TypeVar("T")
@@ -67,7 +66,7 @@ _STATUS_SPELLINGS = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Acceptance:
     """The service's "queued", which is not success (section "Transaction acceptance response").
 
@@ -85,36 +84,35 @@ class Acceptance:
     transaction_id: str
     batch_id: str | None = None
     status: TransactionStatus | None = None
-    message: str | None = attrs.field(default=None, repr=redacted)
+    message: str | None = field(default=None, repr=redacted)
     created_on: datetime | None = None
-    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    extra: Mapping[str, Any] = field(factory=dict, repr=False)
 
 
-# Without slots these three are created in half the time: a page has three hundred of them.
-@attrs.frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class TransactionProduct:
     """Product of a transaction record: its id, with a name or an item id beside it."""
 
     id: str | None = None
-    name: str | None = attrs.field(default=None, repr=masked)  # one sample has product and beneficiary swapped
+    name: str | None = field(default=None, repr=masked)  # one sample has product and beneficiary swapped
     product_item_id: str | None = None
-    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    extra: Mapping[str, Any] = field(factory=dict, repr=False)
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class TransactionBeneficiary:
     """Beneficiary of a transaction record, flattened from the two documented spellings of its ``data``."""
 
-    id: str | None = attrs.field(default=None, repr=masked)
-    name: str | None = attrs.field(default=None, repr=masked)
-    customer_reference: str | None = attrs.field(default=None, repr=masked)
-    phone: str | None = attrs.field(default=None, repr=masked)
-    email: str | None = attrs.field(default=None, repr=masked)
-    memo: str | None = attrs.field(default=None, repr=masked)
-    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    id: str | None = field(default=None, repr=masked)
+    name: str | None = field(default=None, repr=masked)
+    customer_reference: str | None = field(default=None, repr=masked)
+    phone: str | None = field(default=None, repr=masked)
+    email: str | None = field(default=None, repr=masked)
+    memo: str | None = field(default=None, repr=masked)
+    extra: Mapping[str, Any] = field(factory=dict, repr=False)
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Transaction:
     """What the service made of an order (section "Transaction record").
 
@@ -130,24 +128,24 @@ class Transaction:
     transaction_id: str
     request_id: str | None = None
     batch_id: str | None = None
-    account_number: str | None = attrs.field(default=None, repr=masked)
-    name: str | None = attrs.field(default=None, repr=masked)
+    account_number: str | None = field(default=None, repr=masked)
+    name: str | None = field(default=None, repr=masked)
     currency: str | None = None
     amount: Decimal | None = None
     transaction_type: str | None = None
     product: TransactionProduct | None = None
     beneficiary: TransactionBeneficiary | None = None
     status: TransactionStatus | None = None
-    status_message: str | None = attrs.field(default=None, repr=redacted)
+    status_message: str | None = field(default=None, repr=redacted)
     created_on: datetime | None = None
     fees: str | None = None
-    initiator: str | None = attrs.field(default=None, repr=masked)
-    approver: str | None = attrs.field(default=None, repr=masked)
-    attachments: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
-    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    initiator: str | None = field(default=None, repr=masked)
+    approver: str | None = field(default=None, repr=masked)
+    attachments: Mapping[str, Any] | None = field(default=None, repr=False)
+    extra: Mapping[str, Any] = field(factory=dict, repr=False)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Product:
     """A product of the service (section "Product").
 
@@ -167,10 +165,10 @@ class Product:
     is_external: bool | None = None
     sort_order: int | None = None
     product_regex: str | None = None
-    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    extra: Mapping[str, Any] = field(factory=dict, repr=False)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ProductItem:
     """An item of a product (section "Product item").
 
@@ -192,10 +190,10 @@ class ProductItem:
     is_active: bool | None = None
     product_item_code: str | None = None
     sort_order: int | None = None
-    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    extra: Mapping[str, Any] = field(factory=dict, repr=False)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Account:
     """The client account (section 12).
 
@@ -203,15 +201,15 @@ class Account:
         balance: Exact, in units of ``currency``.
     """
 
-    account_number: str = attrs.field(repr=masked)
+    account_number: str = field(repr=masked)
     balance: Decimal
-    name: str | None = attrs.field(default=None, repr=masked)
-    description: str | None = attrs.field(default=None, repr=masked)
+    name: str | None = field(default=None, repr=masked)
+    description: str | None = field(default=None, repr=masked)
     currency: str | None = None
-    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    extra: Mapping[str, Any] = field(factory=dict, repr=False)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Card:
     """A card (section 13).
 
@@ -223,17 +221,17 @@ class Card:
 
     card_id: str | None = None
     masked_card_number: str | None = None
-    name: str | None = attrs.field(default=None, repr=masked)
+    name: str | None = field(default=None, repr=masked)
     currency: str | None = None
     balance: Decimal | None = None
     status: str | None = None
-    card_holder: str | None = attrs.field(default=None, repr=masked)
-    transactions: Any = attrs.field(default=None, repr=False)
-    statement: Any = attrs.field(default=None, repr=False)
-    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    card_holder: str | None = field(default=None, repr=masked)
+    transactions: Any = field(default=None, repr=False)
+    statement: Any = field(default=None, repr=False)
+    extra: Mapping[str, Any] = field(factory=dict, repr=False)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Validation:
     """The service's opinion of a product item, a customer reference and an amount (section 11).
 
@@ -244,12 +242,12 @@ class Validation:
     """
 
     ok: bool
-    message: str | None = attrs.field(default=None, repr=masked)  # it may name the customer
-    data: Any = attrs.field(default=None, repr=False)
-    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    message: str | None = field(default=None, repr=masked)  # it may name the customer
+    data: Any = field(default=None, repr=False)
+    extra: Mapping[str, Any] = field(factory=dict, repr=False)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Page(Generic[T]):
     """One page of a listing (section "Paged collection").
 
@@ -266,4 +264,4 @@ class Page(Generic[T]):
     total_pages: int | None = None
     previous_page: bool | None = None
     next_page: bool | None = None
-    extra: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    extra: Mapping[str, Any] = field(factory=dict, repr=False)

@@ -6,10 +6,9 @@ import re
 from decimal import Decimal
 from typing import ClassVar, get_args
 
-import attrs
-
 from payments_async._amounts import order_amount
 from payments_async._checks import check_filled, check_instance
+from payments_async._frozen import field, frozen
 from payments_async._masking import has_controls, masked
 
 _PHONE = re.compile(r"\+?[0-9(][0-9 ()./-]*", re.ASCII)
@@ -25,18 +24,8 @@ _PLAIN_PERSON = re.compile(
 )
 
 
-@attrs.frozen
-class _Line:
-    """What a telephone number reaches."""
-
-    phone_number: str = attrs.field(repr=masked)
-
-    def __attrs_post_init__(self) -> None:
-        _phone("destination.phone_number", self.phone_number)
-
-
-@attrs.frozen
-class MobileMoneyWallet(_Line):
+@frozen
+class MobileMoneyWallet:
     """A mobile money wallet (section 2; for collections section 7).
 
     Attributes:
@@ -47,9 +36,13 @@ class MobileMoneyWallet(_Line):
     """
 
     kind: ClassVar[str] = "mobile_money"
+    phone_number: str = field(repr=masked)
+
+    def __attrs_post_init__(self) -> None:
+        _phone("destination.phone_number", self.phone_number)
 
 
-@attrs.frozen
+@frozen
 class BankAccount:
     """A bank account (section 3).
 
@@ -62,7 +55,7 @@ class BankAccount:
     """
 
     kind: ClassVar[str] = "bank_transfer"
-    account_number: str = attrs.field(repr=masked)
+    account_number: str = field(repr=masked)
     bank_code: str
 
     def __attrs_post_init__(self) -> None:
@@ -70,8 +63,8 @@ class BankAccount:
         _identifier("destination.bank_code", self.bank_code)
 
 
-@attrs.frozen
-class AirtimeLine(_Line):
+@frozen
+class AirtimeLine:
     """A telephone line that receives airtime (section 4).
 
     Attributes:
@@ -79,10 +72,14 @@ class AirtimeLine(_Line):
     """
 
     kind: ClassVar[str] = "airtime"
+    phone_number: str = field(repr=masked)
+
+    def __attrs_post_init__(self) -> None:
+        _phone("destination.phone_number", self.phone_number)
 
 
-@attrs.frozen
-class InternetLine(_Line):
+@frozen
+class InternetLine:
     """A telephone line that receives a mobile internet bundle (section 5).
 
     Attributes:
@@ -90,9 +87,13 @@ class InternetLine(_Line):
     """
 
     kind: ClassVar[str] = "internet"
+    phone_number: str = field(repr=masked)
+
+    def __attrs_post_init__(self) -> None:
+        _phone("destination.phone_number", self.phone_number)
 
 
-@attrs.frozen
+@frozen
 class UtilityAccount:
     """A customer's account with a utility (section 6).
 
@@ -102,7 +103,7 @@ class UtilityAccount:
     """
 
     kind: ClassVar[str] = "utility"
-    customer_reference: str = attrs.field(repr=masked)
+    customer_reference: str = field(repr=masked)
     area: str | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -117,7 +118,7 @@ _DESTINATIONS: tuple[type, ...] = get_args(Destination)
 _WITHOUT_AREA = frozenset(_DESTINATIONS) - {UtilityAccount}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Beneficiary:
     """Who is paid, or who pays a collection. Masked in every ``repr``.
 
@@ -128,10 +129,10 @@ class Beneficiary:
         id: Identifier of the beneficiary with the service.
     """
 
-    name: str = attrs.field(repr=masked)
-    phone_number: str | None = attrs.field(default=None, repr=masked)
-    email_address: str | None = attrs.field(default=None, repr=masked)
-    id: str | None = attrs.field(default=None, repr=masked)
+    name: str = field(repr=masked)
+    phone_number: str | None = field(default=None, repr=masked)
+    email_address: str | None = field(default=None, repr=masked)
+    id: str | None = field(default=None, repr=masked)
 
     def __attrs_post_init__(self) -> None:
         if _is_plain_person(self):
@@ -147,7 +148,7 @@ class Beneficiary:
             _identifier("beneficiary.id", self.id)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PayoutOrder:
     """Our instruction for one payout, before the service has it (sections 2 to 6).
 
@@ -171,15 +172,15 @@ class PayoutOrder:
     """
 
     request_id: str
-    amount: Decimal = attrs.field(converter=order_amount)
+    amount: Decimal = field(converter=order_amount)
     destination: Destination
     product_item_id: str
     beneficiary: Beneficiary
     product_id: str | None = None
     batch_id: str | None = None
-    account_number: str | None = attrs.field(default=None, repr=masked)
-    message: str | None = attrs.field(default=None, repr=masked)
-    metadata: str | None = attrs.field(default=None, repr=masked)
+    account_number: str | None = field(default=None, repr=masked)
+    message: str | None = field(default=None, repr=masked)
+    metadata: str | None = field(default=None, repr=masked)
     currency: str | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -201,7 +202,7 @@ class PayoutOrder:
         return self.destination.kind
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CollectionOrder:
     """Our instruction to collect money from a mobile money wallet (section 7).
 
@@ -220,14 +221,14 @@ class CollectionOrder:
 
     kind: ClassVar[str] = "collection"
     request_id: str
-    amount: Decimal = attrs.field(converter=order_amount)
+    amount: Decimal = field(converter=order_amount)
     payer: MobileMoneyWallet
     provider_item_id: str
     beneficiary: Beneficiary
     batch_id: str | None = None
-    account_number: str | None = attrs.field(default=None, repr=masked)
-    message: str | None = attrs.field(default=None, repr=masked)
-    metadata: str | None = attrs.field(default=None, repr=masked)
+    account_number: str | None = field(default=None, repr=masked)
+    message: str | None = field(default=None, repr=masked)
+    metadata: str | None = field(default=None, repr=masked)
     currency: str | None = None
 
     def __attrs_post_init__(self) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import attrs
-
 from payments_async._checks import check_number, check_whole
+from payments_async._frozen import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RetryPolicy:
     """How often and how patiently a call is repeated.
 

@@ -6,10 +6,10 @@ and the journal's news stand above this module.
 
 from __future__ import annotations
 
-import attrs
+from payments_async._frozen import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StatusCode:
     """What a notification with this code says.
 

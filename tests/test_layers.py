@@ -19,6 +19,7 @@ LINES: tuple[set[str], ...] = (
         "_public",
         "_fanout",
         "_deadlines",
+        "_frozen",
         "_request_ids",
         "_checks",
         "_status_codes",
@@ -37,7 +38,12 @@ LINES: tuple[set[str], ...] = (
     {"__main__", "_cli", "testing"},
 )
 LAYER = {room: height for height, line in enumerate(LINES) for room in line}
-NEIGHBOURS = {("_kinds", "_orders"), ("fleet", "bulk"), ("__main__", "_cli")}  # on one line, and acquainted
+NEIGHBOURS = {
+    ("_status_codes", "_frozen"),
+    ("_kinds", "_orders"),
+    ("fleet", "bulk"),
+    ("__main__", "_cli"),
+}  # on one line, and acquainted
 ALONE = {"sandbox"}  # a second, independent reading of the specification
 PUBLIC_API_ONLY = {"_cli"}  # what it does, a user of the package can do
 BUT_FOR = {("_cli", "_masking")}  # what may be shown of a person is decided in one place, and is no public name
@@ -51,7 +57,7 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "multidict": EVERYWHERE,
     "aiohttp": frozenset({"_transport", "_session", "sandbox"}),  # the client
     "aiohttp.web": frozenset({"ipn", "sandbox", "_cli", "testing"}),
-    "msgspec": frozenset({"_wire", "journal", "sandbox", "bulk"}),
+    "msgspec": frozenset({"_frozen", "_wire", "journal", "sandbox", "bulk"}),
     "cattrs": frozenset({"_wire", "journal"}),
     "typer": frozenset({"_cli"}),
     "click": frozenset({"_cli"}),  # what typer is made of

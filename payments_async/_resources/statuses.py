@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import aclosing
 from datetime import date
 
-import attrs
-
+from payments_async._frozen import field, frozen
 from payments_async._models import TransactionStatus
 from payments_async._resources.lists import Reader, Reading
 
@@ -25,7 +24,7 @@ _OPEN = (TransactionStatus.PROCESSING, TransactionStatus.ENQUEUED)
 _LETTERS = 12
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Statuses:
     """What the filtered lists came to.
 
@@ -36,7 +35,7 @@ class Statuses:
         are_filters: Whether the service was seen to filter; ``None`` when it could not be asked.
     """
 
-    found: Mapping[str, TransactionStatus] = attrs.field(factory=dict)
+    found: Mapping[str, TransactionStatus] = field(factory=dict)
     under_way: Collection[str] = ()
     notes: tuple[str, ...] = ()
     are_filters: bool | None = None

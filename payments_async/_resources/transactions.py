@@ -21,6 +21,7 @@ from payments_async._errors import (
 from payments_async._events import TransactionEvent
 from payments_async._executor import Executor
 from payments_async._fanout import fan_out
+from payments_async._frozen import frozen
 from payments_async._models import Acceptance, Page, Transaction, TransactionStatus
 from payments_async._orders import Order
 from payments_async._resources.lists import Listing, Reader
@@ -35,7 +36,7 @@ _FILTERS_REMEMBERED = 60.0  # seconds for which it is remembered whether the ser
 _NOTIFIED = {code: TransactionStatus[row.status] for code, row in STATUS_CODES.items() if row.is_final and row.status}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Settlement:
     """How an order ended, and what says so.
 

@@ -8,13 +8,13 @@ from datetime import datetime, tzinfo
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Any, Generic, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, get_args, get_origin
 
 import attrs
-import cattrs
 import msgspec
 
 from payments_async._amounts import read_amount
+from payments_async._frozen import frozen
 from payments_async._models import (
     Account,
     Card,
@@ -26,6 +26,9 @@ from payments_async._models import (
     TransactionStatus,
 )
 from payments_async._wire.call import Unreadable
+
+if TYPE_CHECKING:
+    import cattrs
 
 T = TypeVar("T")
 
@@ -183,6 +186,8 @@ def _read_mapping(value: object) -> Mapping[str, Any]:
 @lru_cache(maxsize=8)
 def _converter(timezone: tzinfo) -> cattrs.Converter:
     """What reads the models, for one zone."""
+    import cattrs  # at the first record that is read with thought: an import costs as much as three of our rooms
+
     converter = cattrs.Converter(detailed_validation=False)
     converter.register_structure_hook(str, lambda value, _: read_text(value))
     converter.register_structure_hook(bool, lambda value, _: _read_bool(value))
@@ -196,7 +201,7 @@ def _converter(timezone: tzinfo) -> cattrs.Converter:
     return converter
 
 
-@attrs.frozen
+@frozen
 class _Field:
     """One field of a class, and how it is read."""
 

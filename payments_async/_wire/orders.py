@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 
-import attrs
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from payments_async._amounts import amount_text
 from payments_async._dialect import Dialect
+from payments_async._frozen import restored
 from payments_async._kinds import KINDS, Kind, reference_of
 from payments_async._orders import Beneficiary, CollectionOrder, Destination, Order, PayoutOrder
 from payments_async._wire.codec import encode
 
-T = TypeVar("T")
 _STANDARD = Dialect()
 _SPELLINGS = ("bank_code_keys", "phone_format", "empty_members")  # the fields of a dialect that a body depends on
 _SHARED = {
@@ -26,10 +25,6 @@ _SHARED = {
     "metadata": "metadata",
 }
 _PERSON = {"id": "id", "name": "name", "emailAddress": "email_address", "phoneNumber": "phone_number"}
-_PUT: Mapping[type, Mapping[str, Callable[[object, Any], None]]] = {
-    kind: {field.name: getattr(kind, field.name).__set__ for field in attrs.fields(kind)}
-    for kind in (*(row.destination for row in KINDS.values()), Beneficiary, PayoutOrder, CollectionOrder)
-}
 _decode = msgspec.json.Decoder().decode
 _parts = msgspec.json.Decoder(tuple[str, str | None, msgspec.Raw]).decode
 
@@ -233,24 +228,16 @@ def _read(kind: str, members: Any, known: dict[str, Any]) -> Order:
     person = members.pop("beneficiary")
     row = KINDS[kind]
     data = person.pop("data")
-    known["beneficiary"] = _restored(Beneficiary, _moved(person, _PERSON))
-    destination = _restored(row.destination, {field: data.get(member) for field, member in row.members.items()})
+    known["beneficiary"] = restored(Beneficiary, _moved(person, _PERSON))
+    destination = restored(row.destination, {field: data.get(member) for field, member in row.members.items()})
     if kind == CollectionOrder.kind:
         known |= {"payer": destination, "provider_item_id": members.pop("provider")["providerItemId"]}
-        return _restored(CollectionOrder, known | _moved(members, _SHARED))
+        return restored(CollectionOrder, known | _moved(members, _SHARED))
     product = members.pop("product")
     known |= {"destination": destination, "product_item_id": product["productItemId"], "product_id": product.get("id")}
-    return _restored(PayoutOrder, known | _moved(members, _SHARED))
+    return restored(PayoutOrder, known | _moved(members, _SHARED))
 
 
 def _moved(members: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Members under the names of our fields."""
     return {names[name]: value for name, value in members.items() if name != "type"}
-
-
-def _restored(kind: type[T], members: Mapping[str, Any]) -> T:
-    """Bring an object back as unpickling does: it was checked when it was made, and its digest proves it the same."""
-    restored = kind.__new__(kind)
-    for name, put in _PUT[kind].items():
-        put(restored, members.get(name))  # whatever has a default has this one
-    return restored

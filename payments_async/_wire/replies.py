@@ -10,7 +10,6 @@ from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
-import attrs
 import msgspec
 
 from payments_async._dialect import Dialect
@@ -23,6 +22,7 @@ from payments_async._errors import (
     ServiceFault,
     UnreadableReply,
 )
+from payments_async._frozen import field, frozen
 from payments_async._masking import Secret, Secrets, redact
 from payments_async._models import Acceptance, Page, TransactionStatus, Validation
 from payments_async._wire.call import Call, Refused, Reply, Unreadable
@@ -73,12 +73,12 @@ class _Envelope(NamedTuple):
     data: Any
 
 
-@attrs.frozen
+@frozen
 class Login:
     """What a login gave (section "Authentication")."""
 
-    token: Secret = attrs.field(repr=False)
-    refresh_token: Secret | None = attrs.field(default=None, repr=False)
+    token: Secret = field(repr=False)
+    refresh_token: Secret | None = field(default=None, repr=False)
 
 
 class _Documented(msgspec.Struct, forbid_unknown_fields=True):

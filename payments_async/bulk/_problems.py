@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-import attrs
-
+from payments_async._frozen import frozen
 from payments_async._masking import mask
 
 PERSONAL = frozenset(
@@ -18,7 +17,7 @@ _ROUNDED = re.compile(r"[+-]?[0-9](?:[.,][0-9]{1,6})?[eE]\+?[0-9]+", re.ASCII)
 _LONGEST_VALUE = 60
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Problem:
     """One thing that keeps a row, or the whole file, from being paid out.
 
@@ -86,7 +85,7 @@ class OrderIssue(NamedTuple):
     concerns: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Issue:
     """One thing a person has to know before a batch is sent.
 

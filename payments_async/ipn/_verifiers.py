@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 from urllib.parse import unquote
 
-import attrs
 from multidict import MultiMapping
 
+from payments_async._frozen import field, frozen
 from payments_async._handlers import error_text
 
 _log = logging.getLogger("payments_async.ipn")
@@ -24,7 +24,7 @@ _SHORTEST_KEY = 16
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Delivery:
     """One notification as it arrived, for a verifier to judge.
 
@@ -41,10 +41,10 @@ class Delivery:
     peer: str
     sender: str
     through_proxy: bool
-    headers: MultiMapping[str] = attrs.field(repr=False)
-    query: str = attrs.field(repr=False)
-    body: bytes = attrs.field(repr=False)
-    certificate: bytes | None = attrs.field(default=None, repr=False)
+    headers: MultiMapping[str] = field(repr=False)
+    query: str = field(repr=False)
+    body: bytes = field(repr=False)
+    certificate: bytes | None = field(default=None, repr=False)
 
 
 class Verifier(Protocol):

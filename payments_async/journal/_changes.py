@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Protocol
 
-import attrs
-
+from payments_async._frozen import field, frozen
 from payments_async.journal._inbox import Backlog
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State
@@ -14,7 +13,7 @@ from payments_async.journal._states import State
 UNTOLD = frozenset({State.PLANNED, State.SENDING})  # on the way there is nothing to hear of yet
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Change:
     """One fact: an order of an outbox came to stand elsewhere. Written in the commit that moved it.
 
@@ -36,7 +35,7 @@ class Change:
     outbox: str
     state: State
     at: float
-    entry: Entry | None = attrs.field(default=None, repr=False)
+    entry: Entry | None = field(default=None, repr=False)
     tries: int = 0
     done: frozenset[str] = frozenset()
     error: str | None = None

@@ -7,9 +7,8 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-import attrs
-
 from payments_async._events import TransactionEvent
+from payments_async._frozen import frozen
 
 
 class Doubt(enum.StrEnum):
@@ -82,7 +81,7 @@ class Receipt(NamedTuple):
     conflict: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StoredEvent:
     """An event with what handling it has come to.
 
@@ -107,7 +106,7 @@ class StoredEvent:
     doubt: Doubt | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Backlog:
     """How much is waiting: unhandled and dead events, and when the oldest unhandled one came (Unix seconds).
 
@@ -123,7 +122,7 @@ class Backlog:
     reported: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Pruned:
     """What was forgotten.
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 
 import attrs
 
+from payments_async._frozen import amend, field, frozen
 from payments_async._orders import Order
 from payments_async._wire.orders import read_order
 from payments_async.journal._faults import JournalCorrupt
@@ -44,7 +45,7 @@ class RunIdentity:
         return cls(base_address=base_address, key_fingerprint=fingerprint, user_id=user_id)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Adoption:
     """A named person's word that orders which another batch holds, and may have sent, go on in this one.
 
@@ -60,7 +61,7 @@ class Adoption:
         check_named(self.who, self.why)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Run:
     """One batch as the journal knows it.
 
@@ -90,7 +91,7 @@ class Run:
     archived: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Sweep:
     """One reading of the service's whole list, every row of which was compared with the journal.
 
@@ -121,7 +122,7 @@ class Sweep:
         return self.ended is not None and self.problem is None and self.counted
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Loaded:
     """What loading came to.
 
@@ -136,7 +137,7 @@ class Loaded:
 
 
 # slots=False halves the time that creating one takes; of these a few are created for every order
-@attrs.frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class ClaimedOrder:
     """One planned order of a chunk, proved to be what was loaded.
 
@@ -152,7 +153,7 @@ class ClaimedOrder:
     id: int
     request_id: str
     amount: Decimal
-    body: bytes = attrs.field(repr=False)
+    body: bytes = field(repr=False)
     attempt: int = 0
     sent_before: bool = False
     not_before: float = 0.0
@@ -164,7 +165,7 @@ class ClaimedOrder:
         return order_of(self.request_id, self.amount, self.body)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Chunk:
     """A lease on up to 500 orders that lie side by side.
 
@@ -181,11 +182,11 @@ class Chunk:
     owner: str
     token: int
     lease_until: float
-    orders: tuple[ClaimedOrder, ...] = attrs.field(default=(), repr=False)
+    orders: tuple[ClaimedOrder, ...] = field(default=(), repr=False)
     taken_over: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Chunks:
     """How the chunks of a batch stand.
 
@@ -206,7 +207,7 @@ class Chunks:
     next_owner: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Permit:
     """The committed right to send one order once. Without it nothing is sent.
 
@@ -224,7 +225,7 @@ class Permit:
     sent_before: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NotPermitted:
     """Why there is no permit. Nothing may be sent.
 
@@ -239,7 +240,7 @@ class NotPermitted:
     lease_lost: bool
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Outcome:
     """How one attempt ended, as the one who made it saw it.
 
@@ -255,18 +256,18 @@ class Outcome:
     news: News
     transaction_id: str | None = None
     code: int | None = None
-    message: str | None = attrs.field(default=None, repr=False)
+    message: str | None = field(default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
         if self.news not in _OUTCOMES:
             raise ValueError(f"news: an attempt does not end as {self.news}")
         if self.code is not None and self.code.bit_length() > _CODE_BITS:
-            object.__setattr__(self, "message", f"code {_digits(self.code)}: {self.message or ''}")
-            object.__setattr__(self, "code", None)
+            amend(self, "message", f"code {_digits(self.code)}: {self.message or ''}")
+            amend(self, "code", None)
         if self.message is not None and not self.message.isascii():
-            object.__setattr__(self, "message", _writable(self.message))
+            amend(self, "message", _writable(self.message))
         if self.transaction_id is not None and not self.transaction_id.isascii():
-            object.__setattr__(self, "transaction_id", _writable(self.transaction_id))
+            amend(self, "transaction_id", _writable(self.transaction_id))
 
 
 def check_named(who: str, why: str) -> None:
@@ -290,7 +291,7 @@ _MOST_DIGITS = 256  # bits of a code that is written out
 _OUTCOMES = (News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT)  # the usual one first
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Evidence:
     """What anybody found out about an order, whatever they hold.
 
@@ -307,19 +308,19 @@ class Evidence:
 
     news: News
     source: str
-    request_id: str | None = attrs.field(default=None, converter=_writable)
-    transaction_id: str | None = attrs.field(default=None, converter=_writable)
+    request_id: str | None = field(default=None, converter=_writable)
+    transaction_id: str | None = field(default=None, converter=_writable)
     amount: Decimal | None = None
-    currency: str | None = attrs.field(default=None, converter=_writable)
+    currency: str | None = field(default=None, converter=_writable)
     at: float | None = None
-    detail: str | None = attrs.field(default=None, converter=_writable)
+    detail: str | None = field(default=None, converter=_writable)
 
     def __attrs_post_init__(self) -> None:
         if self.request_id is None and self.transaction_id is None:
             raise ValueError("evidence: name the request id or the transaction id")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Finding:
     """What became of an outcome or of evidence.
 
@@ -334,7 +335,7 @@ class Finding:
     conflict: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Entry:
     """One order in the journal.
 
@@ -360,7 +361,7 @@ class Entry:
     attempt: int = 0
     transaction_id: str | None = None
     code: int | None = None
-    message: str | None = attrs.field(default=None, repr=False)
+    message: str | None = field(default=None, repr=False)
     conflict: str | None = None
     sent_before: bool = False
     permitted_at: float | None = None
@@ -398,7 +399,7 @@ class Row(NamedTuple):
     updated_at: float
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True)  # RunProgress has further fields
 class Progress:
     """How a batch stands.
 
@@ -420,7 +421,7 @@ class Progress:
         return sum(self.counts.values())
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Happening:
     """One thing in the life of an order, for whoever explains it.
 
@@ -445,7 +446,7 @@ class Happening:
     conflict: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Standing:
     """One order, and what brought it to where it stands.
 
@@ -460,7 +461,7 @@ class Standing:
     persons: tuple[Happening, ...] = ()
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Placed:
     """What became of an order that was put.
 
@@ -477,7 +478,7 @@ class Placed:
     claimed: ClaimedOrder | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Waiting:
     """A run of an outbox with orders that wait.
 
@@ -498,7 +499,7 @@ class Waiting:
     due_at: float | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Pause:
     """Why an outbox sends nothing.
 
@@ -512,7 +513,7 @@ class Pause:
     why: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Sighting:
     """A transaction that a list has shown, and whose order the journal does not hold."""
 

@@ -12,6 +12,7 @@ from math import ceil
 import attrs
 
 from payments_async._checks import check_number, check_whole
+from payments_async._frozen import frozen
 from payments_async.journal._records import Progress
 from payments_async.journal._states import News, State
 
@@ -31,7 +32,7 @@ _FIRST_SHARE = 0.1  # of them, go at its end
 _LONGEST_PAUSE = 900.0  # seconds that are believed when the service asks for a pause; then somebody asks again
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Fuse:
     """When a run stops by itself. What is under way is finished; the same command goes on afterwards.
 

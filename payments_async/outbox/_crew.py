@@ -13,6 +13,7 @@ import attrs
 
 from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, Rejected
 from payments_async._executor import Executor
+from payments_async._frozen import frozen
 from payments_async._retry import RetryPolicy
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire import endpoints
@@ -40,7 +41,7 @@ T = TypeVar("T")
 ASKED_TO_STOP = "it was asked to stop"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FirstLook:
     """What a run did before it sent anything: it read the service's list, for the journal may have forgotten.
 

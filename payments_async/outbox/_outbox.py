@@ -23,10 +23,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from typing import Any, Protocol, Self, TypeVar
 
-import attrs
-
 from payments_async._checks import check_number, check_whole
 from payments_async._errors import AuthenticationFailed, PaymentsError
+from payments_async._frozen import frozen
 from payments_async._handlers import HandlerPolicy
 from payments_async._models import Acceptance
 from payments_async._orders import Order
@@ -603,7 +602,7 @@ class Outbox:
             self._crew = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OutboxHealth:
     """How an outbox does.
 

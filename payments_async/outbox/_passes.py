@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 import attrs
 
 from payments_async._errors import PaymentsError
+from payments_async._frozen import field, frozen
 from payments_async._resources.lists import Reader
 from payments_async._session import PaymentsSession
 from payments_async.journal import Journal
@@ -21,7 +22,7 @@ _MOST = 200_000  # orders looked for at once; an order costs some 300 bytes mean
 _STRIDE = 500  # orders asked of the journal at once
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SettlingPass:
     """One time that open orders were looked up.
 
@@ -41,7 +42,7 @@ class SettlingPass:
     due: int
     looked_for: int = 0
     requests: int = 0
-    settled: Mapping[State, int] = attrs.field(factory=dict)
+    settled: Mapping[State, int] = field(factory=dict)
     parked: tuple[str, ...] = ()
     doubles: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -66,7 +67,7 @@ class Wait:
     missed_at: float = float("-inf")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Terms:
     """What passes are made with; as in ``Settler``."""
 

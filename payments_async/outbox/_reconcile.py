@@ -12,6 +12,7 @@ import attrs
 
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._events import TransactionEvent
+from payments_async._frozen import frozen
 from payments_async._models import Acceptance, Transaction
 from payments_async._resources.lists import Reader
 from payments_async._resources.statuses import read_statuses
@@ -48,7 +49,7 @@ _ENDS = {LOOKED_UP[status]: state for status, state in STATES.items()}
 _NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items() if row.is_final}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Double:
     """An order of which the service shows more than one transaction: it may have been paid more than once.
 
@@ -60,7 +61,7 @@ class Double:
     transaction_ids: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Reconciliation:
     """What became of open orders, and what needs a person.
 

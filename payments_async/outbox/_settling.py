@@ -9,9 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
-import attrs
-
 from payments_async._errors import PaymentsError
+from payments_async._frozen import frozen
 from payments_async._session import PaymentsSession
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError
@@ -35,7 +34,7 @@ _MISSES = 3  # times in a row that the duty cannot be prolonged: its lease is ov
 _DOUBLES_TOLD = 1000
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SettlingProgress:
     """How far the settling of an outbox is.
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import attrs
 
+from payments_async._frozen import frozen
 from payments_async._models import Transaction, TransactionStatus
 from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
@@ -181,7 +182,7 @@ async def collect(
         yield found
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Difference:
     """A record of the service that carries the request id of an order, and another amount or currency.
 

@@ -2,7 +2,8 @@
 
     python tests/benchmarks/bench_import.py
 
-Each is imported in a process of its own, whose start is taken off. Only ratios of one run mean anything.
+Each is imported in a process of its own, whose start is taken off, from bytecode, as an installed package is. Only
+ratios of one run mean anything.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ PLACES = {
 }
 
 
-def instructions(statement: str) -> int:
-    """Of a process that runs this statement and ends at once."""
-    environment = os.environ | {"PYTHONHASHSEED": "0"}
+def instructions(statement: str, bytecode: str) -> int:
+    """Of a process that runs this statement and ends at once; what it compiles is kept in the folder ``bytecode``."""
+    environment = os.environ | {"PYTHONHASHSEED": "0", "PYTHONPYCACHEPREFIX": bytecode}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or our modules were compiled each time, and aiohttp's were not
     command = [sys.executable, "-c", f"try: exec({statement!r})\nfinally: import os; os._exit(0)"]
-    subprocess.run(command, check=True, capture_output=True, env=environment)  # what is compiled is kept
+    subprocess.run(command, check=True, capture_output=True, env=environment)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "callgrind.out"
         counted = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *command]
@@ -41,8 +43,9 @@ def instructions(statement: str) -> int:
 
 def main() -> None:
     """Import one place after another."""
-    start = instructions("pass")
-    costs = {name: instructions(statement) - start for name, statement in PLACES.items()}
+    with tempfile.TemporaryDirectory() as bytecode:
+        start = instructions("pass", bytecode)
+        costs = {name: instructions(statement, bytecode) - start for name, statement in PLACES.items()}
     for name, cost in costs.items():
         print(f"{name:20s} {cost / 1e6:8.1f} M  {cost / costs['import aiohttp']:.2f}")
 

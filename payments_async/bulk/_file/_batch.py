@@ -17,6 +17,7 @@ from typing import IO, Literal, TypeVar
 
 import attrs
 
+from payments_async._frozen import frozen
 from payments_async._masking import redact
 from payments_async._orders import PayoutOrder
 from payments_async.bulk._file._cells import PhoneReader, read_currency
@@ -53,7 +54,7 @@ _HIDDEN_SHEET = "the sheet is hidden in the spreadsheet, and would be paid; show
 _FEWEST_COLUMNS = 3  # a row of cells may have one that sounds like a column, such as a kind "bank"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Repeat:
     """A row that uses the request id of an earlier one.
 
@@ -129,7 +130,7 @@ async def read_in_threads(items: Iterable[T], size: int = 500) -> AsyncIterator[
         yield some
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Batch:
     """A file that was checked from the first row to the last.
 

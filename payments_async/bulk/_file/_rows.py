@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import attrs
 
+from payments_async._frozen import field, frozen
 from payments_async._kinds import PAYOUT_KINDS
 from payments_async._orders import Beneficiary, PayoutOrder
 from payments_async._request_ids import request_id_for
@@ -50,7 +51,7 @@ _SYNONYMS = {
 COLUMNS = tuple(_SYNONYMS)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Columns:
     """What a header line says.
 
@@ -64,7 +65,7 @@ class Columns:
     row: int
     names: tuple[str | None, ...]
     unknown: tuple[str, ...] = ()
-    doubled: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+    doubled: dict[str, tuple[str, ...]] = field(factory=dict)
 
     @property
     def absent(self) -> frozenset[str]:

@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 import attrs
 import msgspec
 
+from payments_async._frozen import field, frozen
 from payments_async.bulk._file._cells import NumberCell
 from payments_async.bulk._file._rows import Columns, column_named, match_columns
 from payments_async.bulk._file._workbooks import Sheet, open_sheet
@@ -56,7 +57,7 @@ class BatchChanged(RuntimeError):
     """The file is not the one that ``read_batch`` checked: read it again, and look at its problems again."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Fingerprint:
     """What identifies the content of a file.
 
@@ -73,8 +74,8 @@ class Fingerprint:
     size: int
     modified: int
     digest: str
-    blocks: bytes = attrs.field(repr=False)
-    head: bytes = attrs.field(repr=False)
+    blocks: bytes = field(repr=False)
+    head: bytes = field(repr=False)
     is_utf8: bool
     ends_a_line: bool
 
@@ -233,7 +234,7 @@ class FileRow(NamedTuple):
     is_witness: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Layout:
     """How a file is read; found out once, so that it is read the same way each time.
 

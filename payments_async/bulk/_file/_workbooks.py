@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-import attrs
-
+from payments_async._frozen import field, frozen
 from payments_async.bulk._file._cells import DateCell, NumberCell
 
 _READER = Path(__file__).with_name("_workbook_reader.py")
@@ -23,7 +22,7 @@ _PATIENCE = 360.0  # seconds until the next rows; the reader's own limit of comp
 _GAVE_UP = "the workbook takes too much memory or time to be read; export the sheet as CSV"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Sheet:
     """A sheet that is open.
 
@@ -42,7 +41,7 @@ class Sheet:
     is_hidden: bool
     hidden_rows: frozenset[int]
     hidden_columns: frozenset[int]
-    rows: Iterator[tuple[int, list[str]]] = attrs.field(repr=False)
+    rows: Iterator[tuple[int, list[str]]] = field(repr=False)
 
 
 @contextmanager

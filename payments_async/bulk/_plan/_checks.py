@@ -16,6 +16,7 @@ import attrs
 
 from payments_async._errors import AuthenticationFailed, PaymentsError, Rejected, UnreadableReply
 from payments_async._fanout import fan_out
+from payments_async._frozen import frozen
 from payments_async._kinds import KINDS, destination_of, item_of, reference_of
 from payments_async._masking import mask, redact
 from payments_async._models import Product, ProductItem, Validation
@@ -39,7 +40,7 @@ _LONGEST_WORD = 5  # capital letters that may be a code
 _SWIFT = (8, 11)  # letters and digits of a bank's code between banks
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _ItemRule:
     """What holds for every order of one item.
 
@@ -241,7 +242,7 @@ def _payee_key(order: Order) -> str:
             return f"{kind.name} {getattr(destination_of(order), field)} {reference}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Duplicate:
     """Two orders for one wallet, account or line. It may be meant; a person has to say so.
 
@@ -264,7 +265,7 @@ class Duplicate:
     state: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Duplicates:
     """What was found.
 

@@ -13,6 +13,7 @@ from itertools import count, islice
 import attrs
 
 from payments_async._amounts import amount_text
+from payments_async._frozen import field, frozen
 from payments_async._masking import redact
 from payments_async._models import Account
 from payments_async._orders import PayoutOrder
@@ -40,7 +41,7 @@ _VERSION = b"payments-async plan 1\0"
 _REPEATED = OrderIssue("request_id", "", "an earlier order of this batch has this request id; leave one of them out")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Share:
     """So many orders, and the exact sum of their amounts."""
 
@@ -55,7 +56,7 @@ class Share:
         return Share(count=self.count + 1, total=_EXACT.add(self.total, amount))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Plan:
     """What a batch comes to. Nothing in it is personal but ``orders``.
 
@@ -99,7 +100,7 @@ class Plan:
     currency: str | None
     seconds: float
     digest: str
-    orders: Iterable[PayoutOrder] = attrs.field(repr=False)
+    orders: Iterable[PayoutOrder] = field(repr=False)
 
     @property
     def is_clean(self) -> bool:

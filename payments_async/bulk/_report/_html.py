@@ -11,8 +11,7 @@ from decimal import Decimal
 from html import escape
 from typing import IO
 
-import attrs
-
+from payments_async._frozen import frozen
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._lines import ReportDecision, ReportLine, moment_text, standing_words
 from payments_async.journal._states import State
@@ -42,7 +41,7 @@ _NEED = ("Request id", "Outcome", "Amount", "Beneficiary", "Since (UTC)", "What 
 _ROWS = ("Request id", "Kind", "Beneficiary", "Paid to", "Amount", "Outcome", "Since (UTC)", "Evidence", "Transaction")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReportHead:
     """What the page says of the batch as a whole.
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 
-import attrs
-
+from payments_async._frozen import frozen
 from payments_async._kinds import item_of, reference_of
 from payments_async._masking import mask, redact
 from payments_async._orders import BankAccount, CollectionOrder
@@ -51,7 +50,7 @@ _WORDS = {
 }
 
 
-@attrs.frozen(kw_only=True, slots=False)  # created in half the time; of these there is one for every order
+@frozen(kw_only=True)  # created in half the time; of these there is one for every order
 class ReportLine:
     """What a report says of one order. Personal values are masked unless they were asked for.
 
@@ -84,7 +83,7 @@ class ReportLine:
     decisions: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReportDecision:
     """What a named person decided.
 

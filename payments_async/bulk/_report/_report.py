@@ -17,8 +17,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import IO
 
-import attrs
-
+from payments_async._frozen import frozen
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._problems import FORMULA, begins_formula
 from payments_async.bulk._report._html import BEGINNING, ReportHead, ReportPage
@@ -71,7 +70,7 @@ def _header() -> bytes:
 _HEADER = _header()  # what tells a report from any other table
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Report:
     """What was written.
 

@@ -20,9 +20,9 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple, Self
 
-import attrs
 import platformdirs
 
+from payments_async._frozen import frozen
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalError,
@@ -158,7 +158,7 @@ class Holder(NamedTuple):
         return f"batch {self.batch_id} ({self.orders:,} {things}, loaded {at:%Y-%m-%d %H:%M})"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Loading:
     """A batch that is being loaded here.
 
