@@ -1,4 +1,4 @@
-"""Chaos: processes that put, send and receive are killed and stopped; the crash points are struck with those of runs."""
+"""Chaos: processes that put, send and receive are killed and stopped, at the crash points of runs too."""
 
 from pathlib import Path
 
