@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import attrs
 
+from payments_async.journal._faults import JournalError
 from payments_async.journal._records import Pause, Progress, Waiting
 from payments_async.outbox._brakes import Fuse, spent_in
 from payments_async.outbox._crew import Crew
@@ -129,7 +130,11 @@ class StandingCrew(Crew):
 
     async def _look_for(self, batch_id: str) -> None:
         """Read the list for one batch; when that fails, again in a while."""
-        why = await self.look_for(batch_id)
+        try:
+            why = await self.look_for(batch_id)
+        except JournalError as error:
+            self.fail(error)
+            return
         if why is None:
             self.trouble = None
             self.look()
