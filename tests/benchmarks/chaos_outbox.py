@@ -274,6 +274,7 @@ class Chaos:
 
     async def _reckon(self) -> None:
         sandbox, toll = self.sandbox, self.toll
+        sandbox.ipn_url = None  # nobody is there any more
         await sandbox.settle(60)
         sandbox.chaos({})
         who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)

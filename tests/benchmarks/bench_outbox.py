@@ -1,0 +1,244 @@
+"""What certainty costs an application: single orders paid through an outbox, and sent without one.
+
+    python tests/benchmarks/bench_outbox.py                    latency, 200 at once, throughput, puts, a death; ratios
+    python tests/benchmarks/bench_outbox.py --orders 100000    one long run: memory and latency of each tenth of it
+    python tests/benchmarks/bench_outbox.py --profile pay      where the time of one payment after the other goes
+
+The service is a process of its own that accepts everything at once, or after 20 ms. What stands beside each other was
+measured in turns, on one journal that lies where temporary files do; only ratios of one run mean anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import gc
+import itertools
+import os
+import pstats
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import attrs
+from bench_bulk import WHO, memory, orders, served
+
+from payments_async import Limits, PaymentsSession, PayoutOrder
+from payments_async._cli import COLLECT_AFTER
+from payments_async.journal import SqliteJournal, State
+from payments_async.outbox import Outbox
+from payments_async.outbox._sweeps import account_of
+
+NAME = "outbox"
+TENTHS = 10
+WAVE = 100  # payments at once in the long run
+_NUMBERS = itertools.count()
+
+
+def fresh(count: int) -> list[PayoutOrder]:
+    """Orders that were never seen."""
+    return [attrs.evolve(order, request_id=f"bench-{os.getpid()}-{next(_NUMBERS):09d}") for order in orders(count)]
+
+
+@attrs.define
+class Bench:
+    """What is measured."""
+
+    payments: PaymentsSession
+    journal: SqliteJournal
+    outbox: Outbox
+
+
+@asynccontextmanager
+async def opened(base: str, folder: Path, **settings: Any) -> AsyncIterator[Bench]:
+    """A session and an outbox. The service here has no list, so it is on record that it was read."""
+    async with (
+        SqliteJournal(folder / "journal.db", state_folder=folder / "state") as journal,
+        PaymentsSession(base, WHO, limits=Limits(concurrency=200)) as payments,
+    ):
+        await journal.open_outbox(NAME, account_of(payments))
+        sweep = await journal.begin_sweep(NAME, since=date(1970, 1, 1), until=date(2100, 1, 1))
+        await journal.end_sweep(attrs.evolve(sweep, problem=None))
+        await payments.log_in()
+        async with Outbox(payments, journal, NAME, **{"settles": False, "concurrency": 100} | settings) as outbox:
+            yield Bench(payments, journal, outbox)
+
+
+async def timed(work: Coroutine[Any, Any, object]) -> float:
+    """Seconds that it takes."""
+    begun = time.perf_counter()
+    await work
+    return time.perf_counter() - begun
+
+
+async def send_all(payments: PaymentsSession, some: list[PayoutOrder], concurrency: int) -> None:
+    """Without an outbox."""
+    async for _ in payments.payouts.send_many(some, concurrency=concurrency):
+        pass
+
+
+async def alone(bench: Bench, count: int) -> tuple[float, float]:
+    """Median seconds of one order after the other: sent, and paid."""
+    sent, paid = [], []
+    for one, other in zip(fresh(count), fresh(count), strict=True):
+        sent.append(await timed(bench.payments.payouts.send(one)))
+        paid.append(await timed(bench.outbox.pay(other, timeout=60)))
+    return statistics.median(sent[count // 10 :]), statistics.median(paid[count // 10 :])
+
+
+async def at_once(bench: Bench, count: int, rounds: int) -> tuple[float, float]:
+    """Median seconds for so many at once: by ``send_many``, and each paid by a caller of its own."""
+    sent, paid = [], []
+    for _ in range(rounds):
+        sent.append(await timed(send_all(bench.payments, fresh(count), count)))
+        some = fresh(count)
+        paid.append(await timed(asyncio.gather(*(bench.outbox.pay(order, timeout=60) for order in some))))  # type: ignore[arg-type]
+    return statistics.median(sent), statistics.median(paid)
+
+
+async def through(bench: Bench, count: int, rounds: int) -> tuple[float, float]:
+    """Orders per second with 100 under way: by ``send_many``, and put by 100 callers until all are accepted."""
+    sent, put = [], []
+    for _ in range(rounds):
+        sent.append(count / await timed(send_all(bench.payments, fresh(count), 100)))
+        put.append(count / await timed(put_until_accepted(bench, fresh(count))))
+    return statistics.median(sent), statistics.median(put)
+
+
+async def put_until_accepted(bench: Bench, some: list[PayoutOrder]) -> None:
+    """Put orders, and wait until the last of them is accepted."""
+    accepted = (await bench.journal.progress()).counts[State.ACCEPTED] + len(some)
+    await put_all(bench.outbox, some)
+    while (await bench.journal.progress()).counts[State.ACCEPTED] < accepted:  # noqa: ASYNC110 - it is what is measured
+        await asyncio.sleep(0.005)
+
+
+async def put_all(outbox: Outbox, some: list[PayoutOrder]) -> None:
+    """By 100 callers."""
+    waiting = iter(some)
+
+    async def caller() -> None:
+        for order in waiting:
+            await outbox.put(order)
+
+    await asyncio.gather(*(caller() for _ in range(100)))
+
+
+async def after_a_death(base: str, folder: Path) -> float:
+    """Seconds from the ``kill -9`` of a process with orders in hand until another one has sent the next of them."""
+    command = [sys.executable, __file__, "--hold", str(folder), "--base", base]
+    async with opened(base, folder) as bench:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdout is not None
+            await asyncio.to_thread(holder.stdout.readline)
+            before = (await bench.journal.progress()).counts
+            begun = time.perf_counter()
+            holder.send_signal(signal.SIGKILL)
+            while (await bench.journal.progress()).counts[State.ACCEPTED] <= before[State.ACCEPTED] + 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            return time.perf_counter() - begun
+
+
+async def hold(base: str, folder: Path) -> None:
+    """What dies: a process that puts orders into its own hands, and sends one at a time."""
+    async with opened(base, folder, concurrency=1) as bench:
+        await put_all(bench.outbox, fresh(200))
+        print("held", flush=True)
+        await asyncio.Event().wait()
+
+
+async def compare(rounds: int) -> None:
+    """Everything, with the aims beside it."""
+    for delay in (0.0, 0.02):
+        print(f"a service that answers after {1000 * delay:.0f} ms")
+        with served("raw", delay) as base, tempfile.TemporaryDirectory() as place:
+            async with opened(base, Path(place)) as bench:
+                sent, paid = await alone(bench, 60 * rounds)
+                aim = "   (aim 1.5)" if delay else ""
+                print(
+                    f"  alone, median:      sent {1000 * sent:6.2f} ms   paid {1000 * paid:6.2f} ms   {paid / sent:.2f}{aim}"
+                )
+            async with opened(base, Path(place), concurrency=200) as bench:
+                sent, paid = await at_once(bench, 200, rounds)
+                print(
+                    f"  200 at once:        sent {1000 * sent:6.0f} ms   paid {1000 * paid:6.0f} ms   {paid / sent:.2f}   (aim 1.3)"
+                )
+            async with opened(base, Path(place)) as bench:
+                sent, put = await through(bench, 3000, rounds)
+                print(f"  100 under way:      sent {sent:6.0f}/s    put  {put:6.0f}/s    {put / sent:.2f}   (aim 0.90)")
+    with served("raw", 0.0) as base, tempfile.TemporaryDirectory() as place:
+        async with opened(base, Path(place), works=False) as bench:
+            some = fresh(5000)
+            print(f"puts alone: {len(some) / await timed(put_all(bench.outbox, some)):.0f}/s")
+    with served("raw", 0.2) as base:
+        deaths = []
+        for _ in range(rounds):
+            with tempfile.TemporaryDirectory() as place:
+                deaths.append(await after_a_death(base, Path(place)))
+        print(f"from a kill -9 to the next order sent: {statistics.median(deaths):.2f} s   (aim 1)")
+
+
+async def last_long(count: int) -> None:
+    """Pay many single orders in waves; what a payment takes, and the memory, must not grow."""
+    with served("raw", 0.0) as base, tempfile.TemporaryDirectory() as place:
+        async with opened(base, Path(place)) as bench:
+            for tenth in range(TENTHS):
+                begun, latencies = time.perf_counter(), []
+                for _ in range(count // TENTHS // WAVE):
+                    some = fresh(WAVE)
+                    latencies += await asyncio.gather(*(timed(bench.outbox.pay(order, timeout=60)) for order in some))
+                rate = count / TENTHS / (time.perf_counter() - begun)
+                median = 1000 * statistics.median(latencies)
+                print(
+                    f"{(tenth + 1) * count // TENTHS:9d} orders  {rate:6.0f}/s  median {median:6.1f} ms  {memory():5.0f} MB",
+                    flush=True,
+                )
+
+
+async def profiled(what: str) -> None:
+    """Print where the time goes."""
+    works: dict[str, Callable[[Bench], Coroutine[Any, Any, object]]] = {
+        "pay": lambda bench: alone(bench, 300),
+        "crowd": lambda bench: at_once(bench, 200, 5),
+        "through": lambda bench: put_until_accepted(bench, fresh(5000)),
+    }
+    with served("raw", 0.0) as base, tempfile.TemporaryDirectory() as place:
+        async with opened(base, Path(place)) as bench:
+            profile = cProfile.Profile()
+            profile.enable()
+            await works[what](bench)
+            profile.disable()
+    pstats.Stats(profile).sort_stats("tottime").print_stats(35)
+
+
+def main() -> None:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--orders", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--profile", choices=("pay", "crowd", "through"))
+    parser.add_argument("--hold")
+    parser.add_argument("--base", default="")
+    arguments = parser.parse_args()
+    gc.set_threshold(COLLECT_AFTER)
+    if arguments.hold:
+        asyncio.run(hold(arguments.base, Path(arguments.hold)))
+    elif arguments.profile:
+        asyncio.run(profiled(arguments.profile))
+    elif arguments.orders:
+        asyncio.run(last_long(arguments.orders))
+    else:
+        asyncio.run(compare(arguments.rounds))
+
+
+if __name__ == "__main__":
+    main()
