@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -29,7 +30,8 @@ class ArchivedOrders:
     Attributes:
         path: The file; ``None`` where nothing was old enough, and none was made.
         orders: How many have left.
-        stayed: How many are in the file and stay in the journal too, for more was learned of them meanwhile.
+        stayed: How many are in the file and did not leave for it: more was learned of them meanwhile, or they left
+            for another file.
         changes: Facts for handlers, long handled, that were forgotten.
     """
 
@@ -95,7 +97,7 @@ async def archive_orders(
         await journal.end_archive(number)
     finally:
         if file is not None:
-            file.close()
+            await asyncio.shield(asyncio.to_thread(file.close))
     return ArchivedOrders(path=place, orders=orders, stayed=stayed, changes=changes)
 
 
@@ -103,6 +105,8 @@ class _ArchiveFile:
     """A new file, readable by its owner alone, to which some lines are added at a time, each time for good."""
 
     def __init__(self, path: Path) -> None:
+        self._busy = threading.Lock()  # whoever was cancelled closes it, and a thread may still be writing
+        self._is_open = True
         self._number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with suppress(OSError):  # not every system lets a folder be opened
             folder = os.open(path.parent, os.O_RDONLY)
@@ -114,13 +118,18 @@ class _ArchiveFile:
     def add(self, lines: Sequence[bytes]) -> None:
         """Write lines, and return when they are on disk. They are whole by themselves, whatever follows."""
         data = memoryview(gzip.compress(b"".join(line + b"\n" for line in lines), mtime=0))
-        while data:
-            data = data[os.write(self._number, data) :]
-        os.fsync(self._number)
+        with self._busy:
+            if not self._is_open:
+                raise ValueError("the archive is closed")
+            while data:
+                data = data[os.write(self._number, data) :]
+            os.fsync(self._number)
 
     def close(self) -> None:
-        """Close it."""
-        os.close(self._number)
+        """Let a line that is being written be whole, and close it."""
+        with self._busy:
+            self._is_open = False
+            os.close(self._number)
 
 
 def _unused(path: Path) -> Path:

@@ -405,9 +405,9 @@ class Sweeper:
         others = await self.journal.entries_of([request_id for request_id in named if request_id not in orders])
         orders |= {request_id: SoughtOrder.of(entry) for request_id, entry in others.items()}
         orders |= await self._written_otherwise(window, [one for one in named if one not in orders])
-        self._ours += len(orders)
         strange = [request_id for request_id in named if request_id not in orders]
         gone = await self.journal.archived_of(strange, in_any_letters=True) if strange else {}
+        self._ours += len(orders) + len(gone)
         await asyncio.gather(
             *(self._nameless(row, gone) for row in rows if row.request_id not in orders),
             *(self._all_of(order, named[request_id], window, shown) for request_id, order in orders.items()),

@@ -1,5 +1,6 @@
 """What leaves a journal for an archive, what stays of it, and that nothing that has left is ever sent again."""
 
+import asyncio
 import gzip
 import json
 import stat
@@ -385,6 +386,28 @@ async def test_an_order_of_which_more_was_learned_meanwhile_stays(journal: Journ
     assert 0 == await journal.prune_orders(number, page)  # again: it has left
     assert [order(0, batch=SHOP).request_id] == [entry.request_id async for entry in journal.entries(SHOP)]
     assert (1, 2) == ((await journal.run(SHOP)).archived, (await journal.progress(SHOP)).total)
+
+
+async def test_an_archiving_that_is_cancelled_can_be_done_again(journal: Journal, clock: Clock, file: Path) -> None:
+    """Whenever that was: each order is in the journal or whole in a file."""
+    await end(journal, 400)
+    clock.pass_(91 * DAY)
+    seen = set[str]()
+    for turn in range(12):
+        some = file.with_name(f"{turn}.gz")
+        task = asyncio.ensure_future(archive(journal, some))
+        for _ in range(4 * turn):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        if is_there(some):
+            seen |= {line["request_id"] for line in lines_of(some)}
+        left = {entry.request_id async for entry in journal.entries()}
+        assert {order(number).request_id for number in range(400)} == left | seen
+    if left:
+        await archive(journal, file)
+    assert [] == [entry async for entry in journal.entries()]
+    assert 400 == (await journal.progress()).counts[State.SUCCESSFUL]
 
 
 async def test_ids_in_other_letters_are_known_again(journal: Journal, clock: Clock, file: Path) -> None:

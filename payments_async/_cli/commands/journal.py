@@ -58,7 +58,8 @@ async def journal_prune(
     else:
         screen.say(f"{counted(done.orders, 'order')} moved into {quoted(str(done.path))}; none is sent again")
     if done.stayed:
-        screen.say(f"more was learned meanwhile of {counted(done.stayed, 'order')}: archived, and still in the journal")
+        words = "more was learned of them meanwhile, or they left for another"
+        screen.say(f"{counted(done.stayed, 'order')} in it did not leave the journal for it: {words}")
     path = None if done.path is None else str(done.path)
     known = {"orders": done.orders, "stayed": done.stayed, "changes": done.changes}
     screen.document({"archive": path, **known, "exit_status": Exit.FINE})

@@ -20,7 +20,7 @@ from payments_async.journal._statements._entries import (
     run_columns,
     run_of,
 )
-from payments_async.journal._statements._history import is_looked_for
+from payments_async.journal._statements._history import is_looked_for, where_it_is
 from payments_async.journal._states import EVIDENCE, News, State, next_state
 from payments_async.journal._weighing import weigh
 
@@ -256,7 +256,7 @@ def _row(commit: Commit, request_id: str) -> Row:
     """An order that a person or a sweep names. Raises ``OrderUnknown``."""
     row = row_by_request(commit, request_id)
     if row is None:
-        raise OrderUnknown(f"the journal holds no order {request_id}")
+        raise OrderUnknown(where_it_is(commit.connection, request_id))
     return row
 
 

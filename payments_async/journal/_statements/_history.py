@@ -172,11 +172,11 @@ def history(connection: sqlite3.Connection, request_id: str) -> Sequence[Happeni
     with snapshot(connection):
         row = row_by_request(connection, request_id)
         if row is None:
-            raise OrderUnknown(_where_it_is(connection, request_id))
+            raise OrderUnknown(where_it_is(connection, request_id))
         return story_of(connection, row)
 
 
-def _where_it_is(connection: sqlite3.Connection, request_id: str) -> str:
+def where_it_is(connection: sqlite3.Connection, request_id: str) -> str:
     """What to say of an order that is not here."""
     left = connection.execute(
         "SELECT o.state, a.path FROM archived o JOIN archive a ON a.id = o.archive WHERE o.request_id = ?",

@@ -147,6 +147,9 @@ async def _shown(screen: Screen, journal: SqliteJournal, request_id: str) -> Ent
     """The order that is to be decided on, after it was shown."""
     entry = await journal.entry(request_id)
     if entry is None:
+        gone = (await journal.archived_of([request_id])).get(request_id)
+        if gone is not None:
+            raise BadInput(f"{clean(request_id)} ended long ago ({gone.state}), and is in an archive: see `explain`")
         raise BadInput(f"the journal holds no order {clean(request_id)}; check the id")
     screen.fields(
         [
