@@ -209,7 +209,7 @@ def _usual_event(told: Any, query: str, timezone: tzinfo) -> TransactionEvent | 
         f"&requestId={request_id}&Amount="
     )
     if (
-        (query != ids + digits and not _is_same(digits, query.removeprefix(ids)))
+        (query != ids + digits and not (digits and _is_same(digits, query.removeprefix(ids))))
         or query.count("&") != 4
         or len(query) > _LONGEST_USUAL_QUERY
         or not query.isascii()

@@ -312,6 +312,10 @@ def everything(event: TransactionEvent) -> dict[str, Any]:
     return event.__dict__ | {"kind": type(event), "text": str(event.amount), "moment": str(event.created_on)}
 
 
+_WITHOUT_AMOUNT = b'{"transactionId":"t","subscriptionId":"s","accountId":"a","RequestId":"r","StatusCode":0}'
+_IDS = "transactionId=t&subscriptionId=s&accountId=a&requestId=r"
+
+
 @settings(deadline=None, max_examples=500)
 @given(deliveries(), st.sampled_from([UTC, ZoneInfo("Africa/Kampala")]))
 def test_the_quick_way_and_the_thorough_way_agree(delivery: tuple[bytes, str], timezone: Any) -> None:
@@ -319,6 +323,19 @@ def test_the_quick_way_and_the_thorough_way_agree(delivery: tuple[bytes, str], t
     quick = read_usual(*delivery, timezone)
     if quick is not None:
         assert everything(read_unusual(*delivery, timezone)) == everything(quick)
+
+
+@pytest.mark.parametrize("text", [".0", ".", "0", "", "5.0"])
+def test_an_amount_that_only_the_query_has_is_read_the_thorough_way(text: str) -> None:
+    """No digits at all are not the same as none that count."""
+    query = f"{_IDS}&Amount={text}"
+    try:
+        expected = everything(read_unusual(_WITHOUT_AMOUNT, query, UTC))
+    except UnreadableNotification:
+        assert read_usual(_WITHOUT_AMOUNT, query, UTC) is None
+    else:
+        quick = read_usual(_WITHOUT_AMOUNT, query, UTC)
+        assert quick is None or expected == everything(quick)
 
 
 @pytest.mark.parametrize(
