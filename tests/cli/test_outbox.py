@@ -350,6 +350,23 @@ async def test_a_rule_pauses_it_and_a_person_lets_it_go_on(run: Run, sandbox: Sa
     assert (0, []) == ((await ended(process)).status, sandbox.duplicates())
 
 
+async def test_refused_credentials_are_said_and_touch_no_order(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """It goes on trying until it is stopped; then others may send them."""
+    await put(sandbox, 2)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "payments_async", "outbox", "run", *IN),
+        env=surroundings(sandbox, {"PAYMENTS_APP_PASSWORD": "wrong-password"}),
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(120):
+        while b"the credentials were refused" not in (line := await process.stdout.readline()):
+            assert line, "it ended without saying so"
+    stopped = await ended(process)
+    assert (0, 0, True) == (stopped.status, begun(sandbox), "outbox holds 2 planned" in stopped.said)
+
+
 @pytest.mark.parametrize("command", ["pause", "resume"])
 async def test_whoever_decides_is_named(run: Run, sandbox: Sandbox, payroll: str, command: str) -> None:
     """With a reason; and of an outbox that there is."""
