@@ -470,12 +470,14 @@ class Placed:
         is_new: The journal did not hold it before.
         chunk: The chunk it is in, where the caller holds that; it may be a new one, with orders left by others in it.
         claimed: The order, to be sent under that chunk's lease; ``None`` where somebody else sends it, or nobody.
+        permit: The right to send it once, where that was asked for and it may go.
     """
 
     entry: Entry
     is_new: bool
     chunk: Chunk | None = None
     claimed: ClaimedOrder | None = None
+    permit: Permit | None = None
 
 
 @frozen(kw_only=True)

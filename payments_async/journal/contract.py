@@ -97,7 +97,13 @@ _OPERATIONS = (
     "hear", "claim_changes", "release_changes", "note_change_done", "finish_changes", "retry_change", "revive_changes",
     "prune_changes", "take_duty", "leave_duty", "begin_archive", "prune_orders", "end_archive",
 )  # fmt: skip
-_WITHIN = ("claim_chunk.token_raised", "load_complete.events_applied", "permit.after_recorded", "receive.stored")
+_WITHIN = (
+    "claim_chunk.token_raised",
+    "load_complete.events_applied",
+    "permit.after_recorded",
+    "put.permitted",
+    "receive.stored",
+)
 
 # An operation has begun, and nothing of it is written; all of it is written, and nothing committed. The same of the
 # commit: everything in it is written; it is on disk, and nobody has been told.
@@ -188,6 +194,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
         owner: str | None = None,
         chunk: Chunk | None = None,
         lease: float = 30.0,
+        permits: bool = False,
         adoption: Adoption | None = None,
     ) -> Placed:
         """Write one order down, to be sent by whoever works its outbox. The same order again changes nothing.
@@ -201,6 +208,8 @@ class Journal(Inbox, ChangeFeed, Protocol):
             owner: Who works the outbox, and will send it; then it is put into their chunk. Without one, anybody may
                 claim it; so may everybody that which is due in more than a minute.
             chunk: The one they hold, if any. Where it is full, or lost, another one is leased for them.
+            permits: They send it at once: it is permitted in the same commit, by the rules of ``permit``, if it is new
+                and due. When this raises, nothing may be sent.
             adoption: A named person's word that it is sent from here, though another journal holds it, or this one
                 held it before it was restored.
 

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable
 from datetime import date
+from decimal import Decimal
 from typing import NamedTuple, TypeVar
 
 import attrs
@@ -38,6 +39,7 @@ _UNREAD = 401  # the next order logs in again; nothing is the matter with the se
 _LONGEST = 500  # characters of the service's words that are kept
 
 T = TypeVar("T")
+Handed = tuple[LeasedOrder, Permit]  # an order that is permitted already, for a worker that waits
 ASKED_TO_STOP = "it was asked to stop"
 
 
@@ -129,7 +131,7 @@ class Crew:
     _is_full: bool = attrs.field(init=False, default=False)  # whoever claims chunks rests until fewer are in hand
     _ask_again: float = attrs.field(init=False, default=0.0)  # when to look for free chunks again
     _news: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)  # for whoever claims chunks
-    _idle: deque[asyncio.Future[None]] = attrs.field(init=False, factory=deque)  # workers that wait for an order
+    _idle: deque[asyncio.Future[Handed | None]] = attrs.field(init=False, factory=deque)  # workers that wait
 
     def __attrs_post_init__(self) -> None:
         self.executor = executor_of(self.payments)
@@ -232,11 +234,46 @@ class Crew:
                 if not waiting.done():  # else it was cancelled
                     waiting.set_result(None)
 
-    async def wait(self) -> None:
-        """Wait, as a worker, until there may be an order to send or nothing more is begun."""
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def rest(self) -> asyncio.Future[Handed | None]:
+        """What a worker waits for: that there may be an order to send, or is one, or that nothing more is begun."""
+        waiting: asyncio.Future[Handed | None] = asyncio.get_running_loop().create_future()
         self._idle.append(waiting)
-        await waiting
+        return waiting
+
+    def reserve(self, amount: Decimal) -> asyncio.Future[Handed | None] | None:
+        """A worker for an order that is being put, which the fuse has counted; ``None`` where it has to wait its turn.
+
+        It is to be handed the order, or to be let go.
+        """
+        if self.drains or len(self.leases.ready) or not self.payments.is_logged_in:
+            return None
+        while self._idle and self._idle[0].done():  # it was cancelled
+            self._idle.popleft()
+        if not self._idle or not self.may_send() or self.meter.lacks_balance or not self.pace.may_go():
+            return None
+        if self.meter.reserve(amount) is not None:
+            self.pace.did_not_go()
+            return None
+        return self._idle.popleft()
+
+    async def hand(self, worker: asyncio.Future[Handed | None], order: LeasedOrder, permit: Permit) -> None:
+        """Have a worker that was reserved send an order that is permitted."""
+        if not worker.done():
+            worker.set_result((order, permit))
+            return
+        # everything is broken off: nobody sends it under this permit
+        self.let_go(worker, order.claimed.amount)
+        self.leases.again(order, 0.0)
+        await self.survives(
+            self.journal.record(Outcome(permit=permit, news=News.NOT_SENT, message="broken off before it was sent"))
+        )
+
+    def let_go(self, worker: asyncio.Future[Handed | None], amount: Decimal) -> None:
+        """A worker that was reserved has nothing to send after all."""
+        self.meter.give_back(amount)
+        self.pace.did_not_go()
+        if not worker.done():
+            worker.set_result(None)
 
     def _count_to_wake(self) -> int:
         """How many of the workers that wait would find something to do: thousands of them look in vain otherwise."""
@@ -368,10 +405,33 @@ class _Worker:
                 elif crew.drains:
                     return
                 else:
-                    await crew.wait()
+                    await self._rest()
         finally:
             if self._after is not None:
                 await _finished(self._write_down())
+
+    async def _rest(self) -> None:
+        """Wait until there may be something to do; an order that is handed over permitted is sent."""
+        waiting = self._crew.rest()
+        try:
+            handed = await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and (handed := waiting.result()) is not None:
+                order, permit = handed
+                self._note(order, Outcome(permit=permit, news=News.NOT_SENT, message="broken off before it was sent"))
+            raise
+        if handed is not None:
+            await self._go(*handed)
+
+    async def _go(self, order: LeasedOrder, permit: Permit) -> None:
+        """Send an order that is permitted, as long as its lease is surely good."""
+        if self._clock() >= order.lease.good_until:
+            # we stalled: the lease has run out since the permit was granted, and somebody may hold the order now
+            self._crew.pace.did_not_go()
+            late = Outcome(permit=permit, news=News.NOT_SENT, message="the lease ran out before it was sent")
+            self._note(order, late)
+        else:
+            await self._send(order, permit)
 
     async def _try(self, order: LeasedOrder) -> None:
         """Get a permit, writing down with it how the order before ended, and send."""
@@ -394,13 +454,8 @@ class _Worker:
             self._written(before)
         if not isinstance(granted, Permit):
             self._not_permitted(order, granted)
-        elif self._clock() >= order.lease.good_until:
-            # we stalled: the lease has run out since the permit was granted, and somebody may hold the order now
-            crew.pace.did_not_go()
-            late = Outcome(permit=granted, news=News.NOT_SENT, message="the lease ran out before it was sent")
-            self._note(order, late)
         else:
-            await self._send(order, granted)
+            await self._go(order, granted)
 
     async def _log_in(self, order: LeasedOrder) -> bool:
         """Log in before there is a permit, so that a login that fails leaves the order as it is."""

@@ -230,18 +230,18 @@ class Leases:
         """The chunk that is ours to be filled, as far as we know."""
         return None if self._own is None else self._own.chunk
 
-    def take_placed(self, placed: Placed, asked: float) -> bool:
+    def take_placed(self, placed: Placed, asked: float) -> LeasedOrder | None:
         """An order was put into the chunk that is ours to be filled, which may be another one than before.
 
         Args:
             asked: Monotonic seconds when it was asked for.
 
         Returns:
-            Whether it is in our hands now.
+            The order, if it is in our hands now. Where it is permitted, it is not among those that wait.
         """
         chunk, claimed = placed.chunk, placed.claimed
         if chunk is None:
-            return False
+            return None
         lease = self._held.get((chunk.run, chunk.number))
         if lease is None or lease.chunk.token < chunk.token:
             before, lease = self._own, self._take_in(chunk, asked, fills=True)
@@ -251,11 +251,13 @@ class Leases:
                 if not before.open:
                     self._finished.append(before)
         if claimed is None or lease.lost or lease.chunk.token != chunk.token:
-            return False
+            return None
         lease.open += 1
         self.open += 1
-        self._line_up(lease, claimed)
-        return True
+        order = LeasedOrder(lease, claimed)
+        if placed.permit is None:
+            self._line_up(order)
+        return order
 
     async def give_back_placed(self, chunk: Chunk) -> None:
         """A chunk was leased for an order, and nothing more is begun: anybody may have it, unless it is in hand."""
@@ -273,15 +275,15 @@ class Leases:
         self._held[lease.key] = lease
         self.open += len(orders)
         for claimed in orders:
-            self._line_up(lease, claimed)
+            self._line_up(LeasedOrder(lease, claimed))
         if not orders and not fills:
             self._finished.append(lease)
         return lease
 
-    def _line_up(self, lease: Lease, claimed: ClaimedOrder) -> None:
+    def _line_up(self, order: LeasedOrder) -> None:
         """An order may go now, or in a moment."""
-        order = LeasedOrder(lease, claimed)
-        if claimed.not_before and (left := claimed.not_before - self._now()) > 0:
+        due = order.claimed.not_before
+        if due and (left := due - self._now()) > 0:
             self.again(order, left)
         else:
             self.ready.put(order)

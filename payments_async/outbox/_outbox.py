@@ -34,7 +34,7 @@ from payments_async._wire import endpoints
 from payments_async._wire.orders import private_texts, write_order
 from payments_async.journal import Journal
 from payments_async.journal._changes import Change
-from payments_async.journal._faults import JournalClosed, JournalError, OrdersDiffer, OrderUnknown
+from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable, OrdersDiffer, OrderUnknown
 from payments_async.journal._inbox import Inbox
 from payments_async.journal._records import Adoption, Entry, Loaded, Pause, Placed
 from payments_async.journal._states import FINAL, State
@@ -133,7 +133,7 @@ class Outbox:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running: list[asyncio.Task[None]] = []
         self._unhook: list[Callable[[], None]] = []
-        self._waiting: dict[str, list[asyncio.Future[State | None]]] = {}
+        self._waiting: dict[str, list[asyncio.Future[Entry | None]]] = {}
         self._is_open = False
         self._closing: asyncio.Task[None] | None = None
         self._hinders: str | None = None
@@ -329,7 +329,8 @@ class Outbox:
                 if entry.batch_id != self._name:
                     return await self._until(entry.request_id, lambda state: state not in _UNSENT, timeout)
                 async with asyncio.timeout(timeout):
-                    await heard
+                    if (told := await heard) is not None:
+                        return told
         with suppress(JournalClosed):  # everything is being closed: it is on disk, and goes on when it is opened again
             entry = await self._journal.entry(entry.request_id) or entry
         return entry
@@ -418,22 +419,36 @@ class Outbox:
                 self._name, order, not_before=not_before, priority=priority, adoption=adoption
             )
         asked = crew.executor.clock()
-        placed = await self._journal.put(
-            self._name,
-            order,
-            not_before=not_before,
-            priority=priority,
-            owner=self._owner,
-            chunk=crew.leases.own_chunk,
-            lease=self._lease,
-            adoption=adoption,
-        )
-        if crew.drains:
+        worker = None if not_before > self._now() else crew.reserve(order.amount)
+        try:
+            placed = await self._journal.put(
+                self._name,
+                order,
+                not_before=not_before,
+                priority=priority,
+                owner=self._owner,
+                chunk=crew.leases.own_chunk,
+                lease=self._lease,
+                permits=worker is not None,
+                adoption=adoption,
+            )
+        except BaseException as error:
+            if worker is not None:
+                crew.let_go(worker, order.amount)
+                if isinstance(error, JournalUnavailable):
+                    crew.fail(error)  # it may be permitted all the same: its chunk is given back, and it is unknown
+            raise
+        if crew.drains and placed.permit is None:
             if placed.chunk is not None:
                 with suppress(JournalError):  # else it is taken over when its lease has run out
                     await crew.leases.give_back_placed(placed.chunk)
-        elif crew.leases.take_placed(placed, asked):
+        elif (leased := crew.leases.take_placed(placed, asked)) is not None:
+            if worker is not None and placed.permit is not None:
+                await crew.hand(worker, leased, placed.permit)
+                return placed
             crew.wake()
+        if worker is not None:
+            crew.let_go(worker, order.amount)
         return placed
 
     def _has_room(self, crew: StandingCrew) -> bool:
@@ -441,9 +456,9 @@ class Outbox:
         return crew.may_send() and not crew.drains and crew.leases.count_own() < _QUEUED * self._size
 
     @contextmanager
-    def _hearing(self, request_id: str) -> Iterator[asyncio.Future[State | None]]:
+    def _hearing(self, request_id: str) -> Iterator[asyncio.Future[Entry | None]]:
         """Hear of the next change of an order."""
-        heard: asyncio.Future[State | None] = asyncio.get_running_loop().create_future()
+        heard: asyncio.Future[Entry | None] = asyncio.get_running_loop().create_future()
         waiters = self._waiting.setdefault(request_id, [])
         waiters.append(heard)
         try:
@@ -484,8 +499,8 @@ class Outbox:
             try:
                 seen = await self._journal.committed(seen, timeout=_LISTEN)
                 while changes := await self._journal.changes_after(self._name, last, limit=_PAGE):
+                    await self._tell(changes)
                     last = changes[-1].id
-                    self._tell(changes)
             except JournalClosed:
                 return
             except Exception as error:  # noqa: BLE001 - whatever the reason, those who wait go on waiting
@@ -497,17 +512,19 @@ class Outbox:
                 delay = _AGAIN_INITIAL
                 self._look()
 
-    def _tell(self, changes: Sequence[Change]) -> None:
-        """Orders moved: tell those who wait for them."""
+    async def _tell(self, changes: Sequence[Change]) -> None:
+        """Orders moved: tell those who wait for them, all with one reading."""
         states = {change.state for change in changes}
         if states & self._handlers.states:
             self._handlers.wake()
         if State.UNKNOWN in states and self._settler is not None:
             self._settler.kick()
-        for change in changes:
-            for waiter in self._waiting.get(change.request_id, ()):
+        if not (waited := self._waiting.keys() & {change.request_id for change in changes}):
+            return
+        for request_id, entry in (await self._journal.entries_of(list(waited))).items():
+            for waiter in self._waiting.get(request_id, ()):
                 if not waiter.done():
-                    waiter.set_result(change.state)
+                    waiter.set_result(entry)
 
     def _look(self) -> None:
         if self._crew is not None:

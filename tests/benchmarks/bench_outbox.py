@@ -137,15 +137,18 @@ async def after_a_death(base: str, folder: Path) -> float:
     """Seconds from the ``kill -9`` of a process with orders in hand until another one has sent the next of them."""
     command = [sys.executable, __file__, "--hold", str(folder), "--base", base]
     async with opened(base, folder) as bench:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        holder = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        try:
             assert holder.stdout is not None
-            await asyncio.to_thread(holder.stdout.readline)
+            await holder.stdout.readline()
             before = (await bench.journal.progress()).counts
             begun = time.perf_counter()
             holder.send_signal(signal.SIGKILL)
             while (await bench.journal.progress()).counts[State.ACCEPTED] <= before[State.ACCEPTED] + 1:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             return time.perf_counter() - begun
+        finally:
+            await holder.wait()
 
 
 async def hold(base: str, folder: Path) -> None:
@@ -163,18 +166,13 @@ async def compare(rounds: int) -> None:
         with served("raw", delay) as base, tempfile.TemporaryDirectory() as place:
             async with opened(base, Path(place)) as bench:
                 sent, paid = await alone(bench, 60 * rounds)
-                aim = "   (aim 1.5)" if delay else ""
-                print(
-                    f"  alone, median:      sent {1000 * sent:6.2f} ms   paid {1000 * paid:6.2f} ms   {paid / sent:.2f}{aim}"
-                )
+                tell("alone, median", 1000 * sent, 1000 * paid, "ms", paid / sent, "1.5" if delay else "")
             async with opened(base, Path(place), concurrency=200) as bench:
                 sent, paid = await at_once(bench, 200, rounds)
-                print(
-                    f"  200 at once:        sent {1000 * sent:6.0f} ms   paid {1000 * paid:6.0f} ms   {paid / sent:.2f}   (aim 1.3)"
-                )
+                tell("200 at once", 1000 * sent, 1000 * paid, "ms", paid / sent, "1.3")
             async with opened(base, Path(place)) as bench:
                 sent, put = await through(bench, 3000, rounds)
-                print(f"  100 under way:      sent {sent:6.0f}/s    put  {put:6.0f}/s    {put / sent:.2f}   (aim 0.90)")
+                tell("100 under way", sent, put, "/s", put / sent, "0.90")
     with served("raw", 0.0) as base, tempfile.TemporaryDirectory() as place:
         async with opened(base, Path(place), works=False) as bench:
             some = fresh(5000)
@@ -185,6 +183,12 @@ async def compare(rounds: int) -> None:
             with tempfile.TemporaryDirectory() as place:
                 deaths.append(await after_a_death(base, Path(place)))
         print(f"from a kill -9 to the next order sent: {statistics.median(deaths):.2f} s   (aim 1)")
+
+
+def tell(what: str, sent: float, paid: float, unit: str, ratio: float, aim: str) -> None:
+    """Print one line of the comparison."""
+    print(f"  {what:15s} sent {sent:9.2f} {unit}   by the outbox {paid:9.2f} {unit}   {ratio:.2f}", end="")
+    print(f"   (aim {aim})" if aim else "", flush=True)
 
 
 async def last_long(count: int) -> None:
@@ -198,10 +202,8 @@ async def last_long(count: int) -> None:
                     latencies += await asyncio.gather(*(timed(bench.outbox.pay(order, timeout=60)) for order in some))
                 rate = count / TENTHS / (time.perf_counter() - begun)
                 median = 1000 * statistics.median(latencies)
-                print(
-                    f"{(tenth + 1) * count // TENTHS:9d} orders  {rate:6.0f}/s  median {median:6.1f} ms  {memory():5.0f} MB",
-                    flush=True,
-                )
+                done = (tenth + 1) * count // TENTHS
+                print(f"{done:9d} orders  {rate:6.0f}/s  median {median:6.1f} ms  {memory():5.0f} MB", flush=True)
 
 
 async def profiled(what: str) -> None:

@@ -201,7 +201,7 @@ class Chaos:
             await self._rest()
             self._over.set()
             for child in list(self._running.values()):
-                with suppress(ProcessLookupError):
+                with suppress(ProcessLookupError):  # it was just killed
                     await child.send(signal.SIGKILL)
             await asyncio.wait(lives)
         await self._reckon()
@@ -232,13 +232,14 @@ class Chaos:
         """Strike some process whenever the service has carried out some more."""
         while self._blows:
             await self._carried_out(self._chance.randint(1, max(2, self.plan.orders // (2 + len(self._blows)) // 2)))
-            name, blow = self._chance.choice(names), self._blows.pop()
+            name = self._chance.choice(names)
             child = self._running[name]
             if not child.pid.done() or child.code.done():
                 continue
-            if blow is signal.SIGKILL:
+            if self._blows.pop() is signal.SIGKILL:
                 self.toll.kills[name] += 1
                 await child.send(signal.SIGKILL)
+                await child.code  # so that it is struck once
             else:
                 self.toll.stops[name] += 1
                 await child.send(signal.SIGSTOP)

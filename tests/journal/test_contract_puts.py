@@ -283,6 +283,45 @@ async def test_a_cancelled_put_is_on_disk(shop: Journal) -> None:
     assert [order(1).request_id, order(2).request_id] == await claim(shop)
 
 
+# Permitted at once
+
+
+async def test_an_order_that_is_permitted_as_it_is_put(shop: Journal) -> None:
+    """Is on disk as being sent, once: whoever puts it again has no right to send it, and its chunk is nobody else's."""
+    first, again = await asyncio.gather(put(shop, permits=True), put(shop, permits=True))
+    assert first.permit is not None
+    assert (State.SENDING, 1, None) == (first.entry.state, first.permit.attempt, again.permit)
+    assert first.entry == await shop.entry(order().request_id)
+    assert isinstance(await shop.permit(*held(first)), NotPermitted)
+    await shop.record(Outcome(permit=first.permit, news=News.ACCEPTED, transaction_id=transaction_id()))
+    assert {"accepted": 1} == await counted(shop)
+
+
+async def test_an_order_that_was_permitted_as_it_was_put_by_a_dead_process(shop: Journal, clock: Clock) -> None:
+    """Is unknown, as any other that was permitted: it may have been sent."""
+    await put(shop, 1, permits=True)
+    second = await put(shop, 2)
+    clock.pass_(31)
+    await shop.expire_chunks()
+    assert second.is_new
+    assert {"unknown": 1, "planned": 1} == await counted(shop)
+
+
+async def test_orders_that_are_not_permitted_as_they_are_put(shop: Journal, clock: Clock) -> None:
+    """Those that are due later, that something was heard of, that anybody may send, or whose lease has run out."""
+    await shop.note_sightings([sighting(3, amount="1003.50")])
+    soon, later, seen, loose = (
+        await put(shop, 1, permits=True, not_before=NOW + 5),
+        await put(shop, 2, permits=True, not_before=NOW + 500),
+        await put(shop, 3, permits=True),
+        await put(shop, 4, permits=True, owner=None),
+    )
+    clock.pass_(31)
+    late = await put(shop, 5, permits=True, chunk=held(soon)[0])
+    assert [None] * 5 == [one.permit for one in (soon, later, seen, loose, late)]
+    assert {"planned": 4, "successful": 1} == await counted(shop)
+
+
 # When
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -32,6 +34,21 @@ async def test_an_order_is_paid(tmp_path: Path) -> None:
             entry.transaction_id,
             entry.batch_id,
         )
+
+
+async def test_what_certainty_costs(tmp_path: Path) -> None:
+    """Two commits: one before the order leaves, with the right to send it, and one for how that ended."""
+    async with desk(tmp_path, outbox={"settles": False}) as here:
+        await here.outbox.pay(payout(0), timeout=A_MINUTE)
+        before = _commits(tmp_path / "journal.db")
+        await here.outbox.pay(payout(1), timeout=A_MINUTE)
+        assert before + 2 == _commits(tmp_path / "journal.db")
+
+
+def _commits(path: Path) -> int:
+    """How many commits have moved an order."""
+    with closing(sqlite3.connect(path)) as file:
+        return int(file.execute("SELECT value FROM meta WHERE key = 'commits'").fetchone()[0])
 
 
 async def test_the_same_order_many_times_at_once(tmp_path: Path) -> None:

@@ -299,6 +299,7 @@ class SqliteJournal(Journal):
         owner: str | None = None,
         chunk: Chunk | None = None,
         lease: float = 30.0,
+        permits: bool = False,
         adoption: Adoption | None = None,
     ) -> Placed:
         if self._epoch.memory is not None and name not in self._registrars:
@@ -312,6 +313,7 @@ class SqliteJournal(Journal):
             holder=self._liveness.holder,
             chunk=chunk,
             lease=lease,
+            permits=permits,
             register=self._registrars.get(name),
             adoption=adoption,
         )

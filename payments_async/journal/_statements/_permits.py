@@ -383,6 +383,14 @@ def record_all(commit: Commit, ended: Sequence[EndedAttempt]) -> list[Finding] |
     ]
 
 
+def permit_new(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder]) -> bool:
+    """Permit orders that came into a chunk with this commit: all, or none where its lease is not good any more."""
+    if not _grant(commit, chunk, claimed, 0, sent_before=False):
+        return False
+    commit.passed("put.permitted")
+    return True
+
+
 def withdraw(commit: Commit, chunk: Chunk, claimed: ClaimedOrder) -> None:
     """Give back a permit that never reached its caller, who was cancelled: so nothing was sent under it."""
     row = row_by_id(commit, claimed.id)

@@ -19,6 +19,7 @@ from payments_async.journal._records import (
     Entry,
     Evidence,
     Pause,
+    Permit,
     Placed,
     Row,
     RunIdentity,
@@ -50,7 +51,7 @@ from payments_async.journal._statements._evidence import apply, resolve
 from payments_async.journal._statements._history import is_looked_for
 from payments_async.journal._statements._loading import begin_run
 from payments_async.journal._statements._notifications import apply_unmatched_events
-from payments_async.journal._statements._permits import planned_in, take_over
+from payments_async.journal._statements._permits import permit_new, planned_in, take_over
 from payments_async.journal._states import News, State
 
 _RECENT = 64  # chunks that are looked at for room; older ones keep theirs
@@ -70,6 +71,7 @@ class PutRequest:
         order, not_before, priority: As ``Journal.put`` is given them.
         body: The order as it is kept.
         owner, holder, chunk, lease: Who works the outbox, and holds which chunk; without an owner anybody claims it.
+        permits: Whether it is permitted in the same commit.
         register: Tells the machine's registry of new request ids, and which of them may have been sent elsewhere.
         adoption: A named person's word that it is sent from here all the same.
     """
@@ -82,6 +84,7 @@ class PutRequest:
     holder: str
     chunk: Chunk | None
     lease: float
+    permits: bool
     register: Registrar | None
     adoption: Adoption | None = None
     body: bytes = attrs.field(init=False)
@@ -134,12 +137,35 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     sightings = _sightings(commit, list(fresh))
     refused = _refused(commit, fresh, sightings)
     fillings: dict[tuple[str, str | None, bool], _Filling] = {}
+    permitted: list[int] = []
     for request_id, asked in fresh.items():
         (place, first), *others = asked
         results[place] = refused[request_id] if request_id in refused else _inserted(commit, first, fillings, sightings)
+        placed = results[place]
+        if first.permits and isinstance(placed, Placed) and placed.claimed is not None:
+            permitted.append(place)
         for place, request in others:  # the same id more than once, in one breath
             results[place] = refused[request_id] if request_id in refused else _compared(commit, request)
+    results |= _permitted(commit, [(place, results[place]) for place in permitted])
     return [results[place] for place in range(len(requests))]
+
+
+def _permitted(commit: Commit, placed: Sequence[tuple[int, Placed | Exception]]) -> dict[int, Placed]:
+    """Those of these orders that may go now, with the right to be sent: what they wait for is one commit less."""
+    granted: dict[int, Placed] = {}
+    of_chunk: dict[int, list[tuple[int, Placed]]] = {}
+    for place, one in placed:
+        if isinstance(one, Placed) and one.claimed is not None and one.claimed.not_before <= commit.now:
+            of_chunk.setdefault(id(one.chunk), []).append((place, one))
+    for group in of_chunk.values():
+        chunk, claimed = group[0][1].chunk, [one.claimed for _, one in group if one.claimed is not None]
+        if chunk is None or not permit_new(commit, chunk, claimed):
+            continue  # the lease has run out
+        for (place, one), order in zip(group, claimed, strict=True):
+            permit = Permit(id=order.id, request_id=order.request_id, amount=order.amount, token=chunk.token, attempt=1)
+            entry = attrs.evolve(one.entry, state=State.SENDING, attempt=1, permitted_at=commit.now)
+            granted[place] = attrs.evolve(one, entry=entry, permit=permit)
+    return granted
 
 
 def _known(commit: Commit, request_ids: list[str]) -> list[str]:
