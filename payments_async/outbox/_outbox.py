@@ -28,7 +28,7 @@ from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._frozen import frozen
 from payments_async._handlers import HandlerPolicy
 from payments_async._models import Acceptance
-from payments_async._orders import Order
+from payments_async._orders import CollectionOrder, Order, PayoutOrder
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire import endpoints
 from payments_async._wire.orders import private_texts, write_order
@@ -275,6 +275,7 @@ class Outbox:
             JournalUnavailable: It could not be written down. Whether it was is unknown: put it again.
         """
         self._check_open()
+        _check_order(order)
         moment = 0.0
         if not_before is not None:
             if not_before.tzinfo is None:
@@ -321,6 +322,7 @@ class Outbox:
         Raises:
             OrdersDiffer, HeldElsewhere, JournalUnavailable, ValueError, TypeError: As ``put``.
         """
+        _check_order(order)
         with self._hearing(order.request_id) as heard:  # before it is put, so that nothing is missed
             entry = await self.put(order, not_before=not_before, priority=priority)
             if entry.state not in _UNSENT:
@@ -617,6 +619,12 @@ class Outbox:
             await crew.work(self._lease)
         finally:
             self._crew = None
+
+
+def _check_order(order: object) -> None:
+    """It is an order. Raises ``TypeError``."""
+    if not isinstance(order, PayoutOrder | CollectionOrder):
+        raise TypeError(f"order: expected PayoutOrder or CollectionOrder, not {type(order).__name__}")
 
 
 @frozen(kw_only=True)

@@ -51,6 +51,14 @@ def _commits(path: Path) -> int:
         return int(file.execute("SELECT value FROM meta WHERE key = 'commits'").fetchone()[0])
 
 
+async def test_what_is_no_order(tmp_path: Path) -> None:
+    """Is refused by its type, before anything is written down."""
+    async with desk(tmp_path) as here:
+        for give in (here.outbox.put, here.outbox.pay):
+            with pytest.raises(TypeError, match="order: expected PayoutOrder or CollectionOrder, not str"):
+                await give("withdrawal-17")  # type: ignore[arg-type]
+
+
 async def test_the_same_order_many_times_at_once(tmp_path: Path) -> None:
     """In one process: one execution, and everybody is told the same."""
     async with desk(tmp_path) as here:
