@@ -137,6 +137,7 @@ class Leases:
     _finished: list[Lease] = attrs.field(init=False, factory=list)
     _sequence: count[int] = attrs.field(init=False, factory=count)
     open: int = attrs.field(init=False, default=0)
+    _unreturned: list[Chunk] = attrs.field(init=False, factory=list)  # whose giving back could not be written down
 
     def __len__(self) -> int:
         """How many chunks are ours."""
@@ -302,15 +303,21 @@ class Leases:
                     await self._journal.release_chunk(lease.chunk)
 
     async def give_back_all(self) -> None:
-        """Give every chunk back. To be called when nothing is under way any more."""
+        """Give every chunk back. To be called when nothing is under way any more, and again where it failed."""
         self.ready.clear()
         self._later.clear()
         self._finished.clear()
         self.open = 0
         for lease in list(self._held.values()):
-            await self._give_back(lease)
+            self.drop(lease)
+            self._unreturned.append(lease.chunk)
+        while self._unreturned:
+            await self._journal.release_chunk(self._unreturned[-1])
+            self._unreturned.pop()
 
     async def _give_back(self, lease: Lease) -> None:
         """Let others have a chunk, with what of it is still planned."""
         self.drop(lease)
+        self._unreturned.append(lease.chunk)
         await self._journal.release_chunk(lease.chunk)
+        self._unreturned.remove(lease.chunk)

@@ -136,6 +136,7 @@ class Outbox:
         self._waiting: dict[str, list[asyncio.Future[Entry | None]]] = {}
         self._is_open = False
         self._closing: asyncio.Task[None] | None = None
+        self._unreturned: Leases | None = None  # of a crew that failed with the journal
         self._hinders: str | None = None
         self._settler: Settler | None = None
         self._settling: asyncio.Task[None] | None = None
@@ -614,9 +615,15 @@ class Outbox:
             look_for=self._look_for,
         )
         await crew.refresh()
+        if self._unreturned is not None:
+            await self._unreturned.give_back_all()  # else what was in its hands waits until its leases are over
+            self._unreturned = None
         self._crew = crew
         try:
             await crew.work(self._lease)
+        except JournalError:
+            self._unreturned = crew.leases
+            raise
         finally:
             self._crew = None
 
