@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 
 from journal.factories import BATCH, IDENTITY, delivery, event, order, orders, swept, transaction_id
@@ -35,6 +36,7 @@ from payments_async.journal.contract import (
     Evidence,
     Outcome,
     Permit,
+    Sighting,
     Verdict,
 )
 
@@ -42,6 +44,7 @@ COUNT = 8
 OTHER = "adopted"
 STANDING = "standing"  # an outbox
 OLD = "old"
+SHOP = "shop"  # another outbox, whose orders are put
 AGE = 100 * 86_400.0  # seconds
 SENT_TWICE = 5  # the order that a person writes off, and that had not arrived
 OUTCOMES = {1: News.REJECTED, 3: News.UNKNOWN, 4: News.UNKNOWN, 5: News.UNKNOWN}
@@ -65,6 +68,7 @@ async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[
         await send(journal, world, owner)
         await hear(journal, owner)
         await tell(journal, owner)
+        await shop(journal)
         await resolve(journal, world, owner)
         await end(journal, owner)
     later += AGE  # so that what has ended is old; all else stays as it is
@@ -205,6 +209,24 @@ async def tell(journal: Journal, owner: str) -> None:
     await journal.prune_changes(older_than=1e9)
 
 
+async def shop(journal: Journal) -> None:
+    """What applications and persons ask of an outbox: orders are put, one of which a list has shown."""
+    await journal.open_outbox(SHOP, IDENTITY)
+    shown = order(2, batch=SHOP)
+    seen = Sighting(
+        request_id=shown.request_id,
+        transaction_id=transaction_id(200),
+        news=News.LOOKED_UP_SUCCESSFUL,
+        amount=shown.amount,
+    )
+    await journal.note_sightings([seen])
+    await journal.pause(SHOP, who="Ann", why="lunch")
+    for about in orders(3, batch=SHOP):
+        await journal.put(SHOP, about)
+    await journal.resume(SHOP, who="Ann", why="lunch is over")
+    await journal.begin_day(SHOP, "1970-01-12", Decimal(0))
+
+
 async def serve(journal: Journal, owner: str) -> None:
     """Take a duty, which one that was killed has left, keep it, and give it back."""
     for _ in range(2):
@@ -259,6 +281,10 @@ async def wrong(path: Path, sent: Counter[str]) -> list[str]:
             found.append(f"{lines} are in the archive")
         if (await journal.progress(OLD)).counts[State.FAILED] != len(ended):
             found.append("what has left is not counted")
+        put = {entry.request_id: entry.state.value async for entry in journal.entries(SHOP)}
+        expected = {about.request_id: "planned" for about in orders(3, batch=SHOP)}
+        if put != expected | {order(2, batch=SHOP).request_id: "successful"} or await journal.paused(SHOP):
+            found.append(f"{put} were put, paused: {await journal.paused(SHOP)}")
         if (await journal.backlog()).pending:
             found.append("events are unhandled")
         told = [change.state.value for change in await journal.changes_after(STANDING, 0)]
