@@ -68,7 +68,7 @@ async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[
         await send(journal, world, owner)
         await hear(journal, owner)
         await tell(journal, owner)
-        await shop(journal)
+        await shop(journal, world, owner)
         await resolve(journal, world, owner)
         await end(journal, owner)
     later += AGE  # so that what has ended is old; all else stays as it is
@@ -209,8 +209,8 @@ async def tell(journal: Journal, owner: str) -> None:
     await journal.prune_changes(older_than=1e9)
 
 
-async def shop(journal: Journal) -> None:
-    """What applications and persons ask of an outbox: orders are put, one of which a list has shown."""
+async def shop(journal: Journal, world: Path, owner: str) -> None:
+    """What applications and persons ask of an outbox: orders are put, one of which a list has shown, and one sent."""
     await journal.open_outbox(SHOP, IDENTITY)
     shown = order(2, batch=SHOP)
     seen = Sighting(
@@ -225,6 +225,15 @@ async def shop(journal: Journal) -> None:
         await journal.put(SHOP, about)
     await journal.resume(SHOP, who="Ann", why="lunch is over")
     await journal.begin_day(SHOP, "1970-01-12", Decimal(0))
+    await journal.expire_chunks()  # of a life that was broken off
+    at_once = await journal.put(SHOP, order(3, batch=SHOP), owner=owner, permits=True)
+    if at_once.permit is not None:
+        with world.open("a") as file:
+            file.write(f"{at_once.entry.request_id}\n")
+        sent = Outcome(permit=at_once.permit, news=News.ACCEPTED, transaction_id=transaction_id(203))
+        await journal.record(sent)
+    if at_once.chunk is not None:
+        await journal.release_chunk(at_once.chunk)
 
 
 async def serve(journal: Journal, owner: str) -> None:
@@ -256,6 +265,19 @@ async def resolve(journal: Journal, world: Path, owner: str) -> None:
     await journal.lift_quarantine(BATCH, who="Ann", why="looked up")
 
 
+async def wrong_in_shop(journal: Journal, sent: Counter[str]) -> list[str]:
+    """What is not as it should be with the orders that were put."""
+    found = []
+    put = {entry.request_id: entry.state.value async for entry in journal.entries(SHOP)}
+    expected = {about.request_id: "planned" for about in orders(3, batch=SHOP)}
+    at_once = order(3, batch=SHOP).request_id
+    if (ended := put.pop(at_once)) not in ("accepted", "unknown") or (at_once in sent) < (ended == "accepted"):
+        found.append(f"{at_once} is {ended}")
+    if put != expected | {order(2, batch=SHOP).request_id: "successful"} or await journal.paused(SHOP):
+        found.append(f"{put} were put, paused: {await journal.paused(SHOP)}")
+    return found
+
+
 async def wrong(path: Path, sent: Counter[str]) -> list[str]:
     """What is not as it should be after all work is done."""
     found = [f"{request_id} sent {count} times" for request_id, count in sent.items() if count > _allowed(request_id)]
@@ -281,10 +303,7 @@ async def wrong(path: Path, sent: Counter[str]) -> list[str]:
             found.append(f"{lines} are in the archive")
         if (await journal.progress(OLD)).counts[State.FAILED] != len(ended):
             found.append("what has left is not counted")
-        put = {entry.request_id: entry.state.value async for entry in journal.entries(SHOP)}
-        expected = {about.request_id: "planned" for about in orders(3, batch=SHOP)}
-        if put != expected | {order(2, batch=SHOP).request_id: "successful"} or await journal.paused(SHOP):
-            found.append(f"{put} were put, paused: {await journal.paused(SHOP)}")
+        found += await wrong_in_shop(journal, sent)
         if (await journal.backlog()).pending:
             found.append("events are unhandled")
         told = [change.state.value for change in await journal.changes_after(STANDING, 0)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import chain
 
 import attrs
 
@@ -55,6 +56,12 @@ from payments_async.journal._statements._permits import permit_new, planned_in, 
 from payments_async.journal._states import News, State
 
 _RECENT = 64  # chunks that are looked at for room; older ones keep theirs
+_SIZES = (64, 16, 4, 1)  # orders in one statement
+_INSERTS = {
+    size: f"""INSERT INTO outbox (id, request_id, amount, body, body_sha256, permitted_at, updated_at, put_at,
+    not_before, priority) VALUES {", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"] * size)}"""  # noqa: S608 - marks only
+    for size in _SIZES
+}
 SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
 
 # Given new request ids, those of them that somebody has adopted, and whether the journal may have forgotten some that
@@ -124,38 +131,52 @@ def open_outbox(commit: Commit, name: str, identity: RunIdentity, uid: str) -> N
 
 def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exception]:
     """Put many orders in one commit: where each of them is now, or why it is not taken."""
-    results: dict[int, Placed | Exception] = {}
-    fresh: dict[str, list[tuple[int, PutRequest]]] = {}
+    asked: dict[str, list[int]] = {}
     for place, request in enumerate(requests):
-        fresh.setdefault(request.order.request_id, []).append((place, request))
+        asked.setdefault(request.order.request_id, []).append(place)
+    fresh = {request_id: requests[places[0]] for request_id, places in asked.items()}
     for request_id in _known(commit, list(fresh)):
-        for place, request in fresh.pop(request_id):
-            results[place] = _compared(commit, request)
-    for request_id, gone in archived_among(commit, list(fresh)).items():
-        for place, request in fresh.pop(request_id):
-            results[place] = _compared_with_archived(commit, request, gone)
+        del fresh[request_id]
+    archived = archived_among(commit, list(fresh))
+    for request_id in archived:
+        del fresh[request_id]
     sightings = _sightings(commit, list(fresh))
     refused = _refused(commit, fresh, sightings)
-    fillings: dict[tuple[str, str | None, bool], _Filling] = {}
-    permitted: list[int] = []
-    for request_id, asked in fresh.items():
-        (place, first), *others = asked
-        results[place] = refused[request_id] if request_id in refused else _inserted(commit, first, fillings, sightings)
-        placed = results[place]
-        if first.permits and isinstance(placed, Placed) and placed.claimed is not None:
-            permitted.append(place)
-        for place, request in others:  # the same id more than once, in one breath
-            results[place] = refused[request_id] if request_id in refused else _compared(commit, request)
-    results |= _permitted(commit, [(place, results[place]) for place in permitted])
+    new = [request for request_id, request in fresh.items() if request_id not in refused]
+    results: dict[int, Placed | Exception] = {
+        asked[placed.entry.request_id][0]: placed for placed in _write(commit, new, sightings)
+    }
+    for place, request in enumerate(requests):  # the same id may come more than once, in one breath
+        request_id = request.order.request_id
+        if request_id in refused:
+            results[place] = refused[request_id]
+        elif request_id in archived:
+            results[place] = _compared_with_archived(commit, request, archived[request_id])
+        elif place not in results:
+            results[place] = _compared(commit, request)
     return [results[place] for place in range(len(requests))]
 
 
-def _permitted(commit: Commit, placed: Sequence[tuple[int, Placed | Exception]]) -> dict[int, Placed]:
+def _write(commit: Commit, requests: Sequence[PutRequest], sightings: Mapping[str, Evidence]) -> list[Placed]:
+    """Write new orders down, and permit those that are to be sent at once."""
+    arrivals = _Arrivals(commit)
+    places = [arrivals.add(request) for request in requests]
+    arrivals.insert()
+    told = _told_of(commit, [request.order.request_id for request in requests])
+    placed = [
+        _placed(commit, request, number, filling, sightings, told)
+        for request, (number, filling) in zip(requests, places, strict=True)
+    ]
+    granted = _permitted(commit, [(n, one) for n, one in enumerate(placed) if requests[n].permits])
+    return [granted.get(n, one) for n, one in enumerate(placed)]
+
+
+def _permitted(commit: Commit, placed: Sequence[tuple[int, Placed]]) -> dict[int, Placed]:
     """Those of these orders that may go now, with the right to be sent: what they wait for is one commit less."""
     granted: dict[int, Placed] = {}
     of_chunk: dict[int, list[tuple[int, Placed]]] = {}
     for place, one in placed:
-        if isinstance(one, Placed) and one.claimed is not None and one.claimed.not_before <= commit.now:
+        if one.claimed is not None and one.claimed.not_before <= commit.now:
             of_chunk.setdefault(id(one.chunk), []).append((place, one))
     for group in of_chunk.values():
         chunk, claimed = group[0][1].chunk, [one.claimed for _, one in group if one.claimed is not None]
@@ -176,7 +197,7 @@ def _known(commit: Commit, request_ids: list[str]) -> list[str]:
 
 
 def _refused(
-    commit: Commit, fresh: Mapping[str, list[tuple[int, PutRequest]]], sightings: Mapping[str, Evidence]
+    commit: Commit, fresh: Mapping[str, PutRequest], sightings: Mapping[str, Evidence]
 ) -> Mapping[str, HeldElsewhere]:
     """Those of these orders that another journal may have sent; all others are registered as ours.
 
@@ -184,13 +205,13 @@ def _refused(
     """
     ids: dict[str, list[str]] = {}
     registrars: dict[str, Registrar] = {}
-    for request_id, ((_, request), *_) in fresh.items():
+    for request_id, request in fresh.items():
         if request.register is not None and request_id not in sightings:
             ids.setdefault(request.outbox, []).append(request_id)
             registrars[request.outbox] = request.register
     refused: dict[str, HeldElsewhere] = {}
     for outbox, register in registrars.items():
-        adopted = {request_id for request_id in ids[outbox] if fresh[request_id][0][1].adoption is not None}
+        adopted = {request_id for request_id in ids[outbox] if fresh[request_id].adoption is not None}
         # asked here: a copy may have gone on since the outbox was opened
         found = commit.execute("SELECT quarantined_at FROM run WHERE batch_id = ?", (outbox,)).fetchone()
         refused |= register(ids[outbox], adopted, found is not None and found[0] is not None)
@@ -235,46 +256,87 @@ def _compared_with_archived(commit: Commit, request: PutRequest, gone: Row) -> P
     return Placed(entry=entry, is_new=False)
 
 
-def _inserted(
+class _Arrivals:
+    """New orders of one commit, which are written down with few statements: each one hands the interpreter over."""
+
+    def __init__(self, commit: Commit) -> None:
+        self._commit = commit
+        self._runs: dict[str, int] = {}
+        self._fillings: dict[tuple[str, str | None, bool], _Filling] = {}
+        self._rows: list[tuple[object, ...]] = []
+
+    def add(self, request: PutRequest) -> tuple[int, _Filling]:
+        """Find the place of an order; tells its number and the chunk that this is in."""
+        commit, order, is_later = self._commit, request.order, request.not_before > self._commit.now + SOON
+        if (run := self._runs.get(request.outbox)) is None:
+            run = self._runs[request.outbox] = _outbox_run(commit, request.outbox)
+        key = (request.outbox, None if is_later else request.owner, is_later)
+        filling = self._fillings.get(key)
+        if filling is None or filling.next_id > filling.last_id:
+            self.insert()  # so that it is seen what room is left
+            filling = self._fillings[key] = _filling(commit, run, request, is_later=is_later)
+        number, amount = filling.next_id, amount_text(order.amount)
+        filling.next_id += 1
+        digest = body_digest(order.request_id, amount, request.body)
+        moments = (commit.now, commit.now, commit.now, request.not_before)
+        self._rows.append((number, order.request_id, amount, request.body, digest, *moments, request.priority))
+        commit.count(run, State.PLANNED, 1, order.amount)
+        if is_later or (filling.mine is None and request.priority):
+            commit.execute(
+                """UPDATE chunk SET due_at = iif(due_at > 0, min(due_at, ?), due_at), priority = max(priority, ?)
+                WHERE run = ? AND number = ?""",
+                (request.not_before, request.priority, run, filling.number),
+            )
+        return number, filling
+
+    def insert(self) -> None:
+        """Write down those that are not yet."""
+        rows, self._rows = self._rows, []
+        for size in _SIZES:
+            while len(rows) >= size:
+                self._commit.execute(_INSERTS[size], list(chain.from_iterable(rows[:size])))
+                del rows[:size]
+
+
+def _told_of(commit: Commit, request_ids: Sequence[str]) -> frozenset[str]:
+    """Those of these new orders that some notification named before they came."""
+    marks = ",".join("?" * len(request_ids))
+    found = commit.execute(
+        f"SELECT request_id FROM ipn_event WHERE order_id IS NULL AND request_id IN ({marks})",  # noqa: S608 - marks only
+        request_ids,
+    )
+    return frozenset(request_id for (request_id,) in found.fetchall())
+
+
+def _placed(
     commit: Commit,
     request: PutRequest,
-    fillings: dict[tuple[str, str | None, bool], _Filling],
+    number: int,
+    filling: _Filling,
     sightings: Mapping[str, Evidence],
-) -> Placed | Exception:
-    """Write a new order down."""
-    order, now, is_later = request.order, commit.now, request.not_before > commit.now + SOON
-    run = _outbox_run(commit, request.outbox)
-    key = (request.outbox, None if is_later else request.owner, is_later)
-    filling = fillings.get(key)
-    if filling is None or filling.next_id > filling.last_id:
-        filling = fillings[key] = _filling(commit, run, request, is_later=is_later)
-    number, amount = filling.next_id, amount_text(order.amount)
-    commit.execute(
-        """INSERT INTO outbox (id, request_id, amount, body, body_sha256, permitted_at, updated_at, put_at, not_before,
-        priority) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-        (
-            *(number, order.request_id, amount, request.body, body_digest(order.request_id, amount, request.body)),
-            *(now, now, now, request.not_before, request.priority),
-        ),
-    )
-    filling.next_id += 1
-    commit.count(run, State.PLANNED, 1, order.amount)
-    if is_later or (filling.mine is None and request.priority):
-        commit.execute(
-            """UPDATE chunk SET due_at = iif(due_at > 0, min(due_at, ?), due_at), priority = max(priority, ?)
-            WHERE run = ? AND number = ?""",
-            (request.not_before, request.priority, run, filling.number),
-        )
-    row = _again(commit, number)
+    told: Collection[str],
+) -> Placed:
+    """Where a new order is, after what was heard of it before has told what it can."""
+    order = request.order
     if request.adoption is not None:
         resolve(commit, "adopted", request.adoption.who, request.adoption.why, order_id=number)
-    if row.request_id in sightings:
-        apply(commit, row, sightings[row.request_id])
-        row = _again(commit, number)
-    apply_unmatched_events(commit, row)
-    row = _again(commit, number)
+    if order.request_id in sightings:
+        apply(commit, _again(commit, number), sightings[order.request_id])
+    if order.request_id in told:
+        apply_unmatched_events(commit, _again(commit, number))
+    if order.request_id in sightings or order.request_id in told:
+        entry = entry_of(_again(commit, number), request.outbox)
+    else:
+        entry = Entry(
+            request_id=order.request_id,
+            batch_id=request.outbox,
+            state=State.PLANNED,
+            order=order,
+            amount=order.amount,
+            updated_at=commit.now,
+        )
     claimed = None
-    if filling.mine is not None and row.state is State.PLANNED:
+    if filling.mine is not None and entry.state is State.PLANNED:
         claimed = ClaimedOrder(
             id=number,
             request_id=order.request_id,
@@ -283,7 +345,7 @@ def _inserted(
             not_before=request.not_before,
             priority=request.priority,
         )
-    return Placed(entry=entry_of(row, request.outbox), is_new=True, chunk=filling.mine, claimed=claimed)
+    return Placed(entry=entry, is_new=True, chunk=filling.mine, claimed=claimed)
 
 
 def _again(commit: Commit, number: int) -> Row:
