@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from payments_async._masking import masked
-from payments_async._status_codes import STATUS_CODES
+from payments_async._status_codes import FINAL_CODES, STATUS_CODES
 
 
 # slots=False halves the time that creating a frozen event takes, and one is created for every notification
@@ -79,3 +79,16 @@ def contradicting(event: TransactionEvent, conflict: str) -> TransactionConflict
     """The event as one that contradicts an earlier final one."""
     fields = {field.name: getattr(event, field.name) for field in attrs.fields(type(event))}
     return TransactionConflict(**fields | {"conflict": conflict})
+
+
+def contradiction_of_events(status_code: int, magnitude: str, final_code: int, final_magnitude: str) -> str | None:
+    """What a notification contradicts of the final one that came before it, in words; ``None`` where nothing.
+
+    Args:
+        magnitude, final_magnitude: The amounts without their signs, written in full; empty where none is named.
+    """
+    if status_code in FINAL_CODES and status_code != final_code:
+        return f"status code {status_code} after the final {final_code}"
+    if magnitude and final_magnitude and magnitude != final_magnitude:
+        return f"amount {magnitude} after {final_magnitude}"
+    return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from payments_async._checks import check_number, check_whole
 from payments_async._frozen import frozen
@@ -42,13 +44,13 @@ class Gate:
     """Lets calls through as ``Limits`` allow. One for a session, shared by all its tasks."""
 
     def __init__(self, limits: Limits, *, clock: Callable[[], float], sleep: Sleep) -> None:
-        self._places = asyncio.Semaphore(limits.concurrency)
+        self._free = limits.concurrency  # places; while somebody waits, none
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._interval = 0.0 if limits.rate is None else 1.0 / limits.rate
         self._clock = clock
         self._sleep = sleep
         self._next = 0.0  # when the next call may begin, by the rate
         self._cool_until = 0.0
-        self.leave: Callable[[], None] = self._places.release
 
     async def enter(self, patience: float) -> float:
         """Wait for a place, for the rate and for the end of a cool-down; ``leave()`` gives the place back.
@@ -59,7 +61,10 @@ class Gate:
         Returns:
             0 with a place, or the seconds of a cool-down that outlasts the patience, without a place.
         """
-        await self._places.acquire()
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait_for_place()
         if not self._interval and not self._cool_until:
             return 0.0
         pause = 1.0
@@ -67,12 +72,34 @@ class Gate:
             pause = await self._wait_for_turn(patience)
         finally:
             if pause:
-                self._places.release()
+                self.leave()
         return pause
+
+    def leave(self) -> None:
+        """Give a place back: whoever has waited longest has it at once, and nobody can come in between."""
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():  # else its task was cancelled, and has not run since
+                waiter.set_result(None)
+                return
+        self._free += 1
 
     def cool_down(self, seconds: float) -> None:
         """Let nobody through for a while; the longest of several cool-downs counts."""
         self._cool_until = max(self._cool_until, self._clock() + min(seconds, _LONGEST_PAUSE))
+
+    async def _wait_for_place(self) -> None:
+        """Wait in line; who has just been given a place, and is broken off, hands it on."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        except BaseException:
+            if waiter.done() and not waiter.cancelled():
+                self.leave()
+            with suppress(ValueError):  # not in line: it was given a place, or one has passed it over
+                self._waiting.remove(waiter)
+            raise
 
     async def _wait_for_turn(self, patience: float) -> float:
         while True:

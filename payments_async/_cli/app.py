@@ -1,67 +1,124 @@
-"""The program `payments-async`: all of its commands, by name. A new one is a file in `commands` and a line here."""
+"""The program `payments-async`: all of its commands, by name. A new one is a file in `commands` and a line here.
+
+A command is imported when it is named: whoever asks what there is, or for one of them, does not wait for all.
+"""
 
 from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
-from payments_async._cli.command import Command, add_command
-from payments_async._cli.commands.account import account
-from payments_async._cli.commands.bulk.decisions import bulk_acknowledge, bulk_lift_quarantine, bulk_write_off
-from payments_async._cli.commands.bulk.plan import bulk_plan
-from payments_async._cli.commands.bulk.reconcile import bulk_reconcile
-from payments_async._cli.commands.bulk.report import bulk_report
-from payments_async._cli.commands.bulk.run import bulk_run
-from payments_async._cli.commands.bulk.status import bulk_status
-from payments_async._cli.commands.collect import collect
-from payments_async._cli.commands.demo import demo
-from payments_async._cli.commands.doctor import doctor
-from payments_async._cli.commands.explain import explain
-from payments_async._cli.commands.ipn.inbox import ipn_list, ipn_prune, ipn_replay
-from payments_async._cli.commands.ipn.send import ipn_send
-from payments_async._cli.commands.ipn.serve import ipn_serve
-from payments_async._cli.commands.journal import journal_prune
-from payments_async._cli.commands.outbox.decisions import outbox_pause, outbox_replay, outbox_resume
-from payments_async._cli.commands.outbox.put import outbox_put
-from payments_async._cli.commands.outbox.run import outbox_run
-from payments_async._cli.commands.outbox.status import outbox_status
-from payments_async._cli.commands.pay import pay
-from payments_async._cli.commands.products import products
-from payments_async._cli.commands.sandbox import sandbox
-from payments_async._cli.commands.transactions import transactions
-from payments_async._cli.commands.validate import validate
 from payments_async._cli.exit_codes import BULK_EXIT_CODES, EXIT_CODES, OUTBOX_EXIT_CODES
 
-_COMMANDS: Mapping[str, Command] = {
-    "demo": demo,
-    "doctor": doctor,
-    "account": account,
-    "products": products,
-    "validate": validate,
-    "transactions": transactions,
-    "pay": pay,
-    "collect": collect,
-    "bulk plan": bulk_plan,
-    "bulk run": bulk_run,
-    "bulk status": bulk_status,
-    "bulk report": bulk_report,
-    "bulk reconcile": bulk_reconcile,
-    "bulk write-off": bulk_write_off,
-    "bulk acknowledge": bulk_acknowledge,
-    "bulk lift-quarantine": bulk_lift_quarantine,
-    "outbox run": outbox_run,
-    "outbox put": outbox_put,
-    "outbox status": outbox_status,
-    "outbox pause": outbox_pause,
-    "outbox resume": outbox_resume,
-    "outbox replay": outbox_replay,
-    "explain": explain,
-    "journal prune": journal_prune,
-    "ipn serve": ipn_serve,
-    "ipn send": ipn_send,
-    "ipn list": ipn_list,
-    "ipn replay": ipn_replay,
-    "ipn prune": ipn_prune,
-    "sandbox": sandbox,
+# The file in `commands` that each is in, and the first paragraph of its help.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "demo": (
+        "demo",
+        "Pay a batch on a simulated service that loses answers, and prove that nothing was paid twice or lost.",
+    ),
+    "doctor": (
+        "doctor",
+        "Check settings, address, TLS, clock, login and account, and say what to do about what is wrong.",
+    ),
+    "account": ("account", "Show the account and its balance."),
+    "products": ("products", "List the products, or show one with its items."),
+    "validate": ("validate", "Ask the service whether it would take an order. Sends no order; status 3 is a no."),
+    "transactions": (
+        "transactions",
+        "List transactions, or find those of one order. A list usually carries no status: filter by one.",
+    ),
+    "pay": ("pay", "Send one payout. Shows it and asks before sending; --yes does not ask."),
+    "collect": (
+        "collect",
+        "Request one collection from a mobile money wallet. Shows it and asks before sending; --yes does not ask.",
+    ),
+    "bulk plan": (
+        "bulk.plan",
+        "Show what a file would do: sums, problems, duplicates, balance, and a digest to approve. Sends nothing.",
+    ),
+    "bulk run": (
+        "bulk.run",
+        "Send a file, or go on with it. Every order is written down before and after; none is ever sent twice.",
+    ),
+    "bulk status": (
+        "bulk.status",
+        "Show how a batch stands, and the orders that need a person; without --batch-id, all batches of the journal.",
+    ),
+    "bulk report": (
+        "bulk.report",
+        "Write what became of every order: a CSV table, and one HTML page to print and to file.",
+    ),
+    "bulk reconcile": (
+        "bulk.reconcile",
+        "Settle what is open by what the service shows. Sends nothing; what it cannot find is parked for a person.",
+    ),
+    "bulk write-off": (
+        "bulk.decisions",
+        "State that a parked order never reached the service. The next run sends it again.",
+    ),
+    "bulk acknowledge": (
+        "bulk.decisions",
+        "State that you have seen the contradiction about an order. It is counted no more; its story keeps it.",
+    ),
+    "bulk lift-quarantine": (
+        "bulk.decisions",
+        "State that the orders of a batch were looked up after its journal was copied or restored. It may go on then.",
+    ),
+    "outbox run": (
+        "outbox.run",
+        "Work an outbox: send each of its orders once, and settle it, until Ctrl-C or SIGTERM.",
+    ),
+    "outbox put": (
+        "outbox.put",
+        "Put a file into an outbox: whoever works it sends each order once. The same again adds nothing.",
+    ),
+    "outbox status": (
+        "outbox.status",
+        "Show how an outbox stands: its orders, who paused it and why, since when what waits, and what needs a person.",
+    ),
+    "outbox pause": (
+        "outbox.decisions",
+        "Let nothing more be sent from an outbox, by any process, until somebody resumes it. Orders are taken as ever.",
+    ),
+    "outbox resume": (
+        "outbox.decisions",
+        "Let an outbox send again, as a named person: also after a rule such as --max-per-day has paused it.",
+    ),
+    "outbox replay": (
+        "outbox.decisions",
+        "Have handlers that failed too often hear of a change again, or of all of them: the application handles them.",
+    ),
+    "explain": (
+        "explain",
+        "Tell the whole story of one order: planned, sent, answered, notified, looked up, and which rule decided.",
+    ),
+    "journal prune": (
+        "journal",
+        "Move orders that ended long ago into an archive, so that the journal stays small. None of them is sent again.",
+    ),
+    "ipn serve": (
+        "ipn.serve",
+        "Hear notifications and show each on a line, until stopped. With --json each line is a document.",
+    ),
+    "ipn send": (
+        "ipn.send",
+        "Send a made-up notification to a receiver, to try it out. It says nothing to the service.",
+    ),
+    "ipn list": ("ipn.inbox", "Tell what an inbox has waiting, and list what is wrong in it."),
+    "ipn replay": (
+        "ipn.inbox",
+        "Make a dead letter, or all of them, wait again: the receiver on this journal handles them.",
+    ),
+    "ipn prune": (
+        "ipn.inbox",
+        "Forget old notifications that nothing needs any more, so that the journal does not grow for ever.",
+    ),
+    "sandbox": (
+        "sandbox",
+        "Run the simulated service until stopped, with its control interface at /_sandbox/. Its money is made up.",
+    ),
 }
 
 app = typer.Typer(
@@ -87,11 +144,32 @@ _GROUPS: Mapping[str, typer.Typer] = {
     "journal": typer.Typer(help="What is on disk: old orders moved into an archive.", no_args_is_help=True),
     "ipn": typer.Typer(help="Notifications: hear them, send one to try a receiver out.", no_args_is_help=True),
 }
+
+
+def load_command(name: str) -> TyperCommand:
+    """The command of this name, with its options and its whole help."""
+    from payments_async._cli.command import made_command
+
+    file, _ = COMMANDS[name]
+    functions = import_module(f"payments_async._cli.commands.{file}")
+    return made_command(name.rpartition(" ")[2], getattr(functions, name.replace(" ", "_").replace("-", "_")))
+
+
+def _add_command(name: str, about: str) -> None:
+    """Add a command of which nothing but this is known before it is named."""
+
+    class Named(TyperCommand):
+        def make_context(self, *given: Any, **more: Any) -> Any:
+            return load_command(name).make_context(*given, **more)
+
+    group, _, own_name = name.rpartition(" ")
+    _GROUPS.get(group, app).command(own_name, help=about, cls=Named)(lambda: None)
+
+
 for _name, _group in _GROUPS.items():
     app.add_typer(_group, name=_name)
-for _name, _function in _COMMANDS.items():
-    _where, _, _what = _name.rpartition(" ")
-    add_command(_GROUPS.get(_where, app), _what, _function)
+for _name, (_, _about) in COMMANDS.items():
+    _add_command(_name, _about)
 
 
 @app.callback()

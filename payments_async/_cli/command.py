@@ -5,10 +5,12 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import typer
+from typer.core import TyperCommand
+from typer.main import get_command
 
 from payments_async import PaymentsError
 from payments_async._cli.exit_codes import EXIT_CODES, BadInput, Exit, exit_of
@@ -17,8 +19,8 @@ from payments_async._cli.screen import Screen, show_log
 Command = Callable[..., Coroutine[Any, Any, Exit]]
 
 
-def add_command(app: typer.Typer, name: str, function: Command) -> None:
-    """Add an async function as a command. Its docstring is the help, its parameters are the options.
+def made_command(name: str, function: Command) -> TyperCommand:
+    """An async function as a command. Its docstring is the help, its parameters are the options.
 
     A parameter whose type is an attrs class brings the options that are the fields of the class. Those of ``screen``,
     which every command has, and of ``settings`` come last.
@@ -38,7 +40,9 @@ def add_command(app: typer.Typer, name: str, function: Command) -> None:
         [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
     )
     run.__annotations__ = {one.name: one.annotation for one in parameters}
-    app.command(name, help=function.__doc__, epilog=EXIT_CODES)(run)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name, help=function.__doc__, epilog=EXIT_CODES)(run)
+    return cast(TyperCommand, get_command(alone))
 
 
 def _options(group: type) -> list[inspect.Parameter]:

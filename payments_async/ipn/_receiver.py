@@ -22,14 +22,13 @@ from payments_async.ipn._routes import EventRouter
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, Senders
 from payments_async.ipn._verifiers import Delivery, Verifier
 from payments_async.ipn._waiters import Waiters
-from payments_async.ipn._with_inbox import WithInbox
 from payments_async.ipn._without_inbox import WithoutInbox
-from payments_async.journal._inbox import Inbox
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from payments_async.ipn._asgi import AsgiApp
+    from payments_async.journal._inbox import Inbox
 
 E = TypeVar("E", bound=TransactionEvent)
 E_co = TypeVar("E_co", bound=TransactionEvent, covariant=True)
@@ -108,6 +107,8 @@ class Receiver:
             read = partial(read_notification, timezone=dialect.timezone)
             way = WithoutInbox(router=router, policy=policy, read=read, confirm=confirm, believed=waiters.announce)
         else:
+            from payments_async.ipn._with_inbox import WithInbox  # it brings the journal
+
             way = WithInbox(
                 inbox=inbox,
                 router=router,

@@ -13,14 +13,13 @@ from typing import Generic, NamedTuple, TypeVar
 import attrs
 
 from payments_async._amounts import magnitude_text
-from payments_async._events import TransactionEvent, contradicting
+from payments_async._events import TransactionEvent, contradicting, contradiction_of_events
 from payments_async._handlers import HandlerPolicy, Tasks, Workers, error_text
 from payments_async._status_codes import FINAL_CODES
 from payments_async.ipn._confirm import RecordSource, difference
 from payments_async.ipn._intake import CONTRADICTED, FAILED, HEALTHY, Answer
 from payments_async.ipn._routes import EventRouter
 from payments_async.ipn._senders import Sender
-from payments_async.journal._weighing import contradiction_of_events
 
 V = TypeVar("V")
 _log = logging.getLogger("payments_async.ipn")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from payments_async._amounts import amount_text
 from payments_async._events import TransactionEvent
-from payments_async._status_codes import FINAL_CODES, STATUS_CODES, UNRECOGNISED
+from payments_async._status_codes import STATUS_CODES, UNRECOGNISED
 from payments_async._wire.orders import currency_of
 from payments_async.journal._records import Evidence, Row, pack_transaction_id, unpack_transaction_id
 from payments_async.journal._states import SAID, News, State, Verdict, next_state
@@ -87,19 +87,6 @@ def evidence_of(event: TransactionEvent, *, peer: str, at: float) -> Evidence:
         currency=event.currency_code or None,
         at=at,
     )
-
-
-def contradiction_of_events(status_code: int, magnitude: str, final_code: int, final_magnitude: str) -> str | None:
-    """What a notification contradicts of the final one that came before it, in words; ``None`` where nothing.
-
-    Args:
-        magnitude, final_magnitude: The amounts without their signs, written in full; empty where none is named.
-    """
-    if status_code in FINAL_CODES and status_code != final_code:
-        return f"status code {status_code} after the final {final_code}"
-    if magnitude and final_magnitude and magnitude != final_magnitude:
-        return f"amount {magnitude} after {final_magnitude}"
-    return None
 
 
 def _disagreement(row: Row, evidence: Evidence, *, is_same_transaction: bool) -> str | None:

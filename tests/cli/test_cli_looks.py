@@ -1,7 +1,9 @@
 """Commands that only look: what they show, what they hide, and what they say of a bad setting."""
 
+import inspect
 import json
 import ssl
+import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +13,7 @@ from cli.commands import NO_SERVICE, Run, send
 
 import payments_async._cli
 from payments_async import Beneficiary, MobileMoneyWallet, PayoutOrder
+from payments_async._cli.app import COMMANDS, load_command
 from payments_async.sandbox import Sandbox
 
 PAY = (
@@ -192,6 +195,29 @@ async def test_help_tells_the_exit_codes(run: Run) -> None:
     """Every command tells them, in the same words."""
     for command in ((), ("demo",), ("pay",), ("ipn", "serve")):
         assert "4 the outcome is unknown" in (await run(*command, "--help")).said.replace("│ ", "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_list_of_commands_says_what_the_help_of_each_begins_with(name: str) -> None:
+    """What is known of a command before it is imported is the first paragraph of its own help."""
+    command = load_command(name)
+    _, about = COMMANDS[name]
+    assert (name.rpartition(" ")[2], about) == (command.name, inspect.cleandoc(command.help or "").split("\n\n")[0])
+
+
+def test_help_imports_no_command() -> None:
+    """Whoever asks what there is does not wait for all of it; whoever names a command waits for that one."""
+    ask = (
+        "import sys; from payments_async._cli import main; sys.argv[1:] = {!r}.split()\n"
+        "try: main()\n"
+        "finally: print(*sorted(name for name in sys.modules if '_cli.commands.' in name), file=sys.stderr)"
+    )
+    loaded = {}
+    for line in ("--help", "bulk plan --help"):
+        done = subprocess.run([sys.executable, "-c", ask.format(line)], check=False, capture_output=True, text=True)
+        loaded[line] = [word for word in done.stderr.split() if word.startswith("payments_async._cli.commands.")]
+    of_plan = ["payments_async._cli.commands.bulk", "payments_async._cli.commands.bulk.plan"]
+    assert {"--help": [], "bulk plan --help": of_plan} == loaded
 
 
 def test_a_missing_extra_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

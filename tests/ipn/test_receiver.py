@@ -5,6 +5,8 @@ import hashlib
 import hmac
 import json
 import logging
+import subprocess
+import sys
 import time
 from decimal import Decimal
 from typing import Any
@@ -737,3 +739,13 @@ async def test_without_an_inbox_there_are_no_dead_letters() -> None:
     """To ask for one is a mistake of the program."""
     with pytest.raises(ValueError, match="there is no inbox"):
         await Receiver().replay()
+
+
+@pytest.mark.parametrize(("inbox", "brings"), [("", "False"), ("inbox=object()", "True")])
+def test_a_receiver_brings_the_journal_only_where_it_has_an_inbox(inbox: str, brings: str) -> None:
+    """Half of what the import would cost is the journal's."""
+    look = (
+        f"import sys, payments_async.ipn as ipn; ipn.Receiver({inbox}); print('payments_async.journal' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True)
+    assert brings == done.stdout.strip()

@@ -15,7 +15,7 @@ import attrs
 import msgspec
 
 from payments_async._amounts import magnitude_text
-from payments_async._events import EVENT_TYPES, TransactionEvent, TransactionUnrecognised
+from payments_async._events import EVENT_TYPES, TransactionEvent, TransactionUnrecognised, contradiction_of_events
 from payments_async._status_codes import FINAL_CODES
 from payments_async._wire.notifications import UnreadableNotification, read_notification
 from payments_async.journal._faults import JournalCorrupt
@@ -25,7 +25,7 @@ from payments_async.journal._statements._archived import find_archived
 from payments_async.journal._statements._entries import Commit, change, row_by_request
 from payments_async.journal._statements._evidence import apply, apply_late, find
 from payments_async.journal._states import State
-from payments_async.journal._weighing import contradiction_of_events, evidence_of
+from payments_async.journal._weighing import evidence_of
 
 _log = logging.getLogger("payments_async.journal")
 _made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
