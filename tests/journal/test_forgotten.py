@@ -17,7 +17,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, order, orders, permitted
+from journal.factories import BATCH, IDENTITY, Clock, claimed, delivery, event, loaded, order, orders, permitted
 
 from payments_async import PayoutOrder
 from payments_async.journal import (
@@ -216,6 +216,26 @@ async def test_what_somebody_may_have_written_off_since_is_kept_back_too(path: P
         await journal.write_off(order(0).request_id, who="Ann", why="never arrived")
         assert await journal.claim_chunk(BATCH, "worker") is None
         assert 1 == (await journal.run(BATCH)).quarantined
+
+
+async def test_events_after_a_backup_was_put_back_have_numbers_of_their_own(path: Path) -> None:
+    """A handler that remembers what it has done by them passes by none, though the file has forgotten some."""
+    copy = path.with_name("copy.db")
+    numbers = []
+    async with SqliteJournal(path) as journal:
+        numbers.append((await journal.receive(delivery(b"1"), event(0, 1), owner="r", lease=60)).event_id)
+    shutil.copyfile(path, copy)
+    async with SqliteJournal(path) as journal:  # of what follows the backup knows nothing
+        numbers.append((await journal.receive(delivery(b"2"), event(0, 2), owner="r", lease=60)).event_id)
+    async with SqliteJournal(copy, state_folder=None) as journal:
+        third, again = (
+            await journal.receive(delivery(b"3"), event(0, 3), owner="r", lease=60),
+            await journal.receive(delivery(b"1"), event(0, 1), owner="r", lease=60),
+        )
+        assert third.event_id not in numbers
+        assert (True, False, numbers[0]) == (third.is_new, again.is_new, again.event_id)
+        backlog = await journal.backlog()
+        assert (2, 0, 2) == (backlog.pending, backlog.dead, await journal.unmatched_events())
 
 
 async def test_when_it_was_quarantined_is_written_down(path: Path, clock: Clock) -> None:

@@ -19,6 +19,7 @@ from payments_async.journal._sqlite._memory import Anchor, Memory
 from payments_async.journal._sqlite._opening import birth_of, inode_of
 from payments_async.journal._statements._entries import Commit, chunk_of, run_of
 from payments_async.journal._statements._history import void_sweeps
+from payments_async.journal._statements._notifications import part_numbers
 from payments_async.journal._statements._permits import quarantine
 from payments_async.journal._statements._puts import doubt
 
@@ -221,6 +222,7 @@ def _quarantine(connection: sqlite3.Connection, clock: Callable[[], float]) -> N
     quarantine(commit, sorted(found), "whoever wrote the file before it was copied or restored")
     commit.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")
     void_sweeps(commit)  # those that are done, too: what was sent since may be of a batch that this file never had
+    part_numbers(commit)
     commit.write_progress()
 
 
