@@ -140,12 +140,13 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     archived = archived_among(commit, list(fresh))
     for request_id in archived:
         del fresh[request_id]
-    sightings = _sightings(commit, list(fresh))
-    refused = _refused(commit, fresh, sightings)
-    new = [request for request_id, request in fresh.items() if request_id not in refused]
-    results: dict[int, Placed | Exception] = {
-        asked[placed.entry.request_id][0]: placed for placed in _write(commit, new, sightings)
-    }
+    refused: Mapping[str, HeldElsewhere] = {}
+    results: dict[int, Placed | Exception] = {}
+    if fresh:
+        sightings = _sightings(commit, list(fresh))
+        refused = _refused(commit, fresh, sightings)
+        new = [request for request_id, request in fresh.items() if request_id not in refused]
+        results |= {asked[placed.entry.request_id][0]: placed for placed in _write(commit, new, sightings)}
     for place, request in enumerate(requests):  # the same id may come more than once, in one breath
         request_id = request.order.request_id
         if request_id in refused:
@@ -159,6 +160,8 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
 
 def _write(commit: Commit, requests: Sequence[PutRequest], sightings: Mapping[str, Evidence]) -> list[Placed]:
     """Write new orders down, and permit those that are to be sent at once."""
+    if not requests:
+        return []
     arrivals = _Arrivals(commit)
     places = [arrivals.add(request) for request in requests]
     arrivals.insert()
