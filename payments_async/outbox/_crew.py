@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable
 from datetime import date
@@ -100,7 +101,7 @@ class RunProgress(Progress):
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
-class Crew:
+class Crew(ABC):
     """All workers of one process: what they share, and what ends their work. What there is to do, a subclass knows.
 
     Attributes:
@@ -298,17 +299,17 @@ class Crew:
         """Whether no further chunk is wanted at the moment."""
         return self.leases.has_plenty(self.size)
 
+    @abstractmethod
     async def refresh(self) -> object:
         """Look into the journal, and tell how far it is."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def claim_more(self) -> bool:
         """Lease one more chunk; tells whether there was one."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def is_through(self) -> bool:
         """Whether nothing is left to do, here or anywhere else."""
-        raise NotImplementedError
 
     async def _claim(self) -> None:
         """Give back chunks that are finished, and keep enough others until there are no more anywhere.
