@@ -318,6 +318,7 @@ class Leases:
     async def _give_back(self, lease: Lease) -> None:
         """Let others have a chunk, with what of it is still planned."""
         self.drop(lease)
-        self._unreturned.append(lease.chunk)
-        await self._journal.release_chunk(lease.chunk)
-        self._unreturned.remove(lease.chunk)
+        chunk = lease.chunk  # a renewal that is under way may put another one in its place
+        self._unreturned.append(chunk)
+        await self._journal.release_chunk(chunk)
+        self._unreturned.remove(chunk)
