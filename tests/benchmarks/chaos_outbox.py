@@ -197,7 +197,7 @@ class Chaos:
             lives = [group.create_task(self._keep(name)) for name in names]
             striking = group.create_task(self._strike(names))
             await self._all_put()
-            striking.cancel()
+            await striking  # it has struck for the last time, or is about to: broken off it would take a code with it
             await self._rest()
             self._over.set()
             for child in list(self._running.values()):
