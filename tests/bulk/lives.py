@@ -48,14 +48,20 @@ COUNT = 6
 MOODY, LOST_AFTER, LOST_BEFORE, DEAD, REFUSED, SLOW = range(COUNT)  # what becomes of each order
 LEASE = 0.5  # seconds
 PATIENCE = 3.0  # seconds for what comes by itself
+LONG = 60.0  # seconds for what is sure to come, however busy the machine is
 SINGLES = 3
 BLOWS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 _POLICY = HandlerPolicy(attempts=2, timeout=0.2, wait_initial=0.01, wait_max=0.01, poll=0.02)
 
 
 def singles() -> list[PayoutOrder]:
-    """The orders of the outbox."""
+    """The orders of the outbox that stay."""
     return [payout(100 + number) for number in range(SINGLES)]
+
+
+def leaving() -> PayoutOrder:
+    """The order of the outbox that leaves for an archive."""
+    return payout(200)
 
 
 @attrs.define
@@ -176,7 +182,7 @@ class Life:
         await run_batch(payments, journal, BATCH, lease=LEASE, look_first=self.looks())
         await self.tell(journal)
         await self.pay(payments, journal)
-        await self.archive(journal)
+        await self.archive(payments, journal)
         await journal.prune_inbox(older_than=1e9)
         await journal.check_writable()
         await self.adopt(payments, journal)
@@ -211,15 +217,22 @@ class Life:
             await outbox.put(singles()[0])
             await outbox.pause("Ann", "lunch")
             await outbox.resume("Ann", "back")
-            for order in singles():
+            for order in (*singles(), leaving()):
                 await outbox.pay(order, timeout=PATIENCE)
 
-    async def archive(self, journal: SqliteJournal) -> None:
+    async def archive(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
         """What is old leaves for a file, after it was written there; here one order is old enough."""
         number = await journal.begin_archive(str(self.folder / f"{self.number}.jsonl"), who="Ann", why="it is old")
-        about = payout(COUNT + 1, batch_id=TOLD).request_id
-        async for page in journal.old_orders(older_than=0.001):
-            await journal.prune_orders(number, [old for old in page if old.request_id == about])
+        about = leaving().request_id
+
+        async def gone() -> bool:
+            await reconcile(payments, journal, SHOP, grace=0.0, interval=0.0)  # whoever else was told, or nobody
+            async for page in journal.old_orders(older_than=0.001):
+                if some := [old for old in page if old.request_id == about]:
+                    await journal.prune_orders(number, some)
+            return bool(await journal.archived_of([about]))
+
+        await _until(gone, LONG)  # its notification may still be with a handler
         await journal.end_archive(number)
 
     async def adopt(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
@@ -299,8 +312,8 @@ def half_a_minute_passes(folder: Path) -> None:
         file.commit()
 
 
-async def _until(holds: Callable[[], Awaitable[bool]]) -> None:
-    deadline = time.monotonic() + PATIENCE
+async def _until(holds: Callable[[], Awaitable[bool]], patience: float = PATIENCE) -> None:
+    deadline = time.monotonic() + patience
     while not await holds() and time.monotonic() < deadline:  # noqa: ASYNC110 - looking is how it becomes known
         await asyncio.sleep(0.01)
 
@@ -435,10 +448,13 @@ async def judge(sandbox: Sandbox, folder: Path) -> list[str]:
             found += [] if why is None else [f"{entry.request_id} {why}"]
         if paid != SINGLES:
             found.append(f"{SINGLES} orders were put, {paid} are there")
-        found += [f"{request_id} is in no journal" for request_id in executions]
+        gone = await journal.archived_of(list(executions))
+        if list(gone) != [leaving().request_id]:
+            found.append(f"these have left for an archive: {list(gone)}")
+        found += [f"{request_id} is in no journal" for request_id in executions if request_id not in gone]
         if counts != (await journal.progress(BATCH)).counts or sum(counts.values()) != COUNT:
             found.append(f"the counts are wrong: {counts}")
-        for request_id in answered:
+        for request_id in answered.difference(gone):  # what was known of those stands in the archive
             if "delivery" not in {happening.what for happening in await journal.history(request_id)}:
                 found.append(f"a notification about {request_id} was answered and is not stored")
         await journal.check()
