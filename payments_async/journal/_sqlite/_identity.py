@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakSet
 
+from payments_async.journal._engine._memory import Anchor, Memory
 from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost
-from payments_async.journal._sqlite import _opening
-from payments_async.journal._sqlite._memory import Anchor, Memory
+from payments_async.journal._sqlite import _faults
 from payments_async.journal._sqlite._opening import birth_of, inode_of
 from payments_async.journal._statements._entries import Commit, chunk_of, run_of
 from payments_async.journal._statements._history import void_sweeps
@@ -214,7 +214,7 @@ def _quarantine(connection: sqlite3.Connection, clock: Callable[[], float]) -> N
 
     Nor from one that is done but for an order that a person may write off: they may have done so already.
     """
-    commit = Commit(connection, clock, _opening)
+    commit = Commit(connection, clock, _faults)
     found = set(commit.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
     in_doubt = commit.execute("SELECT id FROM outbox WHERE state IN ('unknown', 'parked')")
     found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in in_doubt.fetchall()}

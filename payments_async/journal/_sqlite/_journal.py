@@ -21,6 +21,7 @@ import attrs
 from payments_async._events import TransactionEvent
 from payments_async._orders import Order
 from payments_async.journal._changes import Change
+from payments_async.journal._engine._memory import Loading, Memory, Registry, StateFolder, held_elsewhere
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalClosed,
@@ -58,9 +59,8 @@ from payments_async.journal._records import (
     Sweep,
     Waiting,
 )
-from payments_async.journal._sqlite import _opening
+from payments_async.journal._sqlite import _faults, _opening
 from payments_async.journal._sqlite._identity import Epoch, Liveness
-from payments_async.journal._sqlite._memory import Loading, Memory, Registry, StateFolder, held_elsewhere
 from payments_async.journal._sqlite._writer import Writer
 from payments_async.journal._statements import (
     _archived,
@@ -779,7 +779,7 @@ class SqliteJournal(Journal):
                 self._reader = _opening.open_reader(self._place, busy_timeout=self._busy_timeout)
             return read(self._reader, *arguments)
         except sqlite3.Error as error:
-            raise _opening.translated(error, self._path) from error
+            raise _faults.translated(error, self._path) from error
 
 
 def _register_puts(

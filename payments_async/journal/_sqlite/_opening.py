@@ -1,4 +1,4 @@
-"""A journal's file: its tables, how it is made and opened, and what SQLite's errors mean to the one who pays."""
+"""A journal's file: its tables, and how it is made and opened."""
 
 from __future__ import annotations
 
@@ -14,28 +14,15 @@ from pathlib import Path
 
 from payments_async.journal._faults import (
     JournalCorrupt,
-    JournalError,
-    JournalFull,
-    JournalLocked,
     JournalOutdated,
     JournalReadOnly,
     JournalTooNew,
     JournalUnavailable,
     NotAJournal,
 )
+from payments_async.journal._sqlite._faults import translated
 from payments_async.journal._statements._entries import IS_UNSETTLED, MIXED
 
-FAULTS: dict[int, tuple[type[JournalError], str]] = {
-    sqlite3.SQLITE_BUSY: (JournalLocked, "the journal is held by another process"),
-    sqlite3.SQLITE_LOCKED: (JournalLocked, "the journal is held by another connection"),
-    sqlite3.SQLITE_READONLY: (JournalReadOnly, "the journal cannot be written"),
-    sqlite3.SQLITE_PERM: (JournalReadOnly, "the journal may not be opened"),
-    sqlite3.SQLITE_FULL: (JournalFull, "the disk is full"),
-    sqlite3.SQLITE_CORRUPT: (JournalCorrupt, "the journal is damaged"),
-    sqlite3.SQLITE_NOTADB: (NotAJournal, "the file is no SQLite database, or is encrypted or damaged"),
-    sqlite3.SQLITE_CANTOPEN: (JournalUnavailable, "the journal cannot be opened"),
-    sqlite3.SQLITE_IOERR: (JournalUnavailable, "the disk could not be read or written"),
-}
 _AT_FDCWD, _STATX_BTIME = -100, 0x800
 _SECONDS, _NANOSECONDS = 80, 88  # where the birth time lies in what statx(2) fills in
 APPLICATION_ID = 0x5041594A  # "PAYJ", in the header of the file
@@ -188,21 +175,6 @@ _FIRST = (
 # Step n brings a file from version n to n + 1. A step that was released is never edited: add another below it.
 _STEPS: tuple[tuple[str, ...], ...] = (_FIRST,)
 VERSION = len(_STEPS)
-
-
-def is_of_the_disk(error: sqlite3.Error) -> bool:
-    """Whether the database is in trouble, and not the one operation that met it."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in (*FAULTS, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL)
-
-
-def translated(error: sqlite3.Error, path: Path | None = None) -> JournalError:
-    """The error of the journal that says what SQLite's means, and in which file. Its text holds no value of a row."""
-    code, file = getattr(error, "sqlite_errorcode", None), "" if path is None else f"{path}: "
-    if code is None:
-        return JournalUnavailable(f"{file}the database refused ({type(error).__name__}: {error})")
-    kind, words = FAULTS.get(code & 0xFF, (JournalUnavailable, "the database refused"))
-    return kind(f"{file}{words} ({error.sqlite_errorname}: {error})")
 
 
 def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:

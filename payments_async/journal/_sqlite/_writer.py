@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from payments_async.journal._faults import JournalBehind, JournalClosed, JournalError, JournalUnavailable
-from payments_async.journal._sqlite import _opening
+from payments_async.journal._sqlite import _faults
 from payments_async.journal._statements._entries import Commit, Together, Work
 
 T = TypeVar("T")
@@ -185,7 +185,7 @@ class Writer:
         """Do a group in one commit; tells what came of each operation, once all of it is on disk."""
         try:
             connection.execute("BEGIN IMMEDIATE")
-            commit = Commit(connection, self._clock, _opening, self._crash_at)
+            commit = Commit(connection, self._clock, _faults, self._crash_at)
             told = self._apply_all(commit, [one for one in group if not one.droppable or not one.future.cancelled()])
             commit.write_progress()
             seal = self._seal if commit.moves or commit.is_milestone else None
@@ -286,7 +286,7 @@ class Writer:
             case JournalBehind():
                 return JournalBehind(error.message)
             case sqlite3.Error():
-                fault = _opening.translated(error, self._path)
+                fault = _faults.translated(error, self._path)
             case _:
                 fault = JournalUnavailable(f"{failed} ({type(error).__name__})")
         fault.__cause__ = error

@@ -32,7 +32,7 @@ from payments_async.journal._faults import (
     RegistryDamaged,
 )
 from payments_async.journal._records import RunIdentity
-from payments_async.journal._sqlite._opening import FAULTS
+from payments_async.journal._sqlite._faults import FAULTS
 
 _log = logging.getLogger("payments_async")
 _SHOWN = 5  # request ids named in an error
