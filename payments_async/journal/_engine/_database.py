@@ -47,7 +47,7 @@ class JournalDatabase(Database, Protocol):
         """A connection that only reads; each of its transactions sees one moment."""
 
     def is_lost(self, connection: Connection, /) -> bool:
-        """Whether a connection is of no use any more: nothing of what it had not committed was done."""
+        """Whether a connection is of no use any more, or closed: nothing of what it had not committed was done."""
 
     def closing(self, connection: Connection, /) -> None:
         """Leave everything in order before the connection that writes is closed."""

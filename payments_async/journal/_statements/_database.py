@@ -21,6 +21,7 @@ from payments_async.journal._faults import JournalError
 # The words, as SQLite has them. A partial index is used only where its literal stands in the condition.
 NO_TRANSACTION = "x'00000000000000000000000000000000'"  # 16 bytes, which keep the place of a transaction id
 JOINED = "group_concat"  # of a text and what stands between two: PostgreSQL's string_agg
+AMONG_LATER = "INDEXED BY chunk_later"  # PostgreSQL finds that index by itself
 AS_BYTES = "AS BLOB"  # in a CAST of a text: its bytes in UTF-8
 
 
