@@ -504,6 +504,8 @@ def _held_by_now(commit: Commit, request_ids: Sequence[str]) -> Iterator[Row]:
 
 def _sightings(commit: Commit, request_ids: Sequence[str]) -> Mapping[str, Evidence]:
     """What a list has shown of orders before they were put."""
+    if not request_ids:
+        return {}
     plain = list({request_id.strip().lower() for request_id in request_ids})
     found = commit.execute(
         f"""SELECT request_id, transaction_id, news, amount, currency FROM sighting
