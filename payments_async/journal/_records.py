@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from typing import NamedTuple, Self
@@ -631,10 +630,16 @@ def pack_transaction_id(text: str | None) -> bytes | None:
     if text is None:
         return None
     if len(text) == 36 and text[8:24:5] == "----":
-        with suppress(ValueError):
+        try:
             packed = bytes.fromhex(text.replace("-", ""))
-            if len(packed) == 16:  # blanks and further dashes are passed over
-                return packed
+        except ValueError:
+            return _packed_words(text)
+        if len(packed) == 16:  # blanks and further dashes are passed over
+            return packed
+    return _packed_words(text)
+
+
+def _packed_words(text: str) -> bytes:
     words = text.encode()
     return words + (_TWO if len(words) == 15 else _ONE)
 
