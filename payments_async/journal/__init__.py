@@ -5,6 +5,7 @@ What only whoever writes a journal of their own, or tests one, needs is in ``pay
 
 from payments_async._public import name_publicly
 from payments_async.journal._archive import ArchivedOrders, archive_orders
+from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalBehind,
@@ -46,7 +47,6 @@ from payments_async.journal._records import (
     Sweep,
 )
 from payments_async.journal._sqlite._journal import SqliteJournal
-from payments_async.journal._sqlite._memory import StateFolder
 from payments_async.journal._states import FINAL, News, State
 from payments_async.journal.contract import Journal
 

@@ -287,6 +287,7 @@ def _digits(code: int) -> str:
 
 
 _CODE_BITS = 63  # what a number of the file holds, beside its sign
+_ONE, _TWO = b"\1", b"\2\2"  # after a transaction id that is no UUID, so that it is not as long as one that is
 _MOST_DIGITS = 256  # bits of a code that is written out
 _OUTCOMES = (News.ACCEPTED, News.REJECTED, News.UNKNOWN, News.NOT_SENT)  # the usual one first
 
@@ -391,7 +392,7 @@ class Row(NamedTuple):
     amount: str
     body: bytes
     body_sha256: bytes
-    transaction_id: bytes | str
+    transaction_id: bytes | None
     code: int | None
     message: str | None
     conflict: str | None
@@ -624,22 +625,32 @@ def order_of(request_id: str, amount: Decimal, body: bytes) -> Order:
         raise JournalCorrupt(f"order {request_id} cannot be read") from error
 
 
-def pack_transaction_id(text: str | None) -> bytes | str | None:
-    """A transaction id as it is stored: 16 bytes for a UUID, whatever its case; any other as it came."""
-    if text is None or len(text) != 36 or text[8:24:5] != "----":
-        return text
-    try:
-        packed = bytes.fromhex(text.replace("-", ""))
-    except ValueError:
-        return text
-    return packed if len(packed) == 16 else text  # blanks and further dashes are passed over above
+def pack_transaction_id(text: str | None) -> bytes | None:
+    """A transaction id as it is stored: 16 bytes for a UUID, whatever its case; for any other text, never so many."""
+    if text is None:
+        return None
+    if len(text) == 36 and text[8:24:5] == "----":
+        try:
+            packed = bytes.fromhex(text.replace("-", ""))
+        except ValueError:
+            return _packed_words(text)
+        if len(packed) == 16:  # blanks and further dashes are passed over
+            return packed
+    return _packed_words(text)
 
 
-def unpack_transaction_id(stored: bytes | str | None) -> str | None:
+def _packed_words(text: str) -> bytes:
+    words = text.encode()
+    return words + (_TWO if len(words) == 15 else _ONE)
+
+
+def unpack_transaction_id(stored: bytes | None) -> str | None:
     """The text of a stored transaction id; ``None`` for 16 zero bytes, which keep its place."""
-    if not isinstance(stored, bytes):
-        return stored
-    digits = stored.hex()
+    if stored is None:
+        return None
+    if len(stored) != 16:
+        return stored[: -len(_TWO) if stored.endswith(_TWO) else -len(_ONE)].decode()
     if not any(stored):
         return None
+    digits = stored.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

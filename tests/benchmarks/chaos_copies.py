@@ -45,7 +45,8 @@ from payments_async.journal import (
     SqliteJournal,
     State,
 )
-from payments_async.journal._sqlite import _identity, _memory
+from payments_async.journal._engine import _memory
+from payments_async.journal._sqlite import _identity
 from payments_async.sandbox import Fault, Sandbox
 
 BATCH = "copies"

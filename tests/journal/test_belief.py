@@ -176,11 +176,12 @@ async def test_the_same_under_two_request_ids_is_a_conflict_for_both(journal: Jo
 @pytest.mark.parametrize(
     "edit",
     [
-        "UPDATE ipn_event SET event = '{' WHERE id = 1", "UPDATE ipn_event SET event = '[]' WHERE id = 1",
-        "UPDATE ipn_event SET event = '{\"amount\":\"x\"}' WHERE id = 1",
+        "UPDATE ipn_event SET event = CAST('{' AS BLOB) WHERE id = 1",
+        "UPDATE ipn_event SET event = CAST('[]' AS BLOB) WHERE id = 1",
+        "UPDATE ipn_event SET event = CAST('{\"amount\":\"x\"}' AS BLOB) WHERE id = 1",
         "UPDATE ipn_event SET done = '7' WHERE id = 1",
         "UPDATE ipn_event SET transaction_id = CAST(x'ff' AS TEXT) WHERE id = 1",
-        "UPDATE ipn_event SET event = '{\"created_on\":7}' WHERE id = 1",
+        "UPDATE ipn_event SET event = CAST('{\"created_on\":7}' AS BLOB) WHERE id = 1",
     ],
 )  # fmt: skip
 async def test_one_row_that_cannot_be_read_holds_up_no_other(
@@ -210,7 +211,7 @@ async def test_an_order_loaded_after_a_notification_that_cannot_be_read_is_parke
         for number in range(2):
             await take(journal, event(0, number), b"%d" % number, lease=0)
     connection = sqlite3.connect(tmp_path / "journal.db")
-    connection.execute("UPDATE ipn_event SET event = '{' WHERE id = 1")
+    connection.execute("UPDATE ipn_event SET event = CAST('{' AS BLOB) WHERE id = 1")
     connection.commit()
     connection.close()
     async with SqliteJournal(tmp_path / "journal.db") as journal:

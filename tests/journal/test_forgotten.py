@@ -35,7 +35,7 @@ from payments_async.journal import (
     SqliteJournal,
     State,
 )
-from payments_async.journal._sqlite._memory import Anchor, Registry
+from payments_async.journal._engine._memory import Anchor, Registry
 from payments_async.journal._sqlite._opening import birth_of, make
 from payments_async.journal.contract import NotPermitted, Outcome, Permit
 

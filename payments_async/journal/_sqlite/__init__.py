@@ -1,1 +1,1 @@
-"""What is SQLite's alone, or this machine's: the file, the thread that writes it, who it is, and what is remembered."""
+"""What is SQLite's alone: the file, its tables, whether it is the one it was, and who has it open."""

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakSet
 
+from payments_async.journal._engine._memory import Anchor, Memory
 from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost
-from payments_async.journal._sqlite import _opening
-from payments_async.journal._sqlite._memory import Anchor, Memory
 from payments_async.journal._sqlite._opening import birth_of, inode_of
+from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit, chunk_of, run_of
 from payments_async.journal._statements._history import void_sweeps
 from payments_async.journal._statements._notifications import part_numbers
@@ -38,6 +38,7 @@ class Epoch:
 
     Args:
         path: Of the journal, without symbolic links; the mark lies beside it.
+        database: Which is in it.
         named: As its user calls it, for the words of an error.
         clock: Unix seconds.
 
@@ -46,8 +47,11 @@ class Epoch:
         memory: What remembers it outside of its folder, if anything does.
     """
 
-    def __init__(self, path: Path, *, named: Path | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, database: Database, *, named: Path | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
         self._path = path
+        self._database = database
         self._named = path if named is None else named
         self._clock = clock
         self._anchors: list[Anchor] = []
@@ -63,7 +67,7 @@ class Epoch:
         self._remember_by(memory)
         self._marked()
 
-    def check_log(self, connection: sqlite3.Connection) -> None:
+    def check_log(self, connection: Connection) -> None:
         """Whether the log beside the file is its own.
 
         A backup that is put back beside the log of later is a mixture: the count of commits is that of the log, and
@@ -84,7 +88,7 @@ class Epoch:
                 "it is the backup, and in quarantine"
             )
 
-    def begin(self, connection: sqlite3.Connection, memory: Memory | None) -> None:
+    def begin(self, connection: Connection, memory: Memory | None) -> None:
         """Quarantine every unfinished chunk if the file is not the one it was.
 
         Raises:
@@ -103,7 +107,7 @@ class Epoch:
         is_unmarked = commits > 0 and marked is None and (anchored is None or not self._is_elsewhere(self.journal_id))
         highest = max(marked or 0, anchored or 0)
         if is_another or is_unmarked or commits < highest:
-            _quarantine(connection, self._clock)
+            _quarantine(Commit(connection, self._database, self._clock()))
             commits = max(commits, highest)
         facts = [("epoch", inode), ("birth", birth), ("commits", str(commits))]
         connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
@@ -126,10 +130,9 @@ class Epoch:
             raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
         return lambda: self._committed(commit, count)
 
-    def stand_back(self, connection: sqlite3.Connection) -> None:
+    def stand_back(self, connection: Connection) -> None:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
-        connection.execute("BEGIN IMMEDIATE")
-        _quarantine(connection, self._clock)
+        _quarantine(Commit(connection, self._database, self._database.begin(connection)))
         highest = max(anchor.count() for anchor in self._anchors)
         connection.execute("UPDATE meta SET value = max(CAST(value AS INTEGER), ?) WHERE key = 'commits'", (highest,))
         connection.execute("COMMIT")
@@ -209,12 +212,11 @@ def _checkpoint(commit: Commit) -> None:
         commit.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
-def _quarantine(connection: sqlite3.Connection, clock: Callable[[], float]) -> None:
+def _quarantine(commit: Commit) -> None:
     """Let nothing be sent from any unfinished chunk, nor from a batch that is being loaded, before a person has looked.
 
     Nor from one that is done but for an order that a person may write off: they may have done so already.
     """
-    commit = Commit(connection, clock, _opening)
     found = set(commit.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
     in_doubt = commit.execute("SELECT id FROM outbox WHERE state IN ('unknown', 'parked')")
     found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in in_doubt.fetchall()}

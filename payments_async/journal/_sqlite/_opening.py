@@ -1,4 +1,4 @@
-"""A journal's file: its tables, how it is made and opened, and what SQLite's errors mean to the one who pays."""
+"""A journal's file: its tables, and how it is made and opened."""
 
 from __future__ import annotations
 
@@ -14,28 +14,16 @@ from pathlib import Path
 
 from payments_async.journal._faults import (
     JournalCorrupt,
-    JournalError,
-    JournalFull,
-    JournalLocked,
     JournalOutdated,
     JournalReadOnly,
     JournalTooNew,
     JournalUnavailable,
     NotAJournal,
 )
+from payments_async.journal._sqlite._faults import translated
+from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import IS_UNSETTLED, MIXED
 
-FAULTS: dict[int, tuple[type[JournalError], str]] = {
-    sqlite3.SQLITE_BUSY: (JournalLocked, "the journal is held by another process"),
-    sqlite3.SQLITE_LOCKED: (JournalLocked, "the journal is held by another connection"),
-    sqlite3.SQLITE_READONLY: (JournalReadOnly, "the journal cannot be written"),
-    sqlite3.SQLITE_PERM: (JournalReadOnly, "the journal may not be opened"),
-    sqlite3.SQLITE_FULL: (JournalFull, "the disk is full"),
-    sqlite3.SQLITE_CORRUPT: (JournalCorrupt, "the journal is damaged"),
-    sqlite3.SQLITE_NOTADB: (NotAJournal, "the file is no SQLite database, or is encrypted or damaged"),
-    sqlite3.SQLITE_CANTOPEN: (JournalUnavailable, "the journal cannot be opened"),
-    sqlite3.SQLITE_IOERR: (JournalUnavailable, "the disk could not be read or written"),
-}
 _AT_FDCWD, _STATX_BTIME = -100, 0x800
 _SECONDS, _NANOSECONDS = 80, 88  # where the birth time lies in what statx(2) fills in
 APPLICATION_ID = 0x5041594A  # "PAYJ", in the header of the file
@@ -59,7 +47,7 @@ _FIRST = (
         id INTEGER PRIMARY KEY, request_id TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'planned',
         token INTEGER NOT NULL DEFAULT 0, attempt INTEGER NOT NULL DEFAULT 0, sent_before INTEGER NOT NULL DEFAULT 0,
         amount TEXT NOT NULL, body BLOB NOT NULL, body_sha256 BLOB NOT NULL,
-        transaction_id ANY DEFAULT x'00000000000000000000000000000000',
+        transaction_id BLOB DEFAULT x'00000000000000000000000000000000',
         code INTEGER, message TEXT, conflict TEXT, permitted_at REAL NOT NULL, updated_at REAL NOT NULL,
         put_at REAL, not_before REAL NOT NULL DEFAULT 0, priority INTEGER NOT NULL DEFAULT 0) STRICT""",
     "CREATE UNIQUE INDEX outbox_request ON outbox(request_id)",
@@ -88,8 +76,8 @@ _FIRST = (
         run INTEGER NOT NULL, number INTEGER NOT NULL, token INTEGER NOT NULL, owner TEXT, at REAL NOT NULL,
         PRIMARY KEY (run, number, token)) STRICT, WITHOUT ROWID""",
     """CREATE TABLE attempt (
-        order_id INTEGER NOT NULL, n INTEGER NOT NULL, token INTEGER NOT NULL, permitted_at REAL NOT NULL,
-        outcome TEXT NOT NULL, code INTEGER, message TEXT, done_at REAL NOT NULL) STRICT""",
+        id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL, n INTEGER NOT NULL, token INTEGER NOT NULL,
+        permitted_at REAL NOT NULL, outcome TEXT NOT NULL, code INTEGER, message TEXT, done_at REAL NOT NULL) STRICT""",
     "CREATE INDEX attempt_order ON attempt(order_id)",
     """CREATE TABLE evidence (
         id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL, at REAL NOT NULL, news TEXT NOT NULL, source TEXT NOT NULL,
@@ -110,7 +98,7 @@ _FIRST = (
     # taking a notification costs; so would the event's own text where the body says the same, and there it is empty
     """CREATE TABLE ipn_event (
         id INTEGER PRIMARY KEY, transaction_id TEXT NOT NULL, status_code INTEGER NOT NULL, amount TEXT NOT NULL,
-        request_id TEXT, event ANY NOT NULL, body BLOB NOT NULL, query TEXT NOT NULL, peer TEXT NOT NULL,
+        request_id TEXT, event BLOB NOT NULL, body BLOB NOT NULL, query TEXT NOT NULL, peer TEXT NOT NULL,
         received_at REAL NOT NULL, state TEXT NOT NULL DEFAULT 'handled', tries INTEGER NOT NULL DEFAULT 0, done TEXT,
         error TEXT, conflict TEXT, order_id INTEGER, times INTEGER NOT NULL DEFAULT 1, last_at REAL,
         doubt TEXT) STRICT""",
@@ -119,7 +107,7 @@ _FIRST = (
         event_id INTEGER PRIMARY KEY, owner TEXT NOT NULL, holder TEXT NOT NULL, due_at REAL NOT NULL,
         failed INTEGER NOT NULL DEFAULT 0) STRICT""",
     "CREATE INDEX ipn_pending_due ON ipn_pending(due_at)",
-    "CREATE INDEX ipn_pending_failed ON ipn_pending(event_id) WHERE failed",
+    "CREATE INDEX ipn_pending_failed ON ipn_pending(event_id) WHERE failed <> 0",
     "CREATE UNIQUE INDEX ipn_event_fact ON ipn_event(transaction_id, status_code, amount)",
     # the order's number beside it, so that those without one are found without reading their rows
     "CREATE INDEX ipn_event_request ON ipn_event(request_id, order_id) WHERE request_id IS NOT NULL",
@@ -165,7 +153,7 @@ _FIRST = (
     """CREATE TABLE archived (
         id INTEGER PRIMARY KEY, request_id TEXT NOT NULL, state TEXT NOT NULL, attempt INTEGER NOT NULL,
         sent_before INTEGER NOT NULL, amount TEXT NOT NULL, about BLOB NOT NULL, body_sha256 BLOB NOT NULL,
-        transaction_id ANY, permitted_at REAL NOT NULL, updated_at REAL NOT NULL, archive INTEGER NOT NULL) STRICT""",
+        transaction_id BLOB, permitted_at REAL NOT NULL, updated_at REAL NOT NULL, archive INTEGER NOT NULL) STRICT""",
     "CREATE UNIQUE INDEX archived_request ON archived(request_id)",
     f"CREATE INDEX archived_mixed ON archived(lower(request_id)) WHERE {MIXED}",
     """CREATE INDEX archived_transaction ON archived(transaction_id)
@@ -185,24 +173,23 @@ _FIRST = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
 )
 
+# A trigger, so that no statement moves an order of an outbox and nobody hears of it. None on inserting: an order enters
+# as planned, always. Its condition is all that an order of another batch pays. Ids follow the clock, in microseconds: a
+# journal that was restored, or is another one, gives none that a handler has seen before.
+WRITES_CHANGES = """CREATE TRIGGER IF NOT EXISTS outbox_changed AFTER UPDATE OF state ON outbox
+    WHEN NEW.state NOT IN ('planned', 'sending') AND NEW.state <> OLD.state
+    AND EXISTS (SELECT 1 FROM run WHERE id = NEW.id >> 28 AND outbox IS NOT NULL)
+    BEGIN
+    INSERT INTO change (id, order_id, outbox, state, at, status)
+    SELECT max((SELECT coalesce(max(id), 0) FROM change) + 1, CAST(NEW.updated_at * 1000000 AS INTEGER)),
+        NEW.id, r.outbox, NEW.state, NEW.updated_at, iif(EXISTS (
+        SELECT 1 FROM hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state), 'pending', 'seen')
+    FROM run r WHERE r.id = NEW.id >> 28;
+    END"""
+
 # Step n brings a file from version n to n + 1. A step that was released is never edited: add another below it.
 _STEPS: tuple[tuple[str, ...], ...] = (_FIRST,)
 VERSION = len(_STEPS)
-
-
-def is_of_the_disk(error: sqlite3.Error) -> bool:
-    """Whether the database is in trouble, and not the one operation that met it."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in (*FAULTS, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL)
-
-
-def translated(error: sqlite3.Error, path: Path | None = None) -> JournalError:
-    """The error of the journal that says what SQLite's means, and in which file. Its text holds no value of a row."""
-    code, file = getattr(error, "sqlite_errorcode", None), "" if path is None else f"{path}: "
-    if code is None:
-        return JournalUnavailable(f"{file}the database refused ({type(error).__name__}: {error})")
-    kind, words = FAULTS.get(code & 0xFF, (JournalUnavailable, "the database refused"))
-    return kind(f"{file}{words} ({error.sqlite_errorname}: {error})")
 
 
 def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
@@ -231,13 +218,13 @@ def open_reader(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     return _connect(path, busy_timeout, lambda connection: connection.execute("PRAGMA query_only = ON"))
 
 
-def version_of(connection: sqlite3.Connection) -> int:
+def version_of(connection: Connection) -> int:
     """A number that is another one after every commit of any other connection."""
     (version,) = connection.execute("PRAGMA data_version").fetchone()
     return int(version)
 
 
-def check(connection: sqlite3.Connection) -> None:
+def check(connection: Connection) -> None:
     """Read the whole file.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from payments_async._wire.orders import currency_of
 from payments_async.journal._faults import OrdersArchived
 from payments_async.journal._records import Archive, ArchivedOrder, Row, pack_transaction_id, unpack_transaction_id
+from payments_async.journal._statements._database import NO_TRANSACTION, Connection
 from payments_async.journal._statements._entries import MIXED, PAGE, Commit, run_of
 from payments_async.journal._statements._history import late_happenings
 from payments_async.journal._states import State
@@ -19,14 +19,12 @@ _COLUMNS = (
 )
 _BY_REQUEST = f"SELECT {_COLUMNS} FROM archived WHERE request_id = ?"  # noqa: S608 - no value in it
 _BY_TRANSACTION = f"""SELECT {_COLUMNS} FROM archived WHERE transaction_id = ?
-    AND transaction_id <> x'00000000000000000000000000000000' LIMIT 2"""  # noqa: S608 - no value in it
+    AND transaction_id <> {NO_TRANSACTION} LIMIT 2"""  # noqa: S608 - no value in it
 _ARCHIVES = "SELECT id, path, who, why, begun_at, ended_at, orders FROM archive"
 _SHOWN = 5  # request ids named in an error
 
 
-def find_archived(
-    connection: sqlite3.Connection | Commit, request_id: str | None, transaction_id: str | None
-) -> Row | None:
+def find_archived(connection: Connection | Commit, request_id: str | None, transaction_id: str | None) -> Row | None:
     """The archived order that evidence is about: found as one that is here would be. Of its body the kind is left."""
     found = None if request_id is None else connection.execute(_BY_REQUEST, (request_id,)).fetchone()
     if found is None and transaction_id is not None:
@@ -35,7 +33,7 @@ def find_archived(
     return None if found is None else _row(found)
 
 
-def archived_among(connection: sqlite3.Connection | Commit, request_ids: Sequence[str]) -> dict[str, Row]:
+def archived_among(connection: Connection | Commit, request_ids: Sequence[str]) -> dict[str, Row]:
     """Those of these orders that have left, by their request ids."""
     if not request_ids:
         return {}
@@ -62,7 +60,7 @@ def check_not_archived(commit: Commit, request_ids: Sequence[str]) -> None:
 
 
 def archived_of(
-    connection: sqlite3.Connection, request_ids: Sequence[str], *, in_any_letters: bool = False
+    connection: Connection, request_ids: Sequence[str], *, in_any_letters: bool = False
 ) -> Mapping[str, ArchivedOrder]:
     """Those of these orders that have left, by the ids that were asked for.
 
@@ -80,7 +78,7 @@ def archived_of(
     return {asked: _told(connection, row) for asked, row in found.items()}
 
 
-def _in_other_letters(connection: sqlite3.Connection, request_ids: Sequence[str]) -> dict[str, Row]:
+def _in_other_letters(connection: Connection, request_ids: Sequence[str]) -> dict[str, Row]:
     """Orders whose ids are written otherwise here, by the ids that were asked for."""
     plain = {request_id.strip().lower(): request_id for request_id in request_ids}
     rows = archived_among(connection, [way for one in plain for way in (one, one.upper())])
@@ -93,12 +91,12 @@ def _in_other_letters(connection: sqlite3.Connection, request_ids: Sequence[str]
     return {plain[one]: row for one, row in found.items() if one in plain}
 
 
-def archives(connection: sqlite3.Connection) -> Sequence[Archive]:
+def archives(connection: Connection) -> Sequence[Archive]:
     """All archives, oldest first."""
     return tuple(map(_archive, connection.execute(f"{_ARCHIVES} ORDER BY id").fetchall()))
 
 
-def _told(connection: sqlite3.Connection, row: Row) -> ArchivedOrder:
+def _told(connection: Connection, row: Row) -> ArchivedOrder:
     """What is still known of an order."""
     batch_id, number = connection.execute(
         "SELECT r.batch_id, o.archive FROM archived o JOIN run r ON r.id = ? WHERE o.id = ?", (run_of(row.id), row.id)

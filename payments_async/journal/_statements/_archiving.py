@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -21,6 +20,7 @@ from payments_async.journal._records import (
     proved,
     unpack_transaction_id,
 )
+from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import (
     COLUMNS,
     Commit,
@@ -84,7 +84,7 @@ def old_after(before: float) -> PageReader[OldOrder]:
     """
     through: dict[int, bool] = {}
 
-    def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[OldOrder], int]:
+    def read(connection: Connection, /, *, after: int) -> tuple[list[OldOrder], int]:
         with snapshot(connection):
             while (found := connection.execute(_FIRST, (after, before)).fetchone()) is not None:
                 first, run = found[0], run_of(found[0])
@@ -126,7 +126,7 @@ def prune_orders(commit: Commit, archive: int, orders: Sequence[OldOrder]) -> in
     return sum(runs.values())
 
 
-def _may_leave(connection: sqlite3.Connection, run: int, before: float) -> bool:
+def _may_leave(connection: Connection, run: int, before: float) -> bool:
     """Whether orders of a run may leave one by one, or may all of them."""
     single, state = connection.execute(
         "SELECT coalesce(outbox = batch_id, FALSE), state FROM run WHERE id = ?", (run,)
@@ -136,7 +136,7 @@ def _may_leave(connection: sqlite3.Connection, run: int, before: float) -> bool:
     return state == "ready" and connection.execute(_OTHER, (*bounds(run), before)).fetchone() is None
 
 
-def _old(connection: sqlite3.Connection, row: Row) -> OldOrder | None:
+def _old(connection: Connection, row: Row) -> OldOrder | None:
     """An order with all that is known of it; ``None`` where that cannot be read: then it stays."""
     try:
         return OldOrder(id=row.id, request_id=row.request_id, line=_line(connection, row))
@@ -145,7 +145,7 @@ def _old(connection: sqlite3.Connection, row: Row) -> OldOrder | None:
         return None
 
 
-def _line(connection: sqlite3.Connection, row: Row) -> bytes:
+def _line(connection: Connection, row: Row) -> bytes:
     """All that is known of an order, the same bytes as long as nothing more is. Raises ``JournalCorrupt``."""
     body = proved(row.request_id, row.amount, row.body, row.body_sha256)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -14,23 +13,10 @@ from payments_async.journal._changes import UNTOLD, Change
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Backlog
 from payments_async.journal._records import Entry
+from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import COLUMNS, SHIFT, Commit, count_unconfirmed, entry_of, row_of
 from payments_async.journal._statements._permits import end_leases_of_the_dead
 from payments_async.journal._states import State
-
-# A trigger, so that no statement moves an order of an outbox and nobody hears of it. None on inserting: an order enters
-# as planned, always. Its condition is all that an order of another batch pays. Ids follow the clock, in microseconds: a
-# journal that was restored, or is another one, gives none that a handler has seen before.
-WRITES_CHANGES = f"""CREATE TRIGGER IF NOT EXISTS outbox_changed AFTER UPDATE OF state ON outbox
-    WHEN NEW.state NOT IN ('planned', 'sending') AND NEW.state <> OLD.state
-    AND EXISTS (SELECT 1 FROM run WHERE id = NEW.id >> {SHIFT} AND outbox IS NOT NULL)
-    BEGIN
-    INSERT INTO change (id, order_id, outbox, state, at, status)
-    SELECT max((SELECT coalesce(max(id), 0) FROM change) + 1, CAST(NEW.updated_at * 1000000 AS INTEGER)),
-        NEW.id, r.outbox, NEW.state, NEW.updated_at, iif(EXISTS (
-        SELECT 1 FROM hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state), 'pending', 'seen')
-    FROM run r WHERE r.id = NEW.id >> {SHIFT};
-    END"""  # noqa: S608 - no value in it
 
 _log = logging.getLogger("payments_async.journal")
 _BEYOND = 1 << 63
@@ -60,18 +46,18 @@ def hear(commit: Commit, outbox: str, states: Collection[State]) -> None:
     if UNTOLD.intersection(states):
         raise ValueError(f"states: of {' and '.join(sorted(UNTOLD))} nobody hears")
     commit.connection.executemany(
-        "INSERT OR IGNORE INTO hearing (outbox, state) VALUES (?, ?)",
+        "INSERT INTO hearing (outbox, state) VALUES (?, ?) ON CONFLICT DO NOTHING",
         [(outbox, State(state).value) for state in states],
     )
 
 
-def last(connection: sqlite3.Connection) -> int:
+def last(connection: Connection) -> int:
     """The newest id."""
     (number,) = connection.execute("SELECT max(id) FROM change").fetchone()
     return number or 0
 
 
-def after(connection: sqlite3.Connection, outbox: str | None, number: int, limit: int) -> Sequence[Change]:
+def after(connection: Connection, outbox: str | None, number: int, limit: int) -> Sequence[Change]:
     """Changes that came after this one, of one outbox or of any."""
     if outbox is None:
         found = connection.execute(f"{_FEED} ORDER BY change.id LIMIT ?", (number, limit))
@@ -148,7 +134,7 @@ def revive(commit: Commit, change_id: int | None) -> int:
     ).rowcount
 
 
-def dead_after(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[Change], int]:
+def dead_after(connection: Connection, /, *, after: int) -> tuple[list[Change], int]:
     """A page of dead letters, oldest first."""
     found = connection.execute(
         f"""SELECT {_FACTS} FROM change LEFT JOIN outbox o ON o.id = change.order_id
@@ -159,7 +145,7 @@ def dead_after(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[C
     return page, page[-1].id if page else after
 
 
-def backlog(connection: sqlite3.Connection, outbox: str | None) -> Backlog:
+def backlog(connection: Connection, outbox: str | None) -> Backlog:
     """How much waits, and since when."""
     pending, first = connection.execute(
         "SELECT count(*), min(id) FROM change WHERE status = 'pending' AND coalesce(? = outbox, TRUE)", (outbox,)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 
+from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._permits import end_leases_of_the_dead
 
-_IS_MINE = "owner = ? AND holder IS ?"
+_IS_MINE = "duty.owner = ? AND coalesce(duty.holder, '') = ?"
 
 
 def is_with_another(
-    connection: sqlite3.Connection, name: str, owner: str, holder: str | None, lease: float, now: float
+    connection: Connection, name: str, owner: str, holder: str | None, lease: float, now: float
 ) -> bool:
     """Whether somebody else has it, for no longer than a lease: then there is nothing to write down."""
     found = connection.execute(
         f"SELECT 1 FROM duty WHERE name = ? AND until > ? AND until <= ? AND NOT ({_IS_MINE})",  # noqa: S608
-        (name, now, now + lease, owner, holder),
+        (name, now, now + lease, owner, holder or ""),
     ).fetchone()
     return found is not None
 
@@ -31,17 +31,18 @@ def take_duty(commit: Commit, name: str, owner: str, holder: str | None, lease: 
     taken = commit.execute(
         f"""INSERT INTO duty (name, owner, holder, until) VALUES (?, ?, ?, ?)
         ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, holder = excluded.holder, until = excluded.until
-        WHERE until <= ? OR ({_IS_MINE})""",  # noqa: S608 - no value in it
-        (name, owner, holder, commit.now + lease, commit.now, owner, holder),
+        WHERE duty.until <= ? OR ({_IS_MINE})""",  # noqa: S608 - no value in it
+        (name, owner, holder, commit.now + lease, commit.now, owner, holder or ""),
     ).rowcount
     if not taken:
-        commit.execute("UPDATE duty SET until = min(until, ?) WHERE name = ?", (commit.now + lease, name))
+        until = commit.now + lease
+        commit.execute("UPDATE duty SET until = ? WHERE name = ? AND until > ?", (until, name, until))
     return bool(taken)
 
 
 def leave_duty(commit: Commit, name: str, owner: str, holder: str | None) -> None:
     """Free it at once, unless somebody else has it."""
-    commit.execute(f"DELETE FROM duty WHERE name = ? AND {_IS_MINE}", (name, owner, holder))  # noqa: S608
+    commit.execute(f"DELETE FROM duty WHERE name = ? AND {_IS_MINE}", (name, owner, holder or ""))  # noqa: S608
 
 
 def leave_all(commit: Commit, holder: str) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Context, Decimal
 from typing import Any, Protocol, TypeVar
 
-from payments_async.journal._faults import JournalError, RunUnknown
+from payments_async.journal._faults import RunUnknown
 from payments_async.journal._records import (
     Entry,
     Progress,
@@ -20,6 +19,7 @@ from payments_async.journal._records import (
     proved,
     unpack_transaction_id,
 )
+from payments_async.journal._statements._database import JOINED, NO_TRANSACTION, Connection, Database
 from payments_async.journal._states import State
 
 T = TypeVar("T")
@@ -46,28 +46,18 @@ _BY_ID = f"SELECT {COLUMNS} FROM outbox WHERE id = ?"  # noqa: S608 - no value i
 _BY_REQUEST = f"SELECT {COLUMNS} FROM outbox WHERE request_id = ?"  # noqa: S608
 # the second condition, written out, lets SQLite use the index of those that have one
 _BY_TRANSACTION = f"""SELECT {COLUMNS} FROM outbox WHERE transaction_id = ?
-    AND transaction_id <> x'00000000000000000000000000000000' LIMIT 2"""  # noqa: S608
+    AND transaction_id <> {NO_TRANSACTION} LIMIT 2"""  # noqa: S608
 _CHANGE = """UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = coalesce(?, code),
-    message = coalesce(?, message), conflict = coalesce(conflict, ?), sent_before = max(sent_before, ?), updated_at = ?
-    WHERE id = ?"""
+    message = coalesce(?, message), conflict = coalesce(conflict, ?),
+    sent_before = CASE WHEN sent_before = 1 THEN 1 ELSE ? END, updated_at = ? WHERE id = ?"""
 # what an outbox has sent is known from its last sight on: it may be years old
 LOOK_SINCE = (
-    "iif(outbox = batch_id, coalesce(look_since, created_at), min(created_at, coalesce(look_since, created_at)))"
+    "CASE WHEN outbox = batch_id OR look_since < created_at THEN coalesce(look_since, created_at) ELSE created_at END"
 )
 _RUNS = (
     "id, batch_id, base_address, key_fingerprint, user_id, state, source_digest, policy, quarantined_at, "
     f"{LOOK_SINCE}, outbox, archived"
 )
-
-
-class DatabaseFaults(Protocol):
-    """What the errors of a database mean."""
-
-    def is_of_the_disk(self, error: sqlite3.Error, /) -> bool:
-        """Whether the database is in trouble, and not the one operation that met it."""
-
-    def translated(self, error: sqlite3.Error, /) -> JournalError:
-        """The error of the journal that says the same."""
 
 
 class Commit:
@@ -78,25 +68,24 @@ class Commit:
         now: Unix seconds by the database's clock, read after the write lock was granted.
         nameless: Whether there are notifications without a request id whose orders nobody knows; ``None`` where
             that was not asked since the last one was stored.
-        faults: What the errors of its database mean.
+        database: What is asked of the database itself.
         is_milestone: What is written has to be in the file itself soon, and not only in the log beside it.
     """
 
-    __slots__ = ("_clock", "_crash_at", "connection", "execute", "faults", "is_milestone", "moves", "nameless", "now")
+    __slots__ = ("_crash_at", "connection", "database", "execute", "is_milestone", "moves", "nameless", "now")
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
-        clock: Callable[[], float],
-        faults: DatabaseFaults,
+        connection: Connection,
+        database: Database,
+        now: float,
         crash_at: Callable[[str], None] | None = None,
     ) -> None:
-        self._clock = clock
+        self.now = now
         self.connection = connection
         self.execute = connection.execute
-        self.now = clock()
         self._crash_at = crash_at
-        self.faults = faults
+        self.database = database
         self.nameless: bool | None = None
         self.is_milestone = False
         self.moves: list[tuple[int, str, int, Decimal]] = []
@@ -127,7 +116,7 @@ class Commit:
         try:
             result = part()
         except Exception as error:
-            if not isinstance(error, sqlite3.Error) or self.goes_on(error):
+            if not isinstance(error, self.database.Error) or self.goes_on(error):
                 self._undo(moved, is_first=is_first)
             raise
         if not is_first:
@@ -138,17 +127,16 @@ class Commit:
         """Undo a part of the commit, before which so many orders had moved."""
         if is_first:
             self.execute("ROLLBACK")
-            self.execute("BEGIN IMMEDIATE")
-            self.now = self._clock()
+            self.now = self.database.begin(self.connection)
         else:
             self.execute("ROLLBACK TO part")
             self.execute("RELEASE part")
         del self.moves[moved:]
         self.nameless = None
 
-    def goes_on(self, error: sqlite3.Error) -> bool:
+    def goes_on(self, error: Exception) -> bool:
         """Whether an error is that of one operation alone: neither the disk's nor the end of the transaction."""
-        return self.connection.in_transaction and not self.faults.is_of_the_disk(error)
+        return self.connection.in_transaction and not self.database.is_of_the_disk(error)
 
     def write_progress(self) -> None:
         """Add up what moved; once for each commit, however many orders moved."""
@@ -164,13 +152,18 @@ class Commit:
                 values += (*key, orders + count, format(EXACT.add(total, amount), "f"))
         if values:
             marks = ", ".join(["(?, ?, ?, ?)"] * (len(values) // 4))
-            self.execute(f"INSERT OR REPLACE INTO progress (run, state, count, total) VALUES {marks}", values)  # noqa: S608
+            self.execute(
+                f"""INSERT INTO progress (run, state, count, total) VALUES {marks}
+                ON CONFLICT (run, state) DO UPDATE SET count = excluded.count, total = excluded.total""",  # noqa: S608
+                values,
+            )
 
     def _progress(self, run: int) -> Iterator[tuple[str, tuple[int, Decimal]]]:
         """Orders of a run by state, with the sum of their amounts, as the last commit left them."""
         # in one row: each further one would let go of the interpreter and wait for it
         (rows,) = self.execute(
-            "SELECT group_concat(state || ' ' || count || ' ' || total, ',') FROM progress WHERE run = ?", (run,)
+            f"SELECT {JOINED}(state || ' ' || count || ' ' || total, ',') FROM progress WHERE run = ?",  # noqa: S608
+            (run,),
         ).fetchone()
         for row in rows.split(",") if rows else ():
             state, count, total = row.split(" ")
@@ -184,7 +177,7 @@ Together = Callable[[Commit, Sequence[Any]], Sequence[Any] | None]
 
 
 @contextmanager
-def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+def snapshot(connection: Connection) -> Iterator[None]:
     """Let several statements of a reader see the same moment."""
     connection.execute("BEGIN")
     try:
@@ -229,19 +222,19 @@ def row_of(values: Sequence[Any]) -> Row:
     return Row(values[0], values[1], _STATES[values[2]], *values[3:])
 
 
-def row_by_id(connection: sqlite3.Connection | Commit, order_id: int) -> Row | None:
+def row_by_id(connection: Connection | Commit, order_id: int) -> Row | None:
     """One order by its number."""
     found = connection.execute(_BY_ID, (order_id,)).fetchone()
     return None if found is None else row_of(found)
 
 
-def row_by_request(connection: sqlite3.Connection | Commit, request_id: str) -> Row | None:
+def row_by_request(connection: Connection | Commit, request_id: str) -> Row | None:
     """One order by its request id."""
     found = connection.execute(_BY_REQUEST, (request_id,)).fetchone()
     return None if found is None else row_of(found)
 
 
-def rows_by_transaction(connection: sqlite3.Connection | Commit, transaction_id: str) -> list[Row]:
+def rows_by_transaction(connection: Connection | Commit, transaction_id: str) -> list[Row]:
     """The orders that carry a transaction id: one, none, or two where the service contradicts itself."""
     return list(map(row_of, connection.execute(_BY_TRANSACTION, (pack_transaction_id(transaction_id),))))
 
@@ -289,10 +282,10 @@ def change(
 class PageReader(Protocol[T_co]):
     """Reads a page: given the number of the last order before it, what is in it and the number of its last order."""
 
-    def __call__(self, connection: sqlite3.Connection, /, *, after: int) -> tuple[Iterable[T_co], int]: ...
+    def __call__(self, connection: Connection, /, *, after: int) -> tuple[Iterable[T_co], int]: ...
 
 
-def run_columns(connection: sqlite3.Connection | Commit, batch_id: str, columns: str) -> Sequence[Any]:
+def run_columns(connection: Connection | Commit, batch_id: str, columns: str) -> Sequence[Any]:
     """Some columns of a batch.
 
     Raises:
@@ -307,23 +300,23 @@ def run_columns(connection: sqlite3.Connection | Commit, batch_id: str, columns:
     return found
 
 
-def number_of(connection: sqlite3.Connection | Commit, batch_id: str) -> int:
+def number_of(connection: Connection | Commit, batch_id: str) -> int:
     """The number of a batch. Raises ``RunUnknown``."""
     return int(run_columns(connection, batch_id, "id")[0])
 
 
-def bounds_of(connection: sqlite3.Connection, batch_id: str | None) -> tuple[int, int]:
+def bounds_of(connection: Connection, batch_id: str | None) -> tuple[int, int]:
     """First and last number an order of a batch, or of any, can have. Raises ``RunUnknown``."""
     return (0, _HIGHEST) if batch_id is None else bounds(number_of(connection, batch_id))
 
 
-def runs(connection: sqlite3.Connection) -> Sequence[Run]:
+def runs(connection: Connection) -> Sequence[Run]:
     """All batches, oldest first."""
     found = connection.execute(f"SELECT {_RUNS} FROM run ORDER BY id").fetchall()  # noqa: S608 - no value in it
     return tuple(_run(connection, values) for values in found)
 
 
-def run(connection: sqlite3.Connection, batch_id: str) -> Run:
+def run(connection: Connection, batch_id: str) -> Run:
     """One batch.
 
     Raises:
@@ -332,14 +325,14 @@ def run(connection: sqlite3.Connection, batch_id: str) -> Run:
     return _run(connection, run_columns(connection, batch_id, _RUNS))
 
 
-def entry(connection: sqlite3.Connection, request_id: str) -> Entry | None:
+def entry(connection: Connection, request_id: str) -> Entry | None:
     """One order."""
     row = row_by_request(connection, request_id)
     return None if row is None else next(_entries_in(connection, [row]))
 
 
 def entries_of(
-    connection: sqlite3.Connection, request_ids: Sequence[str], *, in_mixed_letters: bool = False
+    connection: Connection, request_ids: Sequence[str], *, in_mixed_letters: bool = False
 ) -> Mapping[str, Entry]:
     """Those of these orders that there are.
 
@@ -364,7 +357,7 @@ def paid_after(since: float, but: str | None) -> PageReader[Entry]:
     sql = f"""SELECT {COLUMNS} FROM outbox WHERE id > ? AND id NOT BETWEEN ? AND ?
         AND (state IN ({may_be}) OR (state IN ({paid}) AND updated_at >= ?)) ORDER BY id LIMIT {PAGE}"""  # noqa: S608
 
-    def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[Iterable[Entry], int]:
+    def read(connection: Connection, /, *, after: int) -> tuple[Iterable[Entry], int]:
         first, last = next((bounds(run) for run, name in _batches(connection).items() if name == but), (-1, -1))
         start = last if first <= after + 1 <= last else after  # the others of that batch need not be looked at
         rows = connection.execute(sql, (start, first, last, since)).fetchall()
@@ -373,7 +366,7 @@ def paid_after(since: float, but: str | None) -> PageReader[Entry]:
     return read
 
 
-def uid(connection: sqlite3.Connection, batch_id: str) -> str:
+def uid(connection: Connection, batch_id: str) -> str:
     """What tells a batch from one of the same name that a restored file does not hold any more.
 
     Raises:
@@ -391,7 +384,7 @@ def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = 
         where.append("o.conflict IS NOT NULL")
     sql = f"SELECT {COLUMNS} FROM outbox o WHERE {' AND '.join(where)} ORDER BY o.id LIMIT {PAGE}"  # noqa: S608
 
-    def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[Entry], int]:
+    def read(connection: Connection, /, *, after: int) -> tuple[list[Entry], int]:
         first, last = bounds_of(connection, batch_id)
         rows = connection.execute(sql, (max(after, first - 1), last)).fetchall()
         return list(_entries_in(connection, rows)), rows[-1][0] if rows else after
@@ -399,7 +392,7 @@ def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = 
     return read
 
 
-def progress(connection: sqlite3.Connection, batch_id: str | None, outbox: str | None = None) -> Progress:
+def progress(connection: Connection, batch_id: str | None, outbox: str | None = None) -> Progress:
     """Counts and sums by state, of a batch, of what an outbox sends, or of all."""
     counts = dict.fromkeys(State, 0)
     sums = dict.fromkeys(State, Decimal(0))
@@ -423,14 +416,15 @@ def progress(connection: sqlite3.Connection, batch_id: str | None, outbox: str |
         (first, last, *of),
     ).fetchone()
     (unconfirmed,) = connection.execute(
-        f"""SELECT count(DISTINCT o.id) FROM ipn_event e CROSS JOIN outbox o ON o.request_id = e.request_id
-        WHERE e.doubt = 'unconfirmed' AND e.state <> 'disputed' AND o.id BETWEEN ? AND ? AND {of_outbox}""",  # noqa: S608
+        f"""SELECT count(DISTINCT o.id) FROM ipn_event e CROSS JOIN outbox o
+        WHERE o.request_id = e.request_id AND e.doubt = 'unconfirmed' AND e.state <> 'disputed'
+        AND o.id BETWEEN ? AND ? AND {of_outbox}""",  # noqa: S608
         (first, last, *of),
     ).fetchone()
     return Progress(counts=counts, sums=sums, conflicts=conflicts, unconfirmed=unconfirmed)
 
 
-def oldest(connection: sqlite3.Connection, outbox: str, now: float) -> Mapping[State, float]:
+def oldest(connection: Connection, outbox: str, now: float) -> Mapping[State, float]:
     """Since when orders of an outbox that are due wait to be sent, and since when others are unknown or parked.
 
     Of those that wait the first chunks are looked at, in which the oldest are.
@@ -446,15 +440,16 @@ def oldest(connection: sqlite3.Connection, outbox: str, now: float) -> Mapping[S
             since[state] = at
     looked: dict[int, int] = {}
     chunks = connection.execute(
-        """SELECT r.id, c.number FROM run r CROSS JOIN chunk c ON c.run = r.id AND c.state = 'open'
-        WHERE r.outbox = ? AND r.state = 'ready' AND c.due_at <= ? ORDER BY r.id, c.number""",
+        """SELECT r.id, c.number FROM run r CROSS JOIN chunk c
+        WHERE c.run = r.id AND c.state = 'open' AND r.outbox = ? AND r.state = 'ready' AND c.due_at <= ?
+        ORDER BY r.id, c.number""",
         (outbox, now),
     ).fetchall()
     for run, number in chunks:
         if looked.get(run, 0) < _LOOKED_AT:
             (at,) = connection.execute(
-                """SELECT min(max(coalesce(put_at, updated_at), not_before)) FROM outbox
-                WHERE id BETWEEN ? AND ? AND state = 'planned' AND not_before <= ?""",
+                """SELECT min(CASE WHEN coalesce(put_at, updated_at) > not_before THEN coalesce(put_at, updated_at)
+                ELSE not_before END) FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned' AND not_before <= ?""",
                 (*chunk_bounds(run, number), now),
             ).fetchone()
             if at is not None:
@@ -463,13 +458,13 @@ def oldest(connection: sqlite3.Connection, outbox: str, now: float) -> Mapping[S
     return since
 
 
-def _entries_in(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> Iterator[Entry]:
+def _entries_in(connection: Connection, rows: Sequence[Sequence[Any]]) -> Iterator[Entry]:
     """Rows of ``COLUMNS`` as entries. What lies beside them is read at once; each entry is made when it is its turn."""
     names, doubted = _batches(connection), count_unconfirmed(connection, rows)
     return (entry_of(row, names[run_of(row.id)], doubted.get(row.request_id, 0)) for row in map(row_of, rows))
 
 
-def count_unconfirmed(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> dict[str, int]:
+def count_unconfirmed(connection: Connection, rows: Sequence[Sequence[Any]]) -> dict[str, int]:
     """How many notifications about each of these orders wait to be confirmed; only of those that have any."""
     (are_there,) = connection.execute("SELECT EXISTS (SELECT 1 FROM ipn_event WHERE doubt = 'unconfirmed')").fetchone()
     if not are_there or not rows:
@@ -479,7 +474,7 @@ def count_unconfirmed(connection: sqlite3.Connection, rows: Sequence[Sequence[An
     return dict(connection.execute(sql, [row[1] for row in rows]).fetchall())
 
 
-def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
+def _run(connection: Connection, values: Sequence[Any]) -> Run:
     """A row of ``_RUNS`` as a run."""
     number, batch_id, address, fingerprint, user_id, state, source_digest, policy, *doubts, outbox, archived = values
     quarantined_at, since = doubts
@@ -505,6 +500,6 @@ def _run(connection: sqlite3.Connection, values: Sequence[Any]) -> Run:
     )
 
 
-def _batches(connection: sqlite3.Connection) -> dict[int, str]:
+def _batches(connection: Connection) -> dict[int, str]:
     """The names of all batches, by their numbers."""
     return dict(connection.execute("SELECT id, batch_id FROM run"))

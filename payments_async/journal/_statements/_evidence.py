@@ -108,23 +108,17 @@ def record_evidence(
     amount = None if evidence.amount is None else amount_text(evidence.amount)
     at = commit.now if evidence.at is None else evidence.at
     if after is row.state and event_id is None:
+        is_same, same = _equal(
+            transaction_id=evidence.transaction_id,
+            amount=amount,
+            currency=evidence.currency,
+            detail=evidence.detail,
+            conflict=conflict,
+        )
         again = commit.execute(
-            """UPDATE evidence SET times = times + 1, last_at = ? WHERE order_id = ? AND news = ? AND source = ?
-            AND transaction_id IS ? AND amount IS ? AND currency IS ? AND detail IS ? AND before = ? AND after = ?
-            AND conflict IS ?""",
-            (
-                at,
-                row.id,
-                evidence.news,
-                evidence.source,
-                evidence.transaction_id,
-                amount,
-                evidence.currency,
-                evidence.detail,
-                row.state,
-                after,
-                conflict,
-            ),
+            f"""UPDATE evidence SET times = times + 1, last_at = ? WHERE order_id = ? AND news = ? AND source = ?
+            AND before = ? AND after = ? AND {is_same}""",  # noqa: S608 - names of columns
+            (at, row.id, evidence.news, evidence.source, row.state, after, *same),
         )
         if again.rowcount:
             return False
@@ -151,15 +145,22 @@ def record_evidence(
     return True
 
 
+def _equal(**columns: str | None) -> tuple[str, list[str]]:
+    """The condition that columns hold these texts, or nothing where there is none; and what it binds."""
+    condition = " AND ".join(f"{name} IS NULL" if text is None else f"{name} = ?" for name, text in columns.items())
+    return condition, [text for text in columns.values() if text is not None]
+
+
 def _is_decided(commit: Commit, row: Row, evidence: Evidence) -> bool:
     """Whether a person knew of this very evidence when they wrote the order off, and so called it false."""
     if evidence.news not in _TOLD:
         return False
     amount = None if evidence.amount is None else amount_text(evidence.amount)
+    is_same, same = _equal(transaction_id=evidence.transaction_id, amount=amount, currency=evidence.currency)
     known = commit.execute(
-        """SELECT 1 FROM evidence WHERE order_id = ? AND decided IS NOT NULL AND news = ? AND transaction_id IS ?
-        AND amount IS ? AND currency IS ? LIMIT 1""",
-        (row.id, evidence.news, evidence.transaction_id, amount, evidence.currency),
+        f"""SELECT 1 FROM evidence WHERE order_id = ? AND decided IS NOT NULL AND news = ?
+        AND {is_same} LIMIT 1""",  # noqa: S608 - names of columns
+        (row.id, evidence.news, *same),
     ).fetchone()
     return known is not None
 
@@ -263,11 +264,11 @@ def _row(commit: Commit, request_id: str) -> Row:
 def _about(commit: Commit, row: Row) -> str | None:
     """What a write-off is about: every contradiction that nobody has decided on, and the sweeps."""
     found = commit.execute(
-        """SELECT DISTINCT coalesce(conflict, detail) FROM evidence WHERE order_id = ? AND decided IS NULL
+        """SELECT coalesce(conflict, detail) FROM evidence WHERE order_id = ? AND decided IS NULL
         AND (conflict IS NOT NULL OR news = ?) ORDER BY id""",
         (row.id, News.SWEPT_CLEAN_TWICE),
     ).fetchall()
-    return "; ".join(words for (words,) in found if words) or None
+    return "; ".join(dict.fromkeys(words for (words,) in found if words)) or None
 
 
 def _dispute(commit: Commit, row: Row, decision: int, who: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 from payments_async.journal._faults import OrderUnknown
 from payments_async.journal._records import Happening, Row, Standing, Sweep, unpack_transaction_id
+from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import (
     COLUMNS,
     LOOK_SINCE,
@@ -126,7 +126,7 @@ class _Trails(NamedTuple):
     workers: Mapping[tuple[int, int], str | None]
 
 
-def _trails(connection: sqlite3.Connection, first: int, last: int) -> _Trails:
+def _trails(connection: Connection, first: int, last: int) -> _Trails:
     """All that is needed to tell of the orders from one number to another of the same run."""
     run = run_of(first)
     batch_id, at = connection.execute(
@@ -149,13 +149,13 @@ def _trails(connection: sqlite3.Connection, first: int, last: int) -> _Trails:
 
 
 def _by_order(
-    connection: sqlite3.Connection, table: str, columns: Sequence[str], first: int, last: int
+    connection: Connection, table: str, columns: Sequence[str], first: int, last: int
 ) -> dict[int, list[tuple[Any, ...]]]:
     """The rows of a table that belong to these orders, in the sequence they were written in."""
     rows: dict[int, list[tuple[Any, ...]]] = {}
     found = connection.execute(
         f"""SELECT {", ".join(columns)} FROM {table} WHERE order_id BETWEEN ? AND ?
-        ORDER BY order_id, rowid""",  # noqa: S608 - names of columns and tables
+        ORDER BY order_id, id""",  # noqa: S608 - names of columns and tables
         (first, last),
     )
     for row in found.fetchall():
@@ -163,7 +163,7 @@ def _by_order(
     return rows
 
 
-def history(connection: sqlite3.Connection, request_id: str) -> Sequence[Happening]:
+def history(connection: Connection, request_id: str) -> Sequence[Happening]:
     """All that is known of an order, oldest first.
 
     Raises:
@@ -176,7 +176,7 @@ def history(connection: sqlite3.Connection, request_id: str) -> Sequence[Happeni
         return story_of(connection, row)
 
 
-def where_it_is(connection: sqlite3.Connection, request_id: str) -> str:
+def where_it_is(connection: Connection, request_id: str) -> str:
     """What to say of an order that is not here."""
     left = connection.execute(
         "SELECT o.state, a.path FROM archived o JOIN archive a ON a.id = o.archive WHERE o.request_id = ?",
@@ -187,20 +187,20 @@ def where_it_is(connection: sqlite3.Connection, request_id: str) -> str:
     return f"order {request_id} ended long ago ({left[0]}) and left the journal for the archive {left[1]}"
 
 
-def story_of(connection: sqlite3.Connection, row: Row) -> tuple[Happening, ...]:
+def story_of(connection: Connection, row: Row) -> tuple[Happening, ...]:
     """All that is known of an order, oldest first; in one moment, if the caller sees to that."""
     facts = _facts(row, _trails(connection, row.id, row.id))
     found = [*(fact.told(*fact.of) for fact in facts), *_deliveries(connection, row)]
     return tuple(sorted(found, key=lambda happening: (happening.at, _RANKS[happening.what])))
 
 
-def late_happenings(connection: sqlite3.Connection, order_id: int) -> tuple[Happening, ...]:
+def late_happenings(connection: Connection, order_id: int) -> tuple[Happening, ...]:
     """What was told of an order since it has left for an archive, oldest first."""
     found = _by_order(connection, "evidence", _Evidence._fields, order_id, order_id).get(order_id, [])
     return tuple(_seen(seen, _kind(seen)) for seen in map(_Evidence._make, found))
 
 
-def decisions(connection: sqlite3.Connection, batch_id: str) -> Sequence[Happening]:
+def decisions(connection: Connection, batch_id: str) -> Sequence[Happening]:
     """What named persons decided about a batch as a whole, in time. Raises ``RunUnknown``."""
     found = connection.execute(
         f"SELECT {', '.join(_Resolution._fields)} FROM resolution WHERE run = ? ORDER BY id",  # noqa: S608
@@ -216,7 +216,7 @@ def standings_after(batch_id: str) -> PageReader[Standing]:
     """
     sql = f"SELECT {COLUMNS} FROM outbox WHERE id > ? AND id <= ? ORDER BY id LIMIT {PAGE}"  # noqa: S608
 
-    def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[Iterable[Standing], int]:
+    def read(connection: Connection, /, *, after: int) -> tuple[Iterable[Standing], int]:
         with snapshot(connection):
             first, last = bounds_of(connection, batch_id)
             rows = connection.execute(sql, (max(after, first - 1), last)).fetchall()
@@ -382,12 +382,12 @@ def _resolved(resolution: _Resolution) -> Happening:
     )
 
 
-def _deliveries(connection: sqlite3.Connection, row: Row) -> Iterator[Happening]:
+def _deliveries(connection: Connection, row: Row) -> Iterator[Happening]:
     """Every delivery of the events about an order, with what became of them."""
     found = connection.execute(
         """WITH told AS (
-            SELECT id, iif(EXISTS (SELECT 1 FROM ipn_pending WHERE event_id = ipn_event.id), 'pending', state) AS state,
-            tries, error, status_code, peer, received_at, times, doubt FROM ipn_event
+            SELECT id, CASE WHEN EXISTS (SELECT 1 FROM ipn_pending WHERE event_id = ipn_event.id) THEN 'pending'
+            ELSE state END AS state, tries, error, status_code, peer, received_at, times, doubt FROM ipn_event
             WHERE id IN (SELECT event_id FROM evidence WHERE order_id = ?
                 UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_id = ?
                 UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_id IS NULL AND transaction_id = ?))
@@ -406,7 +406,7 @@ def _deliveries(connection: sqlite3.Connection, row: Row) -> Iterator[Happening]
         yield Happening(at=at, what="delivery", by=peer, detail="; ".join(words))
 
 
-def _words(n: int, code: int | None, message: str | None, transaction_id: bytes | str | None) -> str:
+def _words(n: int, code: int | None, message: str | None, transaction_id: bytes | None) -> str:
     words = [f"attempt {n}"]
     if (transaction := unpack_transaction_id(transaction_id)) is not None:
         words.append(f"transaction {transaction}")
@@ -425,7 +425,7 @@ def void_sweeps(commit: Commit, runs: Iterable[int] | None = None) -> None:
     """
     # later than every doubt before, also where the clock was set back since: readings are told apart by that alone
     (moment,) = commit.execute(
-        f"SELECT iif({_LAST_VOIDED} > ?, {_LAST_VOIDED} + {_TICK}, ?)",
+        f"SELECT CASE WHEN {_LAST_VOIDED} > ? THEN {_LAST_VOIDED} + {_TICK} ELSE ? END",
         (commit.now, commit.now),
     ).fetchone()
     if runs is None:
@@ -453,7 +453,7 @@ def end_sweep(commit: Commit, sweep: Sweep) -> None:
     )
 
 
-def sweeps(connection: sqlite3.Connection, batch_id: str | None) -> Sequence[Sweep]:
+def sweeps(connection: Connection, batch_id: str | None) -> Sequence[Sweep]:
     """The latest readings that were made for a batch, or for any; oldest first."""
     sql = f"SELECT {_SWEEPS} FROM sweep s LEFT JOIN run r ON r.id = s.run"  # noqa: S608 - no value in it
     if batch_id is None:
@@ -464,7 +464,7 @@ def sweeps(connection: sqlite3.Connection, batch_id: str | None) -> Sequence[Swe
     return [_sweep(values) for values in reversed(found)]
 
 
-def is_looked_for(connection: sqlite3.Connection | Commit, batch_id: str | None, *, counted: bool) -> bool:
+def is_looked_for(connection: Connection | Commit, batch_id: str | None, *, counted: bool) -> bool:
     """Whether the list of all days since a batch was made was read for it, and since it was last doubted.
 
     Args:
@@ -485,9 +485,7 @@ def is_looked_for(connection: sqlite3.Connection | Commit, batch_id: str | None,
     return connection.execute(f"{ended} ? AND run = ? AND since <= ? LIMIT 1", values).fetchone() is not None
 
 
-def sent_since(
-    connection: sqlite3.Connection, batch_id: str | None, states: Sequence[State], after: float
-) -> float | None:
+def sent_since(connection: Connection, batch_id: str | None, states: Sequence[State], after: float) -> float | None:
     """The first permit of any order in one of these states, of earlier attempts too; ``None`` where there is none.
 
     Args:

@@ -15,7 +15,6 @@ from payments_async._wire.orders import write_order
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersArchived, OrdersDiffer, WrongAccount
 from payments_async.journal._records import Adoption, Loaded, RunIdentity, body_digest
 from payments_async.journal._statements._archived import check_not_archived
-from payments_async.journal._statements._changes import WRITES_CHANGES
 from payments_async.journal._statements._entries import (
     MOST_ORDERS,
     Commit,
@@ -108,7 +107,7 @@ def begin_run(
     if others is not None:
         raise WrongAccount(f"the journal belongs to user {others[1]} at {others[0]}")
     if outbox is not None:
-        commit.execute(WRITES_CHANGES)
+        commit.database.begin_changes(commit.connection)
     (epoch,) = commit.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
     commit.execute(
         """INSERT INTO run (batch_id, base_address, key_fingerprint, user_id, source_digest, policy, epoch, uid,
@@ -157,10 +156,17 @@ def adopt(commit: Commit, load: Load, adoption: Adoption, held: HeldElsewhere) -
     found = commit.execute("SELECT run, number FROM chunk WHERE run = ? AND state = 'open'", (load.run,))
     quarantine(commit, found.fetchall(), "this journal, before its orders were adopted")
     void_sweeps(commit, (load.run,))
-    commit.execute(
-        "UPDATE run SET look_since = min(coalesce(look_since, created_at), ?) WHERE id = ?", (held.since, load.run)
-    )
+    look_earlier(commit, load.run, held.since)
     resolve(commit, "adopted", adoption.who, adoption.why, run=load.run, evidence=held.message)
+
+
+def look_earlier(commit: Commit, run: int, since: float) -> None:
+    """A batch has to be looked for from this moment on, or from an earlier one that was known before."""
+    commit.execute(
+        """UPDATE run SET look_since = CASE WHEN coalesce(look_since, created_at) < ?
+        THEN coalesce(look_since, created_at) ELSE ? END WHERE id = ?""",
+        (since, since, run),
+    )
 
 
 def add(commit: Commit, load: Load, orders: Sequence[Order]) -> None:
@@ -220,7 +226,7 @@ def complete(commit: Commit, batch_id: str, load: Load) -> Loaded:
     chunks = chunk_of(load.next_id - 1) + 1 if load.next_id > load.first else 0
     commit.connection.executemany(
         """INSERT INTO chunk (run, number, state)
-        SELECT id, ?, iif(quarantined_at IS NULL, 'open', 'quarantined') FROM run WHERE id = ?""",
+        SELECT id, ?, CASE WHEN quarantined_at IS NULL THEN 'open' ELSE 'quarantined' END FROM run WHERE id = ?""",
         ((number, load.run) for number in range(chunks)),
     )
     commit.is_milestone = True
@@ -346,8 +352,9 @@ def _told_of(request_id: str, state: str) -> OrdersDiffer:
 def _apply_early_events(commit: Commit, load: Load) -> None:
     """Orders that notifications told of before they were loaded were sent by somebody: they are not sent again."""
     found = commit.execute(
-        """SELECT DISTINCT o.id FROM ipn_event e CROSS JOIN outbox o ON o.request_id = e.request_id
-        WHERE e.order_id IS NULL AND e.request_id IS NOT NULL AND o.id BETWEEN ? AND ?""",
+        """SELECT DISTINCT o.id FROM ipn_event e CROSS JOIN outbox o
+        WHERE o.request_id = e.request_id AND e.order_id IS NULL AND e.request_id IS NOT NULL
+        AND o.id BETWEEN ? AND ?""",
         bounds(load.run),
     ).fetchall()
     for (order_id,) in found:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 import zlib
 from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
@@ -22,6 +21,7 @@ from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Arrival, Doubt, Receipt
 from payments_async.journal._records import Finding, Row, unpack_transaction_id
 from payments_async.journal._statements._archived import find_archived
+from payments_async.journal._statements._database import JOINED, Connection
 from payments_async.journal._statements._entries import Commit, change, row_by_request
 from payments_async.journal._statements._evidence import apply, apply_late, find
 from payments_async.journal._states import State
@@ -33,6 +33,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _LARGE = 1024  # bytes from which on a body is kept compressed
 _COMPRESSED = b"\0z"  # what stands before it then; no JSON begins so
+_USUAL = bytearray()  # of an event of which its delivery says all
 _DECIMAL = "$decimal"  # how an exact number among the unknown members of an event is marked
 _BLOCK = 40  # rows in one statement: every number of them is a statement of its own to prepare and to remember
 _LAST = (1 << 63) - 1
@@ -50,12 +51,13 @@ _BELIEVED = "state <> 'disputed' AND doubt IS NULL AND conflict IS NULL"
 _IS_FINAL = f"status_code IN ({', '.join(map(str, FINAL_CODES))})"
 _FINALS = f"SELECT id, transaction_id, status_code, event, body, query FROM ipn_event WHERE {_IS_FINAL} AND"  # noqa: S608
 # Of so many new events: the newest, those whose transaction was told of before, and whether there are orders at all.
-_STANDING = """SELECT (SELECT max(id) FROM ipn_event), (SELECT group_concat(new.id) FROM ipn_event AS new
+_STANDING = f"""SELECT (SELECT max(id) FROM ipn_event),
+    (SELECT {JOINED}(CAST(new.id AS TEXT), ',') FROM ipn_event AS new
         WHERE new.id > (SELECT max(id) FROM ipn_event) - ? AND EXISTS (
             SELECT 1 FROM ipn_event AS old WHERE old.transaction_id = new.transaction_id AND old.id < new.id)),
-    EXISTS (SELECT 1 FROM archived) OR EXISTS (SELECT 1 FROM outbox)"""
+    EXISTS (SELECT 1 FROM archived) OR EXISTS (SELECT 1 FROM outbox)"""  # noqa: S608 - no value in it
 _AGAIN = """INSERT INTO ipn_delivery (event_id, digest, body, query, peer, received_at) VALUES (?, ?, ?, ?, ?, ?)
-    ON CONFLICT (event_id, digest) DO UPDATE SET times = times + 1, last_at = excluded.received_at"""
+    ON CONFLICT (event_id, digest) DO UPDATE SET times = ipn_delivery.times + 1, last_at = excluded.received_at"""
 # two selects, for SQLite looks for an index for each; an OR would read the whole table
 _UNMATCHED = """SELECT id, peer, received_at, transaction_id, status_code, event, body, query FROM ipn_event
     WHERE order_id IS NULL AND state <> 'disputed' AND doubt IS NULL AND request_id = ?
@@ -63,13 +65,12 @@ _UNMATCHED = """SELECT id, peer, received_at, transaction_id, status_code, event
     WHERE order_id IS NULL AND state <> 'disputed' AND doubt IS NULL AND request_id IS NULL AND transaction_id = ?
     ORDER BY id"""
 _PENDING = "INSERT INTO ipn_pending (owner, holder, due_at, event_id) SELECT ?, ?, ?, column1 FROM (VALUES "
-_PENDINGS = [f"{_PENDING}{','.join(['(?)'] * ids)})" for ids in range(_BLOCK + 1)]
+_PENDINGS = [f"{_PENDING}{','.join(['(?)'] * ids)}) AS given" for ids in range(_BLOCK + 1)]
 _CLOSE = "DELETE FROM ipn_pending WHERE event_id IN ("
 _CLOSES = [f"{_CLOSE}{','.join('?' * ids)})" for ids in range(_BLOCK + 1)]
-_HAS_FAILED = "SELECT EXISTS (SELECT 1 FROM ipn_pending WHERE failed)"
-_FORGET = (
-    "UPDATE ipn_event SET error = NULL WHERE id IN (SELECT event_id FROM ipn_pending WHERE failed AND event_id = ?)"
-)
+_HAS_FAILED = "SELECT EXISTS (SELECT 1 FROM ipn_pending WHERE failed <> 0)"
+_FORGET = """UPDATE ipn_event SET error = NULL
+    WHERE id IN (SELECT event_id FROM ipn_pending WHERE failed <> 0 AND event_id = ?)"""
 
 
 @attrs.define
@@ -102,10 +103,10 @@ class NotificationsStored:
         """Of several that cannot be stored together: by itself, so that its failure is its own."""
         try:
             return commit.undoing(partial(_store_all, commit, (arrival,), self.owner, self.holder))[0]
-        except sqlite3.Error as error:
+        except commit.database.Error as error:
             if not commit.goes_on(error):
                 raise
-            fault = commit.faults.translated(error)
+            fault = commit.database.translated(error)
             fault.__cause__ = error
             return fault
         except Exception as error:  # noqa: BLE001 - each arrival's failure is its own
@@ -118,7 +119,7 @@ def receive_all(commit: Commit, receiving: Sequence[NotificationsStored]) -> Seq
 
 
 def final_events(
-    connection: sqlite3.Connection, request_id: str, transaction_id: str | None, most: int
+    connection: Connection, request_id: str, transaction_id: str | None, most: int
 ) -> list[TransactionEvent]:
     """The first final events of an order, or of a transaction of it, that are evidence and that nothing contradicts."""
     sql: str = "request_id = ?"
@@ -137,13 +138,13 @@ def final_events(
     return events
 
 
-def first_finals(connection: sqlite3.Connection, request_ids: Sequence[str]) -> dict[str, TransactionEvent]:
+def first_finals(connection: Connection, request_ids: Sequence[str]) -> dict[str, TransactionEvent]:
     """The first of each of these orders that has any."""
     found = {request_id: final_events(connection, request_id, None, 1) for request_id in request_ids}
     return {request_id: events[0] for request_id, events in found.items() if events}
 
 
-def unmatched(connection: sqlite3.Connection) -> int:
+def unmatched(connection: Connection) -> int:
     """Events of orders the outbox does not hold."""
     (count,) = connection.execute(
         """SELECT (SELECT count(*) FROM ipn_event WHERE request_id IS NOT NULL AND order_id IS NULL)
@@ -168,7 +169,7 @@ def _store_all(commit: Commit, arrivals: Sequence[Arrival], owner: str, holder: 
                 event.status_code,
                 magnitude_text(event.amount),
                 event.request_id,
-                "" if arrival.usual else _pack_event(event),
+                _USUAL if arrival.usual else _pack_event(event),
                 _pack_body(delivery.body),
                 delivery.query,
                 delivery.peer,
@@ -376,10 +377,11 @@ def _replace(commit: Commit, arrival: Arrival, known: _KnownEvent, *, anew: bool
     commit.execute(_AGAIN, (known.id, first.digest, bytearray(body), query, peer, at))
     commit.execute(
         """UPDATE ipn_event SET request_id = ?, event = ?, body = ?, query = ?, peer = ?, received_at = ?, doubt = ?,
-        conflict = NULL, state = iif(?, 'handled', state), error = iif(?, NULL, error) WHERE id = ?""",
+        conflict = NULL, state = CASE WHEN ? = 1 THEN 'handled' ELSE state END,
+        error = CASE WHEN ? = 1 THEN NULL ELSE error END WHERE id = ?""",
         (
             event.request_id,
-            "" if arrival.usual else _pack_event(event),
+            _USUAL if arrival.usual else _pack_event(event),
             _pack_body(delivery.body),
             delivery.query,
             delivery.peer,
@@ -468,9 +470,9 @@ def part_numbers(commit: Commit) -> None:
     number = int(commit.now * 1_000_000)  # more than there have ever been events
     commit.execute(
         """INSERT INTO ipn_event (id, transaction_id, status_code, amount, event, body, query, peer, received_at,
-        order_id) SELECT max(max(id) + 1, ?), 'restored', -1, ?, x'', x'', '', '', ?, 0
+        order_id) SELECT CASE WHEN max(id) < ? THEN ? ELSE max(id) + 1 END, 'restored', -1, ?, ?, ?, '', '', ?, 0
         FROM ipn_event HAVING max(id) > 0""",
-        (number, str(number), commit.now),
+        (number, number, str(number), _USUAL, bytearray(), commit.now),
     )
 
 
@@ -534,18 +536,17 @@ def _unpack_body(stored: bytes) -> bytes:
         raise JournalCorrupt("the body of a notification cannot be read") from error
 
 
-def _pack_event(event: TransactionEvent) -> str | bytearray:
+def _pack_event(event: TransactionEvent) -> bytearray:
     """What an event says beyond its transaction and status code, as JSON; compressed where it says much."""
     members = event.__dict__.copy()  # half the time of going through its attributes
     del members["transaction_id"], members["status_code"], members["event_id"]
     members.pop("conflict", None)  # is told by the inbox, not by the service
     if extra := members.pop("extra"):
         members["extra"] = _marked(extra)
-    packed = _encode(members)
-    return packed.decode() if len(packed) < _LARGE else _pack_body(packed)
+    return _pack_body(_encode(members))
 
 
-def read_event(transaction_id: str, status_code: int, packed: str | bytes, body: bytes, query: str) -> TransactionEvent:
+def read_event(transaction_id: str, status_code: int, packed: bytes, body: bytes, query: str) -> TransactionEvent:
     """The event in a row: what ``_pack_event`` wrote, or what the delivery says where nothing was written.
 
     Raises:
@@ -559,8 +560,8 @@ def read_event(transaction_id: str, status_code: int, packed: str | bytes, body:
         raise JournalCorrupt(f"the notification of transaction {transaction_id} cannot be read") from error
 
 
-def _unpacked(transaction_id: str, status_code: int, packed: str | bytes) -> TransactionEvent:
-    members = _decode(packed if isinstance(packed, str) else _unpack_body(packed))
+def _unpacked(transaction_id: str, status_code: int, packed: bytes) -> TransactionEvent:
+    members = _decode(_unpack_body(packed))
     if (text := members.get("created_on")) is not None:
         members["created_on"] = datetime.fromisoformat(text)
     if (text := members.get("amount")) is not None:

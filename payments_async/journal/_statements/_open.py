@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 from payments_async.journal._records import OpenOrder
+from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import SHIFT, PageReader, is_in_state
 from payments_async.journal._states import State
 
@@ -13,15 +12,16 @@ _PAGE = 5000  # a few hundred kilobytes
 
 def open_after(outbox: str, state: State) -> PageReader[OpenOrder]:
     """A reader of pages of orders in one state, of all runs of an outbox."""
-    sql = f"""SELECT o.id, o.request_id, o.updated_at, min(iif(o.attempt > 0, o.permitted_at, o.updated_at),
-        coalesce((SELECT min(a.permitted_at) FROM attempt a WHERE a.order_id = o.id), o.updated_at))
+    sql = f"""SELECT o.id, o.request_id, o.updated_at,
+        CASE WHEN o.attempt > 0 THEN o.permitted_at ELSE o.updated_at END,
+        coalesce((SELECT min(a.permitted_at) FROM attempt a WHERE a.order_id = o.id), o.updated_at)
         FROM outbox o WHERE {is_in_state("o", state)} AND o.id > ?
         AND EXISTS (SELECT 1 FROM run WHERE run.id = o.id >> {SHIFT} AND run.outbox = ?)
         ORDER BY o.id LIMIT {_PAGE}"""  # noqa: S608 - a state, and numbers
 
-    def read(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[OpenOrder], int]:
+    def read(connection: Connection, /, *, after: int) -> tuple[list[OpenOrder], int]:
         rows = connection.execute(sql, (after, outbox)).fetchall()
-        page = [OpenOrder(request_id, state, since, sent_at) for _, request_id, since, sent_at in rows]
+        page = [OpenOrder(request_id, state, since, min(last, first)) for _, request_id, since, last, first in rows]
         return page, rows[-1][0] if rows else after
 
     return read

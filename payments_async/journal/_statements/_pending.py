@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -11,7 +11,8 @@ from payments_async._events import TransactionUnrecognised
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Backlog, Doubt, Pruned, StoredEvent
 from payments_async.journal._records import Evidence
-from payments_async.journal._statements._entries import Commit, change, row_by_id
+from payments_async.journal._statements._database import AS_BYTES, Connection, Database
+from payments_async.journal._statements._entries import Commit, PageReader, change, row_by_id
 from payments_async.journal._statements._evidence import record_evidence
 from payments_async.journal._statements._notifications import make_dead_letter, read_event
 from payments_async.journal._statements._permits import end_leases_of_the_dead
@@ -20,7 +21,7 @@ from payments_async.journal._states import FINAL, News
 _BEYOND = 1 << 63
 _PAGE = 100  # events in memory at once
 _FEW = 5_000  # due events: so many are sorted sooner than the oldest are looked for among all that wait
-_COUNT_DUE = f"SELECT count(*) FROM (SELECT 1 FROM ipn_pending WHERE due_at <= ? LIMIT {_FEW})"  # noqa: S608
+_COUNT_DUE = f"SELECT count(*) FROM (SELECT 1 FROM ipn_pending WHERE due_at <= ? LIMIT {_FEW}) AS due"  # noqa: S608
 _CLAIM = """UPDATE ipn_pending SET owner = ?, holder = ?, due_at = ? WHERE event_id IN (
     SELECT event_id FROM ipn_pending WHERE due_at <= ? ORDER BY {oldest} LIMIT ?) RETURNING event_id"""
 _CLAIM_OF_FEW = _CLAIM.format(oldest="+event_id")  # a sum has no order of its own, so that the index on due_at is used
@@ -55,7 +56,7 @@ def claim(
     claimed: list[StoredEvent] = []
     for (number,) in sorted(found):
         try:
-            claimed.append(_read(commit, number, "pending"))
+            claimed.append(_read(commit, commit.database, number, "pending"))
         except JournalCorrupt as error:
             make_dead_letter(commit, number, error)
     return tuple(claimed)
@@ -125,17 +126,17 @@ def revive(commit: Commit, event_id: int | None) -> int:
     ).rowcount
 
 
-def dead_after(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[StoredEvent], int]:
-    """A page of dead events, oldest first."""
-    return _page(connection, "state = 'dead'", after)
+def dead_after(database: Database) -> PageReader[StoredEvent]:
+    """A reader of pages of dead events, oldest first."""
+    return partial(_page, database=database, where="state = 'dead'")
 
 
-def dubious_after(connection: sqlite3.Connection, /, *, after: int) -> tuple[list[StoredEvent], int]:
-    """A page of events that are no evidence, oldest first."""
-    return _page(connection, "(doubt IS NOT NULL OR state = 'disputed')", after)
+def dubious_after(database: Database) -> PageReader[StoredEvent]:
+    """A reader of pages of events that are no evidence, oldest first."""
+    return partial(_page, database=database, where="(doubt IS NOT NULL OR state = 'disputed')")
 
 
-def backlog(connection: sqlite3.Connection) -> Backlog:
+def backlog(connection: Connection) -> Backlog:
     """How much is waiting."""
     (pending,) = connection.execute("SELECT count(*) FROM ipn_pending").fetchone()
     (dead,) = connection.execute("SELECT count(*) FROM ipn_event WHERE state = 'dead'").fetchone()
@@ -172,10 +173,14 @@ def prune(commit: Commit, after: int, before: float) -> tuple[Pruned, int | None
 
 def check_writable(commit: Commit) -> None:
     """Write something that means nothing."""
-    commit.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('touched', ?)", (str(commit.now),))
+    commit.execute(
+        """INSERT INTO meta (key, value) VALUES ('touched', ?)
+        ON CONFLICT (key) DO UPDATE SET value = excluded.value""",
+        (str(commit.now),),
+    )
 
 
-def _page(connection: sqlite3.Connection, where: str, after: int) -> tuple[list[StoredEvent], int]:
+def _page(connection: Connection, /, *, database: Database, where: str, after: int) -> tuple[list[StoredEvent], int]:
     found = connection.execute(
         f"SELECT id, state FROM ipn_event WHERE {where} AND id > ? ORDER BY id LIMIT {_PAGE}",  # noqa: S608
         (after,),
@@ -183,13 +188,13 @@ def _page(connection: sqlite3.Connection, where: str, after: int) -> tuple[list[
     page = []
     for number, state in found:
         try:
-            page.append(_read(connection, number, state))
+            page.append(_read(connection, database, number, state))
         except JournalCorrupt as error:
             page.append(_unreadable(connection, number, state, error))
     return page, found[-1][0] if found else after
 
 
-def _read(connection: sqlite3.Connection | Commit, number: int, state: str) -> StoredEvent:
+def _read(connection: Connection | Commit, database: Database, number: int, state: str) -> StoredEvent:
     """One event.
 
     Raises:
@@ -201,9 +206,9 @@ def _read(connection: sqlite3.Connection | Commit, number: int, state: str) -> S
             (number,),
         ).fetchone()
         finished = frozenset(_names(done or "[]"))
-    except sqlite3.OperationalError as error_:
-        if getattr(error_, "sqlite_errorcode", None) is not None:
-            raise  # the database's own; Python's, about a text that is none, has no code
+    except database.Error as error_:
+        if not database.is_no_text(error_):
+            raise
         raise JournalCorrupt(f"event {number} is no text ({error_})") from error_
     except (msgspec.DecodeError, ValueError) as error_:
         raise JournalCorrupt(f"what event {number} has come to cannot be read") from error_
@@ -221,11 +226,11 @@ def _read(connection: sqlite3.Connection | Commit, number: int, state: str) -> S
     )
 
 
-def _unreadable(connection: sqlite3.Connection, number: int, state: str, error: JournalCorrupt) -> StoredEvent:
+def _unreadable(connection: Connection, number: int, state: str, error: JournalCorrupt) -> StoredEvent:
     """What can be told of an event that cannot be read."""
     *texts, status_code, received_at, tries = connection.execute(
-        """SELECT CAST(transaction_id AS BLOB), CAST(request_id AS BLOB), CAST(peer AS BLOB), status_code, received_at,
-        tries FROM ipn_event WHERE id = ?""",
+        f"""SELECT CAST(transaction_id {AS_BYTES}), CAST(request_id {AS_BYTES}), CAST(peer {AS_BYTES}), status_code,
+        received_at, tries FROM ipn_event WHERE id = ?""",  # noqa: S608 - no value in it
         (number,),
     ).fetchone()
     transaction_id, request_id, peer = (None if text is None else text.decode(errors="replace") for text in texts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from functools import cache
@@ -24,6 +23,7 @@ from payments_async.journal._records import (
     proved,
     unpack_transaction_id,
 )
+from payments_async.journal._statements._database import NO_TRANSACTION, Connection
 from payments_async.journal._statements._entries import (
     COLUMNS,
     EXACT,
@@ -43,6 +43,7 @@ from payments_async.journal._states import News, State, next_state
 from payments_async.journal._weighing import weigh_answer
 
 _NO_ORDER = -1
+_NONE = bytes(16)  # no transaction
 _ENDS = {  # of an attempt whose order is as its permit left it and was never written off: nearly always
     news: next_state(State.SENDING, news).state for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)
 }
@@ -55,16 +56,16 @@ _AS_PERMITTED = "id = {id} AND state = 'sending' AND attempt = {attempt} AND sen
 _EACH_AS_PERMITTED = _AS_PERMITTED.format(id="given.column1", attempt="given.column2")
 _ENDED_ALONE = f"""UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = ?, message = ?,
     updated_at = ? WHERE {_AS_PERMITTED.format(id="?", attempt="?")}"""  # noqa: S608 - no value in it
-_ENDED = f"""UPDATE outbox SET state = given.column3, transaction_id = coalesce(given.column4, transaction_id),
-    code = given.column5, message = given.column6, updated_at = ? FROM (VALUES {{marks}}) AS given
-    WHERE {_EACH_AS_PERMITTED}"""  # noqa: S608 - no value in it
+_ENDED = f"""UPDATE outbox SET state = given.column3, transaction_id = CASE WHEN given.column4 = {NO_TRANSACTION}
+    THEN transaction_id ELSE given.column4 END, code = CAST(given.column5 AS BIGINT),
+    message = CAST(given.column6 AS TEXT), updated_at = ? FROM (VALUES {{marks}}) AS given WHERE {_EACH_AS_PERMITTED}"""  # noqa: S608 - no value in it
 # a notification without a request id that came before may be about one of these: then each is looked at by itself
 _ACCEPTED = f"""UPDATE outbox SET state = 'accepted', transaction_id = given.column3, code = NULL, message = NULL,
     updated_at = ? FROM (VALUES {{marks}}) AS given WHERE {_EACH_AS_PERMITTED}
     AND NOT EXISTS (SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL)"""  # noqa: S608
 
 
-def _ready_run(connection: sqlite3.Connection | Commit, batch_id: str) -> int:
+def _ready_run(connection: Connection | Commit, batch_id: str) -> int:
     """The number of a batch that is complete.
 
     Raises:
@@ -180,23 +181,24 @@ def quarantine(commit: Commit, chunks: Sequence[tuple[int, int]], last: str) -> 
     )
 
 
-def chunks(connection: sqlite3.Connection, batch_id: str, now: float) -> Chunks:
+def chunks(connection: Connection, batch_id: str, now: float) -> Chunks:
     """How the chunks of a batch stand."""
     run = _ready_run(connection, batch_id)
     open_, leased, done, quarantined, expiry = connection.execute(
         """SELECT count(*) FILTER (WHERE state = 'open' AND NOT held), count(*) FILTER (WHERE state = 'open' AND held),
         count(*) FILTER (WHERE state = 'done'), count(*) FILTER (WHERE state = 'quarantined'),
-        min(lease_until) FILTER (WHERE state = 'open' AND held)
-        FROM (SELECT state, min(lease_until, ? + lease) AS lease_until, lease_until > ? AS held
-        FROM chunk WHERE run = ?)""",
-        (now, now, run),
+        min(ends) FILTER (WHERE state = 'open' AND held)
+        FROM (SELECT state, CASE WHEN lease_until > ? + lease THEN ? + lease ELSE lease_until END AS ends,
+        lease_until > ? AS held FROM chunk WHERE run = ?) AS chunks""",
+        (now, now, now, run),
     ).fetchone()
     standing = Chunks(open=open_, leased=leased, done=done, quarantined=quarantined)
     if expiry is None:
         return standing
     (owner,) = connection.execute(
-        "SELECT owner FROM chunk WHERE run = ? AND state = 'open' AND min(lease_until, ? + lease) = ?",
-        (run, now, expiry),
+        """SELECT owner FROM chunk WHERE run = ? AND state = 'open'
+        AND CASE WHEN lease_until > ? + lease THEN ? + lease ELSE lease_until END = ?""",
+        (run, now, now, expiry),
     ).fetchone() or (None,)
     return attrs.evolve(standing, next_expiry=expiry - now, next_owner=owner)
 
@@ -204,8 +206,8 @@ def chunks(connection: sqlite3.Connection, batch_id: str, now: float) -> Chunks:
 def _cap_leases(commit: Commit, run: int | None) -> None:
     """A lease that ends later than any lease can was taken by a clock that was ahead: its own length is waited for."""
     commit.execute(
-        """UPDATE chunk INDEXED BY chunk_leased SET lease_until = ? + lease
-        WHERE state = 'open' AND owner IS NOT NULL AND lease_until > ? + lease AND coalesce(? = run, TRUE)""",
+        """UPDATE chunk SET lease_until = ? + lease
+        WHERE owner IS NOT NULL AND lease_until > ? + lease AND coalesce(? = run, TRUE)""",  # only open ones have one
         (commit.now, commit.now, run),
     )
 
@@ -289,7 +291,8 @@ def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
     # due when the first of its orders is; what is due already needs no place among those that wait
     commit.execute(
         """UPDATE chunk SET state = ?, owner = NULL, lease_until = 0, due_at = (SELECT
-            iif(chunk.due_at > 0, coalesce(min(not_before), chunk.due_at), iif(min(not_before) > ?, min(not_before), 0))
+            CASE WHEN chunk.due_at > 0 THEN coalesce(min(not_before), chunk.due_at)
+            WHEN min(not_before) > ? THEN min(not_before) ELSE 0 END
             FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned')
         WHERE run = ? AND number = ? AND token = ?""",
         ("open" if left else "done", commit.now, *chunk_bounds(run, number), run, number, token),
@@ -436,14 +439,14 @@ def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
         permit, packed = outcome.permit, pack_transaction_id(outcome.transaction_id)
         if permit.sent_before:
             return False
-        if outcome.news is News.ACCEPTED and type(packed) is bytes and outcome.code is None and outcome.message is None:
+        if outcome.news is News.ACCEPTED and packed is not None and outcome.code is None and outcome.message is None:
             accepted.append((permit.id, permit.attempt, bytearray(packed)))
             amounts.setdefault(run_of(permit.id), []).append(permit.amount)
             continue
         state = _ENDS.get(outcome.news)
         if state is None or (packed is not None and _are_nameless(commit)):
             return False
-        others.append((permit.id, permit.attempt, state.value, packed, outcome.code, outcome.message))
+        others.append((permit.id, permit.attempt, state.value, packed or _NONE, outcome.code, outcome.message))
         commit.move(run_of(permit.id), State.SENDING, state, permit.amount)
     for run, those in amounts.items():
         commit.move(run, State.SENDING, State.ACCEPTED, _sum(those), len(those))
@@ -459,7 +462,7 @@ def _is_done_for_all(commit: Commit, sql: str, rows: Sequence[tuple[object, ...]
     if not rows:
         return True
     width, full = len(rows[0]), _rounded(len(rows))
-    values = [commit.now, *chain.from_iterable(rows), *[_NO_ORDER] * ((full - len(rows)) * width)]
+    values = [commit.now, *chain.from_iterable(rows), *(_NO_ORDER, *rows[0][1:]) * (full - len(rows))]
     return bool(commit.execute(_marked(sql, full, width), values).rowcount == len(rows))
 
 

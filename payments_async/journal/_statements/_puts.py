@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
@@ -31,6 +30,7 @@ from payments_async.journal._records import (
     unpack_transaction_id,
 )
 from payments_async.journal._statements._archived import archived_among
+from payments_async.journal._statements._database import AMONG_LATER, Connection
 from payments_async.journal._statements._entries import (
     CHUNK,
     COLUMNS,
@@ -50,7 +50,7 @@ from payments_async.journal._statements._entries import (
 )
 from payments_async.journal._statements._evidence import apply, resolve
 from payments_async.journal._statements._history import is_looked_for
-from payments_async.journal._statements._loading import begin_run
+from payments_async.journal._statements._loading import begin_run, look_earlier
 from payments_async.journal._statements._notifications import apply_unmatched_events
 from payments_async.journal._statements._permits import permit_new, planned_in, take_over
 from payments_async.journal._states import News, State
@@ -286,9 +286,9 @@ class _Arrivals:
         commit.count(run, State.PLANNED, 1, order.amount)
         if is_later or (filling.mine is None and request.priority):
             commit.execute(
-                """UPDATE chunk SET due_at = iif(due_at > 0, min(due_at, ?), due_at), priority = max(priority, ?)
-                WHERE run = ? AND number = ?""",
-                (request.not_before, request.priority, run, filling.number),
+                """UPDATE chunk SET due_at = CASE WHEN due_at > 0 AND due_at > ? THEN ? ELSE due_at END,
+                priority = CASE WHEN priority < ? THEN ? ELSE priority END WHERE run = ? AND number = ?""",
+                (*[request.not_before] * 2, *[request.priority] * 2, run, filling.number),
             )
         return number, filling
 
@@ -401,7 +401,7 @@ def _filling(commit: Commit, run: int, request: PutRequest, *, is_later: bool) -
 
 def _with_room(commit: Commit, run: int, *, is_later: bool) -> Iterator[int]:
     """Chunks among the latest that nobody holds, and that are not full."""
-    latest = "INDEXED BY chunk_later WHERE due_at > 0 AND" if is_later else "WHERE due_at = 0 AND"
+    latest = f"{AMONG_LATER} WHERE due_at > 0 AND" if is_later else "WHERE due_at = 0 AND"
     found = commit.execute(
         f"""SELECT number, state, owner FROM chunk {latest} run = ? ORDER BY number DESC LIMIT {_RECENT}""",  # noqa: S608
         (run,),
@@ -418,7 +418,7 @@ def _room(commit: Commit, run: int, number: int) -> tuple[int, int]:
     first, last = chunk_bounds(run, number)
     (highest,) = commit.execute(
         """SELECT max(id) FROM (SELECT max(id) AS id FROM outbox WHERE id BETWEEN ? AND ?
-        UNION ALL SELECT max(id) FROM archived WHERE id BETWEEN ? AND ?)""",  # no number is given twice
+        UNION ALL SELECT max(id) FROM archived WHERE id BETWEEN ? AND ?) AS here""",  # no number is given twice
         (first, last, first, last),
     ).fetchone()
     return first if highest is None else highest + 1, last
@@ -450,18 +450,16 @@ def doubt(commit: Commit) -> None:
     for run, name in commit.execute("SELECT id, batch_id FROM run WHERE outbox = batch_id").fetchall():
         first, last = bounds(run)
         (since,) = commit.execute(
-            """SELECT min(updated_at) FROM (
+            f"""SELECT min(updated_at) FROM (
                 SELECT updated_at FROM outbox WHERE id = (SELECT max(id) FROM outbox WHERE id BETWEEN ? AND ?)
                 UNION ALL SELECT o.updated_at FROM chunk c JOIN outbox o ON o.id BETWEEN
-                    (c.run << ?) + c.number * ? AND (c.run << ?) + c.number * ? + ?
-                WHERE c.run = ? AND c.state <> 'done' AND o.state IN ('planned', 'sending', 'unknown', 'parked'))""",
-            (first, last, SHIFT, CHUNK, SHIFT, CHUNK, CHUNK - 1, run),
+                    (c.run << {SHIFT}) + c.number * {CHUNK} AND (c.run << {SHIFT}) + c.number * {CHUNK} + {CHUNK - 1}
+                WHERE c.run = ? AND c.state <> 'done' AND o.state IN ('planned', 'sending', 'unknown', 'parked')
+            ) AS open""",  # noqa: S608 - numbers only
+            (first, last, run),
         ).fetchone()
         if since is None or not is_looked_for(commit, name, counted=False):
-            commit.execute(
-                "UPDATE run SET look_since = min(coalesce(look_since, created_at), ?) WHERE id = ?",
-                (commit.now if since is None else since, run),
-            )
+            look_earlier(commit, run, commit.now if since is None else since)
         else:
             commit.execute("UPDATE run SET look_since = ? WHERE id = ?", (since, run))
 
@@ -506,6 +504,8 @@ def _held_by_now(commit: Commit, request_ids: Sequence[str]) -> Iterator[Row]:
 
 def _sightings(commit: Commit, request_ids: Sequence[str]) -> Mapping[str, Evidence]:
     """What a list has shown of orders before they were put."""
+    if not request_ids:
+        return {}
     plain = list({request_id.strip().lower() for request_id in request_ids})
     found = commit.execute(
         f"""SELECT request_id, transaction_id, news, amount, currency FROM sighting
@@ -531,7 +531,7 @@ def _sightings(commit: Commit, request_ids: Sequence[str]) -> Mapping[str, Evide
 # What there is to do, and whether it may be done
 
 
-def waiting(connection: sqlite3.Connection, name: str, now: float) -> Sequence[Waiting]:
+def waiting(connection: Connection, name: str, now: float) -> Sequence[Waiting]:
     """The runs of an outbox with chunks that are free to be claimed, or may be as soon as their holder dies."""
     found = connection.execute(
         """SELECT r.batch_id, r.id, max(c.priority), count(*) FILTER (WHERE c.lease_until <= ? AND c.due_at <= ?),
@@ -583,7 +583,7 @@ def resume(commit: Commit, name: str, who: str, why: str) -> bool:
     return bool(done.rowcount)
 
 
-def paused(connection: sqlite3.Connection, name: str) -> Pause | None:
+def paused(connection: Connection, name: str) -> Pause | None:
     """Who paused an outbox, and why; ``None`` where it sends."""
     at, who, why = run_columns(connection, name, "paused_at, paused_by, paused_why")
     return None if at is None else Pause(at=at, who=who, why=why)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
-import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._faults import JournalBehind, JournalClosed, JournalError, JournalUnavailable
-from payments_async.journal._sqlite import _opening
+from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit, Together, Work
 
 T = TypeVar("T")
@@ -41,31 +40,13 @@ class Writer:
     When the commit fails, every operation in it failed.
 
     Args:
-        open: Opens the connection; called in the thread.
-        clock: Gives Unix seconds: the machine's, the same for every process on the file.
-        seal: Called at the end of each transaction that moved an order, or is a milestone; what it returns is called
-            once that is committed.
-        stand_back: Called in place of a commit whose seal raised ``JournalBehind``, after that was undone.
+        database: Where it writes; a connection that is lost is made anew before the next commit.
         crash_at: Called with the name of every point between two steps, so that a test can kill the process there.
-        path: Of the file, for the words of an error.
     """
 
-    def __init__(
-        self,
-        open: Callable[[], sqlite3.Connection],  # noqa: A002 - that is what it does
-        *,
-        clock: Callable[[], float] = time.time,
-        seal: Callable[[Commit], Callable[[], None]] | None = None,
-        stand_back: Callable[[sqlite3.Connection], None] | None = None,
-        crash_at: Callable[[str], None] | None = None,
-        path: Path | None = None,
-    ) -> None:
-        self._open = open
-        self._path = path
-        self._seal = seal
-        self._stand_back = stand_back
+    def __init__(self, database: JournalDatabase, *, crash_at: Callable[[str], None] | None = None) -> None:
+        self._database = database
         self._pid = 0  # whose thread it is: a process that was forked off has none
-        self._clock = clock
         self._crash_at = crash_at
         self._groups: queue.SimpleQueue[list[_Operation[Any]] | None] = queue.SimpleQueue()
         self._waiting: list[_Operation[Any]] = []
@@ -76,7 +57,7 @@ class Writer:
         self._next: asyncio.Future[None] | None = None  # done with the next commit
 
     async def open(self) -> None:
-        """Open the file, and raise what hinders it."""
+        """Open the database, and raise what hinders it."""
         self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
         # nothing is left of an earlier time, whose thread may still be at its last commit, with a queue of its own
         groups, self._waiting, self._is_busy = queue.SimpleQueue[list[_Operation[Any]] | None](), [], False
@@ -91,7 +72,7 @@ class Writer:
             raise
 
     async def aclose(self) -> None:
-        """Finish what is queued and close the file."""
+        """Finish what is queued and close the database."""
         is_ours = not self.is_forked  # a forked process has no such thread to wait for
         thread, self._thread = self._thread, None
         if thread is not None and is_ours:
@@ -165,7 +146,7 @@ class Writer:
     def _run(self, opened: asyncio.Future[None], groups: queue.SimpleQueue[list[_Operation[Any]] | None]) -> None:
         """The life of the thread: open, commit group after group, close."""
         try:
-            connection = self._open()
+            connection = self._database.open()
         except Exception as error:  # noqa: BLE001 - a mistake of ours must not hang whoever opens
             fault = error if isinstance(error, JournalError) else self._fault(error, "the journal could not be opened")
             self._tell(_deliver, [([opened], (), fault)])
@@ -173,23 +154,29 @@ class Writer:
         self._tell(_deliver, [([opened], [None], None)])
         try:
             while (group := groups.get()) is not None:
-                self._tell(self._committed, self._commit(connection, group))
+                try:
+                    if self._database.is_lost(connection):
+                        with suppress(self._database.Error):
+                            connection.close()
+                        connection = self._database.open()
+                except Exception as error:  # noqa: BLE001 - as above: a mistake of ours, too, is told to whoever waits
+                    told = self._failed(group, error)
+                else:
+                    told = self._commit(connection, group)
+                self._tell(self._committed, told)
         finally:
-            with suppress(sqlite3.Error):
-                connection.execute("PRAGMA busy_timeout = 0")  # whoever reads or writes meanwhile is not waited for
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            with suppress(sqlite3.Error):
+            with suppress(self._database.Error):
+                self._database.closing(connection)
+            with suppress(self._database.Error):
                 connection.close()
 
-    def _commit(self, connection: sqlite3.Connection, group: list[_Operation[Any]]) -> list[_Told]:
+    def _commit(self, connection: Connection, group: list[_Operation[Any]]) -> list[_Told]:
         """Do a group in one commit; tells what came of each operation, once all of it is on disk."""
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            commit = Commit(connection, self._clock, _opening, self._crash_at)
+            commit = Commit(connection, self._database, self._database.begin(connection), self._crash_at)
             told = self._apply_all(commit, [one for one in group if not one.droppable or not one.future.cancelled()])
             commit.write_progress()
-            seal = self._seal if commit.moves or commit.is_milestone else None
-            sealed = None if seal is None else seal(commit)
+            sealed = self._database.seal(commit) if commit.moves or commit.is_milestone else None
             commit.passed("commit.begun")
             connection.execute("COMMIT")
             commit.passed("commit.done")
@@ -232,7 +219,7 @@ class Writer:
 
         try:
             return commit.undoing(part, is_first=is_first)
-        except sqlite3.Error as error:
+        except self._database.Error as error:
             if not commit.goes_on(error):
                 raise
             return None
@@ -250,30 +237,30 @@ class Writer:
 
         try:
             return [operation.future], [commit.undoing(part)], None
-        except sqlite3.Error as error:
+        except self._database.Error as error:
             if not commit.goes_on(error):
                 raise
             return [operation.future], (), self._fault(error, "")
         except Exception as error:  # noqa: BLE001 - each operation's failure is its caller's
             return [operation.future], (), error
 
-    def _behind(
-        self, connection: sqlite3.Connection, group: list[_Operation[Any]], fault: JournalBehind
-    ) -> list[_Told]:
-        """A copy of the file has gone on: nothing of the group was done, and the file stands back."""
+    def _behind(self, connection: Connection, group: list[_Operation[Any]], fault: JournalBehind) -> list[_Told]:
+        """A copy of the journal has gone on: nothing of the group was done, and the journal stands back."""
         told = self._undone(connection, group, fault)
         try:
-            if self._stand_back is not None:
-                self._stand_back(connection)
-        except sqlite3.Error as error:
+            self._database.stand_back(connection)
+        except self._database.Error as error:
             return self._undone(connection, group, error)
         return told
 
-    def _undone(self, connection: sqlite3.Connection, group: list[_Operation[Any]], error: Exception) -> list[_Told]:
+    def _undone(self, connection: Connection, group: list[_Operation[Any]], error: Exception) -> list[_Told]:
         """Nothing of a group was done: every operation in it failed."""
-        with suppress(sqlite3.Error):
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+        with suppress(self._database.Error):
+            connection.rollback()
+        return self._failed(group, error)
+
+    def _failed(self, group: list[_Operation[Any]], error: Exception) -> list[_Told]:
+        """Every operation of a group failed, for the same reason."""
         return [([operation.future], (), self._fault(error, "the commit failed")) for operation in group]
 
     def _fault(self, error: Exception, failed: str) -> JournalError:
@@ -282,13 +269,14 @@ class Writer:
         Args:
             failed: What could not be done, in words, where the error is a mistake of ours.
         """
-        match error:
-            case JournalBehind():
-                return JournalBehind(error.message)
-            case sqlite3.Error():
-                fault = _opening.translated(error, self._path)
-            case _:
-                fault = JournalUnavailable(f"{failed} ({type(error).__name__})")
+        if isinstance(error, JournalBehind):
+            return JournalBehind(error.message)
+        if isinstance(error, JournalError):
+            fault = copy(error)
+        elif isinstance(error, self._database.Error):
+            fault = self._database.translated(error)
+        else:
+            fault = JournalUnavailable(f"{failed} ({type(error).__name__})")
         fault.__cause__ = error
         return fault
 

@@ -32,7 +32,7 @@ from payments_async.journal._faults import (
     RegistryDamaged,
 )
 from payments_async.journal._records import RunIdentity
-from payments_async.journal._sqlite._opening import FAULTS
+from payments_async.journal._sqlite._faults import FAULTS
 
 _log = logging.getLogger("payments_async")
 _SHOWN = 5  # request ids named in an error
@@ -495,14 +495,16 @@ class Memory:
         self.registry = registry
 
     @classmethod
-    def opened(cls, place: Path | StateFolder, *, busy_timeout: float) -> Self | None:
-        """The memory in a folder, made if there is none; ``None`` where nothing can be written.
+    def opened(cls, place: str | Path | StateFolder | None, *, busy_timeout: float) -> Self | None:
+        """The memory in a folder, made if there is none; ``None`` where none is wanted, or nothing can be written.
 
         Raises:
             JournalUnavailable: Another process holds it for too long, or it is damaged.
         """
+        if place is None:
+            return None
         try:
-            folder = place.path() if isinstance(place, StateFolder) else place
+            folder = place.path() if isinstance(place, StateFolder) else Path(place)
             (folder / "anchors").mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)  # orders are named in it
             registry = Registry(folder / "registry.sqlite", busy_timeout=busy_timeout)
@@ -534,7 +536,7 @@ class Memory:
         self.registry.close()
 
 
-def _say_so(folder: Path | StateFolder, error: Exception) -> None:
+def _say_so(folder: str | Path | StateFolder, error: Exception) -> None:
     _log.warning(
         "this machine keeps no memory of its journals outside of their own folders",
         extra={"folder": str(folder), "why": str(error)},

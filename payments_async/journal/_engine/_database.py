@@ -1,0 +1,78 @@
+"""What a journal's engine needs of a database: its connections, its clock, and whether it is the one it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from payments_async.journal._engine._memory import Memory
+from payments_async.journal._statements._database import Connection, Database
+from payments_async.journal._statements._entries import Commit
+
+
+class JournalDatabase(Database, Protocol):
+    """The database of a journal, for one opening of it.
+
+    All but ``now``, ``dead``, ``holder`` and what is told of its identity is called in the thread that writes or, for a
+    reader, in the one that reads.
+
+    Attributes:
+        is_new: Opening it has made the journal: it knows no earlier payment.
+        journal_id: Whose identity it has; a copy has the same.
+        memory: What remembers it on this machine, while it is open; ``None`` where nothing does.
+        holder: Name of this opening, by which others know whether it lives; empty where they cannot.
+    """
+
+    @property
+    def is_new(self) -> bool: ...
+
+    @property
+    def journal_id(self) -> str: ...
+
+    @property
+    def memory(self) -> Memory | None: ...
+
+    @property
+    def holder(self) -> str: ...
+
+    def open(self) -> Connection:
+        """The connection that writes; made anew when the last one is lost, with all that opening checks.
+
+        Raises:
+            JournalError: With what to do about it.
+        """
+
+    def open_reader(self) -> Connection:
+        """A connection that only reads; each of its transactions sees one moment."""
+
+    def is_lost(self, connection: Connection, /) -> bool:
+        """Whether a connection is of no use any more, or closed: nothing of what it had not committed was done."""
+
+    def closing(self, connection: Connection, /) -> None:
+        """Leave everything in order before the connection that writes is closed."""
+
+    def close(self) -> None:
+        """Let go of everything else, in the event loop's thread."""
+
+    def now(self) -> float:
+        """Unix seconds by the database's clock, as far as is known without asking it."""
+
+    def seal(self, commit: Commit, /) -> Callable[[], None] | None:
+        """Called at the end of each transaction that moved an order, or is a milestone.
+
+        Returns:
+            What is to be called once it is committed.
+
+        Raises:
+            JournalBehind: A copy has made commits that this one does not hold: then all of it is undone.
+        """
+
+    def stand_back(self, connection: Connection, /) -> None:
+        """Called after a commit was undone because a copy has gone on: quarantine every unfinished chunk."""
+
+    def begin_to_live(self) -> None:
+        """Called in the event loop once it is open: others may know from now on that we live."""
+
+    def dead(self) -> AbstractAsyncContextManager[Sequence[str]]:
+        """The holders that died without an end. Once the block has ended well, nobody is told of them again."""

@@ -1,0 +1,708 @@
+"""StoredJournal: a journal in a database, whichever that is. It holds the threads; the statements lie beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
+from datetime import date
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeVar, TypeVarTuple
+
+import attrs
+
+from payments_async._events import TransactionEvent
+from payments_async._orders import Order
+from payments_async.journal._changes import Change
+from payments_async.journal._engine._database import JournalDatabase
+from payments_async.journal._engine._memory import Loading, Registry, held_elsewhere
+from payments_async.journal._engine._writer import Writer
+from payments_async.journal._faults import (
+    HeldElsewhere,
+    JournalClosed,
+    JournalError,
+    OrdersDiffer,
+    RunUnknown,
+)
+from payments_async.journal._inbox import Arrival, Backlog, Pruned, RawNotification, Receipt, StoredEvent
+from payments_async.journal._records import (
+    Adoption,
+    Archive,
+    ArchivedOrder,
+    Chunk,
+    Chunks,
+    ClaimedOrder,
+    Entry,
+    Evidence,
+    Finding,
+    Happening,
+    Loaded,
+    NotPermitted,
+    OldOrder,
+    OpenOrder,
+    Outcome,
+    Pause,
+    Permit,
+    Placed,
+    Progress,
+    Run,
+    RunIdentity,
+    Sighting,
+    Standing,
+    Sweep,
+    Waiting,
+)
+from payments_async.journal._statements import (
+    _archived,
+    _archiving,
+    _changes,
+    _duties,
+    _entries,
+    _evidence,
+    _history,
+    _loading,
+    _notifications,
+    _open,
+    _pending,
+    _permits,
+    _puts,
+)
+from payments_async.journal._statements._database import Connection
+from payments_async.journal._statements._entries import Commit
+from payments_async.journal._states import State
+from payments_async.journal.contract import Journal
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+_INHERITED: list[object] = []  # what the process before a fork has opened is closed by that process alone
+_MOST_FINALS = 100  # events of one order that are looked through
+
+
+class StoredJournal(Journal):
+    """The durable outbox and inbox in a database: what is the same for each, which is to submit and to read.
+
+    A database of its own gives a journal its ``JournalDatabase``, and its own way to hear what others have committed.
+
+    Args:
+        database: Gives the database, before it is opened: once, and again in a process that was forked off.
+        crash_at: Called with the name of every point between two steps (``CRASH_POINTS``), for tests that kill there.
+    """
+
+    def __init__(
+        self, database: Callable[[], JournalDatabase], *, crash_at: Callable[[str], None] | None = None
+    ) -> None:
+        self._new_database = database
+        self._crash_at = crash_at
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Everything that belongs to one process."""
+        self._database = self._new_database()
+        self._writer = Writer(self._database, crash_at=self._crash_at)
+        self._uids: dict[str, str] = {}
+        self._registrars: dict[str, _puts.Registrar] = {}
+        self._reader: Connection | None = None
+        self._reading: ThreadPoolExecutor | None = None
+        self._has_leased = False  # events to a receiver, or changes to an outbox
+        self._has_duties = False
+        self._before_close: list[Callable[[], Awaitable[None]]] = []
+
+    @property
+    def is_new(self) -> bool:
+        """Whether opening it has made it: it knows no earlier payment."""
+        return self._database.is_new
+
+    @property
+    def remembered_in(self) -> Path | None:
+        """The state folder while it is open; ``None`` where nothing outside of the journal's own folder knows of it."""
+        memory = self._database.memory
+        return None if memory is None else memory.folder
+
+    async def __aenter__(self) -> Self:
+        if self._writer.is_forked:
+            self._leave_to_the_parent()
+        await self._writer.open()
+        self._database.begin_to_live()
+        self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-reader")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Let those finish who work with it, then what is queued, and close it."""
+        if self._writer.is_forked:
+            self._leave_to_the_parent()
+            return
+        try:
+            async with AsyncExitStack() as finishing:  # the last one first; one that fails stops none of the others
+                for finish in self._before_close:
+                    finishing.push_async_callback(finish)
+                self._before_close = []
+            if self._has_leased and self._database.holder:
+                self._has_leased = False
+                with suppress(JournalError):  # their time runs out
+                    await self._submit("release", _pending.release, self._database.holder, None)
+                    await self._submit("release_changes", _changes.release, self._database.holder, None)
+            if self._has_duties and self._database.holder:
+                self._has_duties = False
+                with suppress(JournalError):
+                    await self._submit("leave_duty", _duties.leave_all, self._database.holder)
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        """End the thread that writes and the one that reads, whatever fails."""
+        reading, self._reading = self._reading, None
+        reader, self._reader = self._reader, None
+        self._registrars, self._uids = {}, {}  # of the registry that is closed now
+        try:
+            await self._writer.aclose()
+        finally:  # also when a second ctrl-c cancels the wait for the last commit
+            self._database.close()
+            if reading is not None:
+                if reader is not None:
+                    reading.submit(reader.close)
+                await asyncio.get_running_loop().run_in_executor(None, reading.shutdown)
+
+    def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        self._before_close.append(finish)
+
+        def take_back() -> None:
+            if finish in self._before_close:
+                self._before_close.remove(finish)
+
+        return take_back
+
+    # The outbox: batches
+
+    async def open_run(
+        self,
+        batch_id: str,
+        identity: RunIdentity,
+        *,
+        source_digest: str | None = None,
+        policy: str | None = None,
+        outbox: str | None = None,
+    ) -> Run:
+        begin = (batch_id, identity, source_digest, policy, secrets.token_hex(8), outbox)
+        await self._submit("open_run", _loading.begin_run, *begin)
+        return await self.run(batch_id)
+
+    async def run(self, batch_id: str) -> Run:
+        return await self._read(_entries.run, batch_id)
+
+    async def runs(self) -> Sequence[Run]:
+        return await self._read(_entries.runs)
+
+    async def load(
+        self,
+        batch_id: str,
+        orders: Iterable[Order] | AsyncIterable[Order],
+        *,
+        owner: str,
+        adoption: Adoption | None = None,
+    ) -> Loaded:
+        load = await self._submit("load", _loading.begin, batch_id, owner)
+        try:
+            return await self._load(batch_id, load, orders, adoption)
+        except (HeldElsewhere, OrdersDiffer, asyncio.CancelledError):
+            with suppress(JournalError):  # else who loads it next waits until the lease of this load is over
+                await self._submit("load", _loading.give_up, load)
+            raise
+
+    async def _load(
+        self,
+        batch_id: str,
+        load: _loading.Load,
+        orders: Iterable[Order] | AsyncIterable[Order],
+        adoption: Adoption | None,
+    ) -> Loaded:
+        """Write the orders down, block by block, each registered on this machine before."""
+        memory = self._database.memory
+        loading = None if memory is None else await self._begin_registering(memory.registry, batch_id, load)
+        async for block in _loading.blocks(orders):
+            if memory is not None and loading is not None and not loading.is_complete:
+                request_ids = list(dict.fromkeys(order.request_id for order in block))
+                await self._register(memory.registry, loading, load, request_ids, adoption)
+            await self._submit("load_block", _loading.add, load, block)
+        last: int | None = load.first - 1 if load.resumed else None
+        while last is not None:
+            last = await self._submit("load_drop", _loading.drop_unseen, load, last)
+        if memory is not None and loading is not None and not loading.is_complete:
+            await asyncio.to_thread(memory.registry.ready, loading, self._database.now())
+        return await self._submit("load_complete", _loading.complete, batch_id, load)
+
+    # The outbox: single orders
+
+    async def open_outbox(self, name: str, identity: RunIdentity) -> Run:
+        await self._submit("open_outbox", _puts.open_outbox, name, identity, secrets.token_hex(8))
+        run = await self.run(name)
+        if (memory := self._database.memory) is not None and name not in self._registrars:
+            uid = await self._uid(name)
+            begin = partial(memory.registry.begin, self._database.journal_id, uid, name, identity, orders=None)
+            loading = await asyncio.to_thread(begin, now=self._database.now())
+            if not loading.is_ready:
+                await asyncio.to_thread(memory.registry.ready, loading, self._database.now())
+            self._registrars[name] = partial(_register_puts, memory.registry, loading)
+        return run
+
+    async def put(
+        self,
+        name: str,
+        order: Order,
+        *,
+        not_before: float = 0.0,
+        priority: int = 0,
+        owner: str | None = None,
+        chunk: Chunk | None = None,
+        lease: float = 30.0,
+        permits: bool = False,
+        adoption: Adoption | None = None,
+    ) -> Placed:
+        if self._database.memory is not None and name not in self._registrars:
+            raise RunUnknown(f"the outbox {name} was not opened")
+        request = _puts.PutRequest(
+            outbox=name,
+            order=order,
+            not_before=not_before,
+            priority=priority,
+            owner=owner,
+            holder=self._database.holder,
+            chunk=chunk,
+            lease=lease,
+            permits=permits,
+            register=self._registrars.get(name),
+            adoption=adoption,
+        )
+        placed = await self._writer.submit("put", request, together=_puts.put_all)
+        if isinstance(placed, Exception):
+            raise placed
+        return placed
+
+    async def waiting(self, name: str) -> Sequence[Waiting]:
+        return await self._read(_puts.waiting, name, self._database.now())
+
+    async def note_sightings(self, sightings: Sequence[Sighting]) -> None:
+        await self._submit("note_sightings", _puts.note_sightings, sightings)
+
+    async def pause(self, name: str, *, who: str, why: str) -> None:
+        await self._submit("pause", _puts.pause, name, who, why)
+
+    async def resume(self, name: str, *, who: str, why: str) -> bool:
+        return await self._submit("resume", _puts.resume, name, who, why)
+
+    async def paused(self, name: str) -> Pause | None:
+        return await self._read(_puts.paused, name)
+
+    async def begin_day(self, name: str, day: str, spent: Decimal) -> Decimal:
+        return await self._submit("begin_day", _puts.begin_day, name, day, spent)
+
+    # The outbox: chunks, permits, outcomes
+
+    async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:
+        await self._check_adopted(batch_id)
+        async with self._database.dead() as dead:
+            asked = (batch_id, owner, self._database.holder, lease, dead)
+            return await self._submit("claim_chunk", _permits.claim_chunk, *asked, droppable=True)
+
+    async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
+        await self._check_adopted(chunk.batch_id)
+        until = await self._submit("renew_chunk", _permits.renew_chunk, chunk, lease, droppable=True)
+        return attrs.evolve(chunk, lease_until=until)
+
+    async def release_chunk(self, chunk: Chunk) -> None:
+        await self._submit("release_chunk", _permits.release_chunk, chunk)
+
+    async def expire_chunks(self, batch_id: str | None = None) -> int:
+        async with self._database.dead() as dead:
+            return await self._submit("expire_chunks", _permits.expire_chunks, batch_id, dead)
+
+    async def chunks(self, batch_id: str) -> Chunks:
+        return await self._read(_permits.chunks, batch_id, self._database.now())
+
+    async def permit(
+        self, chunk: Chunk, claimed: ClaimedOrder, *, after: Outcome | None = None
+    ) -> Permit | NotPermitted:
+        request = _permits.PermitRequest(chunk, claimed, after)
+        asked = self._writer.submit("permit", request, together=_permits.grant_all, droppable=after is None)
+        try:
+            return await asked
+        except asyncio.CancelledError:
+            # The caller gets no permit, so nothing leaves; the commit may have granted one all the same. Where this
+            # is not written down any more, the order is unknown when its lease runs out.
+            with suppress(JournalClosed):
+                self._submit("withdraw", _permits.withdraw, chunk, claimed).add_done_callback(_look_away)
+            raise
+
+    async def record(self, outcome: Outcome) -> Finding:
+        return await self._writer.submit("record", _permits.EndedAttempt(outcome), together=_permits.record_all)
+
+    # The outbox: evidence and persons
+
+    async def apply_evidence(self, evidence: Evidence) -> Finding | None:
+        work = partial(_evidence.apply_evidence, evidence=evidence)
+        return await self._writer.submit("apply_evidence", work, together=_evidence.apply_all)
+
+    async def park(self, request_id: str, *, detail: str) -> Finding:
+        return await self._submit("park", _evidence.park, request_id, detail)
+
+    async def write_off(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
+        await self._submit("write_off", _evidence.write_off, request_id, who, why, seen)
+        return await self._entry(request_id)
+
+    async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
+        await self._submit("acknowledge", _evidence.acknowledge, request_id, who, why, seen)
+        return await self._entry(request_id)
+
+    async def lift_quarantine(self, batch_id: str, *, who: str, why: str, seen: float | None = None) -> int:
+        return await self._submit("lift_quarantine", _evidence.lift_quarantine, batch_id, who, why, seen)
+
+    # The outbox: sweeps
+
+    async def begin_sweep(self, batch_id: str | None, *, since: date, until: date) -> Sweep:
+        return await self._submit("begin_sweep", _history.begin_sweep, batch_id, since, until)
+
+    async def end_sweep(self, sweep: Sweep) -> None:
+        await self._submit("end_sweep", _history.end_sweep, sweep)
+
+    async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
+        return await self._read(_history.sweeps, batch_id)
+
+    async def is_looked_for(self, batch_id: str | None = None, *, counted: bool = False) -> bool:
+        return await self._read(partial(_history.is_looked_for, batch_id=batch_id, counted=counted))
+
+    async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:
+        return await self._read(_history.sent_since, batch_id, states, after)
+
+    # The outbox: duties
+
+    async def take_duty(self, name: str, owner: str, *, lease: float) -> bool:
+        holder = self._database.holder or None
+        async with self._database.dead() as dead:
+            if not dead and await self._read(_duties.is_with_another, name, owner, holder, lease, self._database.now()):
+                return False
+            self._has_duties = True
+            return await self._submit("take_duty", _duties.take_duty, name, owner, holder, lease, dead, droppable=True)
+
+    async def leave_duty(self, name: str, owner: str) -> None:
+        await self._submit("leave_duty", _duties.leave_duty, name, owner, self._database.holder or None)
+
+    def open_orders(self, outbox: str, state: State) -> AsyncIterator[Iterable[OpenOrder]]:
+        return self._pages(_open.open_after(outbox, state))
+
+    # The outbox: looking
+
+    async def entry(self, request_id: str) -> Entry | None:
+        return await self._read(_entries.entry, request_id)
+
+    async def entries_of(self, request_ids: Sequence[str], *, in_mixed_letters: bool = False) -> Mapping[str, Entry]:
+        return await self._read(
+            partial(_entries.entries_of, request_ids=request_ids, in_mixed_letters=in_mixed_letters)
+        )
+
+    def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
+        return self._stream(_entries.entries_after(batch_id, state))
+
+    def standings(self, batch_id: str) -> AsyncIterator[Iterable[Standing]]:
+        return self._pages(_history.standings_after(batch_id))
+
+    def paid_since(self, since: float, *, but: str | None = None) -> AsyncIterator[Iterable[Entry]]:
+        return self._pages(_entries.paid_after(since, but))
+
+    def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
+        return self._stream(_entries.entries_after(batch_id, None, conflicts=True))
+
+    async def progress(self, batch_id: str | None = None, *, outbox: str | None = None) -> Progress:
+        return await self._read(_entries.progress, batch_id, outbox)
+
+    async def oldest(self, outbox: str) -> Mapping[State, float]:
+        return await self._read(_entries.oldest, outbox, self._database.now())
+
+    async def history(self, request_id: str) -> Sequence[Happening]:
+        return await self._read(_history.history, request_id)
+
+    async def decisions(self, batch_id: str) -> Sequence[Happening]:
+        return await self._read(_history.decisions, batch_id)
+
+    async def old_orders(self, *, older_than: float) -> AsyncIterator[Sequence[OldOrder]]:
+        if not older_than > 0:
+            raise ValueError("older_than: must be above 0")
+        async for page in self._pages(_archiving.old_after(self._database.now() - older_than)):
+            if some := tuple(page):
+                yield some
+
+    async def begin_archive(self, path: str, *, who: str, why: str) -> int:
+        return await self._submit("begin_archive", _archiving.begin_archive, path, who, why)
+
+    async def prune_orders(self, archive: int, orders: Sequence[OldOrder]) -> int:
+        return await self._submit("prune_orders", _archiving.prune_orders, archive, orders)
+
+    async def end_archive(self, archive: int) -> None:
+        await self._submit("end_archive", _archiving.end_archive, archive)
+
+    async def archives(self) -> Sequence[Archive]:
+        return await self._read(_archived.archives)
+
+    async def archived_of(
+        self, request_ids: Sequence[str], *, in_any_letters: bool = False
+    ) -> Mapping[str, ArchivedOrder]:
+        read = partial(_archived.archived_of, request_ids=request_ids, in_any_letters=in_any_letters)
+        return await self._read(read)
+
+    async def unmatched_events(self) -> int:
+        return await self._read(_notifications.unmatched)
+
+    # The outbox: changes
+
+    async def hear(self, outbox: str, states: Collection[State]) -> None:
+        await self._submit("hear", _changes.hear, outbox, states)
+
+    async def last_change(self) -> int:
+        return await self._read(_changes.last)
+
+    async def changes_after(self, outbox: str | None, after: int, limit: int = 500) -> Sequence[Change]:
+        return await self._read(_changes.after, outbox, after, limit)
+
+    async def claim_changes(
+        self, outbox: str, states: Collection[State], owner: str, *, lease: float, limit: int
+    ) -> Sequence[Change]:
+        self._has_leased = True
+        async with self._database.dead() as dead:
+            asked = (outbox, states, owner, self._database.holder, lease, limit, dead)
+            return await self._submit("claim_changes", _changes.claim, *asked, droppable=True)
+
+    async def release_changes(self, owner: str) -> None:
+        await self._submit("release_changes", _changes.release, self._database.holder, owner)
+
+    async def note_change_done(self, change_id: int, handler: str) -> None:
+        await self._submit("note_change_done", _changes.note_done, change_id, handler)
+
+    async def finish_changes(
+        self, change_ids: Sequence[int], status: str = "handled", *, error: str | None = None
+    ) -> None:
+        await self._submit("finish_changes", _changes.finish, tuple(change_ids), status, error)
+
+    async def retry_change(self, change_id: int, *, delay: float, error: str) -> None:
+        await self._submit("retry_change", _changes.retry, change_id, delay, error)
+
+    async def revive_changes(self, change_id: int | None = None) -> int:
+        return await self._submit("revive_changes", _changes.revive, change_id)
+
+    def dead_changes(self) -> AsyncIterator[Change]:
+        return self._stream(_changes.dead_after)
+
+    async def change_backlog(self, outbox: str | None = None) -> Backlog:
+        return await self._read(_changes.backlog, outbox)
+
+    async def prune_changes(self, *, older_than: float) -> int:
+        if not older_than > 0:
+            raise ValueError("older_than: must be above 0")
+        before, pruned, last = self._database.now() - older_than, 0, 0
+        while True:
+            some, end = await self._submit("prune_changes", _changes.prune, last, before)
+            pruned += some
+            if end is None:
+                return pruned
+            last = end
+
+    # The inbox
+
+    async def receive(self, delivery: RawNotification, event: TransactionEvent, *, owner: str, lease: float) -> Receipt:
+        (receipt,) = await self.receive_all((Arrival(delivery=delivery, event=event, lease=lease),), owner=owner)
+        if isinstance(receipt, Exception):
+            raise receipt
+        return receipt
+
+    async def receive_all(
+        self, arrivals: Sequence[Arrival], *, owner: str, handled: Sequence[int] = ()
+    ) -> Sequence[Receipt | Exception]:
+        self._has_leased = True
+        storing = _notifications.NotificationsStored(arrivals, owner, self._database.holder, handled)
+        return await self._writer.submit("receive", storing, together=_notifications.receive_all)
+
+    async def confirm(self, event_id: int) -> str | None:
+        return await self._submit("confirm", _notifications.confirm, event_id)
+
+    async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
+        self._has_leased = True
+        async with self._database.dead() as dead:
+            asked = (owner, self._database.holder, lease, limit, dead)
+            return await self._submit("claim", _pending.claim, *asked, droppable=True)
+
+    async def release(self, owner: str) -> None:
+        await self._submit("release", _pending.release, self._database.holder, owner)
+
+    async def note_done(self, event_id: int, handler: str) -> None:
+        await self._submit("note_done", _pending.note_done, event_id, handler)
+
+    async def finish(self, event_id: int, state: str, *, error: str | None = None) -> None:
+        await self._submit("finish", _pending.finish, event_id, state, error)
+
+    async def retry_later(self, event_id: int, *, delay: float, error: str) -> None:
+        await self._submit("retry_later", _pending.retry_later, event_id, delay, error)
+
+    async def revive(self, event_id: int | None = None) -> int:
+        return await self._submit("revive", _pending.revive, event_id)
+
+    def dead_letters(self) -> AsyncIterator[StoredEvent]:
+        return self._stream(_pending.dead_after(self._database))
+
+    def dubious(self) -> AsyncIterator[StoredEvent]:
+        return self._stream(_pending.dubious_after(self._database))
+
+    async def final_event(self, request_id: str) -> TransactionEvent | None:
+        return (await self.final_events_of((request_id,))).get(request_id)
+
+    async def final_events_of(self, request_ids: Sequence[str]) -> Mapping[str, TransactionEvent]:
+        return await self._read(_notifications.first_finals, request_ids)
+
+    async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
+        return await self._read(_notifications.final_events, request_id, transaction_id, _MOST_FINALS)
+
+    async def prune_inbox(self, *, older_than: float) -> Pruned:
+        if not older_than > 0:
+            raise ValueError("older_than: must be above 0")
+        before, last, pruned = self._database.now() - older_than, 0, Pruned()
+        while True:
+            some, end = await self._submit("prune", _pending.prune, last, before)
+            if end is None:
+                return pruned
+            last = end
+            pruned = Pruned(events=pruned.events + some.events, deliveries=pruned.deliveries + some.deliveries)
+
+    async def check_writable(self) -> None:
+        await self._submit("check_writable", _pending.check_writable)
+
+    async def backlog(self) -> Backlog:
+        return await self._read(_pending.backlog)
+
+    def _leave_to_the_parent(self) -> None:
+        """Begin anew in a process that was forked off: closing what it inherited would break the locks of the other."""
+        _INHERITED.append((self._database, self._writer, self._reader, self._reading))
+        self._prepare()
+
+    async def _begin_registering(self, registry: Registry, batch_id: str, load: _loading.Load) -> Loading:
+        """Tell the registry that a batch is being loaded here."""
+        begin = partial(
+            registry.begin,
+            self._database.journal_id,
+            await self._uid(batch_id),
+            batch_id,
+            (await self.run(batch_id)).identity,
+            orders=load.total if load.ready else None,
+            now=self._database.now(),
+        )
+        return await asyncio.to_thread(begin)
+
+    async def _register(
+        self,
+        registry: Registry,
+        loading: Loading,
+        load: _loading.Load,
+        request_ids: Sequence[str],
+        adoption: Adoption | None,
+    ) -> None:
+        """Tell the registry of a block of orders, before it is written down here.
+
+        Raises:
+            HeldElsewhere: Some of it may have been sent already, and nobody has said that it is ours now.
+        """
+        held = await asyncio.to_thread(registry.register, loading, request_ids)
+        ours = [request_id for request_id, holder in held.items() if holder.journal == loading.journal]
+        known = {*await self.entries_of(ours), *await self.archived_of(ours)}  # it says itself what is wrong with these
+        held = {request_id: holder for request_id, holder in held.items() if request_id not in known}
+        if not held:
+            return
+        error = held_elsewhere(held, loading.journal)
+        if adoption is None:
+            raise error
+        await self._submit("adopt", _loading.adopt, load, adoption, error)  # first of all the journal keeps them back
+        await asyncio.to_thread(registry.register, loading, request_ids, adopt=True)
+
+    async def _check_adopted(self, batch_id: str) -> None:
+        """Raise ``HeldElsewhere`` where another journal has adopted orders of a batch."""
+        memory = self._database.memory
+        if memory is None:
+            return
+        uid = await self._uid(batch_id)
+        taken = await asyncio.to_thread(memory.registry.taken, self._database.journal_id, uid)
+        if taken is not None:
+            raise HeldElsewhere(
+                f"orders of batch {batch_id} were adopted by {taken} of the journal {taken.path}",
+                path=taken.path,
+                batch_id=taken.batch_id,
+                since=taken.begun_at,
+            )
+
+    async def _uid(self, batch_id: str) -> str:
+        """What the registry knows a batch by."""
+        if batch_id not in self._uids:
+            self._uids[batch_id] = await self._read(_entries.uid, batch_id)
+        return self._uids[batch_id]
+
+    async def _entry(self, request_id: str) -> Entry:
+        entry = await self.entry(request_id)
+        assert entry is not None
+        return entry
+
+    async def _stream(self, pages: _entries.PageReader[T]) -> AsyncIterator[T]:
+        async for page in self._pages(pages):
+            for one in page:
+                yield one
+
+    async def _pages(self, pages: _entries.PageReader[T]) -> AsyncIterator[Iterable[T]]:
+        """Page after page, until there is nothing more."""
+        after = -1
+        while True:
+            page, last = await self._read(partial(pages, after=after))
+            if last == after:
+                return
+            after = last
+            yield page
+
+    def _submit(
+        self, name: str, work: Callable[[Commit, *Ts], T], *arguments: *Ts, droppable: bool = False
+    ) -> asyncio.Future[T]:
+        """Queue an operation; unless it is droppable it is done also when nobody waits for it any more."""
+        return self._writer.submit(name, lambda commit: work(commit, *arguments), droppable=droppable)
+
+    async def _read(self, read: Callable[[Connection, *Ts], T], *arguments: *Ts) -> T:
+        """Read in the thread that reads."""
+        if self._reading is None or self._writer.is_forked:
+            raise JournalClosed("the journal is not open in this process")
+        return await asyncio.get_running_loop().run_in_executor(self._reading, self._read_now, read, *arguments)
+
+    def _read_now(self, read: Callable[[Connection, *Ts], T], *arguments: *Ts) -> T:
+        try:
+            if self._reader is None:
+                self._reader = self._database.open_reader()
+            return read(self._reader, *arguments)
+        except self._database.Error as error:
+            fault = self._database.translated(error)
+            if self._reader is not None and self._database.is_lost(self._reader):
+                lost, self._reader = self._reader, None
+                with suppress(self._database.Error):
+                    lost.close()
+            raise fault from error
+
+
+def _register_puts(
+    registry: Registry, loading: Loading, request_ids: Sequence[str], adopted: Collection[str], doubted: bool
+) -> Mapping[str, HeldElsewhere]:
+    """Register single orders that the journal does not hold as ours; which of them may have been sent already.
+
+    One that was registered before and got no further died with its process; in a journal that was restored it may
+    have been sent.
+    """
+    held = registry.put(loading, request_ids, doubted=doubted, adopted=adopted)
+    return {request_id: held_elsewhere({request_id: holder}, loading.journal) for request_id, holder in held.items()}
+
+
+def _look_away(done: asyncio.Future[None]) -> None:
+    if not done.cancelled():
+        done.exception()  # whoever was cancelled is gone: the lease running out says the rest

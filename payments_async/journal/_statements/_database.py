@@ -1,0 +1,84 @@
+"""What the statements need of a database, and the words that no two databases spell alike.
+
+The statements are written once, in the SQL that SQLite and PostgreSQL share:
+
+* Values are bound to ``?``; a literal never holds one, nor a ``%``. Truth is 0 or 1 in a BIGINT: what is bound may be
+  a ``bool``, and a column is compared (``failed <> 0``). A text may be a member of an enumeration.
+* ``CASE`` for ``iif`` and for the greater or smaller of two; ``ON CONFLICT``; ``RETURNING``; ``FILTER``. What is
+  selected from in brackets has a name, and a column that ``excluded`` has too has its table's before it.
+* Where nothing else tells the type of what is bound, ``CAST(? AS BIGINT)``, ``DOUBLE PRECISION`` or ``TEXT`` does.
+* The words below, which a connection of another database than SQLite puts its own for, once for each text.
+* The numbers of events in ``ipn_event`` are dense within a commit: one that is not stored takes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from payments_async.journal._faults import JournalError
+
+# The words, as SQLite has them. A partial index is used only where its literal stands in the condition.
+NO_TRANSACTION = "x'00000000000000000000000000000000'"  # 16 bytes, which keep the place of a transaction id
+JOINED = "group_concat"  # of a text and what stands between two: PostgreSQL's string_agg
+AMONG_LATER = "INDEXED BY chunk_later"  # PostgreSQL finds that index by itself
+AS_BYTES = "AS BLOB"  # in a CAST of a text: its bytes in UTF-8
+
+
+class Rows(Protocol):
+    """What a statement answers."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows it wrote."""
+
+    def fetchone(self) -> Any:
+        """The next row; ``None`` when there is none."""
+
+    def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """A connection; each statement outside of a transaction is one of its own."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction has begun, and neither end of it was seen; it may have failed."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows:
+        """One statement."""
+
+    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Rows:
+        """The same statement for many rows."""
+
+    def rollback(self) -> None:
+        """End the transaction, if there is one; nothing of it was done."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+class Database(Protocol):
+    """What the statements ask of the database itself."""
+
+    @property
+    def Error(self) -> type[Exception]:  # noqa: N802 - a class
+        """Whatever its driver raises."""
+
+    def begin(self, connection: Connection, /) -> float:
+        """Begin to write, when nobody else does; Unix seconds by the database's clock since then."""
+
+    def is_of_the_disk(self, error: Exception, /) -> bool:
+        """Whether the database is in trouble, and not the one operation that met it."""
+
+    def is_no_text(self, error: Exception, /) -> bool:
+        """Whether what is stored as a text is none, so that its row cannot be read."""
+
+    def translated(self, error: Exception, /) -> JournalError:
+        """The error of the journal that says the same. Its text holds no value of a row."""
+
+    def begin_changes(self, connection: Connection, /) -> None:
+        """Have changes of orders of outboxes written down from now on, by whatever statement they come."""
