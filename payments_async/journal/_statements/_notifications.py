@@ -543,7 +543,8 @@ def _pack_event(event: TransactionEvent) -> bytearray:
     members.pop("conflict", None)  # is told by the inbox, not by the service
     if extra := members.pop("extra"):
         members["extra"] = _marked(extra)
-    return _pack_body(_encode(members))
+    packed = _encode(members)
+    return bytearray(packed) if len(packed) < _LARGE else _pack_body(packed)
 
 
 def read_event(transaction_id: str, status_code: int, packed: bytes, body: bytes, query: str) -> TransactionEvent:
