@@ -378,7 +378,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """One order."""
 
     async def entries_of(self, request_ids: Sequence[str], *, in_mixed_letters: bool = False) -> Mapping[str, Entry]:
-        """Those of these orders that the journal holds, by their request ids.
+        """Those of these orders that the journal holds and that can be read, by their request ids.
 
         Args:
             in_mixed_letters: Only those whose ids have small and capital letters, in whichever letters they are asked
@@ -407,7 +407,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """
 
     def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
-        """Orders with a contradiction that nobody has acknowledged."""
+        """Orders with a contradiction that nobody has acknowledged, as far as they can be read."""
 
     async def progress(self, batch_id: str | None = None, *, outbox: str | None = None) -> Progress:
         """Counts and sums of a batch, or of all; cheap at any size.

@@ -133,6 +133,7 @@ class Pass:
             by_status=False,
         )
         self._orders: dict[str, SoughtOrder] = {}
+        self._missing: list[str] = []  # that are damaged: they are asked for again no sooner than the others
         self._records = 0  # looked at
         self._looked_for = 0
 
@@ -155,10 +156,12 @@ class Pass:
                     tell_the_session(self._terms.payments, order)
 
     def served(self) -> Iterable[tuple[str, State]]:
-        """The orders that were looked up, and in which state they were before."""
+        """The orders that were looked up, or would have been, and in which state they were before."""
         for order in self._orders.values():
             if order.request_id in self._due or order.first is not State.ACCEPTED or self._search.by_status:
                 yield order.request_id, order.first
+        for request_id in self._missing:
+            yield request_id, self._due[request_id].state
 
     def told(self, at: float, took: float) -> SettlingPass:
         """What it came to."""
@@ -181,6 +184,7 @@ class Pass:
         some = list(request_ids)[: _MOST - len(self._orders)]
         for first in range(0, len(some), _STRIDE):
             found = await self._terms.journal.entries_of(some[first : first + _STRIDE])
+            self._missing += [id_ for id_ in some[first : first + _STRIDE] if id_ in self._due and id_ not in found]
             for entry in found.values():
                 if entry.state in OPEN:
                     self._orders[entry.request_id] = SoughtOrder.of(entry)

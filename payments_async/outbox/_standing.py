@@ -14,6 +14,7 @@ from payments_async.journal._faults import JournalError
 from payments_async.journal._records import Pause, Progress, Waiting
 from payments_async.outbox._brakes import Fuse, spent_in
 from payments_async.outbox._crew import Crew
+from payments_async.outbox._leases import LeasedOrder
 
 _log = logging.getLogger("payments_async")
 
@@ -57,8 +58,18 @@ class StandingCrew(Crew):
     _looking: asyncio.Task[None] | None = attrs.field(init=False, default=None)
     _errands: set[asyncio.Task[None]] = attrs.field(init=False, factory=set)
 
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.holds_back = True
+
     def may_send(self) -> bool:
         return self.paused is None
+
+    def set_aside(self, order: LeasedOrder, error: Exception) -> None:
+        facts = {"outbox": self.name, "request_id": order.claimed.request_id, "why": type(error).__name__}
+        words = "the outbox %s holds back order %s, which cannot be sent as it is (%s), until it is put again"
+        _log.error(words, self.name, order.claimed.request_id, type(error).__name__, extra=facts)
+        self.done(order)
 
     def warn(self, why: str) -> None:
         _log.info("the outbox stops: %s", why, extra={"outbox": self.name, "why": why})

@@ -34,6 +34,7 @@ from payments_async.journal._statements._database import AMONG_LATER, Connection
 from payments_async.journal._statements._entries import (
     CHUNK,
     COLUMNS,
+    HELD_BACK,
     MIXED,
     MOST_ORDERS,
     PAGE,
@@ -41,6 +42,7 @@ from payments_async.journal._statements._entries import (
     Commit,
     bounds,
     chunk_bounds,
+    chunk_of,
     entry_of,
     row_by_id,
     row_by_request,
@@ -230,9 +232,30 @@ def _compared(commit: Commit, request: PutRequest) -> Placed | Exception:
         what = f"amounts {row.amount} and {amount}" if row.amount != amount else "the same amount"
         return OrdersDiffer(f"request id {row.request_id} stands for two different orders: {what}", [row.request_id])
     batch_id, state = commit.execute("SELECT batch_id, state FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
+    row = _let_go(commit, request, row)
     if state != "ready" and row.state is State.PLANNED:  # it is dropped if that batch is loaded without it
         return LoadBusy(f"request id {row.request_id} is one of batch {batch_id}, whose loading was not finished")
     return Placed(entry=entry_of(row, batch_id), is_new=False)
+
+
+def _let_go(commit: Commit, request: PutRequest, row: Row) -> Row:
+    """The same order is put again: where it was held back it may go now, and where it was damaged it is whole again.
+
+    Its digest, which is that of what is put, proves that.
+    """
+    amount = amount_text(request.order.amount)
+    (not_before,) = commit.execute("SELECT not_before FROM outbox WHERE id = ?", (row.id,)).fetchone()
+    if not_before < HELD_BACK and (row.amount, row.body) == (amount, request.body):
+        return row
+    moment = request.not_before if not_before >= HELD_BACK else not_before
+    commit.execute(
+        "UPDATE outbox SET amount = ?, body = ?, not_before = ? WHERE id = ?", (amount, request.body, moment, row.id)
+    )
+    commit.execute(  # of one that is leased it is found out when that is given back
+        "UPDATE chunk SET due_at = ? WHERE run = ? AND number = ? AND due_at >= ?",
+        (moment, run_of(row.id), chunk_of(row.id), HELD_BACK),
+    )
+    return _again(commit, row.id)
 
 
 def _compared_with_archived(commit: Commit, request: PutRequest, gone: Row) -> Placed | Exception:
