@@ -263,8 +263,13 @@ class Journal(Inbox, ChangeFeed, Protocol):
     async def release_chunk(self, chunk: Chunk) -> None:
         """Give a chunk back at once. To be called when nothing of it is under way any more."""
 
-    async def expire_chunks(self, batch_id: str | None = None) -> int:
-        """Take over every chunk whose lease ran out, for nobody: tells how many orders are unknown now."""
+    async def expire_chunks(self, batch_id: str | None = None, *, owner: str | None = None) -> int:
+        """Take over every chunk whose lease ran out, for nobody: tells how many orders are unknown now.
+
+        Args:
+            owner: Those of this owner instead, of any batch, whose leases are good: it has nothing in hand. The answer
+                to a claim may have been lost, and then it does not know what to release.
+        """
 
     async def chunks(self, batch_id: str) -> Chunks:
         """How the chunks of a batch stand."""

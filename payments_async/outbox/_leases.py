@@ -314,6 +314,7 @@ class Leases:
         while self._unreturned:
             await self._journal.release_chunk(self._unreturned[-1])
             self._unreturned.pop()
+        await self._journal.expire_chunks(owner=self.owner)  # also those whose lease we never heard of
 
     async def _give_back(self, lease: Lease) -> None:
         """Let others have a chunk, with what of it is still planned."""

@@ -318,7 +318,9 @@ class StoredJournal(Journal):
     async def release_chunk(self, chunk: Chunk) -> None:
         await self._submit("release_chunk", _permits.release_chunk, chunk)
 
-    async def expire_chunks(self, batch_id: str | None = None) -> int:
+    async def expire_chunks(self, batch_id: str | None = None, *, owner: str | None = None) -> int:
+        if owner is not None:
+            return await self._submit("expire_chunks", _permits.give_back_all, owner)
         async with self._database.dead() as dead:
             return await self._submit("expire_chunks", _permits.expire_chunks, batch_id, dead)
 

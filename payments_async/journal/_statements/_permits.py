@@ -151,6 +151,19 @@ def expire_chunks(commit: Commit, batch_id: str | None, dead: Sequence[str]) -> 
     return unknown
 
 
+def give_back_all(commit: Commit, owner: str) -> int:
+    """Take over, for nobody, every chunk that somebody holds who has nothing in hand; tells how many were unknown."""
+    held = commit.execute(
+        "SELECT run, number, token FROM chunk WHERE state = 'open' AND owner IS NOT NULL AND owner = ?", (owner,)
+    ).fetchall()
+    unknown = 0
+    for run, number, token in held:
+        token, taken = take_over(commit, run, number, token, owner, None, 0.0)
+        _give_back(commit, run, number, token)
+        unknown += taken
+    return unknown
+
+
 def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
     """End at once what dead holders have leased: chunks, events, changes, duties. Whoever claims next has them."""
     for holder in dead:
