@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -15,7 +16,7 @@ from bulk.worlds import payout, session
 from outbox.desks import A_MINUTE, desk, until
 
 from payments_async.bulk import lift_quarantine, reconcile
-from payments_async.journal import Adoption, HeldElsewhere, JournalBehind, SqliteJournal
+from payments_async.journal import Adoption, HeldElsewhere, JournalBehind, JournalUnavailable, SqliteJournal
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
 
@@ -102,6 +103,38 @@ async def test_an_order_that_no_list_shows_yet(tmp_path: Path) -> None:
             assert "accepted" == (await outbox.pay(payout(AFTER), timeout=A_MINUTE)).state
         assert [] == sandbox.duplicates()
         assert 2 == len(sandbox.ledger)
+
+
+class DiedPut:
+    """The first put, once it is armed, is registered on this machine and gets no further."""
+
+    is_armed = has_put = False
+
+    def __call__(self, point: str) -> None:
+        """What the journal calls at each point."""
+        if self.is_armed and point == "put.written":
+            self.is_armed, self.has_put = False, True
+        elif self.has_put and point == "commit.begun":
+            self.has_put = False
+            raise sqlite3.OperationalError("the process dies here")
+
+
+async def test_a_put_that_died_in_a_journal_that_was_restored(tmp_path: Path) -> None:
+    """It can be put again: it is known from what was registered before the journal was restored."""
+    path, died = tmp_path / "journal.db", DiedPut()
+    async with Sandbox() as sandbox:
+        await restored(sandbox, path)
+        async with opened(sandbox, path, crash_at=died) as (_, outbox):
+            await outbox.resume("Ann", "the journal was restored")
+            await outbox.pay(payout(7), timeout=A_MINUTE)
+            died.is_armed = True
+            with pytest.raises(JournalUnavailable):
+                await outbox.put(payout(8))
+            assert "accepted" == (await outbox.pay(payout(8), timeout=A_MINUTE)).state
+            assert not died.is_armed
+        async with opened(sandbox, path) as (_, outbox):
+            assert "accepted" == (await outbox.pay(payout(9), timeout=A_MINUTE)).state
+        assert [] == sandbox.duplicates()
 
 
 @pytest.mark.parametrize("goes_on", ["with the copy", "with the original"])

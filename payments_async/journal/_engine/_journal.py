@@ -19,7 +19,7 @@ from payments_async._events import TransactionEvent
 from payments_async._orders import Order
 from payments_async.journal._changes import Change
 from payments_async.journal._engine._database import JournalDatabase
-from payments_async.journal._engine._memory import Loading, Registry, held_elsewhere
+from payments_async.journal._engine._memory import Loading, PutRegistrar, Registry, held_elsewhere
 from payments_async.journal._engine._writer import Writer
 from payments_async.journal._faults import (
     HeldElsewhere,
@@ -243,12 +243,16 @@ class StoredJournal(Journal):
         await self._submit("open_outbox", _puts.open_outbox, name, identity, secrets.token_hex(8))
         run = await self.run(name)
         if (memory := self._database.memory) is not None and name not in self._registrars:
-            uid = await self._uid(name)
-            begin = partial(memory.registry.begin, self._database.journal_id, uid, name, identity, orders=None)
-            loading = await asyncio.to_thread(begin, now=self._database.now())
-            if not loading.is_ready:
-                await asyncio.to_thread(memory.registry.ready, loading, self._database.now())
-            self._registrars[name] = partial(_register_puts, memory.registry, loading)
+            registrar = PutRegistrar(
+                memory.registry,
+                journal_id=self._database.journal_id,
+                uid=await self._uid(name),
+                name=name,
+                identity=identity,
+                clock=self._database.now,
+            )
+            await asyncio.to_thread(registrar.loading, run.quarantined_at)
+            self._registrars[name] = registrar
         return run
 
     async def put(
@@ -691,18 +695,6 @@ class StoredJournal(Journal):
                 with suppress(self._database.Error):
                     lost.close()
             raise fault from error
-
-
-def _register_puts(
-    registry: Registry, loading: Loading, request_ids: Sequence[str], adopted: Collection[str], doubted: bool
-) -> Mapping[str, HeldElsewhere]:
-    """Register single orders that the journal does not hold as ours; which of them may have been sent already.
-
-    One that was registered before and got no further died with its process; in a journal that was restored it may
-    have been sent.
-    """
-    held = registry.put(loading, request_ids, doubted=doubted, adopted=adopted)
-    return {request_id: held_elsewhere({request_id: holder}, loading.journal) for request_id, holder in held.items()}
 
 
 def _look_away(done: asyncio.Future[None]) -> None:

@@ -66,9 +66,9 @@ _INSERTS = {
 }
 SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
 
-# Given new request ids, those of them that somebody has adopted, and whether the journal may have forgotten some that
-# it has sent: which of them may have been sent.
-Registrar = Callable[[Sequence[str], Collection[str], bool], Mapping[str, HeldElsewhere]]
+# Given new request ids, those of them that somebody has adopted, and when the journal was last found to be copied or
+# restored: which of them may have been sent.
+Registrar = Callable[[Sequence[str], Collection[str], float | None], Mapping[str, HeldElsewhere]]
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -219,7 +219,7 @@ def _refused(
         adopted = {request_id for request_id in ids[outbox] if fresh[request_id].adoption is not None}
         # asked here: a copy may have gone on since the outbox was opened
         found = commit.execute("SELECT quarantined_at FROM run WHERE batch_id = ?", (outbox,)).fetchone()
-        refused |= register(ids[outbox], adopted, found is not None and found[0] is not None)
+        refused |= register(ids[outbox], adopted, None if found is None else found[0])
     return refused
 
 
