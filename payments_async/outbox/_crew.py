@@ -534,11 +534,11 @@ class _Worker:
             case NotSent() if error.status == _UNREAD:
                 pace.did_not_go()
             case NotSent() | OutcomeUnknown():
-                pace.failed(error.message, retry_after=error.retry_after)
+                pace.failed(error.message, retry_after=error.retry_after, silent=error.status is None)
             case Rejected():
                 pace.answered()
             case _:  # the login failed for now
-                pace.failed(error.message, retry_after=error.retry_after)
+                pace.failed(error.message, retry_after=error.retry_after, silent=error.status is None)
         if pace.gave_up is not None:
             self._crew.end(pace.gave_up)
 
