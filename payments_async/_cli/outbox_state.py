@@ -27,6 +27,7 @@ class OutboxState:
         paused: Who paused it, or ``None``.
         quarantined: Chunks, of all of its batches, that wait for a person.
         handlers: Changes that wait for a handler, and dead letters.
+        strangers: Orders that lists have shown and the journal does not hold.
     """
 
     name: str
@@ -34,6 +35,7 @@ class OutboxState:
     paused: Pause | None
     quarantined: int
     handlers: Backlog
+    strangers: int
 
     @property
     def exit_status(self) -> Exit:
@@ -60,6 +62,7 @@ async def state_of(journal: SqliteJournal, name: str) -> OutboxState:
         paused=await journal.paused(name),
         quarantined=sum(run.quarantined for run in await journal.runs() if run.outbox == name),
         handlers=await journal.change_backlog(name),
+        strangers=await journal.strangers(name),
     )
 
 

@@ -222,6 +222,12 @@ class Journal(Inbox, ChangeFeed, Protocol):
     async def waiting(self, name: str) -> Sequence[Waiting]:
         """The runs of an outbox in which something is not done, oldest first."""
 
+    async def strangers(self, name: str) -> int:
+        """How many orders lists have shown, since an outbox was last looked for, that the journal does not hold.
+
+        Another journal, or another program, pays from the same account.
+        """
+
     async def note_sightings(self, sightings: Sequence[Sighting]) -> None:
         """Remember what a list has shown and the journal does not hold; ``put`` finds it there."""
 

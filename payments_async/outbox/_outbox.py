@@ -392,6 +392,7 @@ class Outbox:
             quarantined=run.quarantined,
             untold=backlog.pending,
             dead_letters=backlog.dead,
+            strangers=await self._journal.strangers(self._name),
             settling=None if self._settler is None else await self._settler.progress(),
         )
 
@@ -647,6 +648,8 @@ class OutboxHealth:
         quarantined: Chunks of orders that wait for a person since the journal was copied or restored.
         untold: Changes that wait for a handler.
         dead_letters: Changes of which a handler failed again and again; ``replay`` has them handled anew.
+        strangers: Orders in the service's list that the journal does not hold, seen while it was looked for others:
+            another journal, or another program, pays from this account. None of them is sent from here.
         settling: How far the looking up of what is open is; ``None`` where it was never opened.
     """
 
@@ -658,6 +661,7 @@ class OutboxHealth:
     quarantined: int
     untold: int
     dead_letters: int
+    strangers: int
     settling: SettlingProgress | None
 
     @property

@@ -34,6 +34,7 @@ class SettlingPass:
         settled: How many orders left where they stood, by their state now.
         parked: Request ids of orders that it parked.
         doubles: Request ids of orders with more than one transaction.
+        strangers: Transactions in the list whose orders the journal does not hold.
         notes: What hindered: lists that show too little to prove anything, filters the service ignores.
     """
 
@@ -45,6 +46,7 @@ class SettlingPass:
     settled: Mapping[State, int] = field(factory=dict)
     parked: tuple[str, ...] = ()
     doubles: tuple[str, ...] = ()
+    strangers: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -131,6 +133,7 @@ class Pass:
             interval=terms.interval,
             clock=terms.clock,
             by_status=False,
+            remembers=True,  # another journal may send for this account: what it has sent is not sent from here
         )
         self._orders: dict[str, SoughtOrder] = {}
         self._missing: list[str] = []  # that are damaged: they are asked for again no sooner than the others
@@ -176,6 +179,7 @@ class Pass:
             settled=dict(settled),
             parked=tuple(self.findings.parked),
             doubles=tuple(self.findings.doubles),
+            strangers=self.findings.strangers_seen,
             notes=(*self.findings.unread, *self.findings.notes),
         )
 

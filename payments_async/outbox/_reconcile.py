@@ -263,6 +263,7 @@ class Search:
 
     Attributes:
         by_status: Also read the list of each status.
+        remembers: What the list shows of orders that the journal does not hold is kept there, for they may come yet.
         is_doubted: The journal was copied or restored, and may have forgotten orders.
         has_swept: The list was read.
     """
@@ -275,6 +276,7 @@ class Search:
     interval: float = attrs.field(kw_only=True)
     clock: Callable[[], float] = attrs.field(kw_only=True)
     by_status: bool = attrs.field(kw_only=True, default=True)
+    remembers: bool = attrs.field(kw_only=True, default=False)
     _sweeper: Sweeper = attrs.field(init=False)
     _batches: list[str | None] = attrs.field(init=False, factory=list)  # for whom sweeps are put on record
     _first: float | None = attrs.field(init=False, default=None)  # the first moment that matters, beside the open ones
@@ -285,7 +287,7 @@ class Search:
     _under_way: Collection[str] = attrs.field(init=False, default=())  # transactions listed as such, in small letters
 
     def __attrs_post_init__(self) -> None:
-        self._sweeper = Sweeper(self.payments, self.journal, self.findings, self.reader)
+        self._sweeper = Sweeper(self.payments, self.journal, self.findings, self.reader, remembers=self.remembers)
 
     async def begin(self, batch_id: str | None) -> None:
         """Find out from which moment on the list matters, for orders that are not open too."""

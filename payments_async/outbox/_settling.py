@@ -31,7 +31,7 @@ _LISTEN = 5.0  # seconds after which the journal is asked again for what other p
 _BREATH = 1.0  # seconds between two such questions, whatever is heard
 _STANDBY = 1.0  # seconds between two questions whether the duty is free
 _MISSES = 3  # times in a row that the duty cannot be prolonged: its lease is over then
-_DOUBLES_TOLD = 1000
+_DOUBLES_TOLD = 1000  # and as many strangers
 
 
 @frozen(kw_only=True)
@@ -120,6 +120,7 @@ class Settler:
         self._failures = 0
         self._hinders: str | None = None
         self._doubles: set[str] = set()  # that were told of
+        self._strangers: set[str] = set()
         self._last: SettlingPass | None = None
 
     def kick(self) -> None:
@@ -279,11 +280,22 @@ class Settler:
             facts = {"outbox": self._outbox, "parked": len(parked), "request_id": parked[0]}
             words = "the outbox %s: %d orders are in no complete list and were parked, %s the first: a person decides"
             _log.warning(words, self._outbox, len(parked), parked[0], extra=facts)
+        self._tell_strangers(trip)
         for request_id in trip.findings.doubles:
             if request_id not in self._doubles and len(self._doubles) < _DOUBLES_TOLD:
                 self._doubles.add(request_id)
                 words = "the outbox %s: order %s has more than one transaction"
                 _log.warning(words, self._outbox, request_id, extra={"outbox": self._outbox, "request_id": request_id})
+
+    def _tell_strangers(self, trip: Pass) -> None:
+        """Say aloud that somebody else pays from this account, once for each transaction."""
+        news = [one for one in trip.findings.strangers if one not in self._strangers]
+        if not news or len(self._strangers) >= _DOUBLES_TOLD:
+            return
+        self._strangers.update(news)
+        words = "the outbox %s: %d transactions of orders that this journal does not hold, %s the first: who sent them?"
+        facts = {"outbox": self._outbox, "strangers": len(news), "transaction_id": news[0]}
+        _log.warning(words, self._outbox, len(news), news[0], extra=facts)
 
     def _pause(self, wait: Wait, now: float) -> float:
         """Seconds until an order is looked up again."""

@@ -292,7 +292,11 @@ class StoredJournal(Journal):
         return await self._read(_puts.waiting, name, self._database.now())
 
     async def note_sightings(self, sightings: Sequence[Sighting]) -> None:
-        await self._submit("note_sightings", _puts.note_sightings, sightings)
+        if sightings:
+            await self._submit("note_sightings", _puts.note_sightings, sightings)
+
+    async def strangers(self, name: str) -> int:
+        return await self._read(_puts.strangers, name)
 
     async def pause(self, name: str, *, who: str, why: str) -> None:
         await self._submit("pause", _puts.pause, name, who, why)

@@ -125,6 +125,7 @@ _FIRST = (
     """CREATE TABLE sighting (
         request_id TEXT PRIMARY KEY, transaction_id TEXT NOT NULL, news TEXT NOT NULL, amount TEXT, currency TEXT,
         at REAL NOT NULL) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX sighting_at ON sighting(at)",
     # of which states the handlers of an outbox hear; also those that no process has any more
     """CREATE TABLE hearing (
         outbox TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY (outbox, state)) STRICT, WITHOUT ROWID""",

@@ -512,6 +512,18 @@ def note_sightings(commit: Commit, sightings: Sequence[Sighting]) -> None:
             apply(commit, rows[request_id], sighting)
 
 
+def strangers(connection: Connection, name: str) -> int:
+    """How many orders lists have shown that the journal does not hold, since an outbox was last looked for."""
+    (count,) = connection.execute(
+        """SELECT count(*) FROM sighting WHERE at > (SELECT max(s.ended_at) FROM sweep s JOIN run r ON r.id = s.run
+            WHERE r.batch_id = ? AND s.problem IS NULL)
+        AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.request_id = sighting.request_id)
+        AND NOT EXISTS (SELECT 1 FROM archived a WHERE a.request_id = sighting.request_id)""",
+        (name,),
+    ).fetchone()
+    return int(count)
+
+
 def _held_by_now(commit: Commit, request_ids: Sequence[str]) -> Iterator[Row]:
     """Orders that the journal holds, by their ids in small letters."""
     for first in range(0, len(request_ids), PAGE):

@@ -154,6 +154,7 @@ def health_document(health: OutboxHealth) -> dict[str, object]:
         "conflicts": health.conflicts,
         "chunks_in_quarantine": health.quarantined,
         "handlers": {"waiting": health.untold, "dead": health.dead_letters},
+        "strangers": health.strangers,
         "settling": plain(health.settling),
     }
 

@@ -69,6 +69,7 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
             "dead": [
                 {"id": one.id, "request_id": one.request_id, "state": one.state, "error": one.error} for one in dead
             ],
+            "strangers": state.strangers,
             "archived": sum(run.archived for run in runs),
             "batches": [run.batch_id for run, _ in batches],
             "need_a_person": [
@@ -104,6 +105,12 @@ def _show(screen: Screen, state: OutboxState, oldest: Mapping[State, float]) -> 
             ("unknown since", _since(oldest, State.UNKNOWN)),
             ("parked since", _since(oldest, State.PARKED)),
             ("in quarantine", counted(state.quarantined, "chunk") if state.quarantined else None),
+            (
+                "not of this journal",
+                f"{counted(state.strangers, 'order')} in the service's list: who else pays from this account?"
+                if state.strangers
+                else None,
+            ),
             ("for handlers", counted(state.handlers.pending, "change") if state.handlers.pending else None),
         ]
     )
