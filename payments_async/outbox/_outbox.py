@@ -57,6 +57,7 @@ _QUEUED = (
 )
 _LISTEN = 1.0  # seconds after which it is looked again for what was written, whatever was heard
 _PATIENCE = 10.0  # seconds for which a page of the list that cannot be had is asked for again
+_LOOKING = "it has just begun: what the journal may have forgotten is looked for before anything is sent"
 _PAGE = 1000  # changes read at once
 
 
@@ -381,6 +382,8 @@ class Outbox:
         hinders = self._hinders
         if self._crew is not None and hinders is None:
             hinders = self._crew.trouble
+        elif self._is_open and self._works and hinders is None:
+            hinders = _LOOKING  # which may take long, or fail in a moment
         run = await self._journal.run(self._name)
         backlog = await self._journal.change_backlog(self._name)
         return OutboxHealth(
