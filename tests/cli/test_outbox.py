@@ -269,7 +269,7 @@ async def test_one_that_was_killed_is_taken_over(run: Run, sandbox: Sandbox, pay
 
 
 async def test_the_health_of_an_outbox_is_answered_on_this_machine(run: Run, sandbox: Sandbox, payroll: str) -> None:
-    """200 while it sends, 503 with who paused it and why; in a pipe that is said at once too."""
+    """Ready is 200 while it sends, 503 with who paused it and why; it lives all the while. A pipe hears it at once."""
     await put(sandbox, 1)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "payments_async", "outbox", "run", *IN, "--health", "0"),
@@ -285,11 +285,11 @@ async def test_the_health_of_an_outbox_is_answered_on_this_machine(run: Run, san
             pass
     await until(lambda: len(sandbox.ledger) == 1)
 
-    async def answered(status: int) -> dict[str, object]:
+    async def answered(status: int, path: str = "/ready") -> dict[str, object]:
         assert found is not None
         async with aiohttp.ClientSession() as session, asyncio.timeout(120):
             while True:
-                async with session.get(found[1].decode()) as reply:
+                async with session.get(found[1].decode().replace("/health", path)) as reply:
                     if reply.status == status:
                         told: dict[str, object] = await reply.json()
                         return told
@@ -299,6 +299,7 @@ async def test_the_health_of_an_outbox_is_answered_on_this_machine(run: Run, san
     assert 0 == (await run("outbox", "pause", *IN, *SIGNED)).status
     paused = await answered(503)
     assert isinstance(paused["paused"], dict)
+    assert paused["paused"] == (await answered(200, "/health"))["paused"]
     assert ("A. Clerk", "the account is checked") == (paused["paused"]["who"], paused["paused"]["why"])
     assert process.stdout is not None
     async with asyncio.timeout(120):
