@@ -207,12 +207,21 @@ class StoredJournal(Journal):
         owner: str,
         adoption: Adoption | None = None,
     ) -> Loaded:
-        load = await self._submit("load", _loading.begin, batch_id, owner)
+        begun: list[_loading.Load] = []  # known also where this is cancelled before it is told
+
+        def begin(commit: Commit) -> _loading.Load:
+            begun[:] = (_loading.begin(commit, batch_id, owner),)
+            return begun[0]
+
+        def give_up(commit: Commit) -> None:
+            for load in begun:
+                _loading.give_up(commit, load)
+
         try:
-            return await self._load(batch_id, load, orders, adoption)
+            return await self._load(batch_id, await self._submit("load", begin), orders, adoption)
         except (HeldElsewhere, OrdersDiffer, asyncio.CancelledError):
             with suppress(JournalError):  # else who loads it next waits until the lease of this load is over
-                await self._submit("load", _loading.give_up, load)
+                await self._submit("load", give_up)
             raise
 
     async def _load(
