@@ -23,6 +23,8 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from typing import Any, Protocol, Self, TypeVar
 
+import attrs
+
 from payments_async._checks import check_number, check_whole
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._frozen import frozen
@@ -58,6 +60,8 @@ _QUEUED = (
 _LISTEN = 1.0  # seconds after which it is looked again for what was written, whatever was heard
 _PATIENCE = 10.0  # seconds for which a page of the list that cannot be had is asked for again
 _LOOKING = "it has just begun: what the journal may have forgotten is looked for before anything is sent"
+_GAP = 60.0  # seconds after the last thing that the journal knows, beyond which the list is read from there on
+_MARGIN = 600.0  # seconds before it, for the service's clock may be another one
 _PAGE = 1000  # changes read at once
 
 
@@ -584,14 +588,18 @@ class Outbox:
 
     async def _look_for(self, batch_id: str) -> str | None:
         """Read the list for a batch, or for the outbox itself, unless that was done; tells why it failed."""
+        run, back = await self._journal.run(batch_id), self._look_back
         if await self._journal.is_looked_for(batch_id):
-            return None
+            since = await self._known_until() if batch_id == self._name else self._now()
+            if self._now() - since <= _GAP:
+                return None
+            run, back = attrs.evolve(run, look_since=since), _MARGIN
         try:
             looked = await take_first_look(
                 self._payments,
                 self._journal,
-                await self._journal.run(batch_id),
-                back=self._look_back,
+                run,
+                back=back,
                 patience=_PATIENCE,
                 now=self._now,
                 stop=self._stop,
@@ -601,6 +609,16 @@ class Outbox:
         except AuthenticationFailed as error:
             return f"the credentials were refused: {error.message}"
         return why_not(looked)
+
+    async def _known_until(self) -> float:
+        """Unix seconds of the last thing that the journal knows.
+
+        Long ago, nobody may have sent anything since; or the whole disk was put back to that moment, with all that
+        would tell, and what was sent since is forgotten.
+        """
+        sweeps = await self._journal.sweeps(self._name)
+        looked = max((sweep.begun for sweep in sweeps if sweep.ended and sweep.problem is None), default=0.0)
+        return max(looked, await self._journal.last_change() / 1e6)
 
     async def _send(self) -> None:
         """Have a crew work until it is closed or fails."""

@@ -26,6 +26,7 @@ _LOOK = 0.05  # seconds between two looks for orders that anybody may claim, at 
 _REFUSED_INITIAL, _REFUSED_MAX = 1.0, 60.0  # seconds until a login that was refused is tried again, doubled each time
 _SILENCE = 10.0  # seconds without an answer of any kind, after which others may have what was not begun
 _PROBE = 3.0  # seconds between two questions whether the service is heard again
+_JUMP = 60.0  # seconds by which the clock may run ahead from one look to the next
 _BALANCE_AGAIN = 5.0  # seconds between two tries to read the balance
 _BY_FUSE = "fuse"
 
@@ -61,6 +62,9 @@ class StandingCrew(Crew):
     _expire_at: float = attrs.field(init=False, default=float("-inf"))
     _looking: asyncio.Task[None] | None = attrs.field(init=False, default=None)
     _probing: asyncio.Task[None] | None = attrs.field(init=False, default=None)
+    _ahead: float | None = attrs.field(
+        init=False, default=None
+    )  # of the seconds that only grow is the clock, by so many
     _is_cut_off: bool = attrs.field(init=False, default=False)
     _errands: set[asyncio.Task[None]] = attrs.field(init=False, factory=set)
 
@@ -189,9 +193,20 @@ class StandingCrew(Crew):
             _log.warning("the outbox %s goes on", self.name, extra={"outbox": self.name})
             self.meter.forgive()  # whoever resumed it has seen what was
             self.paused = None
-        if not self.drains and not await self.journal.is_looked_for(self.name):
+        if not self.drains and (self._has_slept() or not await self.journal.is_looked_for(self.name)):
             self.drain()  # it was found that a copy has gone on: the list is read again before anything more is sent
         return progress
+
+    def _has_slept(self) -> bool:
+        """Whether the machine stood still meanwhile, as it does asleep, or when a snapshot of it is put back.
+
+        Then what it has in memory may have been sent by it before, and by nobody's knowledge.
+        """
+        before, self._ahead = self._ahead, self.now() - self.executor.clock()
+        if before is None or self._ahead - before <= _JUMP:
+            return False
+        _log.warning("the clock has jumped: the outbox %s looks first again", self.name, extra={"outbox": self.name})
+        return True
 
     async def _notice_silence(self) -> None:
         """Where nothing is answered, it may be our own network: let others have what we have not begun, and feel it.
