@@ -24,7 +24,7 @@ from typing import Protocol
 
 from payments_async._orders import Order
 from payments_async._public import name_publicly
-from payments_async.journal._changes import Change, ChangeFeed
+from payments_async.journal._changes import Change, ChangeFeed, Hearing
 from payments_async.journal._inbox import Arrival, Backlog, Doubt, Inbox, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
     Adoption,
@@ -68,6 +68,7 @@ __all__ = [
     "EVIDENCE",
     "Evidence",
     "Finding",
+    "Hearing",
     "Inbox",
     "Loaded",
     "NotPermitted",
@@ -95,7 +96,7 @@ _OPERATIONS = (
     "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
     "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "check_writable",
     "hear", "claim_changes", "release_changes", "note_change_done", "finish_changes", "retry_change", "revive_changes",
-    "prune_changes", "take_duty", "leave_duty", "begin_archive", "prune_orders", "end_archive",
+    "prune_changes", "forget_changes", "take_duty", "leave_duty", "begin_archive", "prune_orders", "end_archive",
 )  # fmt: skip
 _WITHIN = (
     "claim_chunk.token_raised",

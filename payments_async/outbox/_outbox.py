@@ -402,6 +402,7 @@ class Outbox:
             hinders = _LOOKING  # which may take long, or fail in a moment
         run = await self._journal.run(self._name)
         backlog = await self._journal.change_backlog(self._name)
+        hearings = await self._journal.hearings(self._name) if backlog.pending else ()
         return OutboxHealth(
             is_open=self._is_open,
             paused=paused,
@@ -411,6 +412,7 @@ class Outbox:
             quarantined=run.quarantined,
             untold=backlog.pending,
             dead_letters=backlog.dead,
+            unheard=tuple(one.state for one in hearings if one.is_of_nobody(self._now())),
             strangers=await self._journal.strangers(self._name),
             settling=None if self._settler is None else await self._settler.progress(),
         )
@@ -681,6 +683,7 @@ class OutboxHealth:
         quarantined: Chunks of orders that wait for a person since the journal was copied or restored.
         untold: Changes that wait for a handler.
         dead_letters: Changes of which a handler failed again and again; ``replay`` has them handled anew.
+        unheard: States whose changes wait for handlers that no process seems to have any more.
         strangers: Orders in the service's list that the journal does not hold, seen while it was looked for others:
             another journal, or another program, pays from this account. None of them is sent from here.
         settling: How far the looking up of what is open is; ``None`` where it was never opened.
@@ -694,6 +697,7 @@ class OutboxHealth:
     quarantined: int
     untold: int
     dead_letters: int
+    unheard: tuple[State, ...]
     strangers: int
     settling: SettlingProgress | None
 

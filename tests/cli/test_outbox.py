@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from contextlib import suppress
@@ -368,15 +369,15 @@ async def test_refused_credentials_are_said_and_touch_no_order(run: Run, sandbox
     assert (0, 0, True) == (stopped.status, begun(sandbox), "outbox holds 2 planned" in stopped.said)
 
 
-@pytest.mark.parametrize("command", ["pause", "resume"])
-async def test_whoever_decides_is_named(run: Run, sandbox: Sandbox, payroll: str, command: str) -> None:
+@pytest.mark.parametrize("command", [("pause",), ("resume",), ("forget", "rejected")])
+async def test_whoever_decides_is_named(run: Run, sandbox: Sandbox, payroll: str, command: tuple[str, ...]) -> None:
     """With a reason; and of an outbox that there is."""
     await put(sandbox, 1)
     for half in (("--who", "A. Clerk"), ("--why", "lunch")):
-        assert 2 == (await run("outbox", command, *IN, *half)).status
-    blank = await run("outbox", command, *IN, "--who", " ", "--why", "lunch")
+        assert 2 == (await run("outbox", *command, *IN, *half)).status
+    blank = await run("outbox", *command, *IN, "--who", " ", "--why", "lunch")
     assert (2, True) == (blank.status, "--who and --why: say who decides it" in blank.said)
-    other = await run("outbox", command, *IN, *SIGNED, "--name", "outbux")
+    other = await run("outbox", *command, *IN, *SIGNED, "--name", "outbux")
     assert (2, True) == (other.status, "--name: there is no outbox outbux; the journal holds outbox" in other.said)
 
 
@@ -410,7 +411,31 @@ async def test_status_tells_what_needs_a_person(run: Run, sandbox: Sandbox, payr
     again = await run("outbox", "replay", str(change.id), *IN)
     assert (0, True) == (again.status, "1 change" in again.said)
     told = json.loads((await run("outbox", "status", *IN, "--json")).out)
-    assert {"waiting": 1, "dead": 0} == told["handlers"]
+    assert {"waiting": 1, "dead": 0, "of_nobody": {}} == told["handlers"]
+    early = await run("outbox", "forget", "rejected", *IN, *SIGNED)
+    assert (2, True) == (early.status, "asked for it a moment ago; end it first" in early.said)
+
+
+async def test_changes_that_no_application_handles_any_more(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """Status shows them with the command that lets them go, once nobody has asked for them for a while."""
+    await put(sandbox, 1)
+    async with SqliteJournal("j.sqlite", clock=lambda: time.time() - 1000.0) as journal:
+        await journal.hear("outbox", [State.REJECTED])
+        chunk = await journal.claim_chunk("outbox", "worker")
+        assert chunk is not None
+        permit = await journal.permit(chunk, chunk.orders[0])
+        assert isinstance(permit, Permit)
+        await journal.record(Outcome(permit=permit, news=News.REJECTED))
+        await journal.release_chunk(chunk)
+    ran = await run("outbox", "status", *IN)
+    assert (0, True) == (ran.status, "1 change to rejected wait for a handler" in ran.said)
+    assert "payments-async outbox forget rejected --journal j.sqlite" in ran.said
+    told = json.loads((await run("outbox", "status", *IN, "--json")).out)
+    assert 1 == told["handlers"]["of_nobody"]["rejected"]["waiting"]
+    done = await run("outbox", "forget", "rejected", *IN, *SIGNED)
+    assert (0, True) == (done.status, "let go, as A. Clerk states: 1 change to rejected" in done.said)
+    told = json.loads((await run("outbox", "status", *IN, "--json")).out)
+    assert {"waiting": 0, "dead": 0, "of_nobody": {}} == told["handlers"]
 
 
 async def test_status_of_what_is_not_there_names_the_remedy(run: Run, sandbox: Sandbox, payroll: str) -> None:

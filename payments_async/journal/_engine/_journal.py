@@ -17,7 +17,7 @@ import attrs
 
 from payments_async._events import TransactionEvent
 from payments_async._orders import Order
-from payments_async.journal._changes import Change
+from payments_async.journal._changes import Change, Hearing
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._engine._memory import Loading, PutRegistrar, Registry, held_elsewhere
 from payments_async.journal._engine._writer import Writer
@@ -480,6 +480,12 @@ class StoredJournal(Journal):
 
     async def hear(self, outbox: str, states: Collection[State]) -> None:
         await self._submit("hear", _changes.hear, outbox, states)
+
+    async def hearings(self, outbox: str) -> Sequence[Hearing]:
+        return await self._read(_changes.hearings, outbox)
+
+    async def forget_changes(self, outbox: str, state: State, *, who: str, why: str) -> int:
+        return await self._submit("forget_changes", _changes.forget, outbox, state, who, why)
 
     async def last_change(self) -> int:
         return await self._read(_changes.last)

@@ -160,7 +160,7 @@ def health_document(health: OutboxHealth) -> dict[str, object]:
         "outcomes": plain(health.counts),
         "conflicts": health.conflicts,
         "chunks_in_quarantine": health.quarantined,
-        "handlers": {"waiting": health.untold, "dead": health.dead_letters},
+        "handlers": {"waiting": health.untold, "dead": health.dead_letters, "of_nobody": list(health.unheard)},
         "strangers": health.strangers,
         "settling": plain(health.settling),
     }

@@ -65,7 +65,11 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
             "paused": pause_document(state.paused),
             "chunks_in_quarantine": state.quarantined,
             "oldest": {one: {"since": at, "seconds": time.time() - at} for one, at in oldest.items()},
-            "handlers": {"waiting": state.handlers.pending, "dead": state.handlers.dead},
+            "handlers": {
+                "waiting": state.handlers.pending,
+                "dead": state.handlers.dead,
+                "of_nobody": {one.state: {"waiting": one.pending, "asked_for": one.at} for one in state.unheard},
+            },
             "dead": [
                 {"id": one.id, "request_id": one.request_id, "state": one.state, "error": one.error} for one in dead
             ],
@@ -144,3 +148,10 @@ def _tell_next(screen: Screen, state: OutboxState, journal: Path) -> None:
     if state.handlers.dead:
         screen.say("\nOnce the application's handlers are mended, have them hear of it again:")
         screen.command(command_line("outbox replay", journal=journal, name=state.name))
+    for one in state.unheard:
+        changes = counted(one.pending, "change")
+        screen.say(
+            f"\n{changes} to {one.state} wait for a handler; no process has asked for one since {_moment(one.at)}."
+        )
+        screen.say("Start the application that has it; only if none has one any more, let them go:")
+        screen.command(f"{command_line('outbox forget', one.state, journal=journal, name=state.name)} {signed}")
