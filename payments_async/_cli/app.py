@@ -90,6 +90,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "outbox.decisions",
         "Have handlers that failed too often hear of a change again, or of all of them: the application handles them.",
     ),
+    "outbox forget": (
+        "outbox.decisions",
+        "Let changes go that wait for handlers of a state, where no application has such a handler any more.",
+    ),
     "explain": (
         "explain",
         "Tell the whole story of one order: planned, sent, answered, notified, looked up, and which rule decided.",

@@ -27,12 +27,16 @@ STYLES = {
 }
 
 
-def exit_after(progress: Progress, stopped: str | None = None) -> Exit:
-    """The exit status that a batch deserves as it stands."""
+def exit_after(progress: Progress, stopped: str | None = None, *, quarantined: int = 0) -> Exit:
+    """The exit status that a batch deserves as it stands.
+
+    Args:
+        quarantined: Its chunks that wait for a person.
+    """
     counts = progress.counts
     if stopped is not None:
         return Exit.STOPPED
-    if progress.conflicts or any(counts[state] for state in (State.UNKNOWN, State.PARKED)):
+    if quarantined or progress.conflicts or any(counts[state] for state in (State.UNKNOWN, State.PARKED)):
         return Exit.UNKNOWN
     return Exit.FAILED if any(counts[state] for state in UNFORTUNATE) else Exit.FINE
 

@@ -20,9 +20,9 @@ EXIT_CODES = (
     "4 the outcome is unknown: look it up, never send it again; 5 stopped, or credentials refused."
 )
 BULK_EXIT_CODES = (
-    "Exit status: 0 nothing rejected, failed, reversed, unknown, parked or in conflict; 2 bad input; 3 some rejected, "
-    "failed or reversed; 4 some unknown, parked or in conflict; 5 stopped: by the fuse, by a signal, by refused "
-    "credentials, by a journal that cannot be written, or by a no. The highest counts."
+    "Exit status: 0 nothing rejected, failed, reversed, unknown, parked, in conflict or in quarantine; 2 bad input; "
+    "3 some rejected, failed or reversed; 4 some unknown, parked, in conflict or in quarantine; 5 stopped: by the "
+    "fuse, by a signal, by refused credentials, by a journal that cannot be written, or by a no. The highest counts."
 )
 OUTBOX_EXIT_CODES = (
     "Exit status: 0 fine: `run` was stopped and has finished what was under way; 2 bad input; 4 (`status`) some "

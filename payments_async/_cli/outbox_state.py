@@ -1,5 +1,6 @@
 """How an outbox stands: which one was meant, what hinders it, and the exit status that it deserves."""
 
+import time
 from typing import Annotated
 
 import attrs
@@ -9,7 +10,7 @@ from payments_async._cli.batch_state import in_words
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.screen import clean
 from payments_async.journal import Progress, SqliteJournal, State
-from payments_async.journal.contract import Backlog, Pause
+from payments_async.journal.contract import Backlog, Hearing, Pause
 
 OutboxName = Annotated[str, typer.Option("--name", help="Which outbox; processes with the same name share the work.")]
 AnyOutbox = Annotated[str | None, typer.Option("--name", help="Which outbox; not needed where there is one.")]
@@ -27,6 +28,8 @@ class OutboxState:
         paused: Who paused it, or ``None``.
         quarantined: Chunks, of all of its batches, that wait for a person.
         handlers: Changes that wait for a handler, and dead letters.
+        unheard: States whose changes wait for handlers that no process seems to have any more.
+        strangers: Orders that lists have shown and the journal does not hold.
     """
 
     name: str
@@ -34,6 +37,8 @@ class OutboxState:
     paused: Pause | None
     quarantined: int
     handlers: Backlog
+    strangers: int
+    unheard: tuple[Hearing, ...]
 
     @property
     def exit_status(self) -> Exit:
@@ -60,6 +65,8 @@ async def state_of(journal: SqliteJournal, name: str) -> OutboxState:
         paused=await journal.paused(name),
         quarantined=sum(run.quarantined for run in await journal.runs() if run.outbox == name),
         handlers=await journal.change_backlog(name),
+        strangers=await journal.strangers(name),
+        unheard=tuple(one for one in await journal.hearings(name) if one.is_of_nobody(time.time())),
     )
 
 

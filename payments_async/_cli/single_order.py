@@ -348,7 +348,7 @@ class _OrderRun:
         """Reconcile until the order has ended, or is given into the hands of a person."""
         pause = _LOOK_FIRST
         while entry.state in (State.ACCEPTED, State.UNKNOWN):
-            await reconcile(self.payments, self.journal, entry.batch_id)
+            await reconcile(self.payments, self.journal, request_id=entry.request_id)
             entry = await self.journal.entry(entry.request_id) or entry
             if entry.state is State.UNKNOWN:
                 await self.sleep(_LOOK_AGAIN)

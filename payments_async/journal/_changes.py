@@ -10,6 +10,7 @@ from payments_async.journal._inbox import Backlog
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State
 
+UNHEARD = 300.0  # seconds after which nobody hears of a state any more who has not asked
 UNTOLD = frozenset({State.PLANNED, State.SENDING})  # on the way there is nothing to hear of yet
 
 
@@ -41,6 +42,24 @@ class Change:
     error: str | None = None
 
 
+@frozen(kw_only=True)
+class Hearing:
+    """A state whose changes wait for handlers of an outbox.
+
+    Attributes:
+        at: Unix seconds at which a process with such a handler last asked for one, to a minute.
+        pending: Changes that wait.
+    """
+
+    state: State
+    at: float
+    pending: int
+
+    def is_of_nobody(self, now: float) -> bool:
+        """Whether changes wait, and no process has asked for any of them of late."""
+        return self.pending > 0 and self.at <= now - UNHEARD
+
+
 class ChangeFeed(Protocol):
     """Keeps every change of the orders of outboxes, for those who wait for one and for durable handlers.
 
@@ -57,6 +76,18 @@ class ChangeFeed(Protocol):
 
         Raises:
             ValueError: Of ``planned`` and ``sending`` nobody hears.
+        """
+
+    async def hearings(self, outbox: str) -> Sequence[Hearing]:
+        """The states that an outbox hears of, and when each was last asked for."""
+
+    async def forget_changes(self, outbox: str, state: State, *, who: str, why: str) -> int:
+        """No handler hears of a state any more, says a named person: what waits is let go. Tells how much that was.
+
+        Dead letters stay. A handler that is registered again hears of what comes after that.
+
+        Raises:
+            ValueError: A process asked for it a moment ago.
         """
 
     async def last_change(self) -> int:

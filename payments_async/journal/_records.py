@@ -250,6 +250,8 @@ class Outcome:
         transaction_id: What the answer named.
         code, message: The service's words, masked. Leave the message of an acceptance out: it says nothing. A code of
             more than 63 bits is put into the message.
+        holds_back: It was not sent, and never can be as it is: an order of an outbox is in nobody's hands from then
+            on, and shown as a contradiction, until it is put again.
     """
 
     permit: Permit
@@ -257,8 +259,11 @@ class Outcome:
     transaction_id: str | None = None
     code: int | None = None
     message: str | None = field(default=None, repr=False)
+    holds_back: bool = False
 
     def __attrs_post_init__(self) -> None:
+        if self.holds_back and self.news is not News.NOT_SENT:
+            raise ValueError(f"holds_back: nothing of it was sent, which is not {self.news}")
         if self.news not in _OUTCOMES:
             raise ValueError(f"news: an attempt does not end as {self.news}")
         if self.code is not None and self.code.bit_length() > _CODE_BITS:

@@ -24,7 +24,7 @@ from typing import Protocol
 
 from payments_async._orders import Order
 from payments_async._public import name_publicly
-from payments_async.journal._changes import Change, ChangeFeed
+from payments_async.journal._changes import Change, ChangeFeed, Hearing
 from payments_async.journal._inbox import Arrival, Backlog, Doubt, Inbox, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
     Adoption,
@@ -68,6 +68,7 @@ __all__ = [
     "EVIDENCE",
     "Evidence",
     "Finding",
+    "Hearing",
     "Inbox",
     "Loaded",
     "NotPermitted",
@@ -95,7 +96,7 @@ _OPERATIONS = (
     "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
     "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "check_writable",
     "hear", "claim_changes", "release_changes", "note_change_done", "finish_changes", "retry_change", "revive_changes",
-    "prune_changes", "take_duty", "leave_duty", "begin_archive", "prune_orders", "end_archive",
+    "prune_changes", "forget_changes", "take_duty", "leave_duty", "begin_archive", "prune_orders", "end_archive",
 )  # fmt: skip
 _WITHIN = (
     "claim_chunk.token_raised",
@@ -222,6 +223,12 @@ class Journal(Inbox, ChangeFeed, Protocol):
     async def waiting(self, name: str) -> Sequence[Waiting]:
         """The runs of an outbox in which something is not done, oldest first."""
 
+    async def strangers(self, name: str) -> int:
+        """How many orders lists have shown, since an outbox was last looked for, that the journal does not hold.
+
+        Another journal, or another program, pays from the same account.
+        """
+
     async def note_sightings(self, sightings: Sequence[Sighting]) -> None:
         """Remember what a list has shown and the journal does not hold; ``put`` finds it there."""
 
@@ -263,8 +270,13 @@ class Journal(Inbox, ChangeFeed, Protocol):
     async def release_chunk(self, chunk: Chunk) -> None:
         """Give a chunk back at once. To be called when nothing of it is under way any more."""
 
-    async def expire_chunks(self, batch_id: str | None = None) -> int:
-        """Take over every chunk whose lease ran out, for nobody: tells how many orders are unknown now."""
+    async def expire_chunks(self, batch_id: str | None = None, *, owner: str | None = None) -> int:
+        """Take over every chunk whose lease ran out, for nobody: tells how many orders are unknown now.
+
+        Args:
+            owner: Those of this owner instead, of any batch, whose leases are good: it has nothing in hand. The answer
+                to a claim may have been lost, and then it does not know what to release.
+        """
 
     async def chunks(self, batch_id: str) -> Chunks:
         """How the chunks of a batch stand."""
@@ -378,7 +390,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """One order."""
 
     async def entries_of(self, request_ids: Sequence[str], *, in_mixed_letters: bool = False) -> Mapping[str, Entry]:
-        """Those of these orders that the journal holds, by their request ids.
+        """Those of these orders that the journal holds and that can be read, by their request ids.
 
         Args:
             in_mixed_letters: Only those whose ids have small and capital letters, in whichever letters they are asked
@@ -407,7 +419,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """
 
     def conflicts(self, batch_id: str | None = None) -> AsyncIterator[Entry]:
-        """Orders with a contradiction that nobody has acknowledged."""
+        """Orders with a contradiction that nobody has acknowledged, as far as they can be read."""
 
     async def progress(self, batch_id: str | None = None, *, outbox: str | None = None) -> Progress:
         """Counts and sums of a batch, or of all; cheap at any size.

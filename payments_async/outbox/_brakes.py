@@ -200,6 +200,8 @@ class Pace:
 
     Attributes:
         gave_up: Why nothing more should be tried, or ``None``.
+        silent_since: Monotonic seconds since which not one exchange has brought an answer of any kind; ``None`` while
+            the service is heard.
     """
 
     def __init__(
@@ -215,6 +217,7 @@ class Pace:
         self._resumed = -_MOMENT  # when a pause, or the feeling of the way, ended last
         self._probing = False
         self.gave_up: str | None = None
+        self.silent_since: float | None = None
 
     @property
     def is_stuck(self) -> bool:
@@ -260,20 +263,25 @@ class Pace:
         if self._in_row >= _TOLERANCE:
             self._resumed = self._clock()
         self._in_row = self._rounds = 0
-        self._troubled_since = None
+        self._troubled_since = self.silent_since = None
         self._probing = False
 
-    def failed(self, words: str, *, retry_after: float | None = None) -> None:
+    def failed(self, words: str, *, retry_after: float | None = None, silent: bool = False) -> None:
         """An order, or the login before it, came to nothing.
 
         Args:
             words: What happened.
+            silent: Nothing was answered at all.
             retry_after: Seconds of pause that the service asked everybody for.
         """
         now = self._clock()
         self._probing = False
         if self._troubled_since is None:
             self._troubled_since = now
+        if not silent:
+            self.silent_since = None
+        elif self.silent_since is None:
+            self.silent_since = now
         if retry_after is not None:  # it is up, and says when to come again
             self._until = max(self._until, now + min(retry_after, _LONGEST_PAUSE))
         else:

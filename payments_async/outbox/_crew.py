@@ -111,6 +111,7 @@ class Crew(ABC):
         stopped: Why it ends early, or ``None``.
         failure: What ends it with an error, or ``None``.
         drains: Nothing more is begun.
+        holds_back: What cannot be written as a request leaves our hands, until it is put again.
         sent: Orders sent.
     """
 
@@ -126,6 +127,7 @@ class Crew(ABC):
     stopped: str | None = attrs.field(init=False, default=None)
     failure: Exception | None = attrs.field(init=False, default=None)
     drains: bool = attrs.field(init=False, default=False)
+    holds_back: bool = attrs.field(init=False, default=False)
     sent: int = attrs.field(init=False, default=0)
     begun: float = attrs.field(init=False)
     aside: list[str] = attrs.field(init=False, factory=list)
@@ -497,7 +499,7 @@ class _Worker:
             )
             acceptance = await crew.executor.execute(call, retry=_ONE_TRY)
         except (ValueError, TypeError) as error:  # an InvalidOrder too: the session has sent another one under its id
-            self._note(order, _broken_off(permit, error, left=self._left(order)))
+            self._note(order, _unwritable(permit, error, left=self._left(order), holds_back=crew.holds_back))
             await self._write_down(aside=error)
         except PaymentsError as error:
             self._note(order, _refused(permit, error), error.retry_after)
@@ -532,11 +534,11 @@ class _Worker:
             case NotSent() if error.status == _UNREAD:
                 pace.did_not_go()
             case NotSent() | OutcomeUnknown():
-                pace.failed(error.message, retry_after=error.retry_after)
+                pace.failed(error.message, retry_after=error.retry_after, silent=error.status is None)
             case Rejected():
                 pace.answered()
             case _:  # the login failed for now
-                pace.failed(error.message, retry_after=error.retry_after)
+                pace.failed(error.message, retry_after=error.retry_after, silent=error.status is None)
         if pace.gave_up is not None:
             self._crew.end(pace.gave_up)
 
@@ -605,6 +607,14 @@ def _broken_off(permit: Permit, error: BaseException, *, left: bool) -> Outcome:
     """
     news = News.UNKNOWN if left else News.NOT_SENT
     return Outcome(permit=permit, news=news, message=f"broken off ({type(error).__name__})")
+
+
+def _unwritable(permit: Permit, error: Exception, *, left: bool, holds_back: bool) -> Outcome:
+    """The try was refused before it was made, nearly always: the order is none that can be written as a request."""
+    if left:
+        return _broken_off(permit, error, left=True)
+    words = f"it cannot be sent as it is ({type(error).__name__})"  # its own would quote the order
+    return Outcome(permit=permit, news=News.NOT_SENT, message=words, holds_back=holds_back)
 
 
 async def _finished(awaitable: Awaitable[T]) -> T:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections import deque
-from collections.abc import Callable
-from itertools import count
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from itertools import chain, count
 
 import attrs
 
@@ -104,6 +104,9 @@ class ReadyOrders:
                 del self._levels[self._highest]
                 self._highest = max(self._levels, default=0)
         return order
+
+    def __iter__(self) -> Iterator[LeasedOrder]:
+        return chain.from_iterable(self._lines.values())
 
     def clear(self) -> None:
         """Forget all of them."""
@@ -302,6 +305,31 @@ class Leases:
                 if lease.lost:  # a permit was refused meanwhile, for it had run out: nobody here has it in hand
                     await self._journal.release_chunk(lease.chunk)
 
+    async def give_back_unbegun(self) -> None:
+        """Give back every chunk of which nothing is under way; of the others it may be done a moment later."""
+        ready, later = list(self.ready), self._later
+        waiting = Counter(order.lease.key for order in (*ready, *(order for _, _, order in later)))
+        for lease in list(self._held.values()):
+            if lease.open == waiting[lease.key]:
+                self.drop(lease)
+                self._unreturned.append(lease.chunk)
+        self.ready.clear()
+        for order in ready:
+            if not order.lease.lost:
+                self.ready.put(order)
+        self._later = [waits for waits in later if not waits[2].lease.lost]
+        heapq.heapify(self._later)
+        self.open -= len(ready) + len(later) - len(self.ready) - len(self._later)
+        await self._return()
+
+    async def _return(self) -> None:
+        """Write down that chunks are given back."""
+        while self._unreturned:
+            chunk = self._unreturned[-1]
+            await self._journal.release_chunk(chunk)
+            if chunk in self._unreturned:  # else somebody else has done so meanwhile
+                self._unreturned.remove(chunk)
+
     async def give_back_all(self) -> None:
         """Give every chunk back. To be called when nothing is under way any more, and again where it failed."""
         self.ready.clear()
@@ -311,9 +339,8 @@ class Leases:
         for lease in list(self._held.values()):
             self.drop(lease)
             self._unreturned.append(lease.chunk)
-        while self._unreturned:
-            await self._journal.release_chunk(self._unreturned[-1])
-            self._unreturned.pop()
+        await self._return()
+        await self._journal.expire_chunks(owner=self.owner)  # also those whose lease we never heard of
 
     async def _give_back(self, lease: Lease) -> None:
         """Let others have a chunk, with what of it is still planned."""
@@ -321,4 +348,5 @@ class Leases:
         chunk = lease.chunk  # a renewal that is under way may put another one in its place
         self._unreturned.append(chunk)
         await self._journal.release_chunk(chunk)
-        self._unreturned.remove(chunk)
+        if chunk in self._unreturned:
+            self._unreturned.remove(chunk)

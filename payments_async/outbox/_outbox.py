@@ -23,6 +23,8 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from typing import Any, Protocol, Self, TypeVar
 
+import attrs
+
 from payments_async._checks import check_number, check_whole
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._frozen import frozen
@@ -57,6 +59,9 @@ _QUEUED = (
 )
 _LISTEN = 1.0  # seconds after which it is looked again for what was written, whatever was heard
 _PATIENCE = 10.0  # seconds for which a page of the list that cannot be had is asked for again
+_LOOKING = "it has just begun: what the journal may have forgotten is looked for before anything is sent"
+_GAP = 60.0  # seconds after the last thing that the journal knows, beyond which the list is read from there on
+_MARGIN = 600.0  # seconds before it, for the service's clock may be another one
 _PAGE = 1000  # changes read at once
 
 
@@ -165,6 +170,7 @@ class Outbox:
         await self._journal.open_outbox(self._name, account_of(self._payments))
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two share a name
         last = await self._journal.last_change()
+        await self._warn_of_others()
         await self._handlers.start()
         self._stop, self._is_open, self._closing = asyncio.Event(), True, None
         self._unhook = [
@@ -177,6 +183,17 @@ class Outbox:
         self._settler = Settler(self._payments, self._journal, self._name, owner=self._owner, clock=self._now)
         if self._settles:
             self._settling = asyncio.get_running_loop().create_task(self._settle(self._settler))
+
+    async def _warn_of_others(self) -> None:
+        """Say what waits in outboxes of other names: who renames one leaves its orders to nobody."""
+        for run in await self._journal.runs():
+            if run.outbox != run.batch_id or run.batch_id == self._name:
+                continue
+            waiting = (await self._journal.progress(outbox=run.batch_id)).counts[State.PLANNED]
+            if waiting:
+                words = "beside the outbox %s the journal holds %s, where %d orders wait: somebody has to work that too"
+                facts = {"outbox": self._name, "other": run.batch_id, "waiting": waiting}
+                _log.warning(words, self._name, run.batch_id, waiting, extra=facts)
 
     async def aclose(self) -> None:
         """Begin nothing more, finish what is under way, and give back what others may do. Twice is harmless.
@@ -381,8 +398,11 @@ class Outbox:
         hinders = self._hinders
         if self._crew is not None and hinders is None:
             hinders = self._crew.trouble
+        elif self._is_open and self._works and hinders is None:
+            hinders = _LOOKING  # which may take long, or fail in a moment
         run = await self._journal.run(self._name)
         backlog = await self._journal.change_backlog(self._name)
+        hearings = await self._journal.hearings(self._name) if backlog.pending else ()
         return OutboxHealth(
             is_open=self._is_open,
             paused=paused,
@@ -392,6 +412,8 @@ class Outbox:
             quarantined=run.quarantined,
             untold=backlog.pending,
             dead_letters=backlog.dead,
+            unheard=tuple(one.state for one in hearings if one.is_of_nobody(self._now())),
+            strangers=await self._journal.strangers(self._name),
             settling=None if self._settler is None else await self._settler.progress(),
         )
 
@@ -580,14 +602,18 @@ class Outbox:
 
     async def _look_for(self, batch_id: str) -> str | None:
         """Read the list for a batch, or for the outbox itself, unless that was done; tells why it failed."""
+        run, back = await self._journal.run(batch_id), self._look_back
         if await self._journal.is_looked_for(batch_id):
-            return None
+            since = await self._known_until() if batch_id == self._name else self._now()
+            if abs(self._now() - since) <= _GAP:  # or the clock was ahead once
+                return None
+            run, back = attrs.evolve(run, look_since=since), _MARGIN
         try:
             looked = await take_first_look(
                 self._payments,
                 self._journal,
-                await self._journal.run(batch_id),
-                back=self._look_back,
+                run,
+                back=back,
                 patience=_PATIENCE,
                 now=self._now,
                 stop=self._stop,
@@ -597,6 +623,16 @@ class Outbox:
         except AuthenticationFailed as error:
             return f"the credentials were refused: {error.message}"
         return why_not(looked)
+
+    async def _known_until(self) -> float:
+        """Unix seconds of the last thing that the journal knows.
+
+        Long ago, nobody may have sent anything since; or the whole disk was put back to that moment, with all that
+        would tell, and what was sent since is forgotten.
+        """
+        sweeps = await self._journal.sweeps(self._name)
+        looked = max((sweep.begun for sweep in sweeps if sweep.ended and sweep.problem is None), default=0.0)
+        return max(looked, await self._journal.last_change() / 1e6)
 
     async def _send(self) -> None:
         """Have a crew work until it is closed or fails."""
@@ -647,6 +683,9 @@ class OutboxHealth:
         quarantined: Chunks of orders that wait for a person since the journal was copied or restored.
         untold: Changes that wait for a handler.
         dead_letters: Changes of which a handler failed again and again; ``replay`` has them handled anew.
+        unheard: States whose changes wait for handlers that no process seems to have any more.
+        strangers: Orders in the service's list that the journal does not hold, seen while it was looked for others:
+            another journal, or another program, pays from this account. None of them is sent from here.
         settling: How far the looking up of what is open is; ``None`` where it was never opened.
     """
 
@@ -658,6 +697,8 @@ class OutboxHealth:
     quarantined: int
     untold: int
     dead_letters: int
+    unheard: tuple[State, ...]
+    strangers: int
     settling: SettlingProgress | None
 
     @property

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 import attrs
 
@@ -34,6 +35,7 @@ class SettlingPass:
         settled: How many orders left where they stood, by their state now.
         parked: Request ids of orders that it parked.
         doubles: Request ids of orders with more than one transaction.
+        strangers: Transactions in the list whose orders the journal does not hold.
         notes: What hindered: lists that show too little to prove anything, filters the service ignores.
     """
 
@@ -45,6 +47,7 @@ class SettlingPass:
     settled: Mapping[State, int] = field(factory=dict)
     parked: tuple[str, ...] = ()
     doubles: tuple[str, ...] = ()
+    strangers: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -86,7 +89,7 @@ class Agenda:
     """What is known from pass to pass, for as long as this process has the duty.
 
     Attributes:
-        waits: All open orders, by request id.
+        waits: All open orders, by request id. When one is due is changed by ``schedule`` alone.
         pages: How many the list of the last pass had.
         statusless_until: Records carried no status: they are not asked for one before, in seconds that only grow.
     """
@@ -94,17 +97,49 @@ class Agenda:
     waits: dict[str, Wait] = attrs.field(factory=dict)
     pages: int = 1
     statusless_until: float = float("-inf")
+    _line: list[tuple[float, str]] = attrs.field(init=False, factory=list)  # the next one first
 
-    def note(self, orders: Iterable[OpenOrder], due: Callable[[OpenOrder], float]) -> dict[str, Wait]:
-        """How these orders wait: as before, or newly where they have changed their state."""
-        waits: dict[str, Wait] = {}
+    def note(self, orders: Iterable[OpenOrder], due: Callable[[OpenOrder], float]) -> None:
+        """These orders are open: they wait as before, or newly where they have changed their state."""
         for order in orders:
             wait = self.waits.get(order.request_id)
             if wait is None or wait.state is not order.state:
-                wait = Wait(order.state, order.since, order.sent_at, due(order))
+                wait = self.waits[order.request_id] = Wait(order.state, order.since, order.sent_at, due(order))
+                heapq.heappush(self._line, (wait.due, order.request_id))
             wait.since = order.since
-            waits[order.request_id] = wait
-        return waits
+
+    def drop(self, request_ids: Iterable[str]) -> None:
+        """These orders are open no more."""
+        for request_id in request_ids:
+            self.waits.pop(request_id, None)
+
+    def keep(self, request_ids: Collection[str]) -> None:
+        """No others are open."""
+        self.waits = {request_id: wait for request_id, wait in self.waits.items() if request_id in request_ids}
+        self._line = [(wait.due, request_id) for request_id, wait in self.waits.items()]
+        heapq.heapify(self._line)
+
+    def schedule(self, request_id: str, due: float) -> None:
+        """Say when an order is looked up next, in seconds that only grow."""
+        if (wait := self.waits.get(request_id)) is not None:
+            wait.due = due
+            heapq.heappush(self._line, (due, request_id))
+
+    def due_by(self, now: float) -> dict[str, Wait]:
+        """The orders that are due by now; each is to be scheduled anew, or stays due."""
+        found: dict[str, Wait] = {}
+        while self.next_due <= now:
+            _, request_id = heapq.heappop(self._line)
+            found[request_id] = self.waits[request_id]
+        return found
+
+    @property
+    def next_due(self) -> float:
+        """When the next order is due."""
+        line = self._line
+        while line and ((wait := self.waits.get(line[0][1])) is None or wait.due != line[0][0]):
+            heapq.heappop(line)  # it was settled, or scheduled anew
+        return line[0][0] if line else float("inf")
 
 
 class Pass:
@@ -112,6 +147,7 @@ class Pass:
 
     Attributes:
         findings: What it found out.
+        over: Orders that are open no more: settled meanwhile, or planned again by a person.
     """
 
     def __init__(self, terms: Terms, agenda: Agenda, due: Mapping[str, Wait]) -> None:
@@ -131,8 +167,11 @@ class Pass:
             interval=terms.interval,
             clock=terms.clock,
             by_status=False,
+            remembers=True,  # another journal may send for this account: what it has sent is not sent from here
         )
         self._orders: dict[str, SoughtOrder] = {}
+        self.over: list[str] = []
+        self._missing: list[str] = []  # that are damaged: they are asked for again no sooner than the others
         self._records = 0  # looked at
         self._looked_for = 0
 
@@ -155,10 +194,12 @@ class Pass:
                     tell_the_session(self._terms.payments, order)
 
     def served(self) -> Iterable[tuple[str, State]]:
-        """The orders that were looked up, and in which state they were before."""
+        """The orders that were looked up, or would have been, and in which state they were before."""
         for order in self._orders.values():
             if order.request_id in self._due or order.first is not State.ACCEPTED or self._search.by_status:
                 yield order.request_id, order.first
+        for request_id in self._missing:
+            yield request_id, self._due[request_id].state
 
     def told(self, at: float, took: float) -> SettlingPass:
         """What it came to."""
@@ -173,6 +214,7 @@ class Pass:
             settled=dict(settled),
             parked=tuple(self.findings.parked),
             doubles=tuple(self.findings.doubles),
+            strangers=self.findings.strangers_seen,
             notes=(*self.findings.unread, *self.findings.notes),
         )
 
@@ -181,9 +223,12 @@ class Pass:
         some = list(request_ids)[: _MOST - len(self._orders)]
         for first in range(0, len(some), _STRIDE):
             found = await self._terms.journal.entries_of(some[first : first + _STRIDE])
+            self._missing += [id_ for id_ in some[first : first + _STRIDE] if id_ in self._due and id_ not in found]
             for entry in found.values():
                 if entry.state in OPEN:
                     self._orders[entry.request_id] = SoughtOrder.of(entry)
+                else:
+                    self.over.append(entry.request_id)
 
     def _open(self) -> list[SoughtOrder]:
         return [order for order in self._orders.values() if order.is_open]

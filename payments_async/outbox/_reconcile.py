@@ -18,7 +18,7 @@ from payments_async._resources.lists import Reader
 from payments_async._resources.statuses import read_statuses
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._status_codes import STATUS_CODES
-from payments_async.journal import Journal
+from payments_async.journal import Journal, OrderUnknown
 from payments_async.journal._records import Entry, Evidence
 from payments_async.journal._states import News, State
 from payments_async.outbox._sweeps import (
@@ -99,6 +99,7 @@ async def reconcile(
     journal: Journal,
     batch_id: str | None = None,
     *,
+    request_id: str | None = None,
     grace: float = 900.0,
     sweeps: int = 2,
     interval: float = 60.0,
@@ -122,6 +123,7 @@ async def reconcile(
 
     Args:
         batch_id: ``None`` for all batches.
+        request_id: Only this order, whatever its batch: the list is read from its own first permit on.
         grace: Seconds after its last permit within which an order may still arrive, and is not parked.
         sweeps: Clean sweeps, 2 or more, that have to miss an unknown order before it is parked.
         interval: Seconds between two of them. They are made only where an order might be parked.
@@ -134,6 +136,7 @@ async def reconcile(
     Raises:
         AuthenticationFailed: The service refused our credentials. What was settled until then stays so.
         JournalUnavailable: The journal cannot be read or written.
+        OrderUnknown: The journal holds no order ``request_id``.
         WrongAccount: The session is one of another account, whose list would prove nothing here.
     """
     if sweeps < 2:
@@ -142,6 +145,8 @@ async def reconcile(
     findings = Findings(journal)
     reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience, abreast=PAGES_ABREAST)
     search = Search(payments, journal, findings, reader, grace=grace, interval=interval, clock=clock)
+    if request_id is not None:
+        return await _reconcile_one(journal, request_id, search, findings, sweeps=sweeps, stuck=clock() - stuck_after)
     await search.begin(batch_id)
     if search.is_doubted:  # what the list shows of what the journal forgot is open from then on
         await search.sweep()
@@ -160,14 +165,38 @@ async def reconcile(
     return await _report(journal, findings, batch_id)
 
 
+async def _reconcile_one(
+    journal: Journal, request_id: str, search: Search, findings: Findings, *, sweeps: int, stuck: float
+) -> Reconciliation:
+    """Settle one order, if it is open.
+
+    Args:
+        stuck: Unix seconds; what was accepted before is reported.
+    """
+    entry = await journal.entry(request_id)
+    if entry is None:
+        raise OrderUnknown(f"the journal holds no order {request_id}")
+    if entry.state in OPEN:
+        order = SoughtOrder.of(entry)
+        await search.look({request_id: order}, sweeps=sweeps, sleep=search.reader.sleep)
+        findings.sum_up(order, stuck)
+        tell_the_session(search.payments, order)
+        entry = await journal.entry(request_id) or entry
+    return attrs.evolve(_found(findings), conflicts=(request_id,) if entry.conflict is not None else ())
+
+
 async def _report(journal: Journal, findings: Findings, batch_id: str | None) -> Reconciliation:
     """All that was found, and the contradictions that nobody has acknowledged."""
+    conflicts = tuple([entry.request_id async for entry in journal.conflicts(batch_id)])
+    return attrs.evolve(_found(findings), conflicts=conflicts)
+
+
+def _found(findings: Findings) -> Reconciliation:
     return Reconciliation(
         settled=dict(findings.settled),
         found=findings.found,
         unknown=tuple(findings.unknown),
         parked=tuple(findings.parked),
-        conflicts=tuple([entry.request_id async for entry in journal.conflicts(batch_id)]),
         stuck=tuple(findings.stuck),
         strangers=tuple(findings.strangers.values()),
         strangers_seen=findings.strangers_seen,
@@ -263,6 +292,7 @@ class Search:
 
     Attributes:
         by_status: Also read the list of each status.
+        remembers: What the list shows of orders that the journal does not hold is kept there, for they may come yet.
         is_doubted: The journal was copied or restored, and may have forgotten orders.
         has_swept: The list was read.
     """
@@ -275,6 +305,7 @@ class Search:
     interval: float = attrs.field(kw_only=True)
     clock: Callable[[], float] = attrs.field(kw_only=True)
     by_status: bool = attrs.field(kw_only=True, default=True)
+    remembers: bool = attrs.field(kw_only=True, default=False)
     _sweeper: Sweeper = attrs.field(init=False)
     _batches: list[str | None] = attrs.field(init=False, factory=list)  # for whom sweeps are put on record
     _first: float | None = attrs.field(init=False, default=None)  # the first moment that matters, beside the open ones
@@ -285,7 +316,7 @@ class Search:
     _under_way: Collection[str] = attrs.field(init=False, default=())  # transactions listed as such, in small letters
 
     def __attrs_post_init__(self) -> None:
-        self._sweeper = Sweeper(self.payments, self.journal, self.findings, self.reader)
+        self._sweeper = Sweeper(self.payments, self.journal, self.findings, self.reader, remembers=self.remembers)
 
     async def begin(self, batch_id: str | None) -> None:
         """Find out from which moment on the list matters, for orders that are not open too."""

@@ -14,7 +14,7 @@ from payments_async._frozen import frozen
 from payments_async._session import PaymentsSession
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError
-from payments_async.journal._records import OpenOrder
+from payments_async.journal._records import Entry, OpenOrder
 from payments_async.journal._states import State
 from payments_async.outbox._passes import Agenda, Pass, SettlingPass, Terms, Wait
 from payments_async.outbox._sweeps import OPEN, check_account
@@ -28,10 +28,12 @@ _OLD = 24.0  # part of an order's age that a pause has at least: the older it is
 _SHARE = 9.0  # times as long as the last look or pass took nothing is asked
 _AGAIN_INITIAL, _AGAIN_MAX = 5.0, 900.0  # seconds until the next pass after one that failed, three times the last
 _LISTEN = 5.0  # seconds after which the journal is asked again for what other processes left open
+_LIST_AGAIN = 900.0  # seconds after which all that is open is listed again; until then changes tell of it
+_CHANGES = 500  # changes read at once
 _BREATH = 1.0  # seconds between two such questions, whatever is heard
 _STANDBY = 1.0  # seconds between two questions whether the duty is free
 _MISSES = 3  # times in a row that the duty cannot be prolonged: its lease is over then
-_DOUBLES_TOLD = 1000
+_DOUBLES_TOLD = 1000  # and as many strangers
 
 
 @frozen(kw_only=True)
@@ -115,11 +117,14 @@ class Settler:
         self._chance = chance
         self._kicked = asyncio.Event()
         self._agenda = Agenda()
+        self._heard = 0  # the last change that was heard of
+        self._list_at = float("-inf")  # all that is open is listed again then
         self._is_here = False
         self._free_at = float("-inf")  # nothing is asked before
         self._failures = 0
         self._hinders: str | None = None
         self._doubles: set[str] = set()  # that were told of
+        self._strangers: set[str] = set()
         self._last: SettlingPass | None = None
 
     def kick(self) -> None:
@@ -168,7 +173,7 @@ class Settler:
     async def _serve(self) -> None:
         """Work for as long as the duty is ours."""
         await check_account(self._terms.payments, self._journal)
-        self._agenda, self._is_here = Agenda(), True
+        self._agenda, self._is_here, self._list_at = Agenda(), True, float("-inf")
         try:
             async with asyncio.TaskGroup() as tasks:
                 working = tasks.create_task(self._work())
@@ -224,30 +229,45 @@ class Settler:
         try:
             await self._list(now)
             self._spend(now)
-            due = {request_id: wait for request_id, wait in self._agenda.waits.items() if wait.due <= now}
-            if due:
+            if due := self._agenda.due_by(now):
                 await self._look(due, now)
         except JournalClosed:
             raise
         except (PaymentsError, JournalError) as error:
             self._failed(error.message, now)
         now = self._ticks()
-        next_due = min((wait.due for wait in self._agenda.waits.values()), default=float("inf"))
-        return min(_LISTEN, max(0.0, next_due - now, self._free_at - now))
+        return min(_LISTEN, max(0.0, self._agenda.next_due - now, self._free_at - now))
 
     async def _list(self, now: float) -> None:
-        """Note what is open, and when each order is looked up next."""
+        """Note what is open, and when each order is looked up next: what has changed, and now and then all of it."""
         clock = self._clock()
 
         def due(order: OpenOrder) -> float:
             first, _ = _RHYTHM[order.state]
             return now + min(first, max(0.0, order.since + first - clock))
 
-        waits: dict[str, Wait] = {}
+        if now >= self._list_at:
+            await self._list_all(due)
+            self._list_at = now + _LIST_AGAIN
+            return
+        while changes := await self._journal.changes_after(self._outbox, self._heard, limit=_CHANGES):
+            states = {change.request_id: change.state for change in changes}
+            self._heard = changes[-1].id
+            self._agenda.drop(request_id for request_id, state in states.items() if state not in OPEN)
+            entries = await self._journal.entries_of([one for one, state in states.items() if state in OPEN])
+            self._agenda.note([_open(entry) for entry in entries.values() if entry.state in OPEN], due)
+            if any(entry.sent_before for entry in entries.values()):
+                self._list_at = now  # it may have been carried out by an attempt that the entry does not tell of
+
+    async def _list_all(self, due: Callable[[OpenOrder], float]) -> None:
+        self._heard = await self._journal.last_change()  # before: what changes meanwhile is heard of later
+        agenda, listed = self._agenda, set[str]()
         for state in OPEN:
             async for page in self._journal.open_orders(self._outbox, state):
-                waits |= self._agenda.note(page, due)
-        self._agenda.waits = waits
+                orders = tuple(page)
+                agenda.note(orders, due)
+                listed.update(order.request_id for order in orders)
+        agenda.keep(listed)
 
     async def _look(self, due: Mapping[str, Wait], began: float) -> None:
         """Make one pass for these orders, and for all others that its list shows."""
@@ -256,6 +276,9 @@ class Settler:
         try:
             failure = await trip.make()
         finally:
+            for request_id, wait in due.items():
+                self._agenda.schedule(request_id, wait.due)  # unless it is said otherwise, it stays due
+            self._agenda.drop(trip.over)
             took = self._spend(began)
             self._last = trip.told(at, took)
         self._note(trip, began + took)
@@ -274,16 +297,27 @@ class Settler:
         """Say when each order that was looked up is looked up next, and say aloud what needs a person."""
         for request_id, state in trip.served():
             if (wait := self._agenda.waits.get(request_id)) is not None and wait.state is state:
-                wait.due = now + self._pause(wait, now)
+                self._agenda.schedule(request_id, now + self._pause(wait, now))
         if parked := trip.findings.parked:
             facts = {"outbox": self._outbox, "parked": len(parked), "request_id": parked[0]}
             words = "the outbox %s: %d orders are in no complete list and were parked, %s the first: a person decides"
             _log.warning(words, self._outbox, len(parked), parked[0], extra=facts)
+        self._tell_strangers(trip)
         for request_id in trip.findings.doubles:
             if request_id not in self._doubles and len(self._doubles) < _DOUBLES_TOLD:
                 self._doubles.add(request_id)
                 words = "the outbox %s: order %s has more than one transaction"
                 _log.warning(words, self._outbox, request_id, extra={"outbox": self._outbox, "request_id": request_id})
+
+    def _tell_strangers(self, trip: Pass) -> None:
+        """Say aloud that somebody else pays from this account, once for each transaction."""
+        news = [one for one in trip.findings.strangers if one not in self._strangers]
+        if not news or len(self._strangers) >= _DOUBLES_TOLD:
+            return
+        self._strangers.update(news)
+        words = "the outbox %s: %d transactions of orders that this journal does not hold, %s the first: who sent them?"
+        facts = {"outbox": self._outbox, "strangers": len(news), "transaction_id": news[0]}
+        _log.warning(words, self._outbox, len(news), news[0], extra=facts)
 
     def _pause(self, wait: Wait, now: float) -> float:
         """Seconds until an order is looked up again."""
@@ -314,6 +348,12 @@ class Settler:
         if self._hinders is not None:
             _log.info("the outbox %s looks up what is open again", self._outbox, extra={"outbox": self._outbox})
         self._hinders, self._failures = None, 0
+
+
+def _open(entry: Entry) -> OpenOrder:
+    """An open order that was sent once, or never, as far as this journal can tell."""
+    sent_at = entry.updated_at if entry.permitted_at is None else min(entry.permitted_at, entry.updated_at)
+    return OpenOrder(entry.request_id, entry.state, entry.updated_at, sent_at)
 
 
 def _pause_at(state: State, age: float) -> float:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
+from typing import Any
 
 import attrs
 
+from payments_async._errors import PaymentsError
 from payments_async.journal._faults import JournalError
 from payments_async.journal._records import Pause, Progress, Waiting
 from payments_async.outbox._brakes import Fuse, spent_in
 from payments_async.outbox._crew import Crew
+from payments_async.outbox._leases import LeasedOrder
 
 _log = logging.getLogger("payments_async")
 
@@ -21,6 +24,9 @@ _EXPIRE = 0.3  # seconds between two looks for processes that died
 _LOOK_FOR_AGAIN = 10.0  # seconds until a list that could not be read is read again
 _LOOK = 0.05  # seconds between two looks for orders that anybody may claim, at least
 _REFUSED_INITIAL, _REFUSED_MAX = 1.0, 60.0  # seconds until a login that was refused is tried again, doubled each time
+_SILENCE = 10.0  # seconds without an answer of any kind, after which others may have what was not begun
+_PROBE = 3.0  # seconds between two questions whether the service is heard again
+_JUMP = 60.0  # seconds by which the clock may run ahead from one look to the next
 _BALANCE_AGAIN = 5.0  # seconds between two tries to read the balance
 _BY_FUSE = "fuse"
 
@@ -55,10 +61,25 @@ class StandingCrew(Crew):
     _is_pausing: bool = attrs.field(init=False, default=False)
     _expire_at: float = attrs.field(init=False, default=float("-inf"))
     _looking: asyncio.Task[None] | None = attrs.field(init=False, default=None)
+    _probing: asyncio.Task[None] | None = attrs.field(init=False, default=None)
+    _ahead: float | None = attrs.field(
+        init=False, default=None
+    )  # of the seconds that only grow is the clock, by so many
+    _is_cut_off: bool = attrs.field(init=False, default=False)
     _errands: set[asyncio.Task[None]] = attrs.field(init=False, factory=set)
 
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.holds_back = True
+
     def may_send(self) -> bool:
-        return self.paused is None
+        return self.paused is None and not self._is_cut_off
+
+    def set_aside(self, order: LeasedOrder, error: Exception) -> None:
+        facts = {"outbox": self.name, "request_id": order.claimed.request_id, "why": type(error).__name__}
+        words = "the outbox %s holds back order %s, which cannot be sent as it is (%s), until it is put again"
+        _log.error(words, self.name, order.claimed.request_id, type(error).__name__, extra=facts)
+        self.done(order)
 
     def warn(self, why: str) -> None:
         _log.info("the outbox stops: %s", why, extra={"outbox": self.name, "why": why})
@@ -70,9 +91,7 @@ class StandingCrew(Crew):
         self.paused = Pause(at=self.now(), who=_BY_FUSE, why=why)
         _log.error("the outbox %s is paused: %s", self.name, why, extra={"outbox": self.name, "why": why})
         self._is_pausing = True
-        task = asyncio.get_running_loop().create_task(self._pause(why))
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+        self._go_on_errand(self._pause(why))
 
     async def _pause(self, why: str) -> None:
         """Have every other process stop as well."""
@@ -103,7 +122,7 @@ class StandingCrew(Crew):
     async def claim_more(self) -> bool:
         """Lease a chunk of each batch that has some and of which little is in hand, in turn."""
         now = self.executor.clock()
-        if now - self._looked_at < _LOOK or self.paused is not None:
+        if now - self._looked_at < _LOOK or not self.may_send():
             return False
         self._looked_at = now
         waiting = await self.journal.waiting(self.name)
@@ -123,9 +142,7 @@ class StandingCrew(Crew):
     def _is_looked_for(self, batch_id: str) -> bool:
         """Whether a batch was looked for meanwhile; begins to, if nobody here does: it may have been sent elsewhere."""
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._look_for(batch_id))
-            self._errands.add(self._looking)
-            self._looking.add_done_callback(self._errands.discard)
+            self._looking = self._go_on_errand(self._look_for(batch_id))
         return False
 
     async def _look_for(self, batch_id: str) -> None:
@@ -167,6 +184,7 @@ class StandingCrew(Crew):
             self._day = ""  # whoever resumed it lets the day begin anew
         elif paused is not None:
             self.paused = paused
+        await self._notice_silence()
         if self.pace.is_answered:
             self.trouble, self._refusals = None, 0
         await self._follow_the_day(progress)
@@ -175,9 +193,55 @@ class StandingCrew(Crew):
             _log.warning("the outbox %s goes on", self.name, extra={"outbox": self.name})
             self.meter.forgive()  # whoever resumed it has seen what was
             self.paused = None
-        if not self.drains and not await self.journal.is_looked_for(self.name):
+        if not self.drains and (self._has_slept() or not await self.journal.is_looked_for(self.name)):
             self.drain()  # it was found that a copy has gone on: the list is read again before anything more is sent
         return progress
+
+    def _has_slept(self) -> bool:
+        """Whether the machine stood still meanwhile, as it does asleep, or when a snapshot of it is put back.
+
+        Then what it has in memory may have been sent by it before, and by nobody's knowledge.
+        """
+        before, self._ahead = self._ahead, self.now() - self.executor.clock()
+        if before is None or self._ahead - before <= _JUMP:
+            return False
+        _log.warning("the clock has jumped: the outbox %s looks first again", self.name, extra={"outbox": self.name})
+        return True
+
+    async def _notice_silence(self) -> None:
+        """Where nothing is answered, it may be our own network: let others have what we have not begun, and feel it.
+
+        Nothing is claimed before the service is heard again.
+        """
+        since = self.pace.silent_since
+        if since is None or (silent := self.executor.clock() - since) < _SILENCE or self.drains:
+            return
+        if not self._is_cut_off:
+            self._is_cut_off = True
+            self.trouble = f"nothing was answered for {silent:.0f} seconds; others may have what was not begun"
+            _log.error("the outbox %s sends nothing: %s", self.name, self.trouble, extra={"outbox": self.name})
+        await self.leases.give_back_unbegun()
+        if self._probing is None or self._probing.done():
+            self._probing = self._go_on_errand(self._probe())
+
+    async def _probe(self) -> None:
+        """Ask something that moves nothing: any answer, also a no, tells that the service is heard."""
+        try:
+            await self.payments.accounts.get()
+        except PaymentsError as error:
+            if error.status is None:
+                await self.executor.sleep(_PROBE)
+                return
+        _log.warning("the outbox %s hears the service again", self.name, extra={"outbox": self.name})
+        self.pace.silent_since, self._is_cut_off, self.trouble = None, False, None
+        self.look()
+
+    def _go_on_errand(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something beside the work; it is broken off when that ends."""
+        task = asyncio.get_running_loop().create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+        return task
 
     async def _follow_the_day(self, progress: Progress) -> None:
         """Let the limit of a day begin anew with each."""

@@ -10,7 +10,6 @@ a state that the ledger contradicts. With ``--broken`` it is 1 when nothing was 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import signal
@@ -26,6 +25,7 @@ import attrs
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.chaos_plans import end, faults, plan_of, show
 from bulk.lives import BLOWS, break_rule_two, strike_all
 from bulk.nursery import Child, Nursery
 from bulk.worlds import contradiction, payout
@@ -139,7 +139,7 @@ class Chaos:
         while code == -signal.SIGKILL:
             child = self._start()
             troubling = asyncio.ensure_future(self._trouble(child))
-            code = await child.code
+            code = await child.ended()
             troubling.cancel()
             with suppress(asyncio.CancelledError):
                 await troubling
@@ -208,43 +208,21 @@ async def wreak(plan: Plan, folder: Path) -> Toll:
 
 def verdict(plan: Plan, toll: Toll) -> Iterator[str]:
     """What went wrong."""
-    if plan.broken:
-        if not toll.duplicates:
-            yield "rule 2 was broken and nothing was carried out twice: this proves nothing"
-        return
-    if toll.duplicates:
-        yield f"{len(toll.duplicates)} orders were carried out twice, such as {toll.duplicates[0]}"
-    if toll.contradictions:
-        yield f"{len(toll.contradictions)} states are wrong, such as: {toll.contradictions[0]}"
-    if plan.orders != toll.states.total():
-        yield f"{plan.orders} orders went in, {toll.states.total()} are there"
+    return faults(toll, orders=plan.orders, broken=plan.broken)
 
 
 def main() -> int:
     """Read the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--orders", type=int, default=20_000)
-    parser.add_argument("--workers", type=int, default=3)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--stops", type=int, default=20)
-    parser.add_argument("--concurrency", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--broken", action="store_true")
-    arguments = parser.parse_args()
-    plan = Plan(
-        orders=arguments.orders, workers=arguments.workers, kills=arguments.kills, stops=arguments.stops,
-        concurrency=arguments.concurrency, seed=arguments.seed, broken=arguments.broken,
-    )  # fmt: skip
+    plan = plan_of(Plan, __doc__, orders=20_000, kills=20, stops=20)
     with tempfile.TemporaryDirectory() as folder:
         toll = asyncio.run(wreak(plan, Path(folder)))
         print(f"{toll.kills} kills and {toll.stops} stops at random")
-        print(f"{toll.executions} executions, {len(toll.duplicates)} duplicates, {dict(toll.states)}")
+        show(toll)
         problems = list(verdict(plan, toll))
         if not plan.broken:
             problems += asyncio.run(strike_all(Path(folder), CRASH_POINTS))
             print(f"{len(CRASH_POINTS)} points struck with {' and '.join(BLOWS)}")
-    print("\n".join(problems) or "all is well")
-    return 1 if problems else 0
+    return end(problems)
 
 
 if __name__ == "__main__":

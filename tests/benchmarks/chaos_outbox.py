@@ -11,7 +11,6 @@ fact, or of one fact under two ids. With ``--broken`` it is 1 when nothing was c
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import random
@@ -28,6 +27,7 @@ import attrs
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.chaos_plans import end, faults, plan_of, show
 from bulk.lives import break_rule_two
 from bulk.nursery import Child, Nursery, say
 from bulk.worlds import contradiction, payout
@@ -218,7 +218,7 @@ class Chaos:
                 concurrency=plan.concurrency, broken=plan.broken, seed=int(place),
             )  # fmt: skip
             listening = asyncio.ensure_future(self._listen(child, role))
-            code = await child.code
+            code = await child.ended()
             listening.cancel()
             if code != -signal.SIGKILL:
                 raise RuntimeError(f"a process that {role} ended with {code}")
@@ -239,7 +239,7 @@ class Chaos:
             if self._blows.pop() is signal.SIGKILL:
                 self.toll.kills[name] += 1
                 await child.send(signal.SIGKILL)
-                await child.code  # so that it is struck once
+                await child.ended()  # so that it is struck once
             else:
                 self.toll.stops[name] += 1
                 await child.send(signal.SIGSTOP)
@@ -342,39 +342,19 @@ async def wreak(plan: Plan, folder: Path) -> Toll:
 
 def verdict(plan: Plan, toll: Toll) -> Iterator[str]:
     """What went wrong."""
-    if plan.broken:
-        if not toll.duplicates:
-            yield "rule 2 was broken and nothing was carried out twice: this proves nothing"
-        return
-    if toll.duplicates:
-        yield f"{len(toll.duplicates)} orders were carried out twice, such as {toll.duplicates[0]}"
-    if toll.contradictions:
-        yield f"{len(toll.contradictions)} things are wrong, such as: {toll.contradictions[0]}"
-    if plan.orders != toll.states.total():
-        yield f"{plan.orders} orders were put, {toll.states.total()} are there"
+    return faults(toll, orders=plan.orders, broken=plan.broken)
 
 
 def main() -> int:
     """Read the command line and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--orders", type=int, default=10_000)
-    parser.add_argument("--putters", type=int, default=2)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--stops", type=int, default=30)
-    parser.add_argument("--concurrency", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--broken", action="store_true")
-    plan = Plan(**vars(parser.parse_args()))
+    plan = plan_of(Plan, __doc__, orders=10_000)
     with tempfile.TemporaryDirectory() as folder:
         toll = asyncio.run(wreak(plan, Path(folder)))
     print(f"killed {toll.kills.total()} times: {dict(toll.kills)}; stopped {toll.stops.total()}: {dict(toll.stops)}")
-    print(f"{toll.executions} executions, {len(toll.duplicates)} duplicates, {dict(toll.states)}")
+    show(toll)
     again = sum(ids.total() - len(ids) for ids in toll.told.values())
     print(f"{len(toll.told)} facts were told to handlers, {again} more than once")
-    problems = list(verdict(plan, toll))
-    print("\n".join(problems) or "all is well")
-    return 1 if problems else 0
+    return end(verdict(plan, toll))
 
 
 if __name__ == "__main__":

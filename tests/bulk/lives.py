@@ -208,6 +208,7 @@ class Life:
                     await journal.finish_changes([change.id], "dead" if round_ == 1 else "handled")
             await journal.revive_changes()
         await journal.release_changes(f"teller {self.number}")
+        await journal.forget_changes(TOLD, State.REVERSED, who="Ann", why="nobody hears of it")
         await journal.prune_changes(older_than=1e9)
 
     async def pay(self, payments: PaymentsSession, journal: SqliteJournal) -> None:

@@ -41,7 +41,11 @@ class Child:
     async def send(self, number: signal.Signals) -> None:
         """Send it a signal, unless it is dead."""
         if not self.code.done():
-            os.kill(await self.pid, number)
+            os.kill(await asyncio.shield(self.pid), number)  # whoever is cancelled here cancels it for nobody else
+
+    async def ended(self) -> int:
+        """Wait for its end; its exit status."""
+        return await asyncio.shield(self.code)
 
 
 class Nursery:

@@ -1,14 +1,17 @@
 """Chaos: processes that run one batch are killed and stopped at random and at every named point."""
 
 import ast
-from collections.abc import Iterator
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from benchmarks import chaos_copies
 from benchmarks.chaos import Plan, verdict, wreak
 from bulk.lives import strike, strike_all
-from bulk.nursery import Nursery
+from bulk.nursery import Child, Nursery
 
 import payments_async
 from payments_async.journal.contract import CRASH_POINTS
@@ -34,6 +37,18 @@ def test_every_point_there_is_has_a_name_in_the_list() -> None:
             points.add(ast.literal_eval(point))
     assert {".begun", ".written"} == steps
     assert set(CRASH_POINTS) == points | {name + step for name in operations for step in steps}
+
+
+@pytest.mark.parametrize("wait", [Child.ended, lambda child: child.send(signal.SIGCONT)])
+async def test_who_gives_up_waiting_for_a_process(wait: Callable[[Child], Awaitable[object]]) -> None:
+    """Leaves it to the others to hear of it: else a process would be waited for that has ended."""
+    child = Child()
+    waiting = asyncio.ensure_future(wait(child))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with suppress(asyncio.CancelledError):
+        await waiting
+    assert (False, False) == (child.code.cancelled(), child.pid.cancelled())
 
 
 @pytest.mark.slow

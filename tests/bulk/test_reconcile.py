@@ -10,7 +10,7 @@ import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session, world
 
 from payments_async.bulk import Reconciliation, reconcile, run_batch, write_off
-from payments_async.journal import News, NotParked, WrongAccount
+from payments_async.journal import News, NotParked, OrderUnknown, WrongAccount
 from payments_async.journal.contract import Evidence
 from payments_async.sandbox import Fault, Sandbox
 
@@ -323,3 +323,20 @@ async def test_another_account_is_not_asked_about_orders_of_this_one(tmp_path: P
         assert before == await here.states()
         assert {"unknown"} & before.keys()
         assert sweeps == await here.journal.sweeps()
+
+
+async def test_one_order_of_a_batch(tmp_path: Path) -> None:
+    """It alone is looked for and settled: the batch it is of is left as it is, and costs nothing."""
+    async with world(tmp_path, processing_delay=0.01) as here:
+        here.sandbox.script(Fault.LOST_AFTER, on="payout", request_id=payout(3).request_id)
+        await run_batch(here.payments, here.journal, BATCH, payouts(20))
+        await here.sandbox.settle()
+        before = len(here.sandbox.requests)
+        one = await look(here, request_id=payout(3).request_id)
+        assert ({"accepted": 19, "successful": 1}, {"successful": 1}) == (await here.states(), one.settled)
+        asked = [one.path for one in here.sandbox.requests[before:]]
+        assert not [path for path in asked if path.startswith("/api/transactions/")]
+        await look(here, request_id=payout(4).request_id)
+        assert {"accepted": 18, "successful": 2} == await here.states()
+        with pytest.raises(OrderUnknown):
+            await look(here, request_id="nobody's")

@@ -321,13 +321,18 @@ async def test_a_copied_journal_goes_on_once_somebody_has_looked_its_orders_up(
     assert (
         "chunks in quarantine, since the journal was copied or restored, or its orders were adopted: 1;" in stopped.said
     )
+    for asked_of in (copied, copied[:2]):  # one batch, and all of them
+        status = await run("bulk", "status", *asked_of)
+        assert (4, True) == (status.status, "in quarantine" in status.said)
     lift = ("bulk", "lift-quarantine", *copied, "--who", "A. Clerk", "--why", "statement of 3 May")
     assert "payments-async bulk lift-quarantine --journal k.sqlite --batch-id november --who NAME" in stopped.said
     early = await run(*lift, "--yes")
     assert (2, True) == (early.status, "was not looked for since the journal was copied or restored" in early.said)
     assert "payments-async bulk reconcile --journal k.sqlite --batch-id november" in early.said
     looked = await run("bulk", "reconcile", *copied)
-    assert "november: in quarantine, since the journal was copied or restored" in looked.said
+    assert (4, True) == (
+        looked.status, "november: in quarantine, since the journal was copied or restored" in looked.said
+    )  # fmt: skip
     assert "payments-async bulk lift-quarantine --journal k.sqlite --batch-id november --who NAME" in looked.said
     asked = await run(*lift)
     assert (2, True) == (asked.status, "--yes: needed" in asked.said)
@@ -400,7 +405,7 @@ async def test_each_help_has_an_example_and_the_group_its_exit_statuses(run: Run
         said = (await run("bulk", name, "--help")).said
         assert f"Example: payments-async bulk {name}" in said
     group = (await run("bulk", "--help")).said
-    assert "4 some unknown, parked or in conflict" in group
+    assert "4 some unknown, parked, in conflict or in quarantine" in group
     assert "Example: payments-async explain" in (await run("explain", "--help")).said
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from contextlib import suppress
@@ -269,7 +270,7 @@ async def test_one_that_was_killed_is_taken_over(run: Run, sandbox: Sandbox, pay
 
 
 async def test_the_health_of_an_outbox_is_answered_on_this_machine(run: Run, sandbox: Sandbox, payroll: str) -> None:
-    """200 while it sends, 503 with who paused it and why; in a pipe that is said at once too."""
+    """Ready is 200 while it sends, 503 with who paused it and why; it lives all the while. A pipe hears it at once."""
     await put(sandbox, 1)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "payments_async", "outbox", "run", *IN, "--health", "0"),
@@ -285,11 +286,11 @@ async def test_the_health_of_an_outbox_is_answered_on_this_machine(run: Run, san
             pass
     await until(lambda: len(sandbox.ledger) == 1)
 
-    async def answered(status: int) -> dict[str, object]:
+    async def answered(status: int, path: str = "/ready") -> dict[str, object]:
         assert found is not None
         async with aiohttp.ClientSession() as session, asyncio.timeout(120):
             while True:
-                async with session.get(found[1].decode()) as reply:
+                async with session.get(found[1].decode().replace("/health", path)) as reply:
                     if reply.status == status:
                         told: dict[str, object] = await reply.json()
                         return told
@@ -299,6 +300,7 @@ async def test_the_health_of_an_outbox_is_answered_on_this_machine(run: Run, san
     assert 0 == (await run("outbox", "pause", *IN, *SIGNED)).status
     paused = await answered(503)
     assert isinstance(paused["paused"], dict)
+    assert paused["paused"] == (await answered(200, "/health"))["paused"]
     assert ("A. Clerk", "the account is checked") == (paused["paused"]["who"], paused["paused"]["why"])
     assert process.stdout is not None
     async with asyncio.timeout(120):
@@ -367,15 +369,15 @@ async def test_refused_credentials_are_said_and_touch_no_order(run: Run, sandbox
     assert (0, 0, True) == (stopped.status, begun(sandbox), "outbox holds 2 planned" in stopped.said)
 
 
-@pytest.mark.parametrize("command", ["pause", "resume"])
-async def test_whoever_decides_is_named(run: Run, sandbox: Sandbox, payroll: str, command: str) -> None:
+@pytest.mark.parametrize("command", [("pause",), ("resume",), ("forget", "rejected")])
+async def test_whoever_decides_is_named(run: Run, sandbox: Sandbox, payroll: str, command: tuple[str, ...]) -> None:
     """With a reason; and of an outbox that there is."""
     await put(sandbox, 1)
     for half in (("--who", "A. Clerk"), ("--why", "lunch")):
-        assert 2 == (await run("outbox", command, *IN, *half)).status
-    blank = await run("outbox", command, *IN, "--who", " ", "--why", "lunch")
+        assert 2 == (await run("outbox", *command, *IN, *half)).status
+    blank = await run("outbox", *command, *IN, "--who", " ", "--why", "lunch")
     assert (2, True) == (blank.status, "--who and --why: say who decides it" in blank.said)
-    other = await run("outbox", command, *IN, *SIGNED, "--name", "outbux")
+    other = await run("outbox", *command, *IN, *SIGNED, "--name", "outbux")
     assert (2, True) == (other.status, "--name: there is no outbox outbux; the journal holds outbox" in other.said)
 
 
@@ -409,7 +411,31 @@ async def test_status_tells_what_needs_a_person(run: Run, sandbox: Sandbox, payr
     again = await run("outbox", "replay", str(change.id), *IN)
     assert (0, True) == (again.status, "1 change" in again.said)
     told = json.loads((await run("outbox", "status", *IN, "--json")).out)
-    assert {"waiting": 1, "dead": 0} == told["handlers"]
+    assert {"waiting": 1, "dead": 0, "of_nobody": {}} == told["handlers"]
+    early = await run("outbox", "forget", "rejected", *IN, *SIGNED)
+    assert (2, True) == (early.status, "asked for it a moment ago; end it first" in early.said)
+
+
+async def test_changes_that_no_application_handles_any_more(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """Status shows them with the command that lets them go, once nobody has asked for them for a while."""
+    await put(sandbox, 1)
+    async with SqliteJournal("j.sqlite", clock=lambda: time.time() - 1000.0) as journal:
+        await journal.hear("outbox", [State.REJECTED])
+        chunk = await journal.claim_chunk("outbox", "worker")
+        assert chunk is not None
+        permit = await journal.permit(chunk, chunk.orders[0])
+        assert isinstance(permit, Permit)
+        await journal.record(Outcome(permit=permit, news=News.REJECTED))
+        await journal.release_chunk(chunk)
+    ran = await run("outbox", "status", *IN)
+    assert (0, True) == (ran.status, "1 change to rejected wait for a handler" in ran.said)
+    assert "payments-async outbox forget rejected --journal j.sqlite" in ran.said
+    told = json.loads((await run("outbox", "status", *IN, "--json")).out)
+    assert 1 == told["handlers"]["of_nobody"]["rejected"]["waiting"]
+    done = await run("outbox", "forget", "rejected", *IN, *SIGNED)
+    assert (0, True) == (done.status, "let go, as A. Clerk states: 1 change to rejected" in done.said)
+    told = json.loads((await run("outbox", "status", *IN, "--json")).out)
+    assert {"waiting": 0, "dead": 0, "of_nobody": {}} == told["handlers"]
 
 
 async def test_status_of_what_is_not_there_names_the_remedy(run: Run, sandbox: Sandbox, payroll: str) -> None:

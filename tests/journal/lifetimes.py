@@ -206,6 +206,7 @@ async def tell(journal: Journal, owner: str) -> None:
                 await journal.finish_changes([change.id], "dead" if round_ == 1 else "handled")
         await journal.revive_changes()
     await journal.release_changes(owner)
+    await journal.forget_changes(STANDING, State.REVERSED, who="Ann", why="nobody hears of it")
     await journal.prune_changes(older_than=1e9)
 
 

@@ -224,6 +224,28 @@ async def test_what_an_outbox_hears_of_outlives_its_processes(opens: Opens) -> N
         assert [State.ACCEPTED] == [change.state for change in await taken(journal)]
 
 
+async def test_what_nobody_hears_of_any_more_can_be_let_go(journal: Journal, clock: Clock) -> None:
+    """It is shown since when nobody has asked for it; a process that asks is not deprived of what it hears of."""
+    await journal.hear(SHOP, [State.ACCEPTED, State.SUCCESSFUL])
+    chunk = await in_outbox(journal, 3)
+    await end(journal, chunk, 0)
+    await end(journal, chunk, 1)
+    clock.pass_(200)
+    assert 2 == len(await journal.claim_changes(SHOP, [State.ACCEPTED], "app", lease=1, limit=10))
+    clock.pass_(200)
+    accepted, successful = await journal.hearings(SHOP)
+    assert (2, False) == (accepted.pending, accepted.is_of_nobody(clock.now))
+    assert (0, False) == (successful.pending, successful.is_of_nobody(clock.now))
+    with pytest.raises(ValueError, match="asked for it a moment ago"):
+        await journal.forget_changes(SHOP, State.ACCEPTED, who="Ann", why="it was removed")
+    clock.pass_(101)
+    assert (await journal.hearings(SHOP))[0].is_of_nobody(clock.now)
+    assert 2 == await journal.forget_changes(SHOP, State.ACCEPTED, who="Ann", why="it was removed")
+    await found(journal, 2, News.ACCEPTED)
+    assert 0 == (await journal.change_backlog(SHOP)).pending
+    assert [State.SUCCESSFUL] == [one.state for one in await journal.hearings(SHOP)]
+
+
 @pytest.mark.parametrize("state", [State.PLANNED, State.SENDING])
 async def test_nobody_hears_that_nothing_happened_yet(journal: Journal, state: State) -> None:
     """That an order is planned or under way is told to nobody, so nobody may wait for it."""

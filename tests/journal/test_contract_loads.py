@@ -110,6 +110,19 @@ async def test_a_load_that_is_cancelled_holds_up_nobody(journal: Journal) -> Non
     assert 3 == (await journal.load(BATCH, orders(3), owner="two")).total
 
 
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_load_that_is_cancelled_at_its_beginning(journal: Journal, turns: int) -> None:
+    """The same, where nobody was told that it had begun."""
+    await journal.open_run(BATCH, IDENTITY)
+    loading = asyncio.ensure_future(journal.load(BATCH, orders(3), owner="one"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    loading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loading
+    assert 3 == (await journal.load(BATCH, orders(3), owner="two")).total
+
+
 async def test_orders_that_can_be_awaited_are(journal: Journal) -> None:
     """As those of a file: it is read in threads then."""
     await journal.open_run(BATCH, IDENTITY)

@@ -338,6 +338,19 @@ async def test_expired_chunks_can_be_taken_over_for_nobody(journal: Journal, clo
     assert isinstance(await journal.permit(chunk, chunk.orders[1]), NotPermitted)
 
 
+async def test_a_claim_whose_answer_was_lost(journal: Journal) -> None:
+    """Whoever claimed has nothing in hand, and gives back what it does not know of: nothing of anybody else's."""
+    await loaded(journal, 1200)
+    lost, other = await journal.claim_chunk(BATCH, "worker"), await journal.claim_chunk(BATCH, "other")
+    assert lost is not None
+    assert other is not None
+    assert 0 == await journal.expire_chunks(owner="worker")
+    assert Chunks(open=2, leased=1) == attrs.evolve(await journal.chunks(BATCH), next_expiry=None, next_owner=None)
+    assert isinstance(await journal.permit(lost, lost.orders[0]), NotPermitted)
+    assert isinstance(await journal.permit(other, other.orders[0]), Permit)
+    assert 1 == await journal.expire_chunks(owner="other")
+
+
 # Permits and outcomes
 
 

@@ -27,6 +27,7 @@ from payments_async.journal import (
     JournalCorrupt,
     JournalLocked,
     JournalLost,
+    JournalUnavailable,
     LoadBusy,
     News,
     NotAJournal,
@@ -273,6 +274,26 @@ async def test_a_renamed_journal_stays_itself(path: Path, folder: Path) -> None:
     assert await sends(moved)
     elsewhere = await asyncio.to_thread(folder.rename, folder.with_name("elsewhere"))
     assert await sends(elsewhere / "moved.db")
+
+
+@pytest.mark.parametrize("way", ["moved", "deleted", "replaced"])
+async def test_a_journal_that_is_not_in_its_place_any_more_while_it_is_open(path: Path, way: str) -> None:
+    """What is written to it would be gone with its process: nothing is promised, and nothing is sent."""
+    async with SqliteJournal(path) as journal:
+        chunk = await claimed(journal, 3)
+        await permitted(journal, chunk)
+        moved = path.rename(path.with_name("moved.db"))
+        if way == "replaced":
+            shutil.copyfile(moved, path)
+        if way != "moved":
+            moved.unlink()
+        with pytest.raises(JournalUnavailable, match="moved, deleted or replaced while it is open"):
+            await journal.permit(chunk, chunk.orders[1])
+        with pytest.raises(JournalUnavailable, match="moved, deleted or replaced while it is open"):
+            await loaded(journal, 2, batch="another")
+        if way == "moved":
+            moved.rename(path)
+            assert isinstance(await journal.permit(chunk, chunk.orders[1]), Permit)
 
 
 async def test_another_user_of_the_machine_opens_it_without_a_word(path: Path, tmp_path: Path) -> None:

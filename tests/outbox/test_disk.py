@@ -39,22 +39,24 @@ class Faults:
         """What the journal calls at each point."""
         if point in self.points and self.chance.random() < self.rate:
             self.struck += 1
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_IOERR, "SQLITE_IOERR"
-            raise error
+            raise _fault()
+
+
+def _fault() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_IOERR, "SQLITE_IOERR"
+    return error
 
 
 @asynccontextmanager
-async def opened(
-    folder: Path, faults: Callable[[str], None] | None = None, *, lease: float = 3600.0
-) -> AsyncIterator[Desk]:
-    """An outbox whose journal has hardly any patience; by default no lease of it ever runs out."""
+async def opened(folder: Path, faults: Callable[[str], None] | None = None) -> AsyncIterator[Desk]:
+    """An outbox whose journal has hardly any patience, and whose leases never run out."""
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(Sandbox())
         path = folder / "journal.db"
         journal = await stack.enter_async_context(SqliteJournal(path, busy_timeout=0.05, crash_at=faults))
         payments = await stack.enter_async_context(session(sandbox))
-        outbox = await stack.enter_async_context(Outbox(payments, journal, lease=lease, concurrency=10, settles=False))
+        outbox = await stack.enter_async_context(Outbox(payments, journal, lease=3600.0, concurrency=10, settles=False))
         await outbox.pay(payout(9999), timeout=A_MINUTE)
         yield Desk(sandbox, payments, journal, outbox)
 
@@ -94,12 +96,39 @@ async def _at_rest(here: World) -> bool:
 async def test_commits_that_fail_now_and_then(tmp_path: Path, point: str) -> None:
     """Whether they happened or only their answer was lost: each order is sent once at most, and none is forgotten."""
     faults = Faults(points=(point,))
-    async with opened(tmp_path, faults, lease=2.0) as here:  # of a chunk that nobody knows to be leased
+    async with opened(tmp_path, faults) as here:  # also of a chunk that nobody knows to be leased
         faults.rate = 0.1
         await pay_all(here)
         faults.rate = 0.0
         await comes_to_rest(here)
         assert faults.struck > 0
+
+
+class LostAnswer:
+    """The first commit that claims a chunk, once it is armed, happens, and its answer is lost."""
+
+    is_armed = has_claimed = False
+
+    def __call__(self, point: str) -> None:
+        """What the journal calls at each point."""
+        if self.is_armed and point == "claim_chunk.token_raised":
+            self.is_armed, self.has_claimed = False, True
+        elif self.has_claimed and point == "commit.done":
+            self.has_claimed = False
+            raise _fault()
+
+
+async def test_a_claim_that_happened_and_whose_answer_was_lost(tmp_path: Path) -> None:
+    """Nobody knows that the chunk is leased: it is given back all the same, long before that is over."""
+    lost = LostAnswer()
+    async with opened(tmp_path, lost) as here:
+        await here.outbox.aclose()
+        async with Outbox(here.payments, here.journal, works=False, settles=False) as other:
+            await other.put(payout(0))
+        lost.is_armed = True
+        async with Outbox(here.payments, here.journal, lease=3600.0, settles=False):
+            await here.comes_to({"accepted": 2})
+        assert not lost.is_armed
 
 
 @contextmanager

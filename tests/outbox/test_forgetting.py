@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -15,7 +17,7 @@ from bulk.worlds import payout, session
 from outbox.desks import A_MINUTE, desk, until
 
 from payments_async.bulk import lift_quarantine, reconcile
-from payments_async.journal import Adoption, HeldElsewhere, JournalBehind, SqliteJournal
+from payments_async.journal import Adoption, HeldElsewhere, JournalBehind, JournalUnavailable, SqliteJournal
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
 
@@ -64,6 +66,55 @@ async def test_an_order_that_was_sent_after_the_copy_was_made(tmp_path: Path, me
         assert 4 == len(sandbox.ledger)
 
 
+async def test_a_disk_that_was_put_back_with_all_that_would_tell(tmp_path: Path) -> None:
+    """The journal is as it was a while ago, and nothing shows it: the list is read from there on before it sends."""
+    path, ahead = tmp_path / "journal.db", 300.0
+    async with Sandbox() as sandbox:
+        async with opened(sandbox, path, state_folder=None) as (_, outbox):
+            await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
+            await outbox.pause("Ann", "lunch")
+            await outbox.put(payout(WAITING))
+        files = [path, path.with_name("journal.db-mark")]
+        snapshot = [await asyncio.to_thread(file.read_bytes) for file in files]
+        async with opened(sandbox, path, state_folder=None) as (_, outbox):
+            await outbox.resume("Ann", "back")
+            await outbox.pay(payout(AFTER), timeout=A_MINUTE)
+            await outbox.pay(payout(WAITING), timeout=A_MINUTE)
+        for file, content in zip(files, snapshot, strict=True):
+            await asyncio.to_thread(file.write_bytes, content)
+        async with (
+            SqliteJournal(path, state_folder=None) as journal,
+            session(sandbox) as payments,
+            Outbox(payments, journal, settles=False, now=lambda: time.time() + ahead) as outbox,
+        ):
+            assert not (await outbox.health()).quarantined
+            await outbox.resume("Ann", "back")
+            for number in (WAITING, AFTER, 7):
+                assert "planned" != (await outbox.pay(payout(number), timeout=A_MINUTE)).state
+        assert [] == sandbox.duplicates()
+        assert 4 == len(sandbox.ledger)
+
+
+async def test_a_machine_that_stood_still(tmp_path: Path) -> None:
+    """Its clock jumps when it goes on: the list is read before anything more is sent."""
+    ahead = 0.0
+    async with (
+        Sandbox() as sandbox,
+        SqliteJournal(tmp_path / "journal.db") as journal,
+        session(sandbox) as payments,
+        Outbox(payments, journal, settles=False, now=lambda: time.time() + ahead) as outbox,
+    ):
+        await outbox.pay(payout(0), timeout=A_MINUTE)
+        looks = len(await journal.sweeps("outbox"))
+        ahead = 300.0
+        await until(partial(_looks, journal), looks + 1)
+        assert "accepted" == (await outbox.pay(payout(1), timeout=A_MINUTE)).state
+
+
+async def _looks(journal: SqliteJournal) -> int:
+    return len([sweep for sweep in await journal.sweeps("outbox") if sweep.is_complete])
+
+
 async def test_an_order_put_before_the_list_was_read(tmp_path: Path) -> None:
     """Waits for that, and is found in it: one that only the list knows, put at every moment of the reading."""
     path = tmp_path / "journal.db"
@@ -102,6 +153,38 @@ async def test_an_order_that_no_list_shows_yet(tmp_path: Path) -> None:
             assert "accepted" == (await outbox.pay(payout(AFTER), timeout=A_MINUTE)).state
         assert [] == sandbox.duplicates()
         assert 2 == len(sandbox.ledger)
+
+
+class DiedPut:
+    """The first put, once it is armed, is registered on this machine and gets no further."""
+
+    is_armed = has_put = False
+
+    def __call__(self, point: str) -> None:
+        """What the journal calls at each point."""
+        if self.is_armed and point == "put.written":
+            self.is_armed, self.has_put = False, True
+        elif self.has_put and point == "commit.begun":
+            self.has_put = False
+            raise sqlite3.OperationalError("the process dies here")
+
+
+async def test_a_put_that_died_in_a_journal_that_was_restored(tmp_path: Path) -> None:
+    """It can be put again: it is known from what was registered before the journal was restored."""
+    path, died = tmp_path / "journal.db", DiedPut()
+    async with Sandbox() as sandbox:
+        await restored(sandbox, path)
+        async with opened(sandbox, path, crash_at=died) as (_, outbox):
+            await outbox.resume("Ann", "the journal was restored")
+            await outbox.pay(payout(7), timeout=A_MINUTE)
+            died.is_armed = True
+            with pytest.raises(JournalUnavailable):
+                await outbox.put(payout(8))
+            assert "accepted" == (await outbox.pay(payout(8), timeout=A_MINUTE)).state
+            assert not died.is_armed
+        async with opened(sandbox, path) as (_, outbox):
+            assert "accepted" == (await outbox.pay(payout(9), timeout=A_MINUTE)).state
+        assert [] == sandbox.duplicates()
 
 
 @pytest.mark.parametrize("goes_on", ["with the copy", "with the original"])

@@ -2,9 +2,10 @@
 
 import asyncio
 
-from payments_async import Beneficiary, MobileMoneyWallet, PaymentsSession, PayoutOrder
+from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async.journal import Entry, SqliteJournal, State
 from payments_async.outbox import HandlerPolicy, Outbox
+from payments_async.sandbox import Fault, Sandbox
 from payments_async.testing import journal, sandbox, session
 
 __all__ = ["journal", "sandbox", "session"]  # fixtures
@@ -30,9 +31,7 @@ async def test_a_handler_that_fails_for_good_is_seen(session: PaymentsSession, j
             raise RuntimeError("the application's database is away")
 
     async with asyncio.timeout(60), outbox:
-        health = await outbox.health()
-        assert (True, 0, 0) == (health.is_well, health.untold, health.dead_letters)
-        await outbox.pay(ORDER)
+        await outbox.pay(ORDER, timeout=60)
         await failed.wait()
         while not (health := await outbox.health()).dead_letters:  # noqa: ASYNC110 - written down after the handler
             await asyncio.sleep(0.01)
@@ -57,5 +56,16 @@ async def test_a_paused_outbox_is_not_well_and_takes_orders(session: PaymentsSes
             health.paused.who, health.paused.why, health.counts[State.PLANNED],
         )  # fmt: skip
         assert await outbox.resume("Ann", "they are right")
+        assert State.ACCEPTED == (await outbox.pay(ORDER, timeout=60)).state
+        assert (await outbox.health()).is_well
+
+
+async def test_an_outbox_that_cannot_look_first_is_not_well(sandbox: Sandbox, journal: SqliteJournal) -> None:
+    """From its first moment on, and until the list was read: nothing is sent meanwhile, and nothing is said to be."""
+    sandbox.script(Fault.ERROR_BEFORE, times=3, on="transactions")
+    who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+    async with PaymentsSession(sandbox.base_url, who) as payments, Outbox(payments, journal) as outbox:
+        health = await outbox.health()
+        assert (False, True) == (health.is_well, "looked for" in (health.hinders or ""))
         assert State.ACCEPTED == (await outbox.pay(ORDER, timeout=60)).state
         assert (await outbox.health()).is_well

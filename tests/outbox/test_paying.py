@@ -396,3 +396,12 @@ async def _pauser(outbox: Outbox) -> str | None:
 
 async def _fewer_planned(here: Any, count: int) -> bool:
     return (await here.states()).get("planned", 0) < count
+
+
+async def test_an_outbox_that_was_renamed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its orders wait in the one of before: whoever begins another beside it is told."""
+    async with desk(tmp_path, outbox={"settles": False}) as here:
+        await here.outbox.pause("Ann", "lunch")
+        await here.outbox.put(payout(0))
+        async with Outbox(here.payments, here.journal, "withdrawals", settles=False):
+            assert "the journal holds outbox, where 1 orders wait" in caplog.text

@@ -302,3 +302,35 @@ async def test_progress_in_figures(tmp_path: Path) -> None:
         async with SqliteJournal(tmp_path / "journal.db") as journal:
             pages = [page async for page in journal.open_orders(OUTBOX, State.UNKNOWN)]
         assert [FIRST, payout(1).request_id] == [order.request_id for page in pages for order in page]
+
+
+async def test_what_is_open_is_listed_once(tmp_path: Path) -> None:
+    """From then on changes tell of it: many accepted orders that nothing settles cost no look after the first."""
+    asked: list[str] = []
+    async with waiting(tmp_path) as here:
+        await here.send(0, 1, 2)
+        await here.pass_(5.0)
+        reader = here.journal._reader
+        assert reader is not None
+        reader.set_trace_callback(asked.append)
+        for _ in range(5):
+            await here.pass_(5.0)
+        here.sandbox.script(Fault.LOST_AFTER, on="payout")
+        await here.send(3)
+        await here.pass_(5.0)
+        await here.pass_(5.0)
+        assert {"accepted": 4} == await here.states()
+        assert not [sql for sql in asked if "'accepted'" in sql and "attempt" in sql]
+
+
+async def test_an_order_that_a_person_writes_off_meanwhile(tmp_path: Path) -> None:
+    """Is open no more, and the list is not read for it again and again."""
+    async with waiting(tmp_path) as here:
+        await here.lose(0)
+        await here.journal.park(FIRST, detail="two sweeps")
+        await here.pass_(5.0)
+        await here.journal.write_off(FIRST, who="Ann", why="the bank never saw it")
+        await here.pass_(22_000.0)
+        asked = here.asked()
+        await here.pass_(22_000.0)
+        assert ({"planned": 1}, asked) == (await here.states(), here.asked())

@@ -17,9 +17,9 @@ import attrs
 
 from payments_async._events import TransactionEvent
 from payments_async._orders import Order
-from payments_async.journal._changes import Change
+from payments_async.journal._changes import Change, Hearing
 from payments_async.journal._engine._database import JournalDatabase
-from payments_async.journal._engine._memory import Loading, Registry, held_elsewhere
+from payments_async.journal._engine._memory import Loading, PutRegistrar, Registry, held_elsewhere
 from payments_async.journal._engine._writer import Writer
 from payments_async.journal._faults import (
     HeldElsewhere,
@@ -207,12 +207,21 @@ class StoredJournal(Journal):
         owner: str,
         adoption: Adoption | None = None,
     ) -> Loaded:
-        load = await self._submit("load", _loading.begin, batch_id, owner)
+        begun: list[_loading.Load] = []  # known also where this is cancelled before it is told
+
+        def begin(commit: Commit) -> _loading.Load:
+            begun[:] = (_loading.begin(commit, batch_id, owner),)
+            return begun[0]
+
+        def give_up(commit: Commit) -> None:
+            for load in begun:
+                _loading.give_up(commit, load)
+
         try:
-            return await self._load(batch_id, load, orders, adoption)
+            return await self._load(batch_id, await self._submit("load", begin), orders, adoption)
         except (HeldElsewhere, OrdersDiffer, asyncio.CancelledError):
             with suppress(JournalError):  # else who loads it next waits until the lease of this load is over
-                await self._submit("load", _loading.give_up, load)
+                await self._submit("load", give_up)
             raise
 
     async def _load(
@@ -243,12 +252,16 @@ class StoredJournal(Journal):
         await self._submit("open_outbox", _puts.open_outbox, name, identity, secrets.token_hex(8))
         run = await self.run(name)
         if (memory := self._database.memory) is not None and name not in self._registrars:
-            uid = await self._uid(name)
-            begin = partial(memory.registry.begin, self._database.journal_id, uid, name, identity, orders=None)
-            loading = await asyncio.to_thread(begin, now=self._database.now())
-            if not loading.is_ready:
-                await asyncio.to_thread(memory.registry.ready, loading, self._database.now())
-            self._registrars[name] = partial(_register_puts, memory.registry, loading)
+            registrar = PutRegistrar(
+                memory.registry,
+                journal_id=self._database.journal_id,
+                uid=await self._uid(name),
+                name=name,
+                identity=identity,
+                clock=self._database.now,
+            )
+            await asyncio.to_thread(registrar.loading, run.quarantined_at)
+            self._registrars[name] = registrar
         return run
 
     async def put(
@@ -288,7 +301,11 @@ class StoredJournal(Journal):
         return await self._read(_puts.waiting, name, self._database.now())
 
     async def note_sightings(self, sightings: Sequence[Sighting]) -> None:
-        await self._submit("note_sightings", _puts.note_sightings, sightings)
+        if sightings:
+            await self._submit("note_sightings", _puts.note_sightings, sightings)
+
+    async def strangers(self, name: str) -> int:
+        return await self._read(_puts.strangers, name)
 
     async def pause(self, name: str, *, who: str, why: str) -> None:
         await self._submit("pause", _puts.pause, name, who, why)
@@ -318,7 +335,9 @@ class StoredJournal(Journal):
     async def release_chunk(self, chunk: Chunk) -> None:
         await self._submit("release_chunk", _permits.release_chunk, chunk)
 
-    async def expire_chunks(self, batch_id: str | None = None) -> int:
+    async def expire_chunks(self, batch_id: str | None = None, *, owner: str | None = None) -> int:
+        if owner is not None:
+            return await self._submit("expire_chunks", _permits.give_back_all, owner)
         async with self._database.dead() as dead:
             return await self._submit("expire_chunks", _permits.expire_chunks, batch_id, dead)
 
@@ -461,6 +480,12 @@ class StoredJournal(Journal):
 
     async def hear(self, outbox: str, states: Collection[State]) -> None:
         await self._submit("hear", _changes.hear, outbox, states)
+
+    async def hearings(self, outbox: str) -> Sequence[Hearing]:
+        return await self._read(_changes.hearings, outbox)
+
+    async def forget_changes(self, outbox: str, state: State, *, who: str, why: str) -> int:
+        return await self._submit("forget_changes", _changes.forget, outbox, state, who, why)
 
     async def last_change(self) -> int:
         return await self._read(_changes.last)
@@ -689,18 +714,6 @@ class StoredJournal(Journal):
                 with suppress(self._database.Error):
                     lost.close()
             raise fault from error
-
-
-def _register_puts(
-    registry: Registry, loading: Loading, request_ids: Sequence[str], adopted: Collection[str], doubted: bool
-) -> Mapping[str, HeldElsewhere]:
-    """Register single orders that the journal does not hold as ours; which of them may have been sent already.
-
-    One that was registered before and got no further died with its process; in a journal that was restored it may
-    have been sent.
-    """
-    held = registry.put(loading, request_ids, doubted=doubted, adopted=adopted)
-    return {request_id: held_elsewhere({request_id: holder}, loading.journal) for request_id, holder in held.items()}
 
 
 def _look_away(done: asyncio.Future[None]) -> None:

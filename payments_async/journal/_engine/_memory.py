@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from io import FileIO
@@ -250,12 +250,16 @@ class Registry:
     # batches
 
     def taken(self, journal_id: str, run: str) -> Holder | None:
-        """Who holds orders of a batch now that some journal had ready before."""
+        """Who holds orders of a batch now that some journal had ready before.
+
+        Not this very outbox, since its journal was restored.
+        """
         with self._translating():
             found = self._connection.execute(
                 f"""{_HELD} WHERE b.id = (SELECT taken_by FROM batch
-                WHERE journal = ? AND run = ? AND state = 'ready')""",  # noqa: S608 - no value in it
-                (journal_id, run),
+                WHERE journal = ? AND run = ? AND state = 'ready')
+                AND NOT (b.journal = ? AND substr(b.run, 1, length(?)) = ?)""",  # noqa: S608 - no value in it
+                (journal_id, run, journal_id, _since(run), _since(run)),
             ).fetchone()
         return None if found is None else Holder._make(found)
 
@@ -320,20 +324,15 @@ class Registry:
             self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added, loading.id))
         return {}
 
-    def put(
-        self, loading: Loading, request_ids: Sequence[str], *, doubted: bool, adopted: Collection[str]
-    ) -> dict[str, Holder]:
+    def put(self, loading: Loading, request_ids: Sequence[str], *, adopted: Collection[str]) -> dict[str, Holder]:
         """Register single orders, those that nobody may have sent; tells of the others who holds them.
 
         Args:
-            doubted: The journal may have forgotten what it sent: those that it registered before are held by itself.
             adopted: Those that are ours from now on, whoever held them.
         """
         with self._writing(durable=bool(adopted)):
             others = self._others(loading, request_ids)
             held = {request_id: holder for request_id, holder in others if holder.ready_at is not None}
-            if doubted:
-                held |= self._own(loading, request_ids)
             held = {request_id: holder for request_id, holder in held.items() if request_id not in adopted}
             taken = self._take(loading, [one for one in others if one[0] not in held])
             mine = [(loading.account, request_id, loading.id) for request_id in request_ids if request_id not in held]
@@ -372,16 +371,6 @@ class Registry:
                     self._connection.execute(f"{_HELD} WHERE b.id = ?", (number,)).fetchone()
                 )
         return [(request_id, holders[number]) for request_id, number in found]
-
-    def _own(self, loading: Loading, request_ids: Sequence[str]) -> dict[str, Holder]:
-        """Which of these orders a batch holds already."""
-        marks = ",".join("?" * len(request_ids))
-        found = self._connection.execute(
-            f"SELECT request_id FROM request WHERE account = ? AND batch = ? AND request_id IN ({marks})",  # noqa: S608
-            (loading.account, loading.id, *request_ids),
-        ).fetchall()
-        itself = Holder._make(self._connection.execute(f"{_HELD} WHERE b.id = ?", (loading.id,)).fetchone())
-        return dict.fromkeys((request_id for (request_id,) in found), itself)
 
     def _take(self, loading: Loading, others: Sequence[tuple[str, Holder]]) -> int:
         """Let orders be this batch's from now on; tells how many."""
@@ -460,6 +449,68 @@ def held_elsewhere(held: Mapping[str, Holder], journal_id: str) -> HeldElsewhere
 def _digest(identity: RunIdentity) -> bytes:
     words = "\0".join((identity.base_address, identity.user_id))
     return hashlib.sha256(words.encode()).digest()[:16]
+
+
+def _since(run: str) -> str:
+    """How the names begin that an outbox has here since its journal was restored."""
+    return f"{run}@"
+
+
+class PutRegistrar:
+    """Registers the single orders of an outbox, under another name since its journal was last found to be restored.
+
+    So those that it registered before, and may have sent and forgotten, are held by another one. One that is registered
+    under this name and got no further died with its process: it is put again.
+
+    Args:
+        uid: What tells the outbox from any other of the same name.
+        clock: Gives Unix seconds.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        journal_id: str,
+        uid: str,
+        name: str,
+        identity: RunIdentity,
+        clock: Callable[[], float],
+    ) -> None:
+        self._registry = registry
+        self._journal_id = journal_id
+        self._uid = uid
+        self._name = name
+        self._identity = identity
+        self._clock = clock
+        self._loadings: dict[float | None, Loading] = {}
+
+    def __call__(
+        self, request_ids: Sequence[str], adopted: Collection[str], doubted_at: float | None
+    ) -> Mapping[str, HeldElsewhere]:
+        """Register orders that the journal does not hold as its own; which of them may have been sent already.
+
+        Args:
+            adopted: Those that are ours from now on, whoever held them.
+            doubted_at: When the journal was last found to be copied or restored, if ever.
+        """
+        loading = self.loading(doubted_at)
+        held = self._registry.put(loading, request_ids, adopted=adopted)
+        return {
+            request_id: held_elsewhere({request_id: holder}, loading.journal) for request_id, holder in held.items()
+        }
+
+    def loading(self, doubted_at: float | None) -> Loading:
+        """What the outbox is to the registry. Raises ``JournalUnavailable``."""
+        if (known := self._loadings.get(doubted_at)) is not None:
+            return known
+        run = self._uid if doubted_at is None else f"{_since(self._uid)}{doubted_at!r}"
+        now = self._clock()
+        loading = self._registry.begin(self._journal_id, run, self._name, self._identity, orders=None, now=now)
+        if not loading.is_ready:
+            self._registry.ready(loading, now)
+        self._loadings[doubted_at] = loading
+        return loading
 
 
 class StateFolder(enum.Enum):

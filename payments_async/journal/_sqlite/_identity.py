@@ -14,7 +14,7 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 from payments_async.journal._engine._memory import Anchor, Memory
-from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost
+from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost, JournalUnavailable
 from payments_async.journal._sqlite._opening import birth_of, inode_of
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit, chunk_of, run_of
@@ -55,6 +55,7 @@ class Epoch:
         self._named = path if named is None else named
         self._clock = clock
         self._anchors: list[Anchor] = []
+        self._inode = self._birth = ""
         self.journal_id = ""
         self.memory: Memory | None = None
 
@@ -109,6 +110,7 @@ class Epoch:
         if is_another or is_unmarked or commits < highest:
             _quarantine(Commit(connection, self._database, self._clock()))
             commits = max(commits, highest)
+        self._inode, self._birth = inode, birth
         facts = [("epoch", inode), ("birth", birth), ("commits", str(commits))]
         connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
         connection.execute("COMMIT")
@@ -119,7 +121,9 @@ class Epoch:
 
         Raises:
             JournalBehind: A copy of the file has made commits that this one does not hold.
+            JournalUnavailable: It was deleted or replaced: what is written to it is gone as soon as it is closed.
         """
+        self._check_place()
         if not commit.moves:
             return partial(_checkpoint, commit)
         (commits,) = commit.execute(
@@ -129,6 +133,15 @@ class Epoch:
         if any(anchor.count() >= count for anchor in self._anchors):
             raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
         return lambda: self._committed(commit, count)
+
+    def _check_place(self) -> None:
+        """Whether the file that is open is still the one at its place. Raises ``JournalUnavailable``."""
+        try:
+            is_there = inode_of(self._path) == self._inode or "" != (birth_of(self._path) or "") == self._birth
+        except OSError:
+            is_there = False
+        if not is_there:
+            raise JournalUnavailable(f"{self._named}: it was moved, deleted or replaced while it is open; put it back")
 
     def stand_back(self, connection: Connection) -> None:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""

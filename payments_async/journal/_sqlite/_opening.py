@@ -125,9 +125,11 @@ _FIRST = (
     """CREATE TABLE sighting (
         request_id TEXT PRIMARY KEY, transaction_id TEXT NOT NULL, news TEXT NOT NULL, amount TEXT, currency TEXT,
         at REAL NOT NULL) STRICT, WITHOUT ROWID""",
-    # of which states the handlers of an outbox hear; also those that no process has any more
+    "CREATE INDEX sighting_at ON sighting(at)",
+    # of which states the handlers of an outbox hear, and when such a process asked last: it may be gone for good
     """CREATE TABLE hearing (
-        outbox TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY (outbox, state)) STRICT, WITHOUT ROWID""",
+        outbox TEXT NOT NULL, state TEXT NOT NULL, at REAL NOT NULL,
+        PRIMARY KEY (outbox, state)) STRICT, WITHOUT ROWID""",
     # owner and holder are there while it is leased, and due_at is the end of the lease then; 0 for what never failed
     """CREATE TABLE change (
         id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL, outbox TEXT NOT NULL, state TEXT NOT NULL, at REAL NOT NULL,

@@ -9,16 +9,26 @@ from typing import Any
 import attrs
 import msgspec
 
-from payments_async.journal._changes import UNTOLD, Change
+from payments_async.journal._changes import UNHEARD, UNTOLD, Change, Hearing
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Backlog
-from payments_async.journal._records import Entry
+from payments_async.journal._records import Entry, check_named
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import COLUMNS, SHIFT, Commit, count_unconfirmed, entry_of, row_of
+from payments_async.journal._statements._entries import (
+    COLUMNS,
+    SHIFT,
+    Commit,
+    count_unconfirmed,
+    entry_of,
+    row_of,
+    run_columns,
+)
+from payments_async.journal._statements._evidence import resolve
 from payments_async.journal._statements._permits import end_leases_of_the_dead
 from payments_async.journal._states import State
 
 _log = logging.getLogger("payments_async.journal")
+_NOTED_EVERY = 60.0  # seconds
 _BEYOND = 1 << 63
 _PAGE = 100  # dead letters in memory at once
 _PRUNED_AT_ONCE = 500  # changes in one commit, so that nobody else waits for long
@@ -46,9 +56,41 @@ def hear(commit: Commit, outbox: str, states: Collection[State]) -> None:
     if UNTOLD.intersection(states):
         raise ValueError(f"states: of {' and '.join(sorted(UNTOLD))} nobody hears")
     commit.connection.executemany(
-        "INSERT INTO hearing (outbox, state) VALUES (?, ?) ON CONFLICT DO NOTHING",
-        [(outbox, State(state).value) for state in states],
+        """INSERT INTO hearing (outbox, state, at) VALUES (?, ?, ?)
+        ON CONFLICT (outbox, state) DO UPDATE SET at = excluded.at""",
+        [(outbox, State(state).value, commit.now) for state in states],
     )
+
+
+def hearings(connection: Connection, outbox: str) -> Sequence[Hearing]:
+    """Of which states handlers hear, or heard."""
+    found = connection.execute(
+        """SELECT h.state, h.at, (SELECT count(*) FROM change c
+            WHERE c.status = 'pending' AND c.outbox = h.outbox AND c.state = h.state)
+        FROM hearing h WHERE h.outbox = ? ORDER BY h.state""",
+        (outbox,),
+    ).fetchall()
+    return tuple(Hearing(state=State(state), at=at, pending=pending) for state, at, pending in found)
+
+
+def forget(commit: Commit, outbox: str, state: State, who: str, why: str) -> int:
+    """Let go what waits for handlers that no process has any more, says a named person; tells how much."""
+    check_named(who, why)
+    heard = commit.execute(
+        "SELECT at FROM hearing WHERE outbox = ? AND state = ?", (outbox, State(state).value)
+    ).fetchone()
+    if heard is None:
+        return 0
+    if heard[0] > commit.now - UNHEARD:
+        raise ValueError(f"state: a process with a handler for {state} asked for it a moment ago; end it first")
+    run = run_columns(commit, outbox, "id")[0]
+    resolve(commit, f"forgot {State(state).value}", who, why, run=run)
+    commit.execute("DELETE FROM hearing WHERE outbox = ? AND state = ?", (outbox, State(state).value))
+    return commit.execute(
+        """UPDATE change SET status = 'seen', owner = NULL, holder = NULL
+        WHERE status = 'pending' AND outbox = ? AND state = ?""",
+        (outbox, State(state).value),
+    ).rowcount
 
 
 def last(connection: Connection) -> int:
@@ -78,6 +120,10 @@ def claim(
 ) -> Sequence[Change]:
     """Lease due changes; those of holders that are dead are due."""
     end_leases_of_the_dead(commit, dead)
+    commit.connection.executemany(
+        "UPDATE hearing SET at = ? WHERE outbox = ? AND state = ? AND at < ?",
+        [(commit.now, outbox, State(state).value, commit.now - _NOTED_EVERY) for state in states],
+    )
     due: list[tuple[float, int]] = []
     for state in states:  # each by its own place in the index: what nobody here handles is not read
         due += commit.execute(_DUE, (outbox, State(state).value, commit.now, limit)).fetchall()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Context, Decimal
 from typing import Any, Protocol, TypeVar
 
-from payments_async.journal._faults import RunUnknown
+from payments_async.journal._faults import JournalCorrupt, RunUnknown
 from payments_async.journal._records import (
     Entry,
     Progress,
@@ -24,11 +25,13 @@ from payments_async.journal._states import State
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+_log = logging.getLogger("payments_async.journal")
 EXACT = Context(prec=100)  # the usual 28 digits would round a sum of large amounts
 CHUNK = 500  # orders in one lease
 PAGE = 500  # entries in memory at once
 SHIFT = 28
 MOST_ORDERS = 1 << SHIFT
+HELD_BACK = 1e15  # Unix seconds before which an order is not sent that cannot be sent as it is
 _HIGHEST = (1 << 63) - 1
 _LOOKED_AT = 8  # chunks of a run in which the oldest order that waits is looked for
 _STATES = {state.value: state for state in State}  # a tenth of the time that asking the enumeration takes
@@ -279,6 +282,15 @@ def change(
         commit.move(run_of(row.id), row.state, state, Decimal(row.amount))
 
 
+def hold_back(commit: Commit, order_id: int, why: str) -> None:
+    """An order of an outbox cannot be sent as it is: it is in nobody's hands until it is put again, and is shown."""
+    commit.execute(
+        """UPDATE outbox SET not_before = ?, conflict = coalesce(conflict, ?), updated_at = ?
+        WHERE id = ? AND state = 'planned'""",
+        (HELD_BACK, why, commit.now, order_id),
+    )
+
+
 class PageReader(Protocol[T_co]):
     """Reads a page: given the number of the last order before it, what is in it and the number of its last order."""
 
@@ -334,7 +346,7 @@ def entry(connection: Connection, request_id: str) -> Entry | None:
 def entries_of(
     connection: Connection, request_ids: Sequence[str], *, in_mixed_letters: bool = False
 ) -> Mapping[str, Entry]:
-    """Those of these orders that there are.
+    """Those of these orders that there are; one that is damaged is told of in the log, and left out.
 
     Args:
         in_mixed_letters: Only those whose ids have small and capital letters, whichever they have; by their own ids.
@@ -347,8 +359,23 @@ def entries_of(
             some = [request_id.lower() for request_id in some]
         sql = f"SELECT {COLUMNS} FROM outbox WHERE {where} IN ({', '.join('?' * len(some))})"  # noqa: S608
         rows = connection.execute(sql, some).fetchall()
-        found.update((entry.request_id, entry) for entry in _entries_in(connection, rows))
+        found.update((entry.request_id, entry) for entry in _readable(connection, rows))
     return found
+
+
+def _readable(connection: Connection, rows: Sequence[Sequence[Any]]) -> list[Entry]:
+    """These rows as entries, without those that are damaged: they must not keep anybody from the others."""
+    try:
+        return list(_entries_in(connection, rows))
+    except JournalCorrupt:
+        pass
+    entries: list[Entry] = []
+    for row in rows:
+        try:
+            entries += _entries_in(connection, [row])
+        except JournalCorrupt as error:
+            _log.error("an order cannot be read: %s", error.message, extra={"request_id": row[1]})
+    return entries
 
 
 def paid_after(since: float, but: str | None) -> PageReader[Entry]:
@@ -387,7 +414,8 @@ def entries_after(batch_id: str | None, state: str | None, *, conflicts: bool = 
     def read(connection: Connection, /, *, after: int) -> tuple[list[Entry], int]:
         first, last = bounds_of(connection, batch_id)
         rows = connection.execute(sql, (max(after, first - 1), last)).fetchall()
-        return list(_entries_in(connection, rows)), rows[-1][0] if rows else after
+        entries = _readable(connection, rows) if conflicts else list(_entries_in(connection, rows))
+        return entries, rows[-1][0] if rows else after
 
     return read
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from functools import cache
@@ -9,7 +10,7 @@ from itertools import chain
 
 import attrs
 
-from payments_async.journal._faults import LeaseLost, OrderUnknown, RunUnknown
+from payments_async.journal._faults import JournalCorrupt, LeaseLost, OrderUnknown, RunUnknown
 from payments_async.journal._records import (
     Chunk,
     Chunks,
@@ -27,10 +28,12 @@ from payments_async.journal._statements._database import NO_TRANSACTION, Connect
 from payments_async.journal._statements._entries import (
     COLUMNS,
     EXACT,
+    HELD_BACK,
     Commit,
     change,
     chunk_bounds,
     chunk_of,
+    hold_back,
     row_by_id,
     row_of,
     run_columns,
@@ -42,6 +45,7 @@ from payments_async.journal._statements._notifications import apply_unmatched_ev
 from payments_async.journal._states import News, State, next_state
 from payments_async.journal._weighing import weigh_answer
 
+_log = logging.getLogger("payments_async.journal")
 _NO_ORDER = -1
 _NONE = bytes(16)  # no transaction
 _ENDS = {  # of an attempt whose order is as its permit left it and was never written off: nearly always
@@ -143,6 +147,19 @@ def expire_chunks(commit: Commit, batch_id: str | None, dead: Sequence[str]) -> 
     for number_of_run, number, token, last in expired:
         token, taken = take_over(commit, number_of_run, number, token, last, None, 0.0)
         _give_back(commit, number_of_run, number, token)
+        unknown += taken
+    return unknown
+
+
+def give_back_all(commit: Commit, owner: str) -> int:
+    """Take over, for nobody, every chunk that somebody holds who has nothing in hand; tells how many were unknown."""
+    held = commit.execute(
+        "SELECT run, number, token FROM chunk WHERE state = 'open' AND owner IS NOT NULL AND owner = ?", (owner,)
+    ).fetchall()
+    unknown = 0
+    for run, number, token in held:
+        token, taken = take_over(commit, run, number, token, owner, None, 0.0)
+        _give_back(commit, run, number, token)
         unknown += taken
     return unknown
 
@@ -261,25 +278,48 @@ def _make_unknown(commit: Commit, run: int, number: int, last: str | None) -> in
 
 
 def planned_in(commit: Commit, run: int, number: int) -> tuple[ClaimedOrder, ...]:
-    """The planned orders of a chunk, each proved to be what was loaded."""
+    """The planned orders of a chunk, each proved to be what was loaded.
+
+    One of an outbox that is not is held back, and holds up no other. Of a batch that a person runs, none is sent then.
+
+    Raises:
+        JournalCorrupt: Of a batch.
+    """
     found = commit.execute(
         """SELECT id, request_id, amount, body, body_sha256, attempt, sent_before, not_before, priority FROM outbox
         WHERE id BETWEEN ? AND ? AND state = 'planned' ORDER BY id""",
         chunk_bounds(run, number),
     ).fetchall()
-    return tuple(
-        ClaimedOrder(
-            id=order_id,
-            request_id=request_id,
-            amount=Decimal(amount),
-            body=proved(request_id, amount, body, digest),
-            attempt=attempt,
-            sent_before=bool(sent_before),
-            not_before=not_before,
-            priority=priority,
+    claimed = []
+    for order_id, request_id, amount, body, digest, attempt, sent_before, not_before, priority in found:
+        try:
+            proved(request_id, amount, body, digest)
+        except JournalCorrupt as error:
+            if not_before < HELD_BACK:
+                _hold_back_damaged(commit, run, order_id, error)
+            continue
+        claimed.append(
+            ClaimedOrder(
+                id=order_id,
+                request_id=request_id,
+                amount=Decimal(amount),
+                body=body,
+                attempt=attempt,
+                sent_before=bool(sent_before),
+                not_before=not_before,
+                priority=priority,
+            )
         )
-        for order_id, request_id, amount, body, digest, attempt, sent_before, not_before, priority in found
-    )
+    return tuple(claimed)
+
+
+def _hold_back_damaged(commit: Commit, run: int, order_id: int, error: JournalCorrupt) -> None:
+    """Hold back an order of an outbox that is not what was put; raise the error where it is one of another batch."""
+    (outbox,) = commit.execute("SELECT outbox FROM run WHERE id = ?", (run,)).fetchone()
+    if outbox is None:
+        raise error
+    _log.error("an order is held back until it is put again: %s", error.message, extra={"outbox": outbox})
+    hold_back(commit, order_id, "what the file holds of it is not what was put; it was not sent")
 
 
 def _give_back(commit: Commit, run: int, number: int, token: int) -> None:
@@ -514,12 +554,15 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
         return Finding(request_id=row.request_id, before=row.state, state=row.state)
     state, words, _ = weigh_answer(row, outcome.news, unsent=is_unsent(commit, row))
     flaw = words
-    if row.state is State.SENDING and state is State.PLANNED:
+    is_planned_again = row.state is State.SENDING and state is State.PLANNED
+    if is_planned_again:
         archive_attempt(commit, row, outcome.news, outcome.code, outcome.message, commit.now)
     elif not record_evidence(commit, row, evidence, state, words):
         flaw = None  # it was seen by whoever acknowledged it
     hint = outcome.transaction_id if state is not row.state else None
     change(commit, row, state, transaction_id=hint, code=outcome.code, message=outcome.message, conflict=flaw)
+    if is_planned_again and outcome.holds_back:
+        hold_back(commit, row.id, outcome.message or "it cannot be sent as it is")
     return Finding(request_id=row.request_id, before=row.state, state=state, conflict=words)
 
 

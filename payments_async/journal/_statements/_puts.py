@@ -34,6 +34,7 @@ from payments_async.journal._statements._database import AMONG_LATER, Connection
 from payments_async.journal._statements._entries import (
     CHUNK,
     COLUMNS,
+    HELD_BACK,
     MIXED,
     MOST_ORDERS,
     PAGE,
@@ -41,6 +42,7 @@ from payments_async.journal._statements._entries import (
     Commit,
     bounds,
     chunk_bounds,
+    chunk_of,
     entry_of,
     row_by_id,
     row_by_request,
@@ -64,9 +66,9 @@ _INSERTS = {
 }
 SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
 
-# Given new request ids, those of them that somebody has adopted, and whether the journal may have forgotten some that
-# it has sent: which of them may have been sent.
-Registrar = Callable[[Sequence[str], Collection[str], bool], Mapping[str, HeldElsewhere]]
+# Given new request ids, those of them that somebody has adopted, and when the journal was last found to be copied or
+# restored: which of them may have been sent.
+Registrar = Callable[[Sequence[str], Collection[str], float | None], Mapping[str, HeldElsewhere]]
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -217,7 +219,7 @@ def _refused(
         adopted = {request_id for request_id in ids[outbox] if fresh[request_id].adoption is not None}
         # asked here: a copy may have gone on since the outbox was opened
         found = commit.execute("SELECT quarantined_at FROM run WHERE batch_id = ?", (outbox,)).fetchone()
-        refused |= register(ids[outbox], adopted, found is not None and found[0] is not None)
+        refused |= register(ids[outbox], adopted, None if found is None else found[0])
     return refused
 
 
@@ -230,9 +232,30 @@ def _compared(commit: Commit, request: PutRequest) -> Placed | Exception:
         what = f"amounts {row.amount} and {amount}" if row.amount != amount else "the same amount"
         return OrdersDiffer(f"request id {row.request_id} stands for two different orders: {what}", [row.request_id])
     batch_id, state = commit.execute("SELECT batch_id, state FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
+    row = _let_go(commit, request, row)
     if state != "ready" and row.state is State.PLANNED:  # it is dropped if that batch is loaded without it
         return LoadBusy(f"request id {row.request_id} is one of batch {batch_id}, whose loading was not finished")
     return Placed(entry=entry_of(row, batch_id), is_new=False)
+
+
+def _let_go(commit: Commit, request: PutRequest, row: Row) -> Row:
+    """The same order is put again: where it was held back it may go now, and where it was damaged it is whole again.
+
+    Its digest, which is that of what is put, proves that.
+    """
+    amount = amount_text(request.order.amount)
+    (not_before,) = commit.execute("SELECT not_before FROM outbox WHERE id = ?", (row.id,)).fetchone()
+    if not_before < HELD_BACK and (row.amount, row.body) == (amount, request.body):
+        return row
+    moment = request.not_before if not_before >= HELD_BACK else not_before
+    commit.execute(
+        "UPDATE outbox SET amount = ?, body = ?, not_before = ? WHERE id = ?", (amount, request.body, moment, row.id)
+    )
+    commit.execute(  # of one that is leased it is found out when that is given back
+        "UPDATE chunk SET due_at = ? WHERE run = ? AND number = ? AND due_at >= ?",
+        (moment, run_of(row.id), chunk_of(row.id), HELD_BACK),
+    )
+    return _again(commit, row.id)
 
 
 def _compared_with_archived(commit: Commit, request: PutRequest, gone: Row) -> Placed | Exception:
@@ -487,6 +510,18 @@ def note_sightings(commit: Commit, sightings: Sequence[Sighting]) -> None:
     for request_id, sighting in _sightings(commit, list(rows)).items():
         if rows[request_id].state is not State.SENDING:  # of that its own answer is under way
             apply(commit, rows[request_id], sighting)
+
+
+def strangers(connection: Connection, name: str) -> int:
+    """How many orders lists have shown that the journal does not hold, since an outbox was last looked for."""
+    (count,) = connection.execute(
+        """SELECT count(*) FROM sighting WHERE at > (SELECT max(s.ended_at) FROM sweep s JOIN run r ON r.id = s.run
+            WHERE r.batch_id = ? AND s.problem IS NULL)
+        AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.request_id = sighting.request_id)
+        AND NOT EXISTS (SELECT 1 FROM archived a WHERE a.request_id = sighting.request_id)""",
+        (name,),
+    ).fetchone()
+    return int(count)
 
 
 def _held_by_now(commit: Commit, request_ids: Sequence[str]) -> Iterator[Row]:

@@ -67,7 +67,7 @@ async def bulk_reconcile(
         screen.say(f"\nBatch {quoted(one)} was looked for; what the list did not show may be sent again:")
         screen.command(f"{command_line('bulk lift-quarantine', journal=journal, batch_id=one)} --who NAME --why REASON")
         screen.say("A list may show an order minutes late: if one may have been sent just now, reconcile again first.")
-    status = exit_after(progress)
+    status = exit_after(progress, quarantined=len(quarantined))
     if found.unread:
         status = Exit.STOPPED
         screen.trouble(

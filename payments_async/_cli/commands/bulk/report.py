@@ -50,7 +50,7 @@ async def bulk_report(
             raise BadInput(f"{clean(str(error))}; nothing was written") from error
         except OSError as error:
             raise BadInput(f"the report cannot be written: {clean(str(error))}") from error
-        progress = await held.progress(name)
+        progress, quarantined = await held.progress(name), (await held.run(name)).quarantined
         unpaid = await unpaid_of(held, name, progress)
         kept = await held.archives()
     for path in filter(None, (written.csv, written.html)):
@@ -63,6 +63,6 @@ async def bulk_report(
         show_archives(screen, kept)
     screen.say(f"not paid: {written.unpaid:,}; needing a person: {written.needing:,}")
     show_unpaid(screen, unpaid, progress)
-    status = exit_after(progress)
+    status = exit_after(progress, quarantined=quarantined)
     screen.document({"report": {**plain(written), "standing": written.standing}, "exit_status": status})
     return status

@@ -182,7 +182,7 @@ class _BatchRun:
 
     def _told(self, progress: RunProgress, quarantined: int) -> Exit:
         """Tell how the batch stands now and what is to be done next; the exit status."""
-        screen, status = self.screen, exit_after(progress, progress.stopped)
+        screen, status = self.screen, exit_after(progress, progress.stopped, quarantined=quarantined)
         screen.say()
         show_progress(screen, progress, self.plan.currency)
         if progress.looked is not None:

@@ -52,7 +52,7 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
         screen.say(f"\nNotifications about orders that this journal never sent: {strangers:,}")
     assert journal is not None
     tell_next(screen, progress, journal, name, quarantined=run.quarantined, unpaid_are_shown=True)
-    status = exit_after(progress)
+    status = exit_after(progress, quarantined=run.quarantined)
     screen.document(
         {
             "batch_id": name,
@@ -77,13 +77,21 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
 
 
 async def _show_all(screen: Screen, journal: SqliteJournal) -> Exit:
-    rows, batches = [], []
-    for run in await journal.runs():
+    rows, batches, runs = [], [], await journal.runs()
+    for run in runs:
         progress = await journal.progress(run.batch_id)
-        rows.append([run.batch_id, f"{run.total:,}", money(run.amount), in_words(progress)])
-        batches.append({"batch_id": run.batch_id, "ready": run.ready, "progress": progress_document(progress)})
+        waiting = f"; {counted(run.quarantined, 'chunk')} in quarantine" if run.quarantined else ""
+        rows.append([run.batch_id, f"{run.total:,}", money(run.amount), f"{in_words(progress)}{waiting}"])
+        batches.append(
+            {
+                "batch_id": run.batch_id,
+                "ready": run.ready,
+                "progress": progress_document(progress),
+                "chunks_in_quarantine": run.quarantined,
+            }
+        )
     screen.table(["Batch", "Orders", "Sum", "Outcomes"], rows, right=["Orders", "Sum"])
-    status = exit_after(await journal.progress())
+    status = exit_after(await journal.progress(), quarantined=sum(run.quarantined for run in runs))
     screen.document({"batches": batches, "exit_status": status})
     return status
 

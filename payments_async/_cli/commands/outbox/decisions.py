@@ -1,4 +1,4 @@
-"""`payments-async outbox pause`, `resume` and `replay`: what a person decides about an outbox."""
+"""`payments-async outbox pause`, `resume`, `replay` and `forget`: what a person decides about an outbox."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -9,6 +9,7 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened
 from payments_async._cli.outbox_state import AnyOutbox, chosen_outbox, pause_document
 from payments_async._cli.screen import Screen, counted, quoted
+from payments_async.journal import State
 
 Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
 
@@ -95,6 +96,32 @@ async def outbox_replay(
         count = sum([await held.revive_changes(one) for one in (dead if change_id is None else [change_id])])
     screen.say(f"waiting again, for the application on this journal: {counted(count, 'change')}")
     screen.document({"waiting_again": count, "exit_status": Exit.FINE})
+    return Exit.FINE
+
+
+async def outbox_forget(
+    screen: Screen,
+    state: Annotated[State, typer.Argument(help="Which state, as `outbox status` shows it.")],
+    who: Who,
+    why: Annotated[str, typer.Option(help="Why nobody has to hear of it; kept.")],
+    journal: JournalFile = None,
+    name: AnyOutbox = None,
+) -> Exit:
+    """Let changes go that wait for handlers of a state, where no application has such a handler any more.
+
+    It is refused as long as a process asks for them. The orders themselves stay as they are.
+
+    Example: payments-async outbox forget rejected --who "A. Clerk" --why "release 4 has no such handler"
+    """
+    _check(who, why)
+    async with opened(journal) as held:
+        name = await chosen_outbox(held, name)
+        try:
+            count = await held.forget_changes(name, state, who=who, why=why)
+        except ValueError as error:
+            raise BadInput(f"STATE: {str(error).removeprefix('state: ')}") from error
+    screen.say(f"let go, as {quoted(who)} states: {counted(count, 'change')} to {state}")
+    screen.document({"outbox": name, "state": state, "let_go": count, "exit_status": Exit.FINE})
     return Exit.FINE
 
 

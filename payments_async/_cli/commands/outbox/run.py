@@ -46,7 +46,9 @@ async def outbox_run(
     limits: OutboxLimits = OutboxLimits(),
     health: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Answer GET /health at this port of this machine; 0 takes a free one."),
+        typer.Option(
+            min=0, max=65535, help="Answer GET /health and /ready at this port of this machine; 0 takes a free one."
+        ),
     ] = None,
     new_journal: NewJournal = False,
     new_outbox: Annotated[
@@ -58,6 +60,9 @@ async def outbox_run(
     Orders come from applications that share the journal and from `outbox put`. Several processes may work one outbox;
     what one that died was sending is looked up, never sent again. A rule such as --max-per-day pauses it, for every
     process, until a person resumes it. The first Ctrl-C finishes what is under way; a second one breaks it off.
+
+    With --health PORT, GET /health is 200 for as long as the process works, also while it is paused, and so for who
+    would start it anew; GET /ready is 200 while orders are sent, for who has to be called. Both tell the same JSON.
 
     Example: payments-async outbox run --journal shop.sqlite --max-per-day 5000000 --health 8081
     """
@@ -119,17 +124,19 @@ async def _answering(outbox: Outbox, port: int | None) -> AsyncIterator[int | No
         yield None
         return
 
-    async def answer(_: web.Request) -> web.Response:
+    async def answer(request: web.Request) -> web.Response:
         try:
             async with asyncio.timeout(_HEALTH_WITHIN):
                 health = await outbox.health()
         except (JournalError, TimeoutError) as error:
             why = error.message if isinstance(error, JournalError) else "the journal does not answer"
             return web.json_response({"well": False, "hinders": why}, status=503)
-        return web.json_response(health_document(health), status=200 if health.is_well else 503)
+        is_fine = request.path == "/health" or health.is_well
+        return web.json_response(health_document(health), status=200 if is_fine else 503)
 
     app = web.Application()
     app.router.add_get("/health", answer)
+    app.router.add_get("/ready", answer)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
@@ -153,7 +160,8 @@ def health_document(health: OutboxHealth) -> dict[str, object]:
         "outcomes": plain(health.counts),
         "conflicts": health.conflicts,
         "chunks_in_quarantine": health.quarantined,
-        "handlers": {"waiting": health.untold, "dead": health.dead_letters},
+        "handlers": {"waiting": health.untold, "dead": health.dead_letters, "of_nobody": list(health.unheard)},
+        "strangers": health.strangers,
         "settling": plain(health.settling),
     }
 

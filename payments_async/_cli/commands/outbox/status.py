@@ -65,10 +65,15 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
             "paused": pause_document(state.paused),
             "chunks_in_quarantine": state.quarantined,
             "oldest": {one: {"since": at, "seconds": time.time() - at} for one, at in oldest.items()},
-            "handlers": {"waiting": state.handlers.pending, "dead": state.handlers.dead},
+            "handlers": {
+                "waiting": state.handlers.pending,
+                "dead": state.handlers.dead,
+                "of_nobody": {one.state: {"waiting": one.pending, "asked_for": one.at} for one in state.unheard},
+            },
             "dead": [
                 {"id": one.id, "request_id": one.request_id, "state": one.state, "error": one.error} for one in dead
             ],
+            "strangers": state.strangers,
             "archived": sum(run.archived for run in runs),
             "batches": [run.batch_id for run, _ in batches],
             "need_a_person": [
@@ -104,6 +109,12 @@ def _show(screen: Screen, state: OutboxState, oldest: Mapping[State, float]) -> 
             ("unknown since", _since(oldest, State.UNKNOWN)),
             ("parked since", _since(oldest, State.PARKED)),
             ("in quarantine", counted(state.quarantined, "chunk") if state.quarantined else None),
+            (
+                "not of this journal",
+                f"{counted(state.strangers, 'order')} in the service's list: who else pays from this account?"
+                if state.strangers
+                else None,
+            ),
             ("for handlers", counted(state.handlers.pending, "change") if state.handlers.pending else None),
         ]
     )
@@ -137,3 +148,10 @@ def _tell_next(screen: Screen, state: OutboxState, journal: Path) -> None:
     if state.handlers.dead:
         screen.say("\nOnce the application's handlers are mended, have them hear of it again:")
         screen.command(command_line("outbox replay", journal=journal, name=state.name))
+    for one in state.unheard:
+        changes = counted(one.pending, "change")
+        screen.say(
+            f"\n{changes} to {one.state} wait for a handler; no process has asked for one since {_moment(one.at)}."
+        )
+        screen.say("Start the application that has it; only if none has one any more, let them go:")
+        screen.command(f"{command_line('outbox forget', one.state, journal=journal, name=state.name)} {signed}")

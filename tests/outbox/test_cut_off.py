@@ -1,0 +1,76 @@
+"""A process whose own network is down: what it has not begun is sent by another one, and mended it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from bulk.worlds import payout, session
+from outbox.desks import A_MINUTE, until
+
+from payments_async.journal import SqliteJournal
+from payments_async.outbox import Outbox
+from payments_async.sandbox import Sandbox
+
+
+class Cable(aiohttp.TCPConnector):
+    """The way of one process to the service, which can be cut."""
+
+    is_cut = False
+
+    async def connect(self, *asked: Any, **how: Any) -> Any:
+        """No connection is had while it is cut."""
+        if self.is_cut:
+            raise aiohttp.ClientConnectionError("the network is unreachable")
+        return await super().connect(*asked, **how)
+
+
+async def soon(seconds: float) -> None:
+    """Wait for a part of the time."""
+    await asyncio.sleep(seconds / 20)
+
+
+async def test_a_process_without_a_network(tmp_path: Path) -> None:
+    """Another one sends what it had put into its own hands, long before its leases end; mended, it sends again."""
+    ahead = 0.0
+
+    def clock() -> float:
+        return time.monotonic() + ahead
+
+    async with AsyncExitStack() as stack:
+        sandbox = await stack.enter_async_context(Sandbox())
+        cable = Cable()
+        http = await stack.enter_async_context(aiohttp.ClientSession(connector=cable))
+        journals = [await stack.enter_async_context(SqliteJournal(tmp_path / "journal.db")) for _ in range(2)]
+        cut_off = await stack.enter_async_context(session(sandbox, http=http, clock=clock, sleep=soon))
+        whole = await stack.enter_async_context(session(sandbox))
+        one = await stack.enter_async_context(Outbox(cut_off, journals[0], lease=3600.0, settles=False))
+        await one.pay(payout(0), timeout=A_MINUTE)
+        cable.is_cut = True
+        for number in range(1, 6):
+            await one.put(payout(number))
+        await until(lambda: _hears_nothing(one), True)
+        other = await stack.enter_async_context(Outbox(whole, journals[1], lease=3600.0, settles=False))
+        await other.pay(payout(6), timeout=A_MINUTE)
+        assert 2 == len(sandbox.ledger)  # the others are leased, for an hour
+        ahead = 60.0
+        for number in range(1, 6):
+            assert "accepted" == (await other.pay(payout(number), timeout=A_MINUTE)).state
+        assert "accepted" == (await one.pay(payout(7), timeout=A_MINUTE)).state
+        assert "nothing was answered" in ((await one.health()).hinders or "")
+        await other.aclose()
+        cable.is_cut = False
+        assert "accepted" == (await one.pay(payout(8), timeout=A_MINUTE)).state
+        assert (await one.health()).is_well
+        assert [] == sandbox.duplicates()
+        assert 9 == len(sandbox.ledger)
+
+
+async def _hears_nothing(outbox: Outbox) -> bool:
+    await asyncio.sleep(0)
+    crew = outbox._crew
+    return crew is not None and crew.pace.silent_since is not None
