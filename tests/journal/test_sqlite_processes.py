@@ -86,8 +86,8 @@ def test_every_named_point_is_survived() -> None:
 
 @pytest.mark.slow
 def test_the_test_above_would_notice() -> None:
-    """With rule 2 broken on purpose, the same kills send orders twice."""
-    found = lifetimes("control", "1")
+    """With rule 2 broken on purpose, the kill between a permit and its outcome sends orders twice."""
+    found = lifetimes("control", "1", "permit.after_recorded")
     assert any("sent 2 times" in wrong for times in found.values() for wrong in times["1"] or [])
 
 
