@@ -907,7 +907,7 @@ def child(journal, chunk, pipe):
         told = []
         for asked in (journal.permit(chunk, chunk.orders[1]), journal.progress(), journal.claim_chunk(BATCH, "child")):
             try:
-                await asyncio.wait_for(asked, 10)
+                await asyncio.wait_for(asked, 60)
             except JournalClosed as error:
                 told.append("closed")
         await journal.aclose()
