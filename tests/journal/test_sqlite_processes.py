@@ -69,7 +69,7 @@ def lifetimes(*words: str) -> dict[str, dict[str, list[str] | None]]:
     """What is wrong after a process was killed at each point."""
     done = subprocess.run(
         [sys.executable, "-m", "journal.lifetimes", *words],
-        env=os.environ | PLACES, capture_output=True, timeout=600, check=True,
+        env=os.environ | PLACES, capture_output=True, timeout=1800, check=True,
     )  # fmt: skip
     found: dict[str, dict[str, list[str] | None]] = json.loads(done.stdout)
     return found
