@@ -1,6 +1,11 @@
-"""What every test needs: aioresponses that works here, examples that may take their time, a state folder of its own."""
+"""What every test needs: aioresponses that works here, examples that may take their time, a state folder of its own.
+
+And how tests are run: by how many processes, and which of them are measured.
+"""
 
 import inspect
+import itertools
+import os
 from typing import Any
 from unittest.mock import Mock
 
@@ -26,7 +31,24 @@ if "stream_writer" in inspect.signature(aiohttp.ClientResponse.__init__).paramet
     aioresponses.core.ClientResponse = AnswerWithoutWriter
 
 
+_NUMBERS = itertools.count()
+
+
 @pytest.fixture(autouse=True)
 def state_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test touches what this machine remembers of its user's journals, nor what another test left there."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state", numbered=True)))
+    # a name and no folder: most tests need none, and to number folders all there are would be looked at
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "states" / str(next(_NUMBERS))))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Two processes for each processor: for half of its time a test waits for a disk, a timer or another process."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return 2 * (processors or 1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is covered is covered by quick tests; in slow ones the work is done by other processes, or a lot of it."""
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker("no_cover")

@@ -249,9 +249,11 @@ class _Record(Generic[T]):
             name = self._names.get(folded)
             if folded == self._merged and isinstance(item, dict) and not inner:
                 self._sort(item, known, extra, inner=True)
-            elif name is None or known.get(name) is not None:
+            elif name is None or (item is not None and known.get(name) is not None):
                 extra[key] = item
-            elif item is None or (type(item) is str and name in self._texts):  # the usual cases, quickly
+            elif item is None:  # in a second spelling it says no more than in the first
+                known.setdefault(name)
+            elif type(item) is str and name in self._texts:  # the usual case, quickly
                 known[name] = item
             else:
                 self._read(self._fields[name], key, item, known, extra)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from typing import Any, Literal
 
 import aiohttp
 import attrs
-from bulk.nursery import Child, Nursery, say
+from bulk.nursery import REHEARSAL, Child, Nursery, say
 from bulk.worlds import contradiction, payout
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
@@ -319,6 +320,21 @@ async def _until(holds: Callable[[], Awaitable[bool]], patience: float = PATIENC
         await asyncio.sleep(0.01)
 
 
+def rehearse() -> None:
+    """A life of which nobody hears, and which hears of nothing; nothing of it is left but what Python keeps."""
+
+    async def live(folder: Path) -> None:
+        async with Sandbox(processing_delay=0.0) as sandbox:
+            life = Life(
+                number=REHEARSAL, folder=folder, base=sandbox.base_url, key=sandbox.app_key, user=sandbox.user_id,
+                password=sandbox.app_password, broken=True,
+            )  # fmt: skip
+            await life.live()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(live(Path(folder)))
+
+
 def begin(number: int, folder: str, **told: Any) -> None:
     """What a child of the nursery does."""
     life = Life(number=number, folder=Path(folder), **told)
@@ -334,8 +350,12 @@ def break_rule_two() -> None:
             _states._VERDICTS[State.SENDING, sent_before, unsent, News.LEASE_EXPIRED] = Verdict(State.PLANNED)
 
 
-async def strike_all(folder: Path, points: Sequence[str], *, at_once: int = 24) -> list[str]:
-    """Strike a life at each point with each blow, and say what is wrong in the end."""
+async def strike_all(folder: Path, points: Sequence[str], *, at_once: int = 8) -> list[str]:
+    """Strike a life at each point with each blow, and say what is wrong in the end.
+
+    Args:
+        at_once: Lives beside each other; where there are too many for the machine, each looks and asks more often.
+    """
     places = asyncio.Semaphore(at_once)
     async with Nursery("bulk.lives") as nursery:
 

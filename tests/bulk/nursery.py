@@ -1,5 +1,8 @@
 """Many short processes of one program, forked from one that has imported everything: an import costs more than a life.
 
+Where the program can ``rehearse``, the one they are forked from does so: what is built at its first use, each would
+build for itself otherwise, and that is half of a short life.
+
 As a program it forks a child for each line of its standard input, and says what becomes of each. Judges nothing.
 """
 
@@ -20,6 +23,7 @@ from typing import Any, Self
 
 import attrs
 
+REHEARSAL = -1  # the number of a child that is none
 _LOOK = 0.005  # seconds between two looks at the children
 
 
@@ -82,6 +86,8 @@ class Nursery:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             number, what, value = line.decode().split(" ", 2)
+            if number == str(REHEARSAL):
+                continue
             child = self._children[int(number)]
             match what:
                 case "is":
@@ -133,6 +139,8 @@ def _watch(children: dict[int, int]) -> None:
 def main() -> None:
     """Fork and tell, until nobody has a wish any more."""
     module = importlib.import_module(sys.argv[1])
+    if hasattr(module, "rehearse"):
+        module.rehearse()
     gc.freeze()  # what was imported is shared by all children, and no collection of theirs touches it
     children: dict[int, int] = {}
     waiting = b""

@@ -349,7 +349,7 @@ async def test_a_run_that_is_to_stop_stops_looking(tmp_path: Path) -> None:
         here.sandbox.script(Fault.ERROR_BEFORE, times=None, on="transactions")
         stop = asyncio.Event()
         running = asyncio.ensure_future(run(here, stop=stop, patience=600.0))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not read(here):  # noqa: ASYNC110 - the sandbox tells nobody
                 await asyncio.sleep(0.01)
         stop.set()

@@ -96,7 +96,7 @@ async def started(sandbox: Sandbox, *arguments: str) -> Process:
 
 async def asked_to_pay(sandbox: Sandbox) -> None:
     """Wait until the service has an order."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not [one for one in sandbox.requests if "/payouts/" in one.path]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -387,7 +387,7 @@ async def test_ctrl_c_in_the_middle_says_what_is_known(run: Run, sandbox: Sandbo
     process = await started(sandbox, *PAY)
     await asked_to_pay(sandbox)
     process.send_signal(signal.SIGINT)
-    out, err = await asyncio.wait_for(process.communicate(), 30)
+    out, err = await asyncio.wait_for(process.communicate(), 60)
     assert (0, 1) == (process.returncode, sandbox.executions("voucher-17"))
     assert b"stopping: what is under way is finished first" in err
     assert b"accepted" in out
@@ -395,16 +395,16 @@ async def test_ctrl_c_in_the_middle_says_what_is_known(run: Run, sandbox: Sandbo
 
 async def test_ctrl_c_twice_says_that_it_is_unknown(run: Run, sandbox: Sandbox) -> None:
     """It is broken off and never sent again: the same command looks it up."""
-    sandbox.script(Fault.SLOW, on="payout", seconds=20)
+    sandbox.script(Fault.SLOW, on="payout", seconds=600)
     process = await started(sandbox, *PAY)
     await asked_to_pay(sandbox)
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while b"stopping" not in await process.stderr.readline():
             pass
     process.send_signal(signal.SIGINT)
-    _, err = await asyncio.wait_for(process.communicate(), 20)
+    _, err = await asyncio.wait_for(process.communicate(), 60)
     assert 4 == process.returncode
     assert b"never send it again under another id. The same command looks it up" in err
     sandbox._service.faults.clear()

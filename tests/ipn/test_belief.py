@@ -61,7 +61,7 @@ class Record:
 
 async def until(condition: Callable[[], Any]) -> None:
     """Let the receiver work until something holds."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.002)
 
@@ -104,7 +104,7 @@ async def test_a_forged_failure_of_a_transaction_that_does_not_exist_moves_nothi
         heard = listening(receiver)
         async with face(receiver) as send:
             assert 200 == (await send(about(2, "forged"))).status
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while not (await journal.backlog()).dead:  # noqa: ASYNC110 - there is no event to wait for
                     await asyncio.sleep(0.002)
         assert State.UNKNOWN is await state(journal)
@@ -135,7 +135,7 @@ async def test_a_notification_waits_for_a_service_that_cannot_be_asked(face: Any
             assert 0 == (await journal.backlog()).dead
     service.is_down = False
     async with SqliteJournal(path) as journal, Receiver(journal, confirm=service, policy=QUICK) as receiver:
-        event = await receiver.wait_for(order(0).request_id, timeout=5)
+        event = await receiver.wait_for(order(0).request_id, timeout=60)
         assert (0, State.SUCCESSFUL) == (event.status_code, await state(journal))
 
 
@@ -148,7 +148,7 @@ async def test_what_the_record_does_not_bear_out_is_kept_and_moves_nothing(face:
         receiver = Receiver(journal, senders=LOCAL, confirm=service, policy=QUICK)
         async with face(receiver) as send:
             await send(about(0, transaction_id(0)))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while (await journal.backlog()).pending:  # noqa: ASYNC110 - there is no event to wait for
                     await asyncio.sleep(0.002)
             with pytest.raises(TimeoutError):
@@ -190,7 +190,7 @@ async def test_a_wait_ends_with_a_final_event_only(face: Any, kept: bool) -> Non
     """Processing first and the success after it is a success."""
     receiver = Receiver(MemoryInbox(time.time) if kept else None, senders=LOCAL, policy=QUICK)
     async with face(receiver) as send:
-        waiting = asyncio.ensure_future(receiver.wait_for("r-t-1", timeout=5))
+        waiting = asyncio.ensure_future(receiver.wait_for("r-t-1", timeout=60))
         await asyncio.sleep(0)
         for code in (1, 9, 0):
             await send(notification("t-1", code=code))
@@ -207,11 +207,11 @@ async def test_a_wait_for_one_transaction_passes_over_another_of_its_request_id(
     async with face(receiver) as send:
         waiting = None
         if not before:
-            waiting = asyncio.ensure_future(receiver.wait_for("r", timeout=5, transaction_id="mine"))
+            waiting = asyncio.ensure_future(receiver.wait_for("r", timeout=60, transaction_id="mine"))
             await asyncio.sleep(0)
         assert 200 == (await send(notification("other", code=2, RequestId="r"))).status
         assert 200 == (await send(notification("mine", code=0, RequestId=None))).status
-        event = await (waiting or receiver.wait_for("r", timeout=5, transaction_id="mine"))
+        event = await (waiting or receiver.wait_for("r", timeout=60, transaction_id="mine"))
     assert ("mine", 0) == (event.transaction_id, event.status_code)
 
 
@@ -224,7 +224,7 @@ async def test_a_nameless_success_told_again_with_its_request_id_ends_a_wait(
         receiver = Receiver(journal if kept else None, senders=LOCAL, policy=QUICK)
         heard = listening(receiver)
         async with face(receiver) as send:
-            waiting = asyncio.ensure_future(receiver.wait_for("r", timeout=5))
+            waiting = asyncio.ensure_future(receiver.wait_for("r", timeout=60))
             await send(notification("t", RequestId=None))
             await send(notification("t", RequestId="r"))
             assert "r" == (await waiting).request_id
@@ -237,7 +237,7 @@ async def test_a_wait_may_ask_for_more(face: Any, differs: dict[str, Any]) -> No
     receiver = Receiver(senders=LOCAL, policy=QUICK)
     async with face(receiver) as send:
         waiting = asyncio.ensure_future(
-            receiver.wait_for("r", timeout=5, when=lambda event: (event.amount, event.currency_code) == (500, "UGX"))
+            receiver.wait_for("r", timeout=60, when=lambda event: (event.amount, event.currency_code) == (500, "UGX"))
         )
         await send(notification("other", code=2, RequestId="r", **differs))
         await send(notification("mine", RequestId="r", Amount=500, CurrencyCode="UGX"))

@@ -73,7 +73,7 @@ async def test_a_slow_body_is_cut_off_through_nginx(tmp_path: Path) -> None:
     async with (
         serving(receiver, INNER, 0) as (_, behind),
         nginx(tmp_path / "one", upstream=behind, listen=INNER) as port,
-        asyncio.timeout(8),  # seconds: less than nginx lets a sender pause
+        asyncio.timeout(45),  # seconds: less than nginx lets a sender pause
     ):
         reader, writer = await asyncio.open_connection(INNER, port, ssl=context)
         writer.write(b"POST /ipn HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n{")

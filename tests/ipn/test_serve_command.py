@@ -23,7 +23,7 @@ pytest.importorskip("typer")
 COUNT = 300  # of notifications: what shows them does not fit into the smallest pipe
 SENDERS = 20
 SMALLEST_PIPE = 4096  # bytes
-SOON = 15.0  # seconds: enough to start a process, and far less than a lease
+SOON = 25.0  # seconds: enough to start a process, and far less than a lease
 
 
 @asynccontextmanager

@@ -371,12 +371,13 @@ def break_rule_2() -> None:
 
 
 def main() -> None:
-    """Try every point, at the first time it is passed and at later ones: ``1 2 3``; or ``control`` and the like."""
+    """Try points, or every one, at the first time it is passed and at later ones: ``1 2 3``; or as a ``control``."""
     words = sys.argv[1:]
     if "control" in words:
         break_rule_2()
     times = [int(word) for word in words if word.isdecimal()] or [1]
-    found = {point: {count: try_point(point, count) for count in times} for point in CRASH_POINTS}
+    points = [point for point in CRASH_POINTS if point in words] or CRASH_POINTS
+    found = {point: {count: try_point(point, count) for count in times} for point in points}
     sys.stdout.write(json.dumps(found))
 
 

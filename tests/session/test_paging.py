@@ -425,7 +425,7 @@ async def test_settled_takes_the_notification_of_its_own_transaction(
         notification(request_id, status_code=0, transaction_id=transaction_id.upper(), amount=1500),
     ]
     async with SqliteJournal(tmp_path / "inbox.db") as inbox, IpnReceiver(inbox if kept else None, LOCAL) as receiver:
-        settled = payments.transactions.settled(acceptance, receiver=receiver, timeout=10)
+        settled = payments.transactions.settled(acceptance, receiver=receiver, timeout=60)
         waiting = None if before else asyncio.ensure_future(settled)
         await turns()
         for one in told:

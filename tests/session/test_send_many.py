@@ -138,7 +138,7 @@ async def test_leaving_early_while_the_source_is_silent(payments: PaymentsSessio
         finally:
             closed = True
 
-    async with asyncio.timeout(2), aclosing(payments.payouts.send_many(source(), concurrency=3)) as results:
+    async with asyncio.timeout(60), aclosing(payments.payouts.send_many(source(), concurrency=3)) as results:
         async for _ in results:
             break
     assert closed

@@ -221,7 +221,7 @@ async def test_a_loop_that_is_left_while_the_source_is_silent() -> None:
 
     results = fan_out(Work(free=True), silent(), 3)
     assert (1, 1) == await anext(results)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await results.aclose()
     assert [True] == closed
 

@@ -154,6 +154,10 @@ answers = st.fixed_dictionaries({"code": mostly(st.just(0)), "data": mostly(page
 @example('{"code": 0, "data": {"collection": [{"transactionId": "t", "amount": 1e-25, "amount": 1.50}]}}')
 @example('{"code": 0, "data": {"collection": [{"transactionId": "", "requestId": "r"}]}}')
 @example('{"code": 0, "data": {"collection": [{"transactionId": "t", "beneficiary": {"data": null}}]}}')
+@example(
+    '{"code": 0, "data": {"collection": [{"transactionId": "t", "beneficiary": {"data": '
+    '{"PhoneNumber": "7", "CustomerPhone": null}}}]}}'
+)
 @example('{"code": 0, "data": {"collection": [], "totalCount": 1e2, "pageSize": 1.0, "currentPage": -1}}')
 def test_read_at_once_or_thoroughly_it_is_the_same_page(body: str) -> None:
     """What the quick reader gives is what the thorough one makes of it; what that one refuses, it leaves alone."""
