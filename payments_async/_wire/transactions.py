@@ -77,6 +77,8 @@ class _Collection(_Documented):
 class _Answer(_Documented):
     code: Literal[0]
     data: _Collection
+    # Spec: "Present on the post endpoints and the list-of-transactions endpoint."
+    status: str | None = None
     message: str | None = None
 
 

@@ -40,7 +40,9 @@ def written(value: object) -> str:
 
 def answer(*records: object, **more: object) -> bytes:
     """The body of an answer whose page holds these records."""
-    return written({"code": 0, "message": "ok", "data": {"collection": list(records)} | more}).encode()
+    return written(
+        {"code": 0, "status": "success", "message": "ok", "data": {"collection": list(records)} | more}
+    ).encode()
 
 
 def everything(page: Page[Transaction]) -> str:
@@ -146,7 +148,9 @@ pages = st.fixed_dictionaries(
         **dict.fromkeys(["previousPage", "nextPage"], flags),
     },
 )
-answers = st.fixed_dictionaries({"code": mostly(st.just(0)), "data": mostly(pages)}, optional={"message": words})
+answers = st.fixed_dictionaries(
+    {"code": mostly(st.just(0)), "data": mostly(pages)}, optional={"status": words, "message": words}
+)
 
 
 @given(answers.map(written))
