@@ -10,6 +10,7 @@
       InvalidOrder            the order is wrong, and was not sent; also a ValueError
       ServiceFault            a read failed on the other side: ask again later
         UnreadableReply       ... or came back in a shape nobody documented
+      LocalFault              a long list has no room on this machine: free some, then do the same again
     IncompleteListing         (a warning) a listing ended with rows missing
     SeveralTransactions       (a warning) one order has several transactions
 
@@ -132,6 +133,15 @@ class UnreadableReply(ServiceFault):
     """A read was answered in a shape nobody documented."""
 
     next_step = "ask again later; if it stays, compare the answer with the Dialect"
+
+
+class LocalFault(PaymentsError):
+    """What a long list shows has no room on this machine: a temporary file cannot be written or read.
+
+    Nothing is concluded from such a list.
+    """
+
+    next_step = "free some room where temporary files are kept (TMPDIR), then do the same again"
 
 
 class SeveralTransactions(UserWarning):

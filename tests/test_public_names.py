@@ -19,7 +19,7 @@ PINNED = {
     "payments_async": """
         Acceptance Account Accounts AirtimeLine AuthenticationFailed BankAccount Beneficiary Card Cards
         CollectionOrder Collections Credentials Destination Dialect IncompleteListing InternetLine InvalidOrder
-        Limits Listing MobileMoneyWallet NotSent Order OutcomeUnknown Page PaymentsError PaymentsSession
+        Limits Listing LocalFault MobileMoneyWallet NotSent Order OutcomeUnknown Page PaymentsError PaymentsSession
         PayoutOrder Payouts Product ProductItem Products Rejected RetryPolicy ServiceFault Settlement
         SeveralTransactions Transaction TransactionBeneficiary TransactionProduct TransactionStatus Transactions
         UnreadableReply UtilityAccount Validation request_id_for

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from datetime import date
+from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
 
 import attrs
 
 from payments_async._errors import AuthenticationFailed, IncompleteListing, PaymentsError, Rejected
 from payments_async._models import Page, Transaction
+from payments_async._spill import SpillTable, ids
 
 T = TypeVar("T")
 
@@ -46,7 +48,7 @@ class Listing(AsyncIterator[T], Generic[T]):
         self._fetch = fetch
         self._identify = identify
         self._warns = warns
-        self._ids: set[str] = set()
+        self._ids = ids()
         self._rows: list[T] = []  # of the page in hand, last first
         self._number = 0
         self._stale = 0
@@ -69,13 +71,8 @@ class Listing(AsyncIterator[T], Generic[T]):
 
     async def _turn(self) -> None:
         page = await self._fetch(self._number + 1)
+        fresh = _fresh(page.collection, self._identify, self._ids)
         self._number += 1
-        fresh = []
-        for row in page.collection:
-            identity = self._identify(row)
-            if identity not in self._ids:
-                self._ids.add(identity)
-                fresh.append(row)
         self._rows = fresh[::-1]
         self._expected = max(self._expected, page.total_count or 0)
         self._stale = 0 if fresh else self._stale + 1
@@ -97,6 +94,20 @@ class Listing(AsyncIterator[T], Generic[T]):
             self.incomplete = IncompleteListing(self._expected, self.seen)
             if self._warns:
                 warnings.warn(self.incomplete, stacklevel=3)
+
+
+def _fresh(rows: Iterable[T], identify: Callable[[T], str], seen: SpillTable[None]) -> list[T]:
+    """The rows that were not seen before, each once; they are seen now."""
+    named: dict[str, T] = {}
+    for row in rows:
+        named.setdefault(identify(row), row)
+    known = seen.find(named)
+    fresh = {identity: row for identity, row in named.items() if identity not in known}
+    seen.put(dict.fromkeys(fresh))
+    return list(fresh.values())
+
+
+_transaction_id = attrgetter("transaction_id")
 
 
 class _Pages(Protocol):
@@ -206,7 +217,7 @@ class Reading:
         self._days = since, until
         self._status = status
         self._probes = probes
-        self._seen: set[str] = set()
+        self._seen = ids()
         self._largest = 0  # rows of a page
         self._goes_round = False  # it ended with a page as large as any that showed nothing new
         self._is_short = False  # the last page had fewer rows than there is room for
@@ -280,11 +291,7 @@ class Reading:
                 stale, known = 0, self.rows
 
     def _fresh(self, page: Page[Transaction]) -> list[Transaction]:
-        fresh = []
-        for row in page.collection:
-            if row.transaction_id not in self._seen:
-                self._seen.add(row.transaction_id)
-                fresh.append(row)
+        fresh = _fresh(page.collection, _transaction_id, self._seen)
         if page.total_count is not None:
             self.expected = max(self.expected or 0, page.total_count)
             # by this very page: rows that come later are of orders sent later

@@ -10,18 +10,28 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable
 from contextlib import aclosing
 from datetime import date
 
 from payments_async._frozen import field, frozen
 from payments_async._models import TransactionStatus
 from payments_async._resources.lists import Reader, Reading
+from payments_async._spill import SpillTable, ids, paged
 
 # The latest in the life of a transaction first: one that moves on while the lists are read is in none then, not in two.
 _FINAL = (TransactionStatus.REVERSED, TransactionStatus.SUCCESSFUL, TransactionStatus.FAILED)
 _OPEN = (TransactionStatus.PROCESSING, TransactionStatus.ENQUEUED)
 _LETTERS = 12
+
+
+def _statuses() -> SpillTable[TransactionStatus]:
+    """Statuses by transaction id, in small letters."""
+    return SpillTable(lambda status: (status.value,), lambda _, columns: _NAMED[columns[0]], 1)
+
+
+_NAMED = {status.value: status for status in TransactionStatus}
 
 
 @frozen(kw_only=True)
@@ -35,8 +45,8 @@ class Statuses:
         are_filters: Whether the service was seen to filter; ``None`` when it could not be asked.
     """
 
-    found: Mapping[str, TransactionStatus] = field(factory=dict)
-    under_way: Collection[str] = ()
+    found: SpillTable[TransactionStatus] = field(factory=_statuses)
+    under_way: SpillTable[TransactionStatus] = field(factory=_statuses)
     notes: tuple[str, ...] = ()
     are_filters: bool | None = None
 
@@ -45,29 +55,40 @@ class Sightings:
     """What each filter has shown. Decides what of it is believed."""
 
     def __init__(self) -> None:
-        self._under: dict[str, TransactionStatus] = {}
+        self._under = _statuses()
         self.discredited: set[TransactionStatus] = set()
 
     def note(self, status: TransactionStatus, transaction_ids: Iterable[str]) -> None:
         """These are listed under that status. One that is listed under another as well discredits both."""
-        for transaction_id in transaction_ids:
-            other = self._under.setdefault(transaction_id.lower(), status)
+        small = dict.fromkeys(map(_small, transaction_ids), status)
+        known = self._under.find(small)
+        for other in known.values():
             if other is not status:
                 self.discredited |= {other, status}
+        self._under.put({id_: status for id_ in small if id_ not in known})
 
     def has(self, status: TransactionStatus, transaction_ids: Iterable[str]) -> bool:
         """Whether all of these are listed under that status."""
-        return all(self._under.get(transaction_id.lower()) is status for transaction_id in transaction_ids)
+        small = set(map(_small, transaction_ids))
+        known = self._under.find(small)
+        return len(known) == len(small) and all(other is status for other in known.values())
 
     def doubts(self, days: str) -> list[str]:
         """Which lists are not believed, in words."""
         names = " and ".join(sorted(self.discredited))
         return [f"transactions from {days} are listed as {names}, so neither list is believed"] if names else []
 
-    def believed(self, transaction_ids: Collection[str]) -> dict[str, TransactionStatus]:
-        """The status of each of these, where it has one."""
-        shown = ((id_, self._under.get(id_)) for id_ in map(_small, transaction_ids))
-        return {id_: status for id_, status in shown if status is not None and status not in self.discredited}
+    def believed(self, transaction_ids: Iterable[str]) -> dict[str, TransactionStatus]:
+        """The status of each of these, in small letters, where it has one."""
+        known = self._under.find(transaction_ids)
+        return {id_: status for id_, status in known.items() if status not in self.discredited}
+
+    def count(self, transaction_ids: Iterable[str]) -> Counter[bool]:
+        """How many of these have a status that is believed, by whether it is final."""
+        counts: Counter[bool] = Counter()
+        for page in paged(transaction_ids):
+            counts.update(status.is_final for status in self.believed(page).values())
+        return counts
 
 
 async def is_filtered(reader: Reader, since: date | None, until: date | None) -> bool | None:
@@ -91,7 +112,7 @@ async def read_statuses(
     reader: Reader,
     since: date,
     until: date,
-    transaction_ids: Collection[str],
+    transaction_ids: Iterable[str],
     *,
     is_known: bool = False,
     under_way: bool = False,
@@ -103,27 +124,22 @@ async def read_statuses(
         is_known: The service was seen to filter a moment ago: it is asked again only before anything is believed.
         under_way: Also where none of them has an end, read the lists of those that have none yet.
     """
-    wanted, days = set(map(_small, transaction_ids)), _days(since, until)
+    wanted, days = ids(), _days(since, until)
+    for page in paged(transaction_ids):
+        wanted.put(dict.fromkeys(map(_small, page)))
     if not is_known and (are_filters := await is_filtered(reader, since, until)) is not True:
         return Statuses(are_filters=are_filters, notes=(_DISBELIEVED[are_filters].format(days=days),))
     sightings, notes = await _sightings(reader, since, until, wanted, under_way=under_way)
-    found = sightings.believed(wanted)
-    if notes or not (
-        under_way or any(status.is_final for status in found.values())
-    ):  # an id might be in the part of a list that is missing, too
+    counts = sightings.count(wanted)
+    if notes or not (under_way or counts[True]):  # an id might be in the part of a list that is missing, too
         return Statuses(notes=(*notes, *sightings.doubts(days)), are_filters=True)
     if (are_filters := await is_filtered(reader, since, until)) is not True:
         return Statuses(are_filters=are_filters, notes=(_DISBELIEVED[are_filters].format(days=days),))
-    still = await listed(reader.read(since, until), set(found))
-    notes = [*sightings.doubts(days)]
-    if len(still) < len(found):
-        notes.append(f"{len(found) - len(still)} transactions from {days} are listed only with a filter")
-    return Statuses(
-        found={id_: found[id_] for id_ in still if found[id_].is_final},
-        under_way=frozenset(id_ for id_ in still if not found[id_].is_final),
-        notes=tuple(notes),
-        are_filters=True,
-    )
+    found, still_under_way = await _still(reader.read(since, until), wanted, sightings, counts.total())
+    notes, missing = [*sightings.doubts(days)], counts.total() - len(found) - len(still_under_way)
+    if missing:
+        notes.append(f"{missing} transactions from {days} are listed only with a filter")
+    return Statuses(found=found, under_way=still_under_way, notes=tuple(notes), are_filters=True)
 
 
 async def _sightings(
@@ -140,7 +156,7 @@ async def _sightings(
                 problem = await _read(reader.read(since, until, word), status, sightings)
                 if problem is not None:
                     notes.append(f"the list of {word} transactions from {_days(since, until)}: {problem}")
-        if not (under_way or sightings.believed(wanted)):
+        if not (under_way or sightings.count(wanted)):
             break
     return sightings, notes
 
@@ -176,6 +192,25 @@ async def _read(reading: Reading, status: TransactionStatus, sightings: Sighting
     if reading.problem is None and not reading.counted:
         return "the service does not say how many rows there are"
     return reading.problem
+
+
+async def _still(
+    reading: Reading, wanted: SpillTable[None], sightings: Sightings, count: int
+) -> tuple[SpillTable[TransactionStatus], SpillTable[TransactionStatus]]:
+    """Those that are believed to have ended, and to be under way, and that a list shows as well.
+
+    Args:
+        count: How many are believed; the list is read no further than until all of them are seen.
+    """
+    ended, under_way = _statuses(), _statuses()
+    async with aclosing(reading.pages()) as pages:
+        async for rows in pages:
+            shown = sightings.believed(wanted.find({row.transaction_id.lower() for row in rows}))
+            ended.put({id_: status for id_, status in shown.items() if status.is_final})
+            under_way.put({id_: status for id_, status in shown.items() if not status.is_final})
+            if len(ended) + len(under_way) == count:
+                break
+    return ended, under_way
 
 
 async def listed(reading: Reading, transaction_ids: set[str]) -> set[str]:
