@@ -135,6 +135,10 @@ class Books:
         if not isinstance(first, Call):  # else its own answer comes, and until then nobody may send it
             self._open.pop(request_id, None)
 
+    def is_open(self, request_id: str) -> bool:
+        """Whether an order is under way, or of unknown outcome."""
+        return request_id in self._open
+
     def knows(self, request_id: str) -> bool:
         """Whether the service has an order, as far as it is remembered."""
         return request_id in self._accepted

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain, islice
 
 import attrs
 
@@ -16,10 +17,18 @@ from payments_async.journal import Journal
 from payments_async.journal._records import OpenOrder
 from payments_async.journal._states import State
 from payments_async.outbox._reconcile import STATUSLESS, ListRead, Search, tell_the_session
-from payments_async.outbox._sweeps import OPEN, PAGES_ABREAST, Findings, SoughtOrder, Window
+from payments_async.outbox._sweeps import (
+    OPEN,
+    PAGES_ABREAST,
+    Findings,
+    SoughtOrder,
+    Window,
+    put_back,
+    sought_orders,
+)
 
 _STATUSLESS_FOR = 3600.0  # seconds for which it is remembered that records carry no status
-_MOST = 200_000  # orders looked for at once; an order costs some 300 bytes meanwhile
+_MOST = 200_000  # orders looked for at once
 _STRIDE = 500  # orders asked of the journal at once
 
 
@@ -169,7 +178,7 @@ class Pass:
             by_status=False,
             remembers=True,  # another journal may send for this account: what it has sent is not sent from here
         )
-        self._orders: dict[str, SoughtOrder] = {}
+        self._orders = sought_orders()
         self.over: list[str] = []
         self._missing: list[str] = []  # that are damaged: they are asked for again no sooner than the others
         self._records = 0  # looked at
@@ -184,18 +193,18 @@ class Pass:
         """
         await self._take_up(self._due)
         try:
-            await self._search.look_in_notifications(self._open())
+            await self._search.look_in_notifications(self._orders)
             told = await self._by_id()
-            rest = [order for order in self._open() if order.request_id not in told]
-            return await self._in_list(rest) if rest else None
+            return await self._in_list(told)
         finally:
-            for order in self._orders.values():
+            count = 0
+            for order in self._orders.each():
                 if order.state is not order.first:
-                    tell_the_session(self._terms.payments, order)
+                    count += tell_the_session(self._terms.payments, order, told=count)
 
     def served(self) -> Iterable[tuple[str, State]]:
         """The orders that were looked up, or would have been, and in which state they were before."""
-        for order in self._orders.values():
+        for order in self._orders.each():
             if order.request_id in self._due or order.first is not State.ACCEPTED or self._search.by_status:
                 yield order.request_id, order.first
         for request_id in self._missing:
@@ -203,7 +212,7 @@ class Pass:
 
     def told(self, at: float, took: float) -> SettlingPass:
         """What it came to."""
-        settled = Counter(order.state for order in self._orders.values() if order.state is not order.first)
+        settled = Counter(order.state for order in self._orders.each() if order.state is not order.first)
         del settled[State.PARKED]
         return SettlingPass(
             at=at,
@@ -224,14 +233,11 @@ class Pass:
         for first in range(0, len(some), _STRIDE):
             found = await self._terms.journal.entries_of(some[first : first + _STRIDE])
             self._missing += [id_ for id_ in some[first : first + _STRIDE] if id_ in self._due and id_ not in found]
-            for entry in found.values():
-                if entry.state in OPEN:
-                    self._orders[entry.request_id] = SoughtOrder.of(entry)
-                else:
-                    self.over.append(entry.request_id)
+            self.over += [entry.request_id for entry in found.values() if entry.state not in OPEN]
+            put_back(self._orders, (SoughtOrder.of(entry) for entry in found.values() if entry.state in OPEN))
 
-    def _open(self) -> list[SoughtOrder]:
-        return [order for order in self._orders.values() if order.is_open]
+    def _open(self) -> Iterator[SoughtOrder]:
+        return (order for order in self._orders.each() if order.is_open)
 
     def _records_tell(self) -> bool:
         """Whether a record may tell a status, as far as is known."""
@@ -239,7 +245,8 @@ class Pass:
 
     async def _by_id(self) -> set[str]:
         """Look at the records of a few accepted orders, where records tell a status; who was told of by them."""
-        few = [order for order in self._open() if order.state is State.ACCEPTED and order.transaction_id]
+        known = (order for order in self._open() if order.state is State.ACCEPTED and order.transaction_id)
+        few = list(islice(known, self._agenda.pages + 1))
         if not few or len(few) > self._agenda.pages or not self._records_tell():
             return set()
         await self._look_up(few)
@@ -248,18 +255,29 @@ class Pass:
     async def _look_up(self, orders: list[SoughtOrder]) -> None:
         """Look at the record of each, and note whether records carry a status at all."""
         self._records += len(orders)
-        if await self._search.look_up(orders):
+        if await self._search.look_up(self._orders, orders):
             self._agenda.statusless_until = self._terms.ticks() + _STATUSLESS_FOR
 
-    async def _in_list(self, rest: list[SoughtOrder]) -> PaymentsError | None:
-        """Read the list once, from the first permit of any of these, for all that were sent since."""
+    async def _in_list(self, told: set[str]) -> PaymentsError | None:
+        """Read the list once, from the first permit of any that is open, for all that were sent since.
+
+        Args:
+            told: Of whom everything is known.
+        """
         terms, agenda, search = self._terms, self._agenda, self._search
-        first = min(self._due[order.request_id].sent_at for order in rest)
+        first, any_accepted = None, False
+        for order in self._open():
+            if order.request_id not in told:
+                sent_at = self._due[order.request_id].sent_at
+                first = sent_at if first is None else min(first, sent_at)
+                any_accepted = any_accepted or order.state is State.ACCEPTED
+        if first is None:
+            return None
         await self._take_up(id_ for id_, wait in agenda.waits.items() if wait.sent_at >= first and id_ not in self._due)
-        search.by_status = any(order.state is State.ACCEPTED for order in rest)
+        search.by_status = any_accepted
         began = terms.ticks()
-        window = Window.to_now(first, terms.clock(), terms.payments.dialect.timezone, self._open())
-        self._looked_for = len(window.sought)
+        window = Window.to_now(first, terms.clock(), terms.payments.dialect.timezone, self._orders)
+        self._looked_for = sum(1 for _ in self._open())
         read = await search.sweep_window(window)
         agenda.pages = max(1, -(-read.rows // self._reader.size))
         self._count_missed(window, began)
@@ -270,22 +288,29 @@ class Pass:
 
     def _count_missed(self, window: Window, began: float) -> None:
         """Count a clean sweep for each order that it did not show; the counts last from pass to pass."""
-        for request_id, order in window.sought.items():
-            wait = self._agenda.waits[request_id]
-            if order.listed == window.sweeps:
-                wait.missed = 0
-            elif order.clean and began - wait.missed_at >= self._terms.interval:
-                wait.missed, wait.missed_at = wait.missed + 1, self._terms.ticks()
-            order.clean = wait.missed
+        for page in window.sought.pages():
+            for request_id, order in page.items():
+                wait = self._agenda.waits[request_id]
+                if order.listed == window.sweeps:
+                    wait.missed = 0
+                elif order.clean and began - wait.missed_at >= self._terms.interval:
+                    wait.missed, wait.missed_at = wait.missed + 1, self._terms.ticks()
+                order.clean = wait.missed
+            put_back(window.sought, page.values())
 
     async def _look_up_unlisted(self, window: Window, read: ListRead) -> None:
         """Look at the records of orders that no list has told of: of no more of them than the list has pages."""
         if read.failure is not None:
             return
-        known = [order for order in window.sought.values() if order.transaction_id and order.request_id in self._due]
-        known = [order for order in known if order.is_open and order.state is order.first]
-        left = [order for order in known if order.state is not State.ACCEPTED]
+
+        def known(*, accepted: bool) -> Iterator[SoughtOrder]:
+            for order in self._open():
+                is_asked = order.transaction_id and order.request_id in self._due and order.state is order.first
+                if is_asked and (order.state is State.ACCEPTED) is accepted:
+                    yield order
+
+        left = known(accepted=False)
         if self._records_tell():
-            left += [order for order in self._search.unlisted(known) if order.state is State.ACCEPTED]
-        if left:
-            await self._look_up(left[: min(STATUSLESS, self._agenda.pages)])
+            left = chain(left, self._search.unlisted(known(accepted=True)))
+        if few := list(islice(left, min(STATUSLESS, self._agenda.pages))):
+            await self._look_up(few)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import chain, islice
 from typing import NamedTuple
 
 import attrs
@@ -13,10 +14,11 @@ import attrs
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._events import TransactionEvent
 from payments_async._frozen import frozen
-from payments_async._models import Acceptance, Transaction
+from payments_async._models import Acceptance, Transaction, TransactionStatus
 from payments_async._resources.lists import Reader
-from payments_async._resources.statuses import read_statuses
+from payments_async._resources.statuses import Statuses, read_statuses
 from payments_async._session import PaymentsSession, executor_of
+from payments_async._spill import PAGE, SpillTable, ids, paged
 from payments_async._status_codes import STATUS_CODES
 from payments_async.journal import Journal, OrderUnknown
 from payments_async.journal._records import Entry, Evidence
@@ -25,7 +27,6 @@ from payments_async.outbox._sweeps import (
     CONFIRMED,
     LOOKED_UP,
     OPEN,
-    PAGE,
     PAGES_ABREAST,
     STATES,
     Difference,
@@ -37,11 +38,14 @@ from payments_async.outbox._sweeps import (
     check_account,
     collect,
     day_of,
-    paged,
+    put_back,
+    shown_orders,
+    sought_orders,
 )
 
 _FEW = 20_000  # orders looked up before a run goes on; the others wait for reconcile
 _READS = 10  # looks at single transactions
+_TOLD = 5_000  # orders that a session did not send, and is told of all the same: each costs it some 700 bytes
 _LATE = 86_400.0  # seconds after which a rejected order that was carried out all the same would be listed
 _OF_THE_LIST = "absence from the list of {days} proves nothing"
 STATUSLESS = 20  # records without a status, after which looking at more of them says nothing new
@@ -136,6 +140,8 @@ async def reconcile(
     Raises:
         AuthenticationFailed: The service refused our credentials. What was settled until then stays so.
         JournalUnavailable: The journal cannot be read or written.
+        LocalFault: Thousands of orders are open, and there is no room for them in a temporary file. What was settled
+            until then stays so, and nothing was concluded from what was not looked for.
         OrderUnknown: The journal holds no order ``request_id``.
         WrongAccount: The session is one of another account, whose list would prove nothing here.
     """
@@ -150,17 +156,18 @@ async def reconcile(
     await search.begin(batch_id)
     if search.is_doubted:  # what the list shows of what the journal forgot is open from then on
         await search.sweep()
+    told = 0
     async for sought in collect(journal, batch_id):
         await search.look(sought, sweeps=sweeps, sleep=sleep)
-        for order in sought.values():
+        for order in sought.each():
             findings.sum_up(order, clock() - stuck_after)
-            tell_the_session(payments, order)
+            told += tell_the_session(payments, order, told=told)
     if not search.has_swept:  # orders that are not open are looked for too
         await search.sweep()
     if reversals:
         async for sought in collect(journal, batch_id, states=(State.SUCCESSFUL,)):
-            await search.sweep(sought.values())
-            for order in sought.values():
+            await search.sweep(sought)
+            for order in sought.each():
                 findings.sum_up(order, clock() - stuck_after)
     return await _report(journal, findings, batch_id)
 
@@ -177,10 +184,11 @@ async def _reconcile_one(
     if entry is None:
         raise OrderUnknown(f"the journal holds no order {request_id}")
     if entry.state in OPEN:
-        order = SoughtOrder.of(entry)
-        await search.look({request_id: order}, sweeps=sweeps, sleep=search.reader.sleep)
-        findings.sum_up(order, stuck)
-        tell_the_session(search.payments, order)
+        sought = sought_orders([SoughtOrder.of(entry)])
+        await search.look(sought, sweeps=sweeps, sleep=search.reader.sleep)
+        for order in sought.each():
+            findings.sum_up(order, stuck)
+            tell_the_session(search.payments, order, told=0)
         entry = await journal.entry(request_id) or entry
     return attrs.evolve(_found(findings), conflicts=(request_id,) if entry.conflict is not None else ())
 
@@ -207,13 +215,28 @@ def _found(findings: Findings) -> Reconciliation:
     )
 
 
-def tell_the_session(payments: PaymentsSession, order: SoughtOrder) -> None:
-    """What was found of an order that the session may have sent; it is not sent again by it."""
+def tell_the_session(payments: PaymentsSession, order: SoughtOrder, *, told: int) -> bool:
+    """What was found of an order that the session may have sent; it is not sent again by it.
+
+    A session does not give up for it what it remembers of its own: of those that it has not under way it is told of
+    so many at most.
+
+    Args:
+        told: Of how many it was told before.
+
+    Returns:
+        Whether it was told of this one.
+    """
+    executor = executor_of(payments)
+    if told >= _TOLD and not executor.books.is_open(order.request_id):
+        return False
     if order.state in CONFIRMED and order.transaction_id is not None:
         found = Acceptance(request_id=order.request_id, transaction_id=order.transaction_id)
-        executor_of(payments).note_evidence(order.request_id, found)
-    elif order.state is State.REJECTED:
-        executor_of(payments).note_evidence(order.request_id)
+        executor.note_evidence(order.request_id, found)
+        return True
+    if order.state is State.REJECTED:
+        executor.note_evidence(order.request_id)
+    return False
 
 
 async def look_up_open(payments: PaymentsSession, journal: Journal, batch_id: str) -> None:
@@ -312,8 +335,8 @@ class Search:
     _sent_before: float | None = attrs.field(init=False, default=None)  # the first permit of any open one
     is_doubted: bool = attrs.field(init=False, default=False)
     has_swept: bool = attrs.field(init=False, default=False)
-    _shown: dict[str, Shown] = attrs.field(init=False, factory=dict)  # what the last sweep has shown, by transaction
-    _under_way: Collection[str] = attrs.field(init=False, default=())  # transactions listed as such, in small letters
+    _shown: SpillTable[Shown] = attrs.field(init=False, factory=shown_orders)  # by the last sweep
+    _statused: Statuses = attrs.field(init=False, factory=Statuses)  # what the lists of each status have shown
 
     def __attrs_post_init__(self) -> None:
         self._sweeper = Sweeper(self.payments, self.journal, self.findings, self.reader, remembers=self.remembers)
@@ -336,45 +359,54 @@ class Search:
         self._sent_before = await self.journal.sent_since(batch_id, OPEN)
 
     async def look(
-        self, sought: Mapping[str, SoughtOrder], *, sweeps: int, sleep: Callable[[float], Awaitable[object]]
+        self, sought: SpillTable[SoughtOrder], *, sweeps: int, sleep: Callable[[float], Awaitable[object]]
     ) -> None:
         """Look everywhere. With fewer than two sweeps nothing is parked."""
-        await self.look_in_notifications(sought.values())
-        window = self._window([order for order in sought.values() if order.is_open])
+        await self.look_in_notifications(sought)
+        window = self._window(sought, (order.at for order in sought.each() if order.is_open))
         for turn in range(sweeps):
             if turn:
                 await sleep(self.interval)
             if window is not None:
                 await self.sweep_window(window)
             if not turn:
-                await self._by_id(window, [one for one in sought.values() if one.is_open and one.transaction_id])
-            if window is None or not any(map(self._may_be_parked, window.sought.values())):
+                await self._by_id(window, sought)
+            if window is None or not any(map(self._may_be_parked, sought.each(State.UNKNOWN))):
                 return
         if sweeps > 1 and window is not None:
             await self.park(window, sweeps)
 
-    async def sweep(self, sought: Collection[SoughtOrder] = ()) -> None:
+    async def sweep(self, sought: SpillTable[SoughtOrder] | None = None) -> None:
         """Read the list once, for these orders and for all others that matter, if there are any."""
-        if (window := self._window(sought)) is not None:
+        moments = () if sought is None else (order.at for order in sought.each())
+        if (window := self._window(sought, moments)) is not None:
             await self.sweep_window(window)
 
-    def _window(self, sought: Collection[SoughtOrder]) -> Window | None:
-        """The days of these orders, and of all others that matter; ``None`` when there are none."""
-        moments = [order.at for order in sought]
-        if moments and self._sent_before is not None:
-            moments.append(self._sent_before)
-        if self._first is not None:
-            moments.append(self._first)
-        if not moments:
-            return None
-        return Window.to_now(min(moments), self.clock(), self.payments.dialect.timezone, sought)
+    def _window(self, sought: SpillTable[SoughtOrder] | None, moments: Iterable[float]) -> Window | None:
+        """The days of these orders, and of all others that matter; ``None`` when there are none.
 
-    async def look_in_notifications(self, orders: Iterable[SoughtOrder]) -> None:
+        Args:
+            moments: Those that matter for these orders, in Unix seconds.
+        """
+        first = min(moments, default=None)
+        if first is not None and self._sent_before is not None:
+            first = min(first, self._sent_before)
+        if self._first is not None:
+            first = self._first if first is None else min(first, self._first)
+        if first is None:
+            return None
+        return Window.to_now(first, self.clock(), self.payments.dialect.timezone, sought)
+
+    async def look_in_notifications(self, sought: SpillTable[SoughtOrder]) -> None:
         """Settle what notifications that are stored already tell."""
-        for page in paged(orders):
-            events = await self.journal.final_events_of([order.request_id for order in page])
-            told = [(order, events[order.request_id]) for order in page if order.request_id in events]
-            await asyncio.gather(*(self._notified(order, event) for order, event in told))
+        for page in sought.pages():
+            open_ = [request_id for request_id, order in page.items() if order.is_open]
+            events = await self.journal.final_events_of(open_)
+            told = [(page[request_id], events[request_id]) for request_id in open_ if request_id in events]
+            try:
+                await asyncio.gather(*(self._notified(order, event) for order, event in told))
+            finally:
+                put_back(sought, (order for order, _ in told))
 
     async def _notified(self, order: SoughtOrder, event: TransactionEvent) -> None:
         """Settle an order by the notification of its end."""
@@ -391,7 +423,7 @@ class Search:
 
     async def sweep_window(self, window: Window) -> ListRead:
         """Read the list once, and count whom it did not show."""
-        began, self.has_swept, self._shown = self.clock(), True, {}
+        began, self.has_swept, self._shown = self.clock(), True, shown_orders()
         reading, self._shown = await self._sweeper.sweep(window, self._batches)
         problem, counted, read = reading.problem, reading.counted, ListRead(reading.rows, reading.failure)
         del reading  # it knows every row
@@ -411,19 +443,15 @@ class Search:
         Args:
             under_way: Also where nothing has ended, to know who is still under way.
         """
-        shown = self._shown
-        for id_ in [id_ for id_, row in shown.items() if not window.sought[row.request_id].may_change]:
-            del shown[id_]
-        if not shown:
+        if next(self._may_change(window), None) is None:
             return
-        statuses = await read_statuses(self.reader, window.since, window.until, shown, under_way=under_way)
-        self._under_way = statuses.under_way
-        for note in statuses.notes:
+        wanted = self._may_change(window)
+        self._statused = await read_statuses(self.reader, window.since, window.until, wanted, under_way=under_way)
+        for note in self._statused.notes:
             self.findings.note(note)
-        for page in paged(id_ for id_ in shown if id_.lower() in statuses.found):
+        for page in paged(self._ended()):
             told: dict[str, list[Evidence]] = {}
-            for transaction_id in page:
-                row, status = shown[transaction_id], statuses.found[transaction_id.lower()]
+            for transaction_id, row, status in page:
                 end = Evidence(
                     news=LOOKED_UP[status],
                     source=f"list {status}",
@@ -433,7 +461,23 @@ class Search:
                     currency=row.currency,
                 )
                 told.setdefault(row.request_id, []).append(end)
-            await asyncio.gather(*(self._end(window.sought[id_], ends) for id_, ends in told.items()))
+            orders = window.sought.find(told)
+            try:
+                await asyncio.gather(*(self._end(order, told[id_]) for id_, order in orders.items()))
+            finally:
+                put_back(window.sought, orders.values())
+
+    def _may_change(self, window: Window) -> Iterator[str]:
+        """The transactions that the last sweep has shown, of orders of which a status has something to say."""
+        for page in self._shown.pages():
+            orders = window.sought.find({row.request_id for row in page.values()})
+            yield from (id_ for id_, row in page.items() if orders[row.request_id].may_change)
+
+    def _ended(self) -> Iterator[tuple[str, Shown, TransactionStatus]]:
+        """Those of them that the list of a status shows, with that status."""
+        for page in self._shown.pages():
+            found = self._statused.found.find({id_.lower() for id_ in page})
+            yield from ((id_, row, found[id_.lower()]) for id_, row in page.items() if id_.lower() in found)
 
     async def _end(self, order: SoughtOrder, told: list[Evidence]) -> None:
         """Settle an order by the end of its transaction; of each one, where it has several."""
@@ -441,28 +485,42 @@ class Search:
             if _ENDS[evidence.news] is not order.state:
                 await self.findings.apply(order, evidence)
 
-    async def _by_id(self, window: Window | None, orders: Collection[SoughtOrder]) -> None:
+    async def _by_id(self, window: Window | None, sought: SpillTable[SoughtOrder]) -> None:
         """Look up transactions that are known, those of unknown orders first; nobody that is listed as under way.
 
         Where the first records tell a status, the lists of each status tell it of hundreds at once.
         """
-        accepted = [order for order in self.unlisted(orders) if order.state is State.ACCEPTED]
-        unknown = [order for order in orders if order.state is not State.ACCEPTED]
-        statusless = await self.look_up([*unknown, *accepted[:STATUSLESS]])
-        rest = accepted[STATUSLESS:]
-        if rest and statusless < STATUSLESS:
+        before, looked_up = self._statused, ids()
+
+        def unknown() -> Iterator[SoughtOrder]:
+            others = (state for state in OPEN if state is not State.ACCEPTED)
+            for page in paged(order for order in sought.each(*others) if order.transaction_id):
+                looked_up.put(dict.fromkeys(order.request_id for order in page))
+                yield from page
+
+        def accepted() -> Iterator[SoughtOrder]:
+            known = (order for order in sought.each(State.ACCEPTED) if order.transaction_id)
+            for page in paged(_unlisted(known, before)):
+                gone = looked_up.find(order.request_id for order in page)
+                yield from (order for order in page if order.request_id not in gone)
+
+        few = list(islice(accepted(), STATUSLESS))
+        looked_up.put(dict.fromkeys(order.request_id for order in few))
+        statusless = await self.look_up(sought, chain(unknown(), few))
+        if statusless < STATUSLESS and next(accepted(), None) is not None:
             if window is not None:
                 await self._statuses(window, under_way=True)
-            await self.look_up([order for order in self.unlisted(rest) if order.is_open], statusless)
+            await self.look_up(sought, self.unlisted(accepted()), statusless)
 
     def unlisted(self, orders: Iterable[SoughtOrder]) -> Iterator[SoughtOrder]:
         """Those of these orders that no list shows as under way."""
-        return (order for order in orders if (order.transaction_id or "").lower() not in self._under_way)
+        return _unlisted(orders, self._statused)
 
-    async def look_up(self, orders: list[SoughtOrder], statusless: int = 0) -> int:
+    async def look_up(self, sought: SpillTable[SoughtOrder], orders: Iterable[SoughtOrder], statusless: int = 0) -> int:
         """Look at the record of each; tells how many had no status, with those of before.
 
         Args:
+            sought: Where these orders are.
             statusless: Of the records of before.
         """
 
@@ -482,7 +540,7 @@ class Search:
                         statusless += record.status is None
                         found.append((order, record))
                         if len(found) == PAGE:
-                            await self._apply_records(found)
+                            await self._apply_records(sought, found)
                     case AuthenticationFailed():
                         raise record
                     case PaymentsError():
@@ -490,12 +548,17 @@ class Search:
                     case _:
                         raise record
         finally:  # what was told before it failed stands
-            await self._apply_records(found)
+            await self._apply_records(sought, found)
         return statusless
 
-    async def _apply_records(self, found: list[tuple[SoughtOrder, Transaction]]) -> None:
+    async def _apply_records(
+        self, sought: SpillTable[SoughtOrder], found: list[tuple[SoughtOrder, Transaction]]
+    ) -> None:
         """Write down what these records say, which are done with then."""
-        await asyncio.gather(*(self.findings.apply_record(order, record, "record") for order, record in found))
+        try:
+            await asyncio.gather(*(self.findings.apply_record(order, record, "record") for order, record in found))
+        finally:
+            put_back(sought, (order for order, _ in found))
         found.clear()
 
     def _may_be_parked(self, order: SoughtOrder) -> bool:
@@ -507,18 +570,33 @@ class Search:
         if window.swept_at is not None and began - window.swept_at < self.interval:
             return
         window.swept_at = self.clock()
-        for order in window.sought.values():
-            if order.state is not State.UNKNOWN or order.at + self.grace > began:
-                continue
-            if not window.shows(day_of(order.at, self.payments.dialect.timezone)):
-                self.findings.note(f"{_OF_THE_LIST.format(days=window)}: it shows no order known to be of these days")
-                continue
-            order.clean = 0 if order.listed == window.sweeps else order.clean + 1
+        for page in window.sought.pages(State.UNKNOWN):
+            for order in page.values():
+                if order.at + self.grace > began:
+                    continue
+                if not window.shows(day_of(order.at, self.payments.dialect.timezone)):
+                    words = "it shows no order known to be of these days"
+                    self.findings.note(f"{_OF_THE_LIST.format(days=window)}: {words}")
+                    continue
+                order.clean = 0 if order.listed == window.sweeps else order.clean + 1
+            put_back(window.sought, page.values())
 
     async def park(self, window: Window, sweeps: int) -> None:
         """Park the orders that enough clean sweeps did not show."""
         last = datetime.fromtimestamp(window.swept_at or 0.0, UTC).isoformat(timespec="seconds")
         detail = f"not in {sweeps} complete lists of {window}, the last one read at {last}"
-        lost = (order for order in window.sought.values() if self._may_be_parked(order) and order.clean >= sweeps)
+        lost = (
+            order for order in window.sought.each(State.UNKNOWN) if self._may_be_parked(order) and order.clean >= sweeps
+        )
         for page in paged(lost):
-            await asyncio.gather(*(self.findings.park(order, detail) for order in page))
+            try:
+                await asyncio.gather(*(self.findings.park(order, detail) for order in page))
+            finally:
+                put_back(window.sought, page)
+
+
+def _unlisted(orders: Iterable[SoughtOrder], statuses: Statuses) -> Iterator[SoughtOrder]:
+    """Those of these orders whose transactions the lists of the statuses do not show as under way."""
+    for page in paged(orders):
+        listed = statuses.under_way.find({(order.transaction_id or "").lower() for order in page})
+        yield from (order for order in page if (order.transaction_id or "").lower() not in listed)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
-from itertools import islice
-from sys import intern
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import attrs
 
@@ -19,22 +17,21 @@ from payments_async._frozen import frozen
 from payments_async._models import Transaction, TransactionStatus
 from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
+from payments_async._spill import PAGE, Columns, SpillTable
 from payments_async.journal import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._records import ArchivedOrder, Entry, Evidence, RunIdentity, Sighting
 from payments_async.journal._states import News, State
 
-T = TypeVar("T")
 _log = logging.getLogger("payments_async")
 
 OPEN = (State.UNKNOWN, State.PARKED, State.ACCEPTED)
 CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
-_PORTION = 200_000  # orders looked for at once; an order costs some 300 bytes meanwhile
+_PORTION = 200_000  # orders looked for at once
 _MOST_DAYS = 25_000  # that a clock may be wrong by: one that begins in 1970 is
 _MARGIN = timedelta(days=1)  # the service names no time zone, and its clock is not ours
 
 PAGES_ABREAST = 4  # of a list, asked for side by side; the rest of the session's places are for sending
-PAGE = 500  # orders of which it is written down in one commit what was found out
 _MOST = 1000  # records nobody sent that are kept in the report; the others are counted
 LOOKED_UP: Mapping[TransactionStatus, News] = {
     TransactionStatus.ENQUEUED: News.LOOKED_UP_PROCESSING,
@@ -54,7 +51,7 @@ _DATE_KEYS = "the service may not know days as they are written; compare Dialect
 
 @attrs.define(eq=False, weakref_slot=False)
 class SoughtOrder:
-    """An order that is looked for, or that the list shows. There may be hundreds of thousands at once.
+    """An order that is looked for, or that the list shows.
 
     Attributes:
         first, state: When it was looked for, and as far as we know it by now.
@@ -81,9 +78,30 @@ class SoughtOrder:
             first=entry.state,
             state=entry.state,
             amount=entry.amount,
-            currency=_one_of_few(entry.order.currency),
+            currency=entry.order.currency,
             transaction_id=entry.transaction_id,
             at=entry.updated_at if entry.permitted_at is None else entry.permitted_at,
+        )
+
+    @classmethod
+    def unpack(cls, request_id: str, columns: Columns) -> SoughtOrder:
+        """An order as it was packed."""
+        state, first, amount, currency, transaction_id, at, clean, listed = columns
+        return cls(
+            request_id, _STATE[first], _STATE[state], Decimal(amount), currency, transaction_id, at, clean, listed
+        )
+
+    def pack(self) -> Columns:
+        """All of it but its id, the state before the others."""
+        return (
+            self.state._value_,  # as ``value``, which takes five times as long
+            self.first._value_,
+            str(self.amount),
+            self.currency,
+            self.transaction_id,
+            self.at,
+            self.clean,
+            self.listed,
         )
 
     @property
@@ -104,6 +122,21 @@ class SoughtOrder:
         return self.is_open or self.first is State.SUCCESSFUL
 
 
+_STATE = {state.value: state for state in State}
+
+
+def sought_orders(orders: Iterable[SoughtOrder] = ()) -> SpillTable[SoughtOrder]:
+    """Orders by request id. There may be hundreds of thousands."""
+    table = SpillTable(SoughtOrder.pack, SoughtOrder.unpack, 8)
+    put_back(table, orders)
+    return table
+
+
+def put_back(sought: SpillTable[SoughtOrder], orders: Iterable[SoughtOrder]) -> None:
+    """Write down how these orders stand by now."""
+    sought.put({order.request_id: order for order in orders})
+
+
 @attrs.define(eq=False)
 class Window:
     """Days of the list, and what is looked for in them.
@@ -119,7 +152,7 @@ class Window:
 
     since: date
     until: date
-    sought: dict[str, SoughtOrder] = attrs.field(factory=dict)
+    sought: SpillTable[SoughtOrder] = attrs.field(factory=sought_orders)
     swept_at: float | None = None
     sweeps: int = 0
     days: set[date] = attrs.field(factory=set)
@@ -127,7 +160,7 @@ class Window:
     later: int = 0
 
     @classmethod
-    def to_now(cls, first: float, now: float, zone: tzinfo, sought: Iterable[SoughtOrder] = ()) -> Window:
+    def to_now(cls, first: float, now: float, zone: tzinfo, sought: SpillTable[SoughtOrder] | None = None) -> Window:
         """All days from a moment until today: what was sent once may turn up on any day after, and twice.
 
         Args:
@@ -136,7 +169,7 @@ class Window:
         return cls(
             since=day_of(min(first, now), zone) - _MARGIN,
             until=day_of(now, zone) + _MARGIN,
-            sought={order.request_id: order for order in sought},
+            sought=sought_orders() if sought is None else sought,
         )
 
     def follow(self, difference: float | None) -> bool:
@@ -169,15 +202,21 @@ def day_of(at: float, zone: tzinfo) -> date:
 
 async def collect(
     journal: Journal, batch_id: str | None, *, states: Sequence[State] = OPEN, portion: int = _PORTION
-) -> AsyncIterator[dict[str, SoughtOrder]]:
+) -> AsyncIterator[SpillTable[SoughtOrder]]:
     """Orders of some states, so many at a time: unknown and parked ones all at first, then the others."""
-    found: dict[str, SoughtOrder] = {}
+    found = sought_orders()
+    waiting: list[SoughtOrder] = []  # to be put there a page at a time
     for state in states:
         async for entry in journal.entries(batch_id, state):
-            if state in CONFIRMED and len(found) >= portion:
+            if state in CONFIRMED and len(found) + len(waiting) >= portion:
+                put_back(found, waiting)
                 yield found
-                found = {}
-            found[entry.request_id] = SoughtOrder.of(entry)
+                found, waiting = sought_orders(), []
+            waiting.append(SoughtOrder.of(entry))
+            if len(waiting) >= PAGE:
+                put_back(found, waiting)
+                waiting.clear()
+    put_back(found, waiting)
     if found:
         yield found
 
@@ -240,10 +279,7 @@ class Findings:
                 our_currency=order.currency,
                 their_currency=record.currency,
             )
-        agrees = await self.apply(order, evidence_of(record, source))
-        if order.transaction_id == record.transaction_id:
-            order.transaction_id = record.transaction_id  # the very text, which is remembered elsewhere too
-        return agrees
+        return await self.apply(order, evidence_of(record, source))
 
     async def park(self, order: SoughtOrder, detail: str) -> None:
         """Nothing shows an order: a person has to decide."""
@@ -277,18 +313,6 @@ class Findings:
             self.stuck.append(order.request_id)
 
 
-def _one_of_few(currency: str | None) -> str | None:
-    """The same text wherever a currency is named: one for each of a hundred thousand orders takes 5 MB."""
-    return None if currency is None else intern(currency)
-
-
-def paged(things: Iterable[T]) -> Iterator[list[T]]:
-    """Things a page at a time: what is found out about a page of orders is written down side by side, in one commit."""
-    waiting = iter(things)
-    while page := list(islice(waiting, PAGE)):
-        yield page
-
-
 def evidence_of(record: Transaction, source: str) -> Evidence:
     """What a record says, word for word; without a status that is known, that the service has the order."""
     news = None if record.status is None else LOOKED_UP.get(record.status)
@@ -309,6 +333,21 @@ class Shown(NamedTuple):
     amount: Decimal | None
     currency: str | None
 
+    def pack(self) -> Columns:
+        """All of it."""
+        return self.request_id, None if self.amount is None else str(self.amount), self.currency
+
+    @classmethod
+    def unpack(cls, _transaction_id: str, columns: Columns) -> Shown:
+        """As it was packed."""
+        request_id, amount, currency = columns
+        return cls(request_id, None if amount is None else Decimal(amount), currency)
+
+
+def shown_orders() -> SpillTable[Shown]:
+    """What a list shows, by transaction id."""
+    return SpillTable(Shown.pack, Shown.unpack, 3)
+
 
 @attrs.define
 class Sweeper:
@@ -328,7 +367,7 @@ class Sweeper:
 
     async def sweep(
         self, window: Window, batches: Sequence[str | None], *, tell: Callable[[Reading], object] | None = None
-    ) -> tuple[Reading, dict[str, Shown]]:
+    ) -> tuple[Reading, SpillTable[Shown]]:
         """Read a list, apply what each row says of any order of the journal, and note the sweep for these batches.
 
         Args:
@@ -340,7 +379,7 @@ class Sweeper:
         begun = [
             await self.journal.begin_sweep(batch_id, since=window.since, until=window.until) for batch_id in batches
         ]
-        requests, shown = self.reader.requests, dict[str, Shown]()
+        requests, shown = self.reader.requests, shown_orders()
         window.sweeps += 1
         window.days.clear()
         self._ours = 0
@@ -361,7 +400,7 @@ class Sweeper:
         return reading, shown
 
     async def _read_window(
-        self, window: Window, shown: dict[str, Shown], tell: Callable[[Reading], object] | None
+        self, window: Window, shown: SpillTable[Shown], tell: Callable[[Reading], object] | None
     ) -> Reading:
         """Read the list of its days, of those by the service's clock as well."""
         window.follow(self.payments.clock_difference)
@@ -376,7 +415,7 @@ class Sweeper:
         return reading
 
     async def _read(
-        self, window: Window, reading: Reading, shown: dict[str, Shown], tell: Callable[[Reading], object] | None
+        self, window: Window, reading: Reading, shown: SpillTable[Shown], tell: Callable[[Reading], object] | None
     ) -> None:
         """Read a list to its end, page by page."""
         async with aclosing(reading.pages()) as pages:
@@ -385,7 +424,7 @@ class Sweeper:
                 if tell is not None:
                     tell(reading)
 
-    async def _is_beyond(self, window: Window, shown: dict[str, Shown]) -> bool:
+    async def _is_beyond(self, window: Window, shown: SpillTable[Shown]) -> bool:
         """Whether the list of all days shows orders that belong into this window, or that were never sent from here.
 
         A service may understand days in another way than they are written, and show nothing of any. So where a list
@@ -396,35 +435,65 @@ class Sweeper:
         await self._take(window, await self.reader.edges(), shown)
         return self.findings.found > known or any(window.since < day < window.until for day in window.days)
 
-    async def _take(self, window: Window, rows: list[Transaction], shown: dict[str, Shown]) -> None:
+    async def _take(self, window: Window, rows: list[Transaction], shown: SpillTable[Shown]) -> None:
         """Take from some rows what they say of orders of the journal, whatever batch they are in."""
         named = _grouped(rows)
-        orders = {request_id: window.sought[request_id] for request_id in named if request_id in window.sought}
-        for order in orders.values():
+        sought = window.sought.find(named)
+        seen: dict[str, Shown] = {}
+        try:
+            await self._take_of(window, rows, named, sought, seen)
+        finally:  # what was written down stands
+            put_back(window.sought, sought.values())
+        shown.put(seen)
+
+    async def _take_of(
+        self,
+        window: Window,
+        rows: list[Transaction],
+        named: Mapping[str, list[Transaction]],
+        sought: dict[str, SoughtOrder],
+        seen: dict[str, Shown],
+    ) -> None:
+        """Take from some rows what they say.
+
+        Args:
+            named: Those that name an order, by its id.
+            sought: The sought orders among them; those that are named in other letters come to stand there too.
+            seen: Comes to hold what they show of sought orders, by transaction id.
+        """
+        for order in sought.values():
             order.listed = window.sweeps
+        orders = dict(sought)
         others = await self.journal.entries_of([request_id for request_id in named if request_id not in orders])
         orders |= {request_id: SoughtOrder.of(entry) for request_id, entry in others.items()}
-        orders |= await self._written_otherwise(window, [one for one in named if one not in orders])
+        orders |= await self._written_otherwise(window, sought, [one for one in named if one not in orders])
         strange = [request_id for request_id in named if request_id not in orders]
         gone = await self.journal.archived_of(strange, in_any_letters=True) if strange else {}
         self._ours += len(orders) + len(gone)
         await asyncio.gather(
             *(self._nameless(row, gone) for row in rows if row.request_id not in orders),
-            *(self._all_of(order, named[request_id], window, shown) for request_id, order in orders.items()),
+            *(self._all_of(order, named[request_id], window, sought, seen) for request_id, order in orders.items()),
         )
         if self.remembers:
             unheard = [row for request_id in strange if request_id not in gone for row in named[request_id]]
             await self.journal.note_sightings([sighting for row in unheard if (sighting := _sighting_of(row))])
 
-    async def _written_otherwise(self, window: Window, request_ids: Sequence[str]) -> dict[str, SoughtOrder]:
-        """Orders whose request id the list has in small or capital letters, or with spaces around it."""
+    async def _written_otherwise(
+        self, window: Window, sought: dict[str, SoughtOrder], request_ids: Sequence[str]
+    ) -> dict[str, SoughtOrder]:
+        """Orders whose request id the list has in small or capital letters, or with spaces around it.
+
+        Args:
+            sought: The sought orders that were looked up by now; those that are found are added.
+        """
         if not request_ids:
             return {}
         ways = {way: one for one in request_ids for way in _ways(one)}
         plain = {request_id.strip().lower(): request_id for request_id in request_ids}
         mixed = await self.journal.entries_of(list(plain), in_mixed_letters=True)
         ways |= {one: plain[one.lower()] for one in mixed if one.lower() in plain}
-        found = {way: window.sought[way] for way in ways if way in window.sought}
+        sought |= window.sought.find(way for way in ways if way not in sought)
+        found = {way: sought[way] for way in ways if way in sought}
         others = await self.journal.entries_of([way for way in ways if way not in found])
         found |= {way: SoughtOrder.of(entry) for way, entry in others.items()}
         for way in found:
@@ -435,7 +504,12 @@ class Sweeper:
         return {ways[way]: order for way, order in found.items()}
 
     async def _all_of(
-        self, order: SoughtOrder, rows: Iterable[Transaction], window: Window, shown: dict[str, Shown]
+        self,
+        order: SoughtOrder,
+        rows: Iterable[Transaction],
+        window: Window,
+        sought: Mapping[str, SoughtOrder],
+        seen: dict[str, Shown],
     ) -> None:
         """All rows of one order, one after the other: more than one is more than one payment."""
         for row in rows:
@@ -448,8 +522,8 @@ class Sweeper:
                 self._first.pop(order.request_id, None)  # the journal knows now
             if is_about:
                 window.days.add(day_of(order.at, self.payments.dialect.timezone))
-                if order.request_id in window.sought:
-                    shown[row.transaction_id] = Shown(order.request_id, row.amount, _one_of_few(row.currency))
+                if order.request_id in sought:
+                    seen[row.transaction_id] = Shown(order.request_id, row.amount, row.currency)
 
     async def _is_about(self, order: SoughtOrder, row: Transaction) -> bool:
         """Whether a row is about this order indeed, after taking from it what it says."""
@@ -460,8 +534,9 @@ class Sweeper:
         if same and (row.status is None or not final or STATES.get(row.status) is order.state):
             return True
         before = order.state
-        named = attrs.evolve(row, request_id=order.request_id)  # in the letters in which it was sent
-        agrees = await self.findings.apply_record(order, named, "list")
+        if row.request_id != order.request_id:
+            row = attrs.evolve(row, request_id=order.request_id)  # in the letters in which it was sent
+        agrees = await self.findings.apply_record(order, row, "list")
         if before is State.PLANNED and order.state is not State.PLANNED:
             self.findings.found += 1
         return agrees
