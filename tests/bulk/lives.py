@@ -38,13 +38,14 @@ from payments_async.journal import (
     State,
     _states,
 )
-from payments_async.journal.contract import Evidence, Verdict
+from payments_async.journal.contract import Evidence, Sighting, Verdict
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Execution, Fault, Sandbox
 
 BATCH = "a life"
 TOLD = "an outbox"
 SHOP = "a shop"
+STRANGER = Sighting(request_id="of another machine", transaction_id="t-1", news=News.LOOKED_UP_PROCESSING)
 COUNT = 6
 MOODY, LOST_AFTER, LOST_BEFORE, DEAD, REFUSED, SLOW = range(COUNT)  # what becomes of each order
 LEASE = 0.5  # seconds
@@ -217,6 +218,7 @@ class Life:
         fuse = Fuse(max_per_day=Decimal(10**9))
         async with Outbox(payments, journal, SHOP, concurrency=2, lease=LEASE, fuse=fuse) as outbox:
             await outbox.put(singles()[0])
+            await journal.note_sightings([STRANGER])
             await outbox.pause("Ann", "lunch")
             await outbox.resume("Ann", "back")
             for order in (*singles(), leaving()):
