@@ -39,7 +39,7 @@ PINNED = {
         Adoption Archive ArchivedOrder ArchivedOrders Entry FINAL Happening HeldElsewhere Journal JournalBehind
         JournalClosed JournalCorrupt JournalError JournalFull JournalLocked JournalLost JournalOutdated
         JournalReadOnly JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy News
-        NotAJournal NotLookedFor NotParked OrderUnknown OrdersArchived OrdersDiffer Progress Pruned
+        NotAJournal NotLookedFor NotParked OrderUnknown OrdersArchived OrdersDiffer PostgresJournal Progress Pruned
         RegistryDamaged Run RunIdentity RunUnknown SqliteJournal Standing State StateFolder Sweep WrongAccount
         archive_orders
     """,

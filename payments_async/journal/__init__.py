@@ -3,6 +3,8 @@
 What only whoever writes a journal of their own, or tests one, needs is in ``payments_async.journal.contract``.
 """
 
+from typing import TYPE_CHECKING
+
 from payments_async._public import name_publicly
 from payments_async.journal._archive import ArchivedOrders, archive_orders
 from payments_async.journal._engine._memory import StateFolder
@@ -50,6 +52,9 @@ from payments_async.journal._sqlite._journal import SqliteJournal
 from payments_async.journal._states import FINAL, News, State
 from payments_async.journal.contract import Journal
 
+if TYPE_CHECKING:
+    from payments_async.journal._postgres._journal import PostgresJournal
+
 __all__ = [
     "Adoption",
     "Archive",
@@ -82,6 +87,7 @@ __all__ = [
     "OrderUnknown",
     "OrdersArchived",
     "OrdersDiffer",
+    "PostgresJournal",
     "Progress",
     "Pruned",
     "RegistryDamaged",
@@ -96,5 +102,22 @@ __all__ = [
     "WrongAccount",
     "archive_orders",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """``PostgresJournal``, which brings psycopg, when somebody asks for it."""
+    if name != "PostgresJournal":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from payments_async.journal._postgres._journal import PostgresJournal
+    except ImportError as error:
+        if (error.name or "psycopg").partition(".")[0] != "psycopg":
+            raise
+        words = "a journal in PostgreSQL needs psycopg: pip install 'payments-async[postgres]'"
+        raise ModuleNotFoundError(words, name="psycopg") from error
+    globals()[name] = PostgresJournal
+    name_publicly(globals())
+    return PostgresJournal
+
 
 name_publicly(globals())
