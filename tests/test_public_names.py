@@ -40,8 +40,8 @@ PINNED = {
         JournalClosed JournalCorrupt JournalError JournalFull JournalLocked JournalLost JournalOutdated
         JournalReadOnly JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy News
         NotAJournal NotLookedFor NotParked OrderUnknown OrdersArchived OrdersDiffer PostgresJournal Progress Pruned
-        RegistryDamaged Run RunIdentity RunUnknown SqliteJournal Standing State StateFolder Sweep WrongAccount
-        archive_orders
+        RegistryDamaged Run RunIdentity RunUnknown SqliteJournal Standing State StateFolder StoredJournal
+        Sweep WrongAccount archive_orders journal_at
     """,
     "payments_async.journal.contract": """
         Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding

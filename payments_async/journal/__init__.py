@@ -3,10 +3,11 @@
 What only whoever writes a journal of their own, or tests one, needs is in ``payments_async.journal.contract``.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from payments_async._public import name_publicly
 from payments_async.journal._archive import ArchivedOrders, archive_orders
+from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._faults import (
     HeldElsewhere,
@@ -36,6 +37,7 @@ from payments_async.journal._faults import (
     WrongAccount,
 )
 from payments_async.journal._inbox import Pruned
+from payments_async.journal._places import journal_at, postgres_journal
 from payments_async.journal._records import (
     Adoption,
     Archive,
@@ -98,26 +100,21 @@ __all__ = [
     "Standing",
     "State",
     "StateFolder",
+    "StoredJournal",
     "Sweep",
     "WrongAccount",
     "archive_orders",
+    "journal_at",
 ]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """``PostgresJournal``, which brings psycopg, when somebody asks for it."""
     if name != "PostgresJournal":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        from payments_async.journal._postgres._journal import PostgresJournal
-    except ImportError as error:
-        if (error.name or "psycopg").partition(".")[0] != "psycopg":
-            raise
-        words = "a journal in PostgreSQL needs psycopg: pip install 'payments-async[postgres]'"
-        raise ModuleNotFoundError(words, name="psycopg") from error
-    globals()[name] = PostgresJournal
+    globals()[name] = postgres_journal()
     name_publicly(globals())
-    return PostgresJournal
+    return globals()[name]
 
 
 name_publicly(globals())

@@ -112,6 +112,19 @@ class StoredJournal(Journal):
         self._before_close: list[Callable[[], Awaitable[None]]] = []
 
     @property
+    def place(self) -> str:
+        """Where it is, in words and without a password."""
+        return self._database.named
+
+    async def exists(self) -> bool:
+        """Whether there is a journal; nothing is made.
+
+        Raises:
+            JournalError: That cannot be found out.
+        """
+        return await asyncio.to_thread(self._new_database().exists)
+
+    @property
     def is_new(self) -> bool:
         """Whether opening it has made it: it knows no earlier payment."""
         return self._database.is_new

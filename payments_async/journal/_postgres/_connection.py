@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import count
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import pq
@@ -28,6 +29,7 @@ _LIVELY = {
     "keepalives_count": "3",
     "tcp_user_timeout": "15000",
 }
+_SECRETS, _HIDDEN = frozenset({"password", "sslpassword", "passfile", "oauth_client_secret"}), "***"
 _COMMIT = "COMMIT"
 _KEPT = 500  # prepared statements; there are about two hundred texts
 # PostgreSQL's text holds no NUL. Notifications with one are refused; in the words of an answer or of an error, which
@@ -158,11 +160,16 @@ def is_whole(dsn: str) -> bool:
 
 
 def shown(dsn: str) -> str:
-    """Where a DSN leads, without who asks and by which password."""
-    known = conninfo_to_dict(dsn)
-    host, port, name = (known.get(key) for key in ("host", "port", "dbname"))
-    where = "" if host is None or str(host).startswith(("/", "@")) else str(host)
-    return f"postgresql://{where}{f':{port}' if port else ''}/{name or ''}"
+    """A DSN whose passwords are not shown."""
+    if "://" not in dsn:
+        known = conninfo_to_dict(dsn)
+        return make_conninfo("", **{key: _HIDDEN if key in _SECRETS else value for key, value in known.items()})
+    parts = urlsplit(dsn)
+    who, at, host = parts.netloc.rpartition("@")
+    user, colon, _ = who.partition(":")
+    query = [(key, _HIDDEN if key in _SECRETS else value) for key, value in parse_qsl(parts.query)]
+    netloc = f"{user}{f':{_HIDDEN}' if colon else ''}{at}{host}"
+    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query, safe="/*")))
 
 
 def _refusal(error: psycopg.Error, place: str) -> Exception:

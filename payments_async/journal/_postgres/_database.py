@@ -22,6 +22,7 @@ from payments_async.journal._postgres._schema import quoted
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 
+DEFAULT_SCHEMA = "payments"
 _APPLICATION = "payments-async"
 _AGAIN = 0.25  # seconds until a server that is not there is tried again
 _STANDSTILL = 5.0  # ... after which a process that stands still within a commit lets go of it
@@ -62,7 +63,7 @@ class PostgresDatabase:
         self._is_unsafe_allowed = is_unsafe_allowed
         self._clock = clock
         self._ahead = 0.0  # seconds that the clock of the database is ahead of this machine's
-        self.named = f"{shown(dsn)} ({schema})"
+        self.named = shown(dsn) if schema == DEFAULT_SCHEMA else f"{shown(dsn)} ({schema})"
         self.is_new = False
         self.holder = ""
         self._identity = Identity(self, named=self.named, schema=schema)
@@ -164,6 +165,18 @@ class PostgresDatabase:
                 f"{self.named}: the pooler in between lends a session for one transaction only; the journal needs "
                 "sessions of its own (pool_mode = session), or the server itself"
             )
+
+    def exists(self) -> bool:
+        """Whether there is a journal; for this alone nothing has to be open."""
+        connection = self._connected()
+        try:
+            if not _schema.version_of(connection, self._schema):
+                return False
+            return connection.execute("SELECT 1 FROM meta WHERE key = 'journal_id'").fetchone() is not None
+        except psycopg.Error as error:
+            raise self.translated(error) from error
+        finally:
+            connection.close()
 
     def open_reader(self) -> PgConnection:
         """A connection that only reads."""

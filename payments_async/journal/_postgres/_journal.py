@@ -8,8 +8,8 @@ from pathlib import Path
 
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
-from payments_async.journal._postgres._connection import is_whole, shown
-from payments_async.journal._postgres._database import PostgresDatabase
+from payments_async.journal._postgres._connection import is_whole
+from payments_async.journal._postgres._database import DEFAULT_SCHEMA, PostgresDatabase
 from payments_async.journal._postgres._schema import check
 
 _LONGEST = 63  # bytes of a name in PostgreSQL
@@ -48,7 +48,7 @@ class PostgresJournal(StoredJournal):
         self,
         dsn: str,
         *,
-        schema: str = "payments",
+        schema: str = DEFAULT_SCHEMA,
         state_folder: str | Path | StateFolder | None = StateFolder.OF_USER,
         busy_timeout: float = 10.0,
         statement_timeout: float = 60.0,
@@ -60,7 +60,6 @@ class PostgresJournal(StoredJournal):
             raise ValueError("dsn: libpq does not understand it; as in postgresql://user@host/name")
         if not schema or "\0" in schema or len(schema.encode()) > _LONGEST:
             raise ValueError(f"schema: a name of at most {_LONGEST} bytes")
-        self._place = shown(dsn)
         self._pg = partial(
             PostgresDatabase,
             dsn,
@@ -74,12 +73,7 @@ class PostgresJournal(StoredJournal):
         super().__init__(self._make, crash_at=crash_at)
 
     def __repr__(self) -> str:
-        return f"PostgresJournal({self._place!r})"
-
-    @property
-    def place(self) -> str:
-        """Where it is, without a password."""
-        return self._place
+        return f"PostgresJournal({self.place!r})"
 
     def _make(self) -> PostgresDatabase:
         self._postgres = self._pg()
