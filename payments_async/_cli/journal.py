@@ -62,7 +62,7 @@ class JournalPlace:
         try:
             return await self.unopened().exists()
         except JournalError as error:
-            raise BadInput(f"--journal {str(error).removeprefix(f'{self}: ')}") from error
+            raise BadInput(f"--journal {self}: {str(error).removeprefix(f'{self}: ')}") from error
 
 
 def journal_option(about: str = "The journal's file, or the DSN of its database (postgresql://...).") -> object:

@@ -61,6 +61,11 @@ def dsn() -> str:
     return _made(f"payments_test_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}_{os.getpid()}", "template0")
 
 
+def new_database() -> str:
+    """An empty database, for a journal in the usual namespace."""
+    return _made(f"payments_empty_{os.getpid()}_{next(_copies)}", "template0")
+
+
 def copied() -> str:
     """Another database, as this process's own is now."""
     from psycopg import conninfo
