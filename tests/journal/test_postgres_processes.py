@@ -1,8 +1,10 @@
 """Several processes on one database: what the dead held is free soon, and nobody waits for who stands still."""
 
 import asyncio
+import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -14,7 +16,7 @@ from journal import postgres
 from journal.factories import BATCH, claimed, delivery, event, in_outbox, loaded, order, permitted
 
 from payments_async.journal import JournalUnavailable, News, PostgresJournal, State
-from payments_async.journal.contract import Outcome, Permit
+from payments_async.journal.contract import CRASH_POINTS, Outcome, Permit
 
 TESTS = Path(__file__).parent.parent
 
@@ -167,3 +169,16 @@ async def test_a_process_that_stands_still_within_a_commit(schema: str) -> None:
         entry = await still.entry(order(0).request_id)
         assert entry is not None
         assert (State.SENDING, 1) == (entry.state, entry.attempt)
+
+
+@pytest.mark.slow
+def test_every_named_point_is_survived() -> None:
+    """Killed there and continued: nothing is sent twice, nothing is lost, and every state agrees with the world."""
+    done = subprocess.run(
+        [sys.executable, "-m", "journal.lifetimes", "1"], capture_output=True, timeout=600, check=True,
+        env={**os.environ, "PYTHONPATH": str(TESTS), "LIFETIMES_DSN": postgres.dsn()},
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert list(CRASH_POINTS) == list(found)
+    assert [] == [point for point, times in found.items() if times["1"] is None]
+    assert [] == [(point, times["1"]) for point, times in found.items() if times["1"]]
