@@ -41,18 +41,23 @@ def new_schema() -> str:
 
 def give_back() -> None:
     """Empty what was lent, for the next test."""
-    import psycopg
-
     while _lent:
         name = _lent.pop()
-        with psycopg.connect(dsn(), autocommit=True) as connection:
-            connection.execute("SET lock_timeout = '20s'")
-            found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (name,)).fetchall()
-            empty = [f'DELETE FROM "{name}"."{table}"' for (table,) in found if table != "meta"]  # noqa: S608
-            if empty:
-                identity = f"""DELETE FROM "{name}".meta WHERE key <> 'version'"""  # noqa: S608
-                connection.execute("; ".join(["BEGIN", *empty, identity, "COMMIT"]).encode())
+        empty(dsn(), name)
         _unused.append(name)
+
+
+def empty(dsn: str, name: str) -> None:
+    """Empty the tables of a namespace."""
+    import psycopg
+
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET lock_timeout = '20s'")
+        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (name,)).fetchall()
+        tables = [f'DELETE FROM "{name}"."{table}"' for (table,) in found if table != "meta"]  # noqa: S608
+        if tables:
+            identity = f"""DELETE FROM "{name}".meta WHERE key <> 'version'"""  # noqa: S608
+            connection.execute("; ".join(["BEGIN", *tables, identity, "COMMIT"]).encode())
 
 
 @cache
