@@ -17,7 +17,7 @@ def name_publicly(place: dict[str, Any]) -> None:
         place: The ``globals()`` of a module with ``__all__``. What another public module offers names that one.
     """
     for name in place["__all__"]:
-        thing = place[name]
+        thing = place.get(name)  # what is imported when it is asked for names its place then
         if not isinstance(thing, type | FunctionType) or _is_offered(name, thing.__module__):
             continue
         if isinstance(thing, type) and (annotated := vars(thing).get("__annotations__")):

@@ -39,9 +39,9 @@ PINNED = {
         Adoption Archive ArchivedOrder ArchivedOrders Entry FINAL Happening HeldElsewhere Journal JournalBehind
         JournalClosed JournalCorrupt JournalError JournalFull JournalLocked JournalLost JournalOutdated
         JournalReadOnly JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy News
-        NotAJournal NotLookedFor NotParked OrderUnknown OrdersArchived OrdersDiffer Progress Pruned
-        RegistryDamaged Run RunIdentity RunUnknown SqliteJournal Standing State StateFolder Sweep WrongAccount
-        archive_orders
+        NotAJournal NotLookedFor NotParked OrderUnknown OrdersArchived OrdersDiffer PostgresJournal Progress Pruned
+        RegistryDamaged Run RunIdentity RunUnknown SqliteJournal Standing State StateFolder StoredJournal
+        Sweep WrongAccount archive_orders journal_at
     """,
     "payments_async.journal.contract": """
         Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding

@@ -21,7 +21,7 @@ from ledger import HEARD, Ledger, Refused, Withdrawal
 
 from payments_async import Credentials, PaymentsSession
 from payments_async.ipn import DOCUMENTED_SENDERS, Receiver, serve
-from payments_async.journal import Entry, SqliteJournal
+from payments_async.journal import Entry, journal_at
 from payments_async.outbox import Outbox
 
 
@@ -30,7 +30,7 @@ class Withdrawals:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.ledger = Ledger(settings.get("WITHDRAWALS_DATABASE", "withdrawals.sqlite"))
-        self.journal = SqliteJournal(settings.get("PAYMENTS_JOURNAL", "payments.sqlite"))
+        self.journal = journal_at(settings.get("PAYMENTS_JOURNAL", "payments.sqlite"))
         credentials = Credentials(
             app_key=settings.get("PAYMENTS_APP_KEY", "demo-app-key"),
             app_password=settings.get("PAYMENTS_APP_PASSWORD", "demo-app-password"),

@@ -19,14 +19,14 @@ from starlette.routing import Route
 
 from payments_async import Credentials, PaymentsSession
 from payments_async.ipn import DOCUMENTED_SENDERS, Receiver
-from payments_async.journal import Entry, SqliteJournal
+from payments_async.journal import Entry, journal_at
 from payments_async.outbox import Outbox
 
 
 def application(settings: Mapping[str, str] = os.environ) -> FastAPI:
     """The whole of it. Several processes may serve it, with the same files."""
     ledger = Ledger(settings.get("WITHDRAWALS_DATABASE", "withdrawals.sqlite"))
-    journal = SqliteJournal(settings.get("PAYMENTS_JOURNAL", "payments.sqlite"))
+    journal = journal_at(settings.get("PAYMENTS_JOURNAL", "payments.sqlite"))
     credentials = Credentials(
         app_key=settings.get("PAYMENTS_APP_KEY", "demo-app-key"),
         app_password=settings.get("PAYMENTS_APP_PASSWORD", "demo-app-password"),

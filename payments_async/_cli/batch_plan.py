@@ -9,14 +9,14 @@ from payments_async._cli.batch_file import RowOptions
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async.bulk import Batch, BatchChanged, Duplicate, Issue, Plan, Share, plan
-from payments_async.journal import SqliteJournal
+from payments_async.journal import Journal
 
 
 async def make_plan(
     payments: PaymentsSession,
     batch: Batch,
     batch_id: str,
-    journal: SqliteJournal | None,
+    journal: Journal | None,
     rows: RowOptions,
     *,
     validate: bool,

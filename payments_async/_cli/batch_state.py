@@ -2,15 +2,15 @@
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rich.text import Text
 
 from payments_async._cli.exit_codes import Exit
+from payments_async._cli.journal import JournalPlace
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, money, quoted
 from payments_async._cli.story import sentence, service_words
-from payments_async.journal import Archive, Entry, Progress, SqliteJournal, State
+from payments_async.journal import Archive, Entry, Journal, Progress, State
 
 SHOWN = 20  # orders of a kind
 UNFORTUNATE = (State.REJECTED, State.FAILED, State.REVERSED)
@@ -56,7 +56,7 @@ async def first(entries: AsyncIterator[Entry], count: int = SHOWN) -> list[Entry
     return found
 
 
-async def unpaid_of(journal: SqliteJournal, batch_id: str, progress: Progress) -> list[tuple[Entry, str]]:
+async def unpaid_of(journal: Journal, batch_id: str, progress: Progress) -> list[tuple[Entry, str]]:
     """The first orders of a batch that were refused, that failed and that came back, each with the reason."""
     states = [state for state in UNFORTUNATE if progress.counts[state]]
     found = [entry for state in states for entry in await first(journal.entries(batch_id, state))]
@@ -89,7 +89,7 @@ def show_entries(screen: Screen, entries: Iterable[tuple[Entry, str]]) -> None:
     screen.table(["Request id", "Outcome", "Amount", "Beneficiary", "Why"], rows, right=["Amount"])
 
 
-async def _why(journal: SqliteJournal, entry: Entry) -> str:
+async def _why(journal: Journal, entry: Entry) -> str:
     """The service's words, or what told of the end where there are none."""
     if words := service_words(entry):
         return words
@@ -119,7 +119,7 @@ def show_progress(screen: Screen, progress: Progress, currency: str | None) -> N
 def tell_next(
     screen: Screen,
     progress: Progress,
-    journal: Path,
+    journal: JournalPlace,
     batch_id: str | None,
     *,
     quarantined: int = 0,
@@ -182,6 +182,6 @@ def progress_document(progress: Progress) -> dict[str, object]:
     }
 
 
-async def currency_of(journal: SqliteJournal, batch_id: str) -> str | None:
+async def currency_of(journal: Journal, batch_id: str) -> str | None:
     """What the first order of a batch is in; the others are too, or its plan would have had a problem."""
     return next((entry.order.currency for entry in await first(journal.entries(batch_id), 1)), None)

@@ -1,21 +1,76 @@
-"""The journal on the command line: which file, which batch in it, and its complaints as those of an option."""
+"""The journal on the command line: where it is, which batch in it, and its complaints as those of an option."""
 
 import hashlib
 import re
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
+import attrs
 import platformdirs
 import typer
 
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.screen import Screen
-from payments_async.journal import JournalError, JournalUnavailable, RunIdentity, SqliteJournal
+from payments_async.journal import (
+    Journal,
+    JournalError,
+    JournalUnavailable,
+    RunIdentity,
+    SqliteJournal,
+    StoredJournal,
+    journal_at,
+)
 
-JournalFile = Annotated[Path | None, typer.Option(envvar="PAYMENTS_JOURNAL", help="The journal's file.")]
+
+@attrs.frozen(repr=False)
+class JournalPlace:
+    """Where a journal is: a file, or a database. Shown without a password.
+
+    Attributes:
+        text: As somebody wrote it.
+    """
+
+    text: str
+
+    def __str__(self) -> str:
+        return str(self.unopened().place)
+
+    __repr__ = __str__
+
+    def unopened(self) -> StoredJournal:
+        """The journal.
+
+        Raises:
+            BadInput: There can be none.
+        """
+        try:
+            return journal_at(self.text)
+        except ModuleNotFoundError as error:
+            raise BadInput(f"--journal: {error}") from error
+        except ValueError as error:
+            raise BadInput(f"--journal: {str(error).partition(': ')[2]}") from error
+
+    async def exists(self) -> bool:
+        """Whether there is a journal.
+
+        Raises:
+            BadInput: That cannot be found out.
+        """
+        try:
+            return await self.unopened().exists()
+        except JournalError as error:
+            raise BadInput(f"--journal {self}: {str(error).removeprefix(f'{self}: ')}") from error
+
+
+def journal_option(about: str = "The journal's file, or the DSN of its database (postgresql://...).") -> object:
+    """The option that says where the journal is."""
+    return typer.Option(envvar="PAYMENTS_JOURNAL", help=about, parser=JournalPlace, metavar="FILE|DSN")
+
+
+JournalFile = Annotated[JournalPlace | None, journal_option()]
 AnyBatch = Annotated[str | None, typer.Option(help="Which batch; not needed where there is one.")]
 WithoutLooking = Annotated[
     bool, typer.Option("--without-looking", help="Do not look in the service's list for what was sent before.")
@@ -39,35 +94,41 @@ def seconds_of(older_than: str) -> float:
 
 
 @asynccontextmanager
-async def opened(path: Path | None, *, new: bool = False) -> AsyncIterator[SqliteJournal]:
-    """The journal in a file.
+async def opened(place: JournalPlace | None, *, new: bool = False) -> AsyncIterator[StoredJournal]:
+    """The journal in a place.
 
     Args:
         new: Make it, if there is none, and let ``JournalUnavailable`` through: a run that was under way says more.
 
     Raises:
-        BadInput: No file was named, it is not there, or the journal says no.
+        BadInput: No place was named, nothing is there, or the journal says no.
     """
-    if path is None:
+    if place is None:
         kept = f"; `pay` and `collect` keep theirs as {', '.join(map(str, _own_journals()))}" if _own_journals() else ""
         raise BadInput(f"--journal: name the journal's file, or set PAYMENTS_JOURNAL{kept}")
-    if not new and not path.exists():  # noqa: ASYNC240 - one look, before anything else is under way
-        raise BadInput(f"--journal: there is no file {path}; check the name")
+    if not new and not await place.exists():
+        what = "file" if isinstance(place.unopened(), SqliteJournal) else "journal in"
+        raise BadInput(f"--journal: there is no {what} {place}; check the name")
     try:
-        async with SqliteJournal(path) as journal:
+        async with place.unopened() as journal:
             yield journal
     except JournalError as error:
         if new and isinstance(error, JournalUnavailable):
             raise
-        raise BadInput(f"--journal {path}: {str(error).removeprefix(f'{path}: ')}") from error
+        raise BadInput(f"--journal {place}: {str(error).removeprefix(f'{place}: ')}") from error
 
 
-def existing(path: Path | None) -> AbstractAsyncContextManager[SqliteJournal | None]:
-    """The journal in a file, or ``None`` where there is none yet."""
-    return nullcontext() if path is None or not path.exists() else opened(path)
+@asynccontextmanager
+async def existing(place: JournalPlace | None) -> AsyncIterator[StoredJournal | None]:
+    """The journal in a place, or ``None`` where there is none yet."""
+    if place is None or not await place.exists():
+        yield None
+    else:
+        async with opened(place) as journal:
+            yield journal
 
 
-async def chosen_batch(journal: SqliteJournal, batch_id: str | None) -> str:
+async def chosen_batch(journal: Journal, batch_id: str | None) -> str:
     """The batch that was named, or the only one.
 
     Raises:
@@ -82,10 +143,10 @@ async def chosen_batch(journal: SqliteJournal, batch_id: str | None) -> str:
     raise BadInput(f"--batch-id: there is no batch {batch_id}; {held}" if batch_id else f"--batch-id: name one; {held}")
 
 
-def introduce(screen: Screen, path: Path, journal: SqliteJournal) -> None:
+def introduce(screen: Screen, place: JournalPlace, journal: StoredJournal) -> None:
     """Say what a journal that is about to be used does not know, or cannot notice."""
     if journal.is_new:
-        screen.note(f"new journal {path}: it knows no earlier payment")
+        screen.note(f"new journal {place}: it knows no earlier payment")
     if journal.remembered_in is None:
         screen.note(
             "this machine keeps no memory of the journal outside of its own folder (the user's state folder cannot "
@@ -93,7 +154,7 @@ def introduce(screen: Screen, path: Path, journal: SqliteJournal) -> None:
         )
 
 
-async def check_doubt(journal: SqliteJournal) -> None:
+async def check_doubt(journal: Journal) -> None:
     """Refuse to send without looking from a journal that may have forgotten.
 
     Raises:
@@ -107,11 +168,11 @@ async def check_doubt(journal: SqliteJournal) -> None:
         )
 
 
-def own_journal(identity: RunIdentity) -> Path:
+def own_journal(identity: RunIdentity) -> JournalPlace:
     """The file of one account. A simulated service has another one than the real service, whatever it is called."""
     whose = "\0".join((identity.base_address, identity.user_id))
     host = _NO_NAME.sub("-", urlsplit(identity.base_address).netloc.lower())
-    return _folder() / f"{host}-{hashlib.sha256(whose.encode()).hexdigest()[:12]}.sqlite"
+    return JournalPlace(str(_folder() / f"{host}-{hashlib.sha256(whose.encode()).hexdigest()[:12]}.sqlite"))
 
 
 def _own_journals() -> list[Path]:
@@ -122,7 +183,7 @@ def _own_journals() -> list[Path]:
         return []
 
 
-def may_be_made(screen: Screen, path: Path, *, named: bool, is_wanted: bool) -> bool:
+def may_be_made(screen: Screen, place: JournalPlace, *, named: bool, is_wanted: bool) -> bool:
     """Whether a journal may be made: the account's own by itself, a file that somebody named when they say so.
 
     Args:
@@ -133,12 +194,13 @@ def may_be_made(screen: Screen, path: Path, *, named: bool, is_wanted: bool) -> 
         BadInput: Nobody can be asked, or the folder of the account's own journal cannot be made.
     """
     if named:
-        question = f"There is no journal {path} yet, and a new one knows no earlier payment. Make it?"
+        question = f"There is no journal {place} yet, and a new one knows no earlier payment. Make it?"
         return is_wanted or screen.confirmed(question, otherwise="nothing was sent", option="--new-journal")
+    folder = Path(place.text).parent
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise BadInput(f"--journal: {path.parent} cannot be made ({error.strerror}); name a file that lasts") from error
+        raise BadInput(f"--journal: {folder} cannot be made ({error.strerror}); name a file that lasts") from error
     return True
 
 

@@ -9,7 +9,7 @@ import typer
 from payments_async._cli.batch_state import in_words
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.screen import clean
-from payments_async.journal import Progress, SqliteJournal, State
+from payments_async.journal import Journal, Progress, State
 from payments_async.journal.contract import Backlog, Hearing, Pause
 
 OutboxName = Annotated[str, typer.Option("--name", help="Which outbox; processes with the same name share the work.")]
@@ -57,7 +57,7 @@ class OutboxState:
         return in_words(self.progress) or "no order yet"
 
 
-async def state_of(journal: SqliteJournal, name: str) -> OutboxState:
+async def state_of(journal: Journal, name: str) -> OutboxState:
     """How an outbox stands now."""
     return OutboxState(
         name=name,
@@ -70,12 +70,12 @@ async def state_of(journal: SqliteJournal, name: str) -> OutboxState:
     )
 
 
-async def outboxes_in(journal: SqliteJournal) -> list[str]:
+async def outboxes_in(journal: Journal) -> list[str]:
     """The names of all outboxes, oldest first."""
     return [run.batch_id for run in await journal.runs() if run.outbox == run.batch_id]
 
 
-async def chosen_outbox(journal: SqliteJournal, name: str | None) -> str:
+async def chosen_outbox(journal: Journal, name: str | None) -> str:
     """The outbox that was named, or the only one.
 
     Raises:
@@ -94,7 +94,7 @@ async def chosen_outbox(journal: SqliteJournal, name: str | None) -> str:
     raise BadInput(f"--name: {what}; {begun}")
 
 
-async def check_new_outbox(journal: SqliteJournal, name: str, *, is_wanted: bool) -> None:
+async def check_new_outbox(journal: Journal, name: str, *, is_wanted: bool) -> None:
     """Refuse a name that may be mistyped: what is put into an outbox that nobody works waits for ever.
 
     Args:

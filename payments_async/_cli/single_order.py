@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Annotated
 
 import attrs
@@ -13,7 +12,16 @@ import typer
 
 from payments_async import CollectionOrder, PaymentsError, PaymentsSession, PayoutOrder
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.journal import WithoutLooking, check_doubt, introduce, may_be_made, opened, own_journal
+from payments_async._cli.journal import (
+    JournalPlace,
+    WithoutLooking,
+    check_doubt,
+    introduce,
+    journal_option,
+    may_be_made,
+    opened,
+    own_journal,
+)
 from payments_async._cli.live_view import looking
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, money
@@ -21,7 +29,7 @@ from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import Stop, draining
 from payments_async._cli.story import service_words
 from payments_async.bulk import RunProgress, read_money, reconcile, run_batch
-from payments_async.journal import Entry, JournalUnavailable, RunIdentity, SqliteJournal, State
+from payments_async.journal import Entry, Journal, JournalUnavailable, RunIdentity, State
 
 Order = PayoutOrder | CollectionOrder
 
@@ -97,15 +105,12 @@ class Sending:
     """The options that say how one order is sent.
 
     Attributes:
-        journal: The file somebody named, or ``None`` for the account's own.
+        journal: The place somebody named, or ``None`` for the account's own.
     """
 
     journal: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="PAYMENTS_JOURNAL",
-            help="The journal's file; by default the account has one of its own, in the user's data folder.",
-        ),
+        JournalPlace | None,
+        journal_option("The journal's file or DSN; by default the account has a file in the user's data folder."),
     ] = None
     new_journal: Annotated[
         bool, typer.Option("--new-journal", help="Make the file that --journal names. It knows no earlier payment.")
@@ -173,7 +178,7 @@ class SingleOrder:
             payments = await stack.enter_async_context(settings.session())
             identity = RunIdentity.of(payments.base_url, app_key=settings.app_key or "", user_id=settings.user_id or "")
             path = self.sending.journal or own_journal(identity)
-            if path.exists():
+            if await path.exists():
                 journal = await stack.enter_async_context(opened(path))
                 entry = await self._known(journal, identity)
             else:
@@ -197,7 +202,7 @@ class SingleOrder:
                 await check_doubt(journal)
             return await _OrderRun(asked=self, payments=payments, journal=journal, path=path).run(entry)
 
-    async def _known(self, journal: SqliteJournal, identity: RunIdentity) -> Entry | None:
+    async def _known(self, journal: Journal, identity: RunIdentity) -> Entry | None:
         """What the journal holds under this request id.
 
         Raises:
@@ -226,7 +231,7 @@ class SingleOrder:
             )
         return entry
 
-    async def _agreed(self, payments: PaymentsSession, path: Path, *, is_new: bool) -> bool:
+    async def _agreed(self, payments: PaymentsSession, path: JournalPlace, *, is_new: bool) -> bool:
         """Show the order as it would be sent, and ask for a yes unless it was given."""
         screen, order = self.screen, self.order
         account = await payments.accounts.get() if order.currency else None
@@ -256,8 +261,8 @@ class _OrderRun:
 
     asked: SingleOrder
     payments: PaymentsSession
-    journal: SqliteJournal
-    path: Path
+    journal: Journal
+    path: JournalPlace
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     waited_for: set[str] = attrs.field(factory=set)
 

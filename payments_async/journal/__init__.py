@@ -3,8 +3,11 @@
 What only whoever writes a journal of their own, or tests one, needs is in ``payments_async.journal.contract``.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from payments_async._public import name_publicly
 from payments_async.journal._archive import ArchivedOrders, archive_orders
+from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._faults import (
     HeldElsewhere,
@@ -34,6 +37,7 @@ from payments_async.journal._faults import (
     WrongAccount,
 )
 from payments_async.journal._inbox import Pruned
+from payments_async.journal._places import journal_at, postgres_journal
 from payments_async.journal._records import (
     Adoption,
     Archive,
@@ -49,6 +53,9 @@ from payments_async.journal._records import (
 from payments_async.journal._sqlite._journal import SqliteJournal
 from payments_async.journal._states import FINAL, News, State
 from payments_async.journal.contract import Journal
+
+if TYPE_CHECKING:
+    from payments_async.journal._postgres._journal import PostgresJournal
 
 __all__ = [
     "Adoption",
@@ -82,6 +89,7 @@ __all__ = [
     "OrderUnknown",
     "OrdersArchived",
     "OrdersDiffer",
+    "PostgresJournal",
     "Progress",
     "Pruned",
     "RegistryDamaged",
@@ -92,9 +100,21 @@ __all__ = [
     "Standing",
     "State",
     "StateFolder",
+    "StoredJournal",
     "Sweep",
     "WrongAccount",
     "archive_orders",
+    "journal_at",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``PostgresJournal``, which brings psycopg, when somebody asks for it."""
+    if name != "PostgresJournal":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = postgres_journal()
+    name_publicly(globals())
+    return globals()[name]
+
 
 name_publicly(globals())

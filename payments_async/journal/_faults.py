@@ -56,7 +56,7 @@ class JournalError(Exception):
 class JournalUnavailable(JournalError):
     """The file could not be read or written. A permit asked for counts as not granted."""
 
-    remedy = "stop sending; look at the disk, then continue with the same command"
+    remedy = "stop sending; look at its disk or its server, then continue with the same command"
 
 
 class JournalLocked(JournalUnavailable):

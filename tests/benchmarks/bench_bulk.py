@@ -6,6 +6,7 @@
     python tests/benchmarks/bench_bulk.py --server aiohttp    the same against a server that takes as long as a client
     python tests/benchmarks/bench_bulk.py --instructions      instructions per order, loading apart (needs valgrind)
     python tests/benchmarks/bench_bulk.py --orders 1000000    one run: memory, time, bytes of the file per order
+    python tests/benchmarks/bench_bulk.py --journal DSN       with a journal in a PostgreSQL database beside the file
 
 The server is a process of its own that echoes the request id of each order and does nothing else. The one it starts by
 default knows hardly any HTTP and is never what is waited for, so that the client's processor time is all there is: the
@@ -31,6 +32,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from decimal import Decimal
+from functools import partial
 from operator import truediv
 from pathlib import Path
 
@@ -40,9 +42,13 @@ from aiohttp import web
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async._cli import COLLECT_AFTER
 from payments_async.bulk import RunProgress, run_batch
-from payments_async.journal import SqliteJournal
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from places import new_journal, size_of
 
 CLIENTS = ("bare", "send_many", "journaled")
+IN_DATABASE = "database"  # journaled too, in the database of --journal
 LOADED = "loaded"  # the batch is written down, and nothing is sent: what that costs is taken off "journaled"
 DELAYS = (0.0, 0.02, 0.2)  # seconds until the service answers
 SLOW = 0.1  # from where a fifth of the orders do
@@ -177,14 +183,12 @@ async def loaded(base: str, count: int, concurrency: int) -> float:
     return await journaled(base, count, concurrency, sends=False)
 
 
-async def journaled(base: str, count: int, concurrency: int, *, show: bool = False, sends: bool = True) -> float:
+async def journaled(
+    base: str, count: int, concurrency: int, *, show: bool = False, sends: bool = True, dsn: str | None = None
+) -> float:
     """Seconds for the run of a batch that is loaded already, as ``send_many`` has its orders already."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "journal.db"
-        async with (
-            SqliteJournal(path, state_folder=path.with_name("state")) as journal,
-            PaymentsSession(base, WHO) as payments,
-        ):
+    with tempfile.TemporaryDirectory() as folder, new_journal(Path(folder), dsn) as unopened:
+        async with unopened as journal, PaymentsSession(base, WHO) as payments:
             await payments.log_in()
             begun = time.perf_counter()
             stop = asyncio.Event()
@@ -200,13 +204,8 @@ async def journaled(base: str, count: int, concurrency: int, *, show: bool = Fal
             assert count == done.counts["accepted"], done
         if show:
             print(f"loaded in {ready - begun:.1f} s, sent in {seconds:.1f} s ({count / seconds:.0f}/s)")
-            print(f"{size(Path(folder)) / count:.0f} bytes an order, {memory():.0f} MB at most")
+            print(f"{size_of(Path(folder), dsn) / count:.0f} bytes an order, {memory():.0f} MB at most")
     return seconds
-
-
-def size(folder: Path) -> int:
-    """Bytes of all files in a folder."""
-    return sum(part.stat().st_size for part in folder.iterdir())
 
 
 def memory() -> float:
@@ -271,17 +270,19 @@ def compare_instructions(base: str, count: int, concurrency: int) -> None:
         )
 
 
-def compare(bases: Mapping[float, str], rounds: int, count: int, concurrency: int, *more: str) -> None:
+def compare(
+    bases: Mapping[float, str], rounds: int, count: int, concurrency: int, *more: str, clients: Sequence[str] = CLIENTS
+) -> None:
     """Print orders per second and ratios, medians of interleaved rounds; each ratio is of one round.
 
     Args:
         bases: Where a service is that answers after so many seconds.
     """
-    rates: dict[float, dict[str, list[float]]] = {delay: {kind: [] for kind in CLIENTS} for delay in bases}
+    rates: dict[float, dict[str, list[float]]] = {delay: {kind: [] for kind in clients} for delay in bases}
     for _ in range(rounds):
         for delay, base in bases.items():
             some = count if delay < SLOW else count // 5
-            for kind in CLIENTS:
+            for kind in clients:
                 rates[delay][kind].append(measured(kind, base, some, concurrency, *more))
     for delay, of_all in rates.items():
         print(f"answered after {1000 * delay:.0f} ms")
@@ -316,7 +317,8 @@ def main() -> None:
     parser.add_argument("--server", choices=SERVERS, default="raw")
     parser.add_argument("--instructions", action="store_true")
     parser.add_argument("--plain-gc", action="store_true")
-    parser.add_argument("--client", choices=(LOADED, *CLIENTS))
+    parser.add_argument("--client", choices=(LOADED, *CLIENTS, IN_DATABASE))
+    parser.add_argument("--journal", metavar="DSN", help="of a PostgreSQL database to be compared with a file")
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("--base", default="")
     arguments = parser.parse_args()
@@ -328,19 +330,25 @@ def main() -> None:
         gc.set_threshold(COLLECT_AFTER)
     if arguments.client:
         stay_on(0)
-        client = {"bare": bare, "send_many": send_many, "journaled": journaled, LOADED: loaded}[arguments.client]
+        database = partial(journaled, dsn=arguments.journal)
+        client = {"bare": bare, "send_many": send_many, "journaled": journaled, LOADED: loaded, IN_DATABASE: database}[
+            arguments.client
+        ]
         print(arguments.count / asyncio.run(client(arguments.base, arguments.count, arguments.concurrency)))
         return
     plain = ["--plain-gc"] if arguments.plain_gc else []
+    plain += ["--journal", arguments.journal] if arguments.journal else []
+    clients = (*CLIENTS, IN_DATABASE) if arguments.journal else CLIENTS
     delays = DELAYS if arguments.delay is None else (arguments.delay,)
     with ExitStack() as servers:
         bases = {delay: servers.enter_context(served(arguments.server, delay)) for delay in delays}
         if arguments.orders:
-            asyncio.run(journaled(bases[delays[0]], arguments.orders, arguments.concurrency, show=True))
+            whole = partial(journaled, show=True, dsn=arguments.journal)
+            asyncio.run(whole(bases[delays[0]], arguments.orders, arguments.concurrency))
         elif arguments.instructions:
             compare_instructions(bases[delays[0]], arguments.count, arguments.concurrency)
         else:
-            compare(bases, arguments.rounds, arguments.count, arguments.concurrency, *plain)
+            compare(bases, arguments.rounds, arguments.count, arguments.concurrency, *plain, clients=clients)
 
 
 if __name__ == "__main__":

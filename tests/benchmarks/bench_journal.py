@@ -1,8 +1,9 @@
 """What the journal costs: loading, permits with their outcomes, bytes on disk and memory, for a number of orders.
 
-    python tests/benchmarks/journal.py              100,000 orders, 100 workers
-    python tests/benchmarks/journal.py 1000000      as many as you say
-    python tests/benchmarks/journal.py --concurrency 10
+    python tests/benchmarks/bench_journal.py                  100,000 orders, 100 workers
+    python tests/benchmarks/bench_journal.py 1000000          as many as you say
+    python tests/benchmarks/bench_journal.py --concurrency 10
+    python tests/benchmarks/bench_journal.py --journal DSN    in a PostgreSQL database in place of a file
 
 No service is asked: a worker that has its permit goes straight for the next, and records an acceptance with it. The
 orders are of the size of a real payroll's. Rates depend on the disk; bytes and memory do not.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import resource
+import sys
 import tempfile
 import time
 import uuid
@@ -21,8 +23,12 @@ from decimal import Decimal
 from pathlib import Path
 
 from payments_async import Beneficiary, MobileMoneyWallet, PayoutOrder
-from payments_async.journal import News, RunIdentity, SqliteJournal
+from payments_async.journal import Journal, News, PostgresJournal, RunIdentity, SqliteJournal
 from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from places import new_journal, size_of
 
 BATCH = "payroll-2026-11"
 NAMES = ("Scovia Achieng", "Ronald Odongo", "Innocent Ssali", "Grace Nakimuli-Kawooya")
@@ -44,7 +50,7 @@ def orders(count: int) -> Iterator[PayoutOrder]:
         )
 
 
-async def work(journal: SqliteJournal, chunk: Chunk, claimed: Iterator[ClaimedOrder]) -> None:
+async def work(journal: Journal, chunk: Chunk, claimed: Iterator[ClaimedOrder]) -> None:
     """Permits and outcomes, one after the other, each outcome beside the next permit."""
     last: Outcome | None = None
     for order in claimed:
@@ -55,7 +61,7 @@ async def work(journal: SqliteJournal, chunk: Chunk, claimed: Iterator[ClaimedOr
         await journal.record(last)
 
 
-async def send_all(journal: SqliteJournal, concurrency: int) -> None:
+async def send_all(journal: Journal, concurrency: int) -> None:
     """Every order of the batch, as a runner would, without sending."""
     while (chunk := await journal.claim_chunk(BATCH, "bench")) is not None:
         claimed = iter(chunk.orders)
@@ -70,11 +76,11 @@ def memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-async def measure(path: Path, count: int, concurrency: int) -> None:
+async def measure(unopened: SqliteJournal | PostgresJournal, count: int, concurrency: int) -> None:
     """Load and send, and print what it took."""
     identity = RunIdentity(base_address="https://service.example", key_fingerprint="f" * 16, user_id="1")
     print(f"{count:,} orders, {concurrency} workers; memory at the start {memory():.0f} MB")
-    async with SqliteJournal(path, state_folder=path.with_name("state")) as journal:
+    async with unopened as journal:
         await journal.open_run(BATCH, identity)
         for name in ("loaded", "loaded again"):
             started = time.perf_counter()
@@ -98,11 +104,14 @@ def main() -> None:
     parser.add_argument("count", nargs="?", type=int, default=100_000)
     parser.add_argument("--concurrency", type=int, default=100)
     parser.add_argument("--directory", type=Path, help="where the file is made, on the disk to be measured")
+    parser.add_argument("--journal", metavar="DSN", help="of a PostgreSQL database")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.directory) as directory:
-        path = Path(directory) / "journal.db"
-        asyncio.run(measure(path, options.count, options.concurrency))
-        size = path.stat().st_size
+    with (
+        tempfile.TemporaryDirectory(dir=options.directory) as directory,
+        new_journal(Path(directory), options.journal) as journal,
+    ):
+        asyncio.run(measure(journal, options.count, options.concurrency))
+        size = size_of(Path(directory), options.journal)
     print(f"{'on disk':14} {size / options.count:10.0f} bytes an order ({size / 2**20:.0f} MiB)")
 
 

@@ -1,26 +1,75 @@
 """One journal for each kind there is: whatever passes the contract here is a journal."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from typing import Any
 
+import attrs
+import psycopg
 import pytest
 import pytest_asyncio
+from journal import postgres
 from journal.factories import Clock
 
-from payments_async.journal import Journal, SqliteJournal
+from payments_async.journal import Journal, PostgresJournal, SqliteJournal
 
 Opens = Callable[..., AbstractAsyncContextManager[Journal]]
 
 
-def _sqlite(place: Path) -> Opens:
-    return lambda **options: SqliteJournal(place / "journal.db", **options)
+@attrs.frozen(kw_only=True)
+class Home:
+    """Where the journal of one test is.
+
+    Attributes:
+        opens: Opens it, as often as it is called, with `clock` and `crash_at` as options.
+        copied: Makes a copy of it as it is now, and gives what opens that one.
+        rows: What a query of its tables finds.
+    """
+
+    opens: Opens
+    copied: Callable[[], Opens]
+    rows: Callable[[str], list[Any]]
 
 
-# To add a journal: a function that, for a test's own place, gives a function that opens the same database every time
-# it is called, with `clock` and `crash_at` as options.
-KINDS: dict[str, Callable[[Path], Opens]] = {"sqlite": _sqlite}
+def _sqlite(place: Path) -> Home:
+    path = place / "journal.db"
+
+    def copied() -> Opens:
+        shutil.copytree(place, place / "copied")
+        return lambda **options: SqliteJournal(place / "copied/journal.db", **options)
+
+    def rows(sql: str) -> list[Any]:
+        with closing(sqlite3.connect(path)) as file:
+            return file.execute(sql).fetchall()
+
+    return Home(opens=lambda **options: SqliteJournal(path, **options), copied=copied, rows=rows)
+
+
+def _postgres(_: Path) -> Home:
+    dsn, schema = postgres.dsn(), postgres.new_schema()
+
+    def copied() -> Opens:
+        another = postgres.copied()
+        return lambda **options: PostgresJournal(another, schema=schema, **options)
+
+    def rows(sql: str) -> list[Any]:
+        with psycopg.connect(dsn, options=f"-c search_path={schema}") as connection:
+            return connection.execute(sql.encode()).fetchall()
+
+    return Home(opens=lambda **options: PostgresJournal(dsn, schema=schema, **options), copied=copied, rows=rows)
+
+
+# To add a journal: a function that gives a home for it, in a test's own place.
+KINDS: dict[str, Callable[[Path], Home]] = {"sqlite": _sqlite, "postgres": _postgres}
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say on which PostgreSQL the tests ran."""
+    if any("[postgres" in report.nodeid for report in terminalreporter.stats.get("passed", ())):
+        terminalreporter.write_line(f"PostgreSQL: {postgres.words()}")
 
 
 @pytest.fixture
@@ -30,12 +79,18 @@ def clock() -> Clock:
 
 
 @pytest.fixture(params=KINDS)
-def opens(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Opens:
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
+    """The test's own database."""
+    yield KINDS[request.param](tmp_path)
+    postgres.give_back()
+
+
+@pytest.fixture
+def opens(home: Home, clock: Clock) -> Opens:
     """Opens the test's own database, as often as it is called."""
-    kind = KINDS[request.param](tmp_path)
 
     def open_(**options: Any) -> AbstractAsyncContextManager[Journal]:
-        return kind(**{"clock": clock} | options)
+        return home.opens(**{"clock": clock} | options)
 
     return open_
 

@@ -19,11 +19,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+from journal import postgres
 from journal.factories import BATCH, IDENTITY, delivery, event, order, orders, swept, transaction_id
 
 from payments_async._orders import PayoutOrder
-from payments_async.journal import Adoption, Journal, News, OrdersArchived, SqliteJournal, State
+from payments_async.journal import (
+    Adoption,
+    Journal,
+    News,
+    OrdersArchived,
+    PostgresJournal,
+    SqliteJournal,
+    State,
+    StoredJournal,
+)
 from payments_async.journal import _states as states
 from payments_async.journal._statements import _permits
 from payments_async.journal.contract import (
@@ -40,6 +51,7 @@ from payments_async.journal.contract import (
     Verdict,
 )
 
+DATABASE = "LIFETIMES_DSN"  # of a database in place of files
 COUNT = 8
 OTHER = "adopted"
 STANDING = "standing"  # an outbox
@@ -54,8 +66,8 @@ SETTLED = {"accepted", "rejected", "unknown", "successful", "failed", "parked"}
 async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[[str], None] | None = None) -> None:
     """Everything that is ever done with a journal, in a sequence that can be begun again at any point."""
     owner = f"worker {later}"
-    clock, state = clock_of(later), path.with_name("state")
-    async with SqliteJournal(path, clock=clock, crash_at=crash_at, state_folder=state) as journal:
+    clock = clock_of(later)
+    async with opened(path, clock=clock, crash_at=crash_at) as journal:
         await journal.open_run(BATCH, IDENTITY)
         if not (await journal.run(BATCH)).ready:
             with contextlib.suppress(_Interrupted):
@@ -64,7 +76,7 @@ async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[
         await journal.load(BATCH, orders(COUNT), owner=owner)
         await journal.expire_chunks()
         await serve(journal, owner)
-        await adopt(journal, path.with_name("lost.db"), state, owner)
+        await adopt(journal, path.with_name("lost.db"), owner)
         await send(journal, world, owner)
         await hear(journal, owner)
         await tell(journal, owner)
@@ -72,8 +84,23 @@ async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[
         await resolve(journal, world, owner)
         await end(journal, owner)
     later += AGE  # so that what has ended is old; all else stays as it is
-    async with SqliteJournal(path, clock=clock_of(later), crash_at=crash_at, state_folder=state) as journal:
+    async with opened(path, clock=clock_of(later), crash_at=crash_at) as journal:
         await retire(journal, path.with_name("archive"))
+
+
+def opened(path: Path, **options: Any) -> StoredJournal:
+    """The journal of that path: a file, or a namespace of its own in the database that the environment names."""
+    dsn, state = os.environ.get(DATABASE), path.with_name("state")
+    if dsn is None:
+        return SqliteJournal(path, state_folder=state, **options)
+    return PostgresJournal(dsn, schema=f"life_{path.stem}", state_folder=state, **options)
+
+
+def emptied() -> None:
+    """Make the namespaces of the last journals empty."""
+    if (dsn := os.environ.get(DATABASE)) is not None:
+        for name in ("journal", "lost"):
+            postgres.empty(dsn, f"life_{name}")
 
 
 def clock_of(later: float) -> Callable[[], float]:
@@ -108,9 +135,9 @@ async def retire(journal: Journal, file: Path) -> None:
     await journal.end_archive(number)
 
 
-async def adopt(journal: Journal, lost: Path, state: Path, owner: str) -> None:
+async def adopt(journal: Journal, lost: Path, owner: str) -> None:
     """Go on with the orders of another journal, which may have sent them; and not very far."""
-    async with SqliteJournal(lost, state_folder=state) as other:
+    async with opened(lost) as other:
         if not (await other.open_run(OTHER, IDENTITY)).ready:
             await other.load(OTHER, orders(2, batch=OTHER), owner=owner)
     await journal.open_run(OTHER, IDENTITY)
@@ -237,10 +264,17 @@ async def shop(journal: Journal, world: Path, owner: str) -> None:
         await journal.release_chunk(at_once.chunk)
 
 
+async def taken(journal: Journal, owner: str) -> None:
+    """Take a duty, as soon as it is seen that whoever had it is dead."""
+    async with asyncio.timeout(60):
+        while not await journal.take_duty("duty", owner, lease=3600):
+            await journal.committed(await journal.committed(0, timeout=0), timeout=0.05)
+
+
 async def serve(journal: Journal, owner: str) -> None:
     """Take a duty, which one that was killed has left, keep it, and give it back."""
     for _ in range(2):
-        assert await journal.take_duty("duty", owner, lease=3600)
+        await taken(journal, owner)
     await journal.leave_duty("duty", owner)
 
 
@@ -282,7 +316,7 @@ async def wrong_in_shop(journal: Journal, sent: Counter[str]) -> list[str]:
 async def wrong(path: Path, sent: Counter[str]) -> list[str]:
     """What is not as it should be after all work is done."""
     found = [f"{request_id} sent {count} times" for request_id, count in sent.items() if count > _allowed(request_id)]
-    async with SqliteJournal(path, state_folder=path.with_name("state")) as journal:
+    async with opened(path) as journal:
         await journal.check()
         if (await journal.chunks(OTHER)).quarantined != 1:
             found.append("what was adopted may be sent")
@@ -350,6 +384,7 @@ def try_point(point: str, times: int) -> list[str] | None:
     with tempfile.TemporaryDirectory() as place:
         path, world = Path(place) / "journal.db", Path(place) / "world"
         crash_at = killer(point, times)
+        emptied()
         killed = child(lambda: asyncio.run(live(path, world, crash_at=crash_at)))
         if killed == 0:
             return None

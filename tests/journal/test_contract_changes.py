@@ -1,14 +1,13 @@
 """What every journal promises of changes: none is lost, none is made up, each is told until its handlers are done."""
 
 import asyncio
-import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from journal.conftest import Opens
+from journal.conftest import Home, Opens
 from journal.factories import (
     IDENTITY,
     Clock,
@@ -85,17 +84,16 @@ async def test_what_becomes_of_an_order_is_told_in_its_sequence(journal: Journal
     assert [first] == list(await journal.changes_after(SHOP, 0, limit=1))
 
 
-async def test_a_restored_journal_gives_no_id_again(opens: Opens, clock: Clock, tmp_path: Path) -> None:
+async def test_a_restored_journal_gives_no_id_again(home: Home, opens: Opens, clock: Clock, tmp_path: Path) -> None:
     """A handler that remembers ids would take another fact for one that it knows, and leave it out."""
-    copied = tmp_path / "copied"
     async with opens() as journal:
         await in_outbox(journal)
-    shutil.copytree(tmp_path, copied)
+    reopens = home.copied()
     async with opens() as journal:
         await found(journal, 0, News.LOOKED_UP_SUCCESSFUL)
         before = await journal.last_change()
     clock.pass_(1)
-    async with SqliteJournal(copied / "journal.db", clock=clock, state_folder=tmp_path / "state") as restored:
+    async with reopens(clock=clock, state_folder=tmp_path / "state") as restored:
         await found(restored, 1, News.LOOKED_UP_SUCCESSFUL)
         assert [(1, State.SUCCESSFUL)] == await told(restored)
         assert before < await restored.last_change()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from journal.conftest import Opens
+from journal.conftest import Home, Opens
 from journal.factories import BATCH, IDENTITY, Clock, delivery, event, order, orders, transaction_id
 
 from payments_async.journal import (
@@ -543,21 +541,19 @@ async def test_an_order_that_another_journal_of_the_machine_holds(shop: Journal,
     assert isinstance(taken, Placed)
 
 
-async def test_a_journal_that_is_opened_again(tmp_path: Path) -> None:
+async def test_a_journal_that_is_opened_again(opens: Opens) -> None:
     """Its outbox is as well."""
-    journal = SqliteJournal(tmp_path / "journal.db")
+    journal: Any = opens()
     for number in range(2):
         async with journal:
             await journal.open_outbox(SHOP, IDENTITY)
             assert (await put(journal, number)).is_new
 
 
-async def test_what_the_file_holds_adds_up(shop: Journal, tmp_path: Path) -> None:
+async def test_what_the_tables_hold_adds_up(shop: Journal, home: Home) -> None:
     """The sums beside the orders are those of the orders."""
     placed = await many(shop, range(7))
     await send(shop, placed[0])
     await send(shop, placed[1], News.REJECTED)
     await put(shop, 1)
-    with closing(sqlite3.connect(tmp_path / "journal.db")) as file:
-        rows = dict(file.execute("SELECT state, count(*) FROM outbox GROUP BY state"))
-    assert rows == await counted(shop)
+    assert dict(home.rows("SELECT state, count(*) FROM outbox GROUP BY state")) == await counted(shop)

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from journal import postgres
+from journal.conftest import KINDS
 from journal.factories import IDENTITY, Clock, delivery, event, order, orders, transaction_id, turn
 
-from payments_async.journal import LeaseLost, News, NotParked, SqliteJournal, State
+from payments_async.journal import LeaseLost, News, NotParked, State
 from payments_async.journal.contract import Chunk, Evidence, Outcome, Permit, next_state
 
 BATCHES = ("a", "b")
@@ -79,13 +82,16 @@ class Lease:
 class JournalMachine(RuleBasedStateMachine):
     """One journal, two batches of one chunk each, several workers that come and go, and time."""
 
+    kind = "sqlite"
+
     @initialize()
     def load(self) -> None:
         """Two batches, ready to be sent."""
         self.place = Path(tempfile.mkdtemp())
+        self.home = KINDS[self.kind](self.place)
         self.clock = Clock()
         self.runner = asyncio.Runner()
-        self.journal = SqliteJournal(self.place / "journal.db", clock=self.clock, state_folder=self.place)
+        self.journal = self.home.opens(clock=self.clock, state_folder=self.place)
         self.do(self.journal.__aenter__())
         self.model = {(b, n): Model(order(n, batch=b).amount) for b in BATCHES for n in range(COUNT)}
         self.leases = {batch: Lease() for batch in BATCHES}
@@ -109,6 +115,7 @@ class JournalMachine(RuleBasedStateMachine):
             self.do(self.journal.aclose())
             self.runner.close()
             shutil.rmtree(self.place)
+            postgres.give_back()
 
     def silence(self, batch: str) -> None:
         """What was under way in this batch is unknown."""
@@ -120,7 +127,7 @@ class JournalMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         """Everything is on disk."""
         self.do(self.journal.aclose())
-        self.journal = SqliteJournal(self.place / "journal.db", clock=self.clock, state_folder=self.place)
+        self.journal = self.home.opens(clock=self.clock, state_folder=self.place)
         self.do(self.journal.__aenter__())
 
     @rule(batch=st.sampled_from(BATCHES))
@@ -339,3 +346,13 @@ JournalMachine.TestCase.settings = settings(
     max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestJournal = JournalMachine.TestCase
+
+
+class PostgresMachine(JournalMachine):
+    """The same in a database."""
+
+    kind = "postgres"
+
+
+PostgresMachine.TestCase.settings = settings(JournalMachine.TestCase.settings, max_examples=10)
+TestJournalInPostgres = pytest.mark.slow(PostgresMachine.TestCase)

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from journal import postgres
+from journal.conftest import KINDS
 from journal.factories import IDENTITY, Clock, order
 
-from payments_async.journal import LeaseLost, News, OrdersDiffer, SqliteJournal, State
+from payments_async.journal import LeaseLost, News, OrdersDiffer, State
 from payments_async.journal._records import Placed
 from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
 
@@ -41,13 +44,16 @@ class Known:
 class PutMachine(RuleBasedStateMachine):
     """One outbox, two owners that put, send, stall, die and come back, somebody who only puts, and time."""
 
+    kind = "sqlite"
+
     @initialize()
     def open(self) -> None:
         """An empty outbox."""
         self.place = Path(tempfile.mkdtemp())
+        self.home = KINDS[self.kind](self.place)
         self.clock = Clock()
         self.runner = asyncio.Runner()
-        self.journal = SqliteJournal(self.place / "journal.db", clock=self.clock, state_folder=self.place)
+        self.journal = self.home.opens(clock=self.clock, state_folder=self.place)
         self.do(self.journal.__aenter__())
         self.do(self.journal.open_outbox(SHOP, IDENTITY))
         self.known: dict[int, Known] = {}
@@ -66,6 +72,7 @@ class PutMachine(RuleBasedStateMachine):
             self.do(self.journal.aclose())
             self.runner.close()
             shutil.rmtree(self.place)
+            postgres.give_back()
 
     def granted(self, permit: Permit) -> None:
         """Only for what is planned, and as long as no other one may have been used."""
@@ -187,7 +194,7 @@ class PutMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         """Everything is on disk; whoever held something still may come back."""
         self.do(self.journal.aclose())
-        self.journal = SqliteJournal(self.place / "journal.db", clock=self.clock, state_folder=self.place)
+        self.journal = self.home.opens(clock=self.clock, state_folder=self.place)
         self.do(self.journal.__aenter__())
         self.do(self.journal.open_outbox(SHOP, IDENTITY))
 
@@ -208,3 +215,13 @@ TestPuts = PutMachine.TestCase
 TestPuts.settings = settings(
     max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+
+
+class PostgresPutMachine(PutMachine):
+    """The same in a database."""
+
+    kind = "postgres"
+
+
+PostgresPutMachine.TestCase.settings = settings(TestPuts.settings, max_examples=15)
+TestPutsInPostgres = pytest.mark.slow(PostgresPutMachine.TestCase)

@@ -18,11 +18,15 @@ class JournalDatabase(Database, Protocol):
     reader, in the one that reads.
 
     Attributes:
+        named: Where it is, as its user calls it, without a password.
         is_new: Opening it has made the journal: it knows no earlier payment.
         journal_id: Whose identity it has; a copy has the same.
         memory: What remembers it on this machine, while it is open; ``None`` where nothing does.
         holder: Name of this opening, by which others know whether it lives; empty where they cannot.
     """
+
+    @property
+    def named(self) -> str: ...
 
     @property
     def is_new(self) -> bool: ...
@@ -35,6 +39,9 @@ class JournalDatabase(Database, Protocol):
 
     @property
     def holder(self) -> str: ...
+
+    def exists(self) -> bool:
+        """Whether there is a journal; nothing is made, and nothing stays open. Raises ``JournalError``."""
 
     def open(self) -> Connection:
         """The connection that writes; made anew when the last one is lost, with all that opening checks.

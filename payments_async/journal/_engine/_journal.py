@@ -112,6 +112,19 @@ class StoredJournal(Journal):
         self._before_close: list[Callable[[], Awaitable[None]]] = []
 
     @property
+    def place(self) -> str:
+        """Where it is, in words and without a password."""
+        return self._database.named
+
+    async def exists(self) -> bool:
+        """Whether there is a journal; nothing is made.
+
+        Raises:
+            JournalError: That cannot be found out.
+        """
+        return await asyncio.to_thread(self._new_database().exists)
+
+    @property
     def is_new(self) -> bool:
         """Whether opening it has made it: it knows no earlier payment."""
         return self._database.is_new
@@ -703,17 +716,24 @@ class StoredJournal(Journal):
         return await asyncio.get_running_loop().run_in_executor(self._reading, self._read_now, read, *arguments)
 
     def _read_now(self, read: Callable[[Connection, *Ts], T], *arguments: *Ts) -> T:
+        """Read; once more where the connection was lost, for whoever reads has changed nothing."""
         try:
-            if self._reader is None:
-                self._reader = self._database.open_reader()
-            return read(self._reader, *arguments)
+            return self._read_once(read, *arguments)
         except self._database.Error as error:
-            fault = self._database.translated(error)
-            if self._reader is not None and self._database.is_lost(self._reader):
-                lost, self._reader = self._reader, None
-                with suppress(self._database.Error):
-                    lost.close()
-            raise fault from error
+            if self._reader is None or not self._database.is_lost(self._reader):
+                raise self._database.translated(error) from error
+            lost, self._reader = self._reader, None
+            with suppress(self._database.Error):
+                lost.close()
+        try:
+            return self._read_once(read, *arguments)
+        except self._database.Error as error:
+            raise self._database.translated(error) from error
+
+    def _read_once(self, read: Callable[[Connection, *Ts], T], *arguments: *Ts) -> T:
+        if self._reader is None:
+            self._reader = self._database.open_reader()
+        return read(self._reader, *arguments)
 
 
 def _look_away(done: asyncio.Future[None]) -> None:

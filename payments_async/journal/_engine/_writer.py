@@ -155,14 +155,11 @@ class Writer:
         try:
             while (group := groups.get()) is not None:
                 try:
-                    if self._database.is_lost(connection):
-                        with suppress(self._database.Error):
-                            connection.close()
-                        connection = self._database.open()
+                    connection, now = self._begun(connection)
                 except Exception as error:  # noqa: BLE001 - as above: a mistake of ours, too, is told to whoever waits
-                    told = self._failed(group, error)
+                    told = self._undone(connection, group, error)
                 else:
-                    told = self._commit(connection, group)
+                    told = self._commit(connection, now, group)
                 self._tell(self._committed, told)
         finally:
             with suppress(self._database.Error):
@@ -170,10 +167,23 @@ class Writer:
             with suppress(self._database.Error):
                 connection.close()
 
-    def _commit(self, connection: Connection, group: list[_Operation[Any]]) -> list[_Told]:
+    def _begun(self, connection: Connection) -> tuple[Connection, float]:
+        """A transaction that has begun, and when; by a new connection where this one was lost and has done nothing."""
+        if not self._database.is_lost(connection):
+            try:
+                return connection, self._database.begin(connection)
+            except self._database.Error:
+                if not self._database.is_lost(connection):
+                    raise
+        with suppress(self._database.Error):
+            connection.close()
+        connection = self._database.open()
+        return connection, self._database.begin(connection)
+
+    def _commit(self, connection: Connection, now: float, group: list[_Operation[Any]]) -> list[_Told]:
         """Do a group in one commit; tells what came of each operation, once all of it is on disk."""
         try:
-            commit = Commit(connection, self._database, self._database.begin(connection), self._crash_at)
+            commit = Commit(connection, self._database, now, self._crash_at)
             told = self._apply_all(commit, [one for one in group if not one.droppable or not one.future.cancelled()])
             commit.write_progress()
             sealed = self._database.seal(commit) if commit.moves or commit.is_milestone else None

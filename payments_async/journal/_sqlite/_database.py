@@ -64,6 +64,15 @@ class SqliteDatabase:
         """Name of this opening."""
         return self._liveness.holder
 
+    @property
+    def named(self) -> str:
+        """As its user calls it."""
+        return str(self._path)
+
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return self.place.exists()
+
     def open(self) -> Connection:
         """Open the file, made where there is none, and find out whether it is the one it was."""
         memory: Memory | None = None

@@ -14,14 +14,11 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 from payments_async.journal._engine._memory import Anchor, Memory
+from payments_async.journal._engine._quarantine import quarantine_all
 from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost, JournalUnavailable
 from payments_async.journal._sqlite._opening import birth_of, inode_of
 from payments_async.journal._statements._database import Connection, Database
-from payments_async.journal._statements._entries import Commit, chunk_of, run_of
-from payments_async.journal._statements._history import void_sweeps
-from payments_async.journal._statements._notifications import part_numbers
-from payments_async.journal._statements._permits import quarantine
-from payments_async.journal._statements._puts import doubt
+from payments_async.journal._statements._entries import Commit
 
 _Lock = Callable[[int], None]
 _TRIES = 8
@@ -108,7 +105,7 @@ class Epoch:
         is_unmarked = commits > 0 and marked is None and (anchored is None or not self._is_elsewhere(self.journal_id))
         highest = max(marked or 0, anchored or 0)
         if is_another or is_unmarked or commits < highest:
-            _quarantine(Commit(connection, self._database, self._clock()))
+            quarantine_all(Commit(connection, self._database, self._clock()))
             commits = max(commits, highest)
         self._inode, self._birth = inode, birth
         facts = [("epoch", inode), ("birth", birth), ("commits", str(commits))]
@@ -145,7 +142,7 @@ class Epoch:
 
     def stand_back(self, connection: Connection) -> None:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
-        _quarantine(Commit(connection, self._database, self._database.begin(connection)))
+        quarantine_all(Commit(connection, self._database, self._database.begin(connection)))
         highest = max(anchor.count() for anchor in self._anchors)
         connection.execute("UPDATE meta SET value = max(CAST(value AS INTEGER), ?) WHERE key = 'commits'", (highest,))
         connection.execute("COMMIT")
@@ -223,22 +220,6 @@ def _checkpoint(commit: Commit) -> None:
     """Bring what is in the log into the file itself."""
     with suppress(sqlite3.Error):  # it is committed, whether in the file or in the log beside it
         commit.execute("PRAGMA wal_checkpoint(PASSIVE)")
-
-
-def _quarantine(commit: Commit) -> None:
-    """Let nothing be sent from any unfinished chunk, nor from a batch that is being loaded, before a person has looked.
-
-    Nor from one that is done but for an order that a person may write off: they may have done so already.
-    """
-    found = set(commit.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
-    in_doubt = commit.execute("SELECT id FROM outbox WHERE state IN ('unknown', 'parked')")
-    found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in in_doubt.fetchall()}
-    doubt(commit)
-    quarantine(commit, sorted(found), "whoever wrote the file before it was copied or restored")
-    commit.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")
-    void_sweeps(commit)  # those that are done, too: what was sent since may be of a batch that this file never had
-    part_numbers(commit)
-    commit.write_progress()
 
 
 def _of_the_system() -> _Lock | None:

@@ -11,7 +11,7 @@ from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, ope
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async.bulk import acknowledge, lift_quarantine, write_off
-from payments_async.journal import Entry, Happening, JournalRefused, SqliteJournal, State
+from payments_async.journal import Entry, Happening, Journal, JournalRefused, State
 
 Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
@@ -143,7 +143,7 @@ def _check(who: str, why: str) -> None:
         raise BadInput("--who and --why: say who states it, and what makes you sure; both are kept")
 
 
-async def _shown(screen: Screen, journal: SqliteJournal, request_id: str) -> Entry:
+async def _shown(screen: Screen, journal: Journal, request_id: str) -> Entry:
     """The order that is to be decided on, after it was shown."""
     entry = await journal.entry(request_id)
     if entry is None:

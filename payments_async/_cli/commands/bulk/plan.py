@@ -46,7 +46,7 @@ async def bulk_plan(
             skip_bad=rows.skip_bad,
             acknowledge=rows.acknowledge,
             plan=made.digest,
-            new_journal=journal is None or not journal.exists(),
+            new_journal=journal is None or not await journal.exists(),
         )
         screen.say(f"  {quoted(again)}")
     screen.document({"batch_id": batch_id, **plan_document(made), "exit_status": status})

@@ -1,6 +1,5 @@
 """`payments-async bulk run`: a file sent once it is clean, approved and confirmed. The same command goes on."""
 
-from pathlib import Path
 from typing import Annotated
 
 import attrs
@@ -13,6 +12,7 @@ from payments_async._cli.batch_state import exit_after, progress_document, show_
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import (
     JournalFile,
+    JournalPlace,
     check_doubt,
     existing,
     introduce,
@@ -26,7 +26,7 @@ from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import draining
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
-from payments_async.journal import Adoption, HeldElsewhere, JournalUnavailable, SqliteJournal
+from payments_async.journal import Adoption, HeldElsewhere, Journal, JournalUnavailable
 
 
 async def bulk_run(
@@ -84,7 +84,7 @@ async def bulk_run(
             )
         show_plan(screen, made, f"{file.name}, batch {batch_id}")
         check_plan(made, approved)
-        if not journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
+        if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
             screen.trouble("nothing was sent")
             return Exit.STOPPED
         question = f"Send {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}?"
@@ -126,7 +126,7 @@ class _BatchRun:
 
     screen: Screen
     payments: PaymentsSession
-    journal: Path
+    journal: JournalPlace
     batch_id: str
     plan: Plan
     limits: RunLimits
@@ -153,7 +153,7 @@ class _BatchRun:
             return Exit.STOPPED
         return self._told(progress, quarantined)
 
-    async def _sent(self, journal: SqliteJournal) -> RunProgress:
+    async def _sent(self, journal: Journal) -> RunProgress:
         """Send what is planned, and tell how far that came."""
         with LiveView(self.screen, self.plan.count, self.plan.currency) as view, draining(self.screen) as stop:
             try:

@@ -17,7 +17,7 @@ from payments_async._cli.batch_state import (
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
 from payments_async._cli.screen import Screen, counted, money, quoted
-from payments_async.journal import Entry, SqliteJournal, State
+from payments_async.journal import Entry, Journal, State
 
 
 async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: AnyBatch = None) -> Exit:
@@ -76,7 +76,7 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
     return status
 
 
-async def _show_all(screen: Screen, journal: SqliteJournal) -> Exit:
+async def _show_all(screen: Screen, journal: Journal) -> Exit:
     rows, batches, runs = [], [], await journal.runs()
     for run in runs:
         progress = await journal.progress(run.batch_id)
@@ -96,7 +96,7 @@ async def _show_all(screen: Screen, journal: SqliteJournal) -> Exit:
     return status
 
 
-async def _needing(journal: SqliteJournal, batch_id: str) -> list[Entry]:
+async def _needing(journal: Journal, batch_id: str) -> list[Entry]:
     """The first orders that need a person."""
     found: dict[str, Entry] = {}
     doubtful = (journal.entries(batch_id, state) for state in (State.PARKED, State.UNKNOWN))

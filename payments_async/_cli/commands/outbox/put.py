@@ -57,7 +57,7 @@ async def outbox_put(
             made = await make_plan(payments, batch, batch_id, held, rows, validate=validate)
         show_plan(screen, made, f"{file.name}, batch {batch_id}")
         check_plan(made, approved)
-        if not journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
+        if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
             return _nothing(screen, batch_id)
         question = (
             f"Put {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}, into the outbox "

@@ -70,7 +70,7 @@ async def outbox_run(
         raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL; it is made if there is none")
     fuse = limits.fuse()
     session = settings.session(session_limits(limits))
-    if not journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
+    if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
         screen.trouble("nothing was sent")
         return Exit.STOPPED
     try:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from payments_async._cli.batch_state import (
     first,
@@ -14,11 +13,11 @@ from payments_async._cli.batch_state import (
     show_progress,
 )
 from payments_async._cli.exit_codes import Exit
-from payments_async._cli.journal import JournalFile, opened
+from payments_async._cli.journal import JournalFile, JournalPlace, opened
 from payments_async._cli.outbox_state import AnyOutbox, OutboxState, chosen_outbox, pause_document, state_of
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, counted, money, quoted
-from payments_async.journal import Entry, Run, SqliteJournal, State
+from payments_async.journal import Entry, Journal, Run, State
 from payments_async.journal.contract import Change
 
 _LISTED = 20
@@ -86,7 +85,7 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
     return state.exit_status
 
 
-async def _needing(journal: SqliteJournal, runs: Sequence[Run]) -> list[Entry]:
+async def _needing(journal: Journal, runs: Sequence[Run]) -> list[Entry]:
     """The first orders that need a person: parked, or with evidence against evidence."""
     found: dict[str, Entry] = {}
     for run in runs:
@@ -128,7 +127,7 @@ def _moment(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _tell_next(screen: Screen, state: OutboxState, journal: Path) -> None:
+def _tell_next(screen: Screen, state: OutboxState, journal: JournalPlace) -> None:
     """Write what is to be done next."""
     signed, counts = "--who NAME --why REASON", state.progress.counts
     if state.paused is not None:

@@ -1,0 +1,25 @@
+"""The quarantine of a journal that may have forgotten what it sent."""
+
+from __future__ import annotations
+
+from payments_async.journal._statements._entries import Commit, chunk_of, run_of
+from payments_async.journal._statements._history import void_sweeps
+from payments_async.journal._statements._notifications import part_numbers
+from payments_async.journal._statements._permits import quarantine
+from payments_async.journal._statements._puts import doubt
+
+
+def quarantine_all(commit: Commit) -> None:
+    """Let nothing be sent from any unfinished chunk, nor from a batch that is being loaded, before a person has looked.
+
+    Nor from one that is done but for an order that a person may write off: they may have done so already.
+    """
+    found = set(commit.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
+    in_doubt = commit.execute("SELECT id FROM outbox WHERE state IN ('unknown', 'parked')")
+    found |= {(run_of(order_id), chunk_of(order_id)) for (order_id,) in in_doubt.fetchall()}
+    doubt(commit)
+    quarantine(commit, sorted(found), "whoever wrote the file before it was copied or restored")
+    commit.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")
+    void_sweeps(commit)  # those that are done, too: what was sent since may be of a batch that this file never had
+    part_numbers(commit)
+    commit.write_progress()

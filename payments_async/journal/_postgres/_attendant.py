@@ -1,0 +1,186 @@
+"""The attendant of an open journal: shows the others that it lives, sees which of them died, and hears of commits."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from weakref import WeakSet
+
+import psycopg
+
+from payments_async.journal._faults import JournalError
+from payments_async.journal._postgres._connection import PgConnection
+from payments_async.journal._postgres._schema import quoted
+
+_LOOK = 1.0  # seconds between two looks for the dead
+_AGAIN = 0.25  # ... until a server that cannot be reached is tried again
+_BREATH = 0.01  # ... for which commits that follow each other are told as one
+_PATIENCE = 5.0  # ... that closing waits for a server that does not answer
+# Whoever has a name here and no lock by that name is gone, or on the way back from a server that was started anew.
+_MISSING = """SELECT h.name FROM {holder} h WHERE h.name <> ? AND NOT EXISTS (SELECT 1 FROM pg_locks l
+    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND lpad(to_hex(CAST(l.classid AS BIGINT)), 8, '0') || lpad(to_hex(CAST(l.objid AS BIGINT)), 8, '0') = h.name)"""
+
+
+class Attendant:
+    """A thread with a connection of its own, which it makes anew whenever that is lost.
+
+    A lock that the session holds says that the holder lives: the server lets go of it when the process dies, and not
+    when it only stands still. A commit of anybody is heard of through NOTIFY.
+
+    Args:
+        connect: Makes a connection.
+        schema: The namespace, which is the name of the channel too.
+        holder: 16 hexadecimal digits, the number of the lock.
+        heard: Called, in this thread, when somebody has committed something, or may have.
+        grace: Seconds that somebody has to be missing before they count as dead: as long as it takes to come back to
+            a server that was started anew.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], PgConnection],
+        *,
+        schema: str,
+        holder: str,
+        heard: Callable[[], None],
+        grace: float = 2.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect = connect
+        self._schema = schema
+        self._holder = holder
+        self._heard = heard
+        self._grace = grace
+        self._clock = clock
+        self._missing: dict[str, float] = {}
+        self._forgotten: set[str] = set()
+        self._is_told = False
+        self._is_ending = False
+        self._ours, self._theirs = socket.socketpair()
+        self._ours.setblocking(False)
+        self._theirs.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="journal-attendant", daemon=True)
+        _ALL.add(self)
+        self._connection: PgConnection | None = None
+
+    def start(self) -> None:
+        """Begin to live."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Hold nothing any more; waits for the thread, though not for a server that does not answer."""
+        self._is_ending = True
+        self._wake()
+        self._thread.join(_PATIENCE)
+        _ALL.discard(self)
+        if not self._thread.is_alive():
+            self._ours.close()
+            self._theirs.close()
+
+    @property
+    def dead(self) -> list[str]:
+        """The holders that died without an end, as far as is known."""
+        now = self._clock()
+        return [name for name, since in list(self._missing.items()) if now - since >= self._grace]
+
+    def forget(self, names: Iterable[str]) -> None:
+        """What these had leased is free: nobody is to be told of them again."""
+        for name in names:
+            self._missing.pop(name, None)
+            self._forgotten.add(name)
+        self._wake()
+
+    def leave(self) -> None:
+        """In a forked child: the session is the parent's, and must not live on with us."""
+        connection = self._connection
+        if connection is not None:
+            with suppress(OSError, psycopg.Error):
+                os.close(connection.raw.pgconn.socket)
+
+    def _wake(self) -> None:
+        with suppress(OSError):
+            self._ours.send(b"\0")
+
+    def _run(self) -> None:
+        """The life of the thread."""
+        while not self._is_ending:
+            try:
+                self._connection = self._connect()
+                try:
+                    self._attend(self._connection)
+                finally:
+                    self._connection.close()
+            except (psycopg.Error, JournalError, OSError):  # lost, or not there yet
+                self._missing = {}  # whoever is missing is so from our next look on
+                self._wait([], _AGAIN)
+
+    def _attend(self, connection: PgConnection) -> None:
+        number = int.from_bytes(bytes.fromhex(self._holder), "big", signed=True)
+        table, channel = f"{quoted(self._schema)}.holder", quoted(self._schema)
+        connection.script(f"SELECT pg_advisory_lock_shared({number}); LISTEN {channel}")
+        connection.execute(
+            f"INSERT INTO {table} (name, begun_at) VALUES (?, ?) ON CONFLICT (name) DO NOTHING",  # noqa: S608
+            (self._holder, time.time()),
+        )
+        connection.raw.add_notify_handler(lambda _: self._note())
+        self._heard()  # what was committed meanwhile
+        looked = 0.0
+        while not self._is_ending:
+            if self._clock() - looked >= _LOOK or self._forgotten:
+                self._look(connection, table)
+                looked = self._clock()
+            if self._wait([connection.raw.pgconn.socket], _LOOK) or self._is_told:
+                self._hear(connection)
+        connection.execute(f"DELETE FROM {table} WHERE name = ?", (self._holder,))  # noqa: S608
+
+    def _look(self, connection: PgConnection, table: str) -> None:
+        """See who is missing, and forget those whose leases have ended."""
+        while self._forgotten:
+            still = f"DELETE FROM {table} WHERE name = ? AND name IN ({_MISSING.format(holder=table)})"  # noqa: S608
+            connection.execute(still, (self._forgotten.pop(), self._holder))  # who is back meanwhile is not forgotten
+        now = self._clock()
+        found = connection.execute(_MISSING.format(holder=table), (self._holder,)).fetchall()
+        self._missing = {name: self._missing.get(name, now) for (name,) in found}
+
+    def _hear(self, connection: PgConnection) -> None:
+        """Tell of commits, those of a moment together."""
+        pgconn = connection.raw.pgconn
+        pgconn.consume_input()
+        while pgconn.notifies() is not None:
+            self._note()
+        if self._is_told:
+            self._is_told = False
+            self._heard()
+            self._wait([], _BREATH)
+
+    def _note(self) -> None:
+        self._is_told = True
+
+    def _wait(self, sockets: list[int], seconds: float) -> bool:
+        """Wait for one of these, for so long at most, unless somebody wakes us; tells whether there is something."""
+        with selectors.DefaultSelector() as selector:
+            for one in (self._theirs.fileno(), *sockets):
+                selector.register(one, selectors.EVENT_READ)
+            readable = {key.fd for key, _ in selector.select(seconds)}
+        if self._theirs.fileno() in readable:
+            with suppress(OSError):
+                self._theirs.recv(64)
+        return any(one in readable for one in sockets)
+
+
+def _leave_all() -> None:
+    for attendant in list(_ALL):
+        attendant.leave()
+    _ALL.clear()
+
+
+_ALL: WeakSet[Attendant] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all)

@@ -1,0 +1,218 @@
+"""A connection to PostgreSQL that takes the statements of the journal as they are written for both databases."""
+
+from __future__ import annotations
+
+import re
+import selectors
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import count
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import pq
+from psycopg.abc import Buffer
+from psycopg.adapt import Dumper
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.numeric import Int8Dumper
+
+from payments_async.journal._faults import JournalUnavailable
+from payments_async.journal._postgres._faults import translated
+from payments_async.journal._statements import _database
+
+# What TCP does not tell by itself within hours: that the other side is gone. A DSN that names them says otherwise.
+_LIVELY = {
+    "connect_timeout": "10",
+    "keepalives_idle": "5",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+}
+_SECRETS, _HIDDEN = frozenset({"password", "sslpassword", "passfile", "oauth_client_secret"}), "***"
+_COMMIT = "COMMIT"
+_KEPT = 500  # prepared statements; there are about two hundred texts
+# PostgreSQL's text holds no NUL. Notifications with one are refused; in the words of an answer or of an error, which
+# are there to be read, its picture stands for it.
+_NUL, _ITS_PICTURE = "\0", "\N{SYMBOL FOR NULL}"
+NO_TRANSACTION = f"'\\x{'00' * 16}'::bytea"
+# what stands in a statement as SQLite has it, and what PostgreSQL has for it
+_WORDS = (
+    (_database.NO_TRANSACTION, NO_TRANSACTION),
+    (f"{_database.JOINED}(", "string_agg("),
+    (_database.AMONG_LATER, ""),
+)
+_CAST_TO_BYTES = re.compile(rf"CAST\((\w+) {_database.AS_BYTES}\)")
+
+
+class PgConnection:
+    """A connection beyond the statements' wishes: ``?`` marks, numbers of one size, texts with a NUL.
+
+    A transaction begins and ends where a statement says so. What was prepared once is not prepared again.
+
+    Attributes:
+        raw: The connection of psycopg.
+        before_commit: Statements that go with each commit, in the same exchange.
+    """
+
+    __slots__ = ("before_commit", "raw")
+
+    def __init__(self, raw: psycopg.Connection) -> None:
+        self.raw = raw
+        self.before_commit = ""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open, one that failed included."""
+        return self.raw.pgconn.transaction_status in _OPEN
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be asked by it any more, as nobody may have noticed yet."""
+        pgconn = self.raw.pgconn
+        try:
+            while self.raw.closed is False and _has_input(pgconn.socket):
+                pgconn.consume_input()
+        except psycopg.Error:
+            return True
+        return self.raw.closed or pgconn.transaction_status == pq.TransactionStatus.UNKNOWN
+
+    def execute(self, sql: str, parameters: Sequence[object] = (), /) -> psycopg.RawCursor[tuple[Any, ...]]:
+        """Do one statement.
+
+        Raises:
+            JournalUnavailable: A commit that the database has not made, though it raised nothing: what failed before
+                was passed over.
+        """
+        if sql == _COMMIT:
+            return self._commit()
+        cursor = psycopg.RawCursor(self.raw)
+        try:
+            cursor.execute(_numbered(sql), parameters or None)
+        except psycopg.DataError as error:
+            if error.sqlstate is not None:
+                raise
+            cursor.execute(_numbered(sql), _without_nul(parameters))  # nothing was sent yet
+        return cursor
+
+    def executemany(self, sql: str, parameters: Iterable[Sequence[object]], /) -> psycopg.RawCursor[tuple[Any, ...]]:
+        """Do one statement for many rows, without waiting for each."""
+        cursor = psycopg.RawCursor(self.raw)
+        cursor.executemany(_numbered(sql), map(_without_nul, parameters))
+        return cursor
+
+    def script(self, sql: str) -> tuple[Any, ...] | None:
+        """Do several statements without values in one exchange; tells the row that the last one found, if any."""
+        cursor = self.raw.cursor()
+        cursor.execute(sql, prepare=False)
+        while cursor.nextset():
+            pass
+        return cursor.fetchone() if cursor.description else None
+
+    def _commit(self) -> psycopg.RawCursor[tuple[Any, ...]]:
+        cursor = psycopg.RawCursor(self.raw)
+        cursor.execute(f"{self.before_commit}{_COMMIT}".encode(), prepare=False)
+        while cursor.nextset():
+            pass
+        if cursor.statusmessage != _COMMIT:  # what had failed before was passed over, and nothing of it was kept
+            raise JournalUnavailable(f"the database answered a commit with {cursor.statusmessage}")
+        return cursor
+
+    def rollback(self) -> None:
+        """Undo what is not committed."""
+        if self.in_transaction:
+            self.raw.cursor().execute("ROLLBACK", prepare=False)
+
+    def close(self) -> None:
+        """End it."""
+        self.raw.close()
+
+
+def connected(dsn: str, *, place: str, name: str) -> PgConnection:
+    """A connection on which every statement is a transaction of its own until one is begun.
+
+    Args:
+        place: What to call the database in an error.
+        name: What the database shows as its application.
+
+    Raises:
+        JournalError: With what to do about it.
+    """
+    known = conninfo_to_dict(dsn)
+    more = {key: value for key, value in _LIVELY.items() if key not in known}
+    try:
+        raw = psycopg.connect(make_conninfo(dsn, **more, application_name=name), autocommit=True)
+    except psycopg.Error as error:
+        raise _refusal(error, place) from error
+    raw.prepare_threshold, raw.prepared_max = 2, _KEPT
+    raw.adapters.register_dumper(bool, _BoolDumper)
+    raw.adapters.register_dumper(int, Int8Dumper)  # of one size, so that a statement is prepared once
+    return PgConnection(raw)
+
+
+def is_whole(dsn: str) -> bool:
+    """Whether libpq understands a DSN; of one that it does not, it repeats parts, a password maybe."""
+    try:
+        conninfo_to_dict(dsn)
+    except psycopg.Error:
+        return False
+    return True
+
+
+def shown(dsn: str) -> str:
+    """A DSN whose passwords are not shown."""
+    if "://" not in dsn:
+        known = conninfo_to_dict(dsn)
+        return make_conninfo("", **{key: _HIDDEN if key in _SECRETS else value for key, value in known.items()})
+    parts = urlsplit(dsn)
+    who, at, host = parts.netloc.rpartition("@")
+    user, colon, _ = who.partition(":")
+    query = [(key, _HIDDEN if key in _SECRETS else value) for key, value in parse_qsl(parts.query)]
+    netloc = f"{user}{f':{_HIDDEN}' if colon else ''}{at}{host}"
+    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query, safe="/*")))
+
+
+def _refusal(error: psycopg.Error, place: str) -> Exception:
+    """Why no connection came to be, in the words of the server, which name the user and the host, and no secret."""
+    if error.sqlstate is not None:
+        return translated(error, place)
+    words = " ".join(str(error).split())
+    return JournalUnavailable(f"{place}: the database cannot be reached ({words})")
+
+
+@cache
+def _numbered(sql: str) -> bytes:
+    """A statement whose ``?`` marks are PostgreSQL's: ``$1``, ``$2``, ... No literal holds one."""
+    for ours, theirs in _WORDS:
+        sql = sql.replace(ours, theirs)
+    sql = _CAST_TO_BYTES.sub(r"convert_to(\1, 'UTF8')", sql)
+    numbers = count(1)
+    first, *others = sql.split("?")
+    return "".join([first, *(f"${next(numbers)}{part}" for part in others)]).encode()
+
+
+class _BoolDumper(Dumper):
+    """A condition as a number, as it is kept."""
+
+    oid = psycopg.adapters.types["int8"].oid
+
+    def dump(self, obj: bool) -> Buffer:
+        return b"1" if obj else b"0"
+
+
+def _without_nul(parameters: Sequence[object]) -> Sequence[object]:
+    """Values among which no text has a NUL."""
+    for value in parameters:
+        if isinstance(value, str) and _NUL in value:
+            return [one.replace(_NUL, _ITS_PICTURE) if isinstance(one, str) else one for one in parameters]
+    return parameters
+
+
+def _has_input(socket: int) -> bool:
+    """Whether there is something to be read, the end included."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(socket, selectors.EVENT_READ)
+        return bool(selector.select(0))
+
+
+_OPEN = frozenset({pq.TransactionStatus.ACTIVE, pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR})

@@ -1,0 +1,190 @@
+"""Whether a database is the one it was: neither restored, nor copied, nor another one that was promoted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+
+from payments_async.journal._engine._memory import Anchor, Memory
+from payments_async.journal._engine._quarantine import quarantine_all
+from payments_async.journal._faults import JournalBehind, JournalLost, JournalReadOnly, JournalUnavailable
+from payments_async.journal._postgres._connection import PgConnection
+from payments_async.journal._statements._database import Connection, Database
+from payments_async.journal._statements._entries import Commit
+
+# the timeline is that of the log that is being written; the control file tells of it only some time after a promotion
+_SERVER = """SELECT (SELECT system_identifier FROM pg_control_system()),
+    CASE WHEN pg_is_in_recovery() THEN NULL ELSE substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END,
+    (SELECT oid FROM pg_database WHERE datname = current_database()), current_database(),
+    current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on',
+    current_setting('synchronous_commit')"""
+_REMEMBER = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+_COUNT = "UPDATE meta SET value = CAST(CAST(value AS BIGINT) + 1 AS TEXT) WHERE key = 'commits' RETURNING value"
+
+
+class Server(NamedTuple):
+    """What a server says of itself.
+
+    Attributes:
+        system: Drawn when its cluster was made; a physical copy has the same.
+        timeline: Another one after every promotion and every restored backup.
+        database: The number of the database in it; another one when it was made anew.
+        name: ... its name.
+        is_durable: Whether what it calls committed survives a power cut.
+    """
+
+    system: str
+    timeline: str
+    database: str
+    name: str
+    is_durable: bool
+
+    @property
+    def epoch(self) -> str:
+        """Another text for another database, and for this one once it may have forgotten something."""
+        return f"{self.system}:{self.timeline}:{self.database}"
+
+    def place(self, schema: str) -> Path:
+        """What the registry of this machine calls a namespace of it."""
+        return Path(f"PostgreSQL {self.system}, database {self.name}, namespace {schema}")
+
+
+def server_of(connection: PgConnection) -> Server:
+    """What the server says of itself; a commit made by this connection is on disk from now on.
+
+    Raises:
+        JournalReadOnly: It is a standby.
+        JournalUnavailable: It does not tell this user who it is.
+    """
+    try:
+        found = connection.execute(_SERVER).fetchone()
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise JournalUnavailable(
+            "the database does not tell this user who it is, and a restored one would not be noticed: "
+            "GRANT EXECUTE ON FUNCTION pg_control_system() TO that user"
+        ) from error
+    assert found is not None
+    system, timeline, number, name, is_durable, synchronous = found
+    if timeline is None:
+        raise JournalReadOnly("the database is a standby, which only reads")
+    if synchronous == "off":  # the rest of the application may live with that
+        connection.execute("SET synchronous_commit = on")
+    return Server(str(system), timeline, str(number), name, is_durable)
+
+
+class Identity:
+    """Tells a database that was restored, copied or failed over from one that was not.
+
+    The journal remembers what the server said of itself when it was opened last: after a promotion, on another server
+    and in a database made anew, everything has to be looked for. The state folder of this machine counts the commits it
+    has heard of: a journal that counts fewer has forgotten some. Only commits that moved an order count.
+
+    Args:
+        database: Which this is the identity of.
+        named: As its user calls it, for the words of an error.
+        schema: The namespace.
+
+    Attributes:
+        journal_id: A copy has the same.
+        memory: What remembers it on this machine, if anything does.
+    """
+
+    def __init__(self, database: Database, *, named: str, schema: str) -> None:
+        self._database = database
+        self._named = named
+        self._schema = schema
+        self._anchor: Anchor | None = None
+        self.journal_id = ""
+        self.memory: Memory | None = None
+
+    def make(
+        self, connection: Connection, server: Server, memory: Memory | None, *, journal_id: str, remembers: bool
+    ) -> None:
+        """Give new tables their identity.
+
+        Raises:
+            JournalLost: There was a journal with orders in this place.
+        """
+        self._check_place(server, memory)
+        about = {"journal_id": journal_id, "commits": "0", "epoch": server.epoch}
+        connection.executemany(_REMEMBER, (about | {"remembers": "yes" if remembers else "no"}).items())
+
+    def begin(self, connection: Connection, server: Server, memory: Memory | None, now: float) -> Callable[[], None]:
+        """Quarantine every unfinished chunk if the database is not the one it was; in a transaction that is open.
+
+        Returns:
+            What is to be called once that is committed.
+
+        Raises:
+            JournalLost: It is another journal than the one that was here.
+        """
+        known = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+        self.journal_id, commits = known["journal_id"], int(known["commits"])
+        self.memory = memory if known["remembers"] == "yes" else None
+        if memory is not None and self.memory is None:
+            memory.close()
+        self._check_place(server, self.memory)
+        anchored = None if self.memory is None else self.memory.anchor(self.journal_id).read()
+        highest = 0 if anchored is None else anchored[0]
+        if known["epoch"] != server.epoch or commits < highest:
+            quarantine_all(Commit(connection, self._database, now))
+            commits = max(commits, highest)
+        connection.executemany(_REMEMBER, [("epoch", server.epoch), ("commits", str(commits))])
+        return lambda: self._follow(commits, server, now)
+
+    def seal(self, commit: Commit) -> Callable[[], None] | None:
+        """Count a commit if it moved an order; what is returned is to be called once it is on disk.
+
+        Raises:
+            JournalBehind: A copy of the journal has made commits that this one does not hold.
+        """
+        if not commit.moves:
+            return None
+        (commits,) = commit.execute(_COUNT).fetchone()
+        anchor, count = self._anchor, int(commits)
+        if anchor is None:
+            return None
+        if anchor.count() >= count:
+            raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
+        return lambda: anchor.follow(count)
+
+    def stand_back(self, connection: Connection) -> None:
+        """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
+        quarantine_all(Commit(connection, self._database, self._database.begin(connection)))
+        highest = 0 if self._anchor is None else self._anchor.count()
+        connection.execute(
+            "UPDATE meta SET value = CAST(greatest(CAST(value AS BIGINT), ?) AS TEXT) WHERE key = 'commits'", (highest,)
+        )
+        connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the anchor and the memory."""
+        anchor, self._anchor = self._anchor, None
+        if anchor is not None:
+            anchor.close()
+        memory, self.memory, self.journal_id = self.memory, None, ""
+        if memory is not None:
+            memory.close()
+
+    def _check_place(self, server: Server, memory: Memory | None) -> None:
+        """Raise ``JournalLost`` where this machine knows of another journal with orders in this place."""
+        there = None if memory is None else memory.lost_at(server.place(self._schema), but=self.journal_id)
+        if there is not None:
+            raise JournalLost(f"{self._named}: {there} was here, and is not any more")
+
+    def _follow(self, commits: int, server: Server, now: float) -> None:
+        """Open the anchor, to count the commits in it."""
+        if self.memory is None:
+            return
+        anchor = self.memory.anchor(self.journal_id)
+        try:
+            anchor.open(self.journal_id, commits)
+        except OSError as error:
+            self.memory.give_up(error)
+            self.memory = None
+            return
+        self._anchor = anchor
+        self.memory.registry.note_place(self.journal_id, server.place(self._schema), now)

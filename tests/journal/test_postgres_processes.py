@@ -1,0 +1,184 @@
+"""Several processes on one database: what the dead held is free soon, and nobody waits for who stands still."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from journal import postgres
+from journal.factories import BATCH, claimed, delivery, event, in_outbox, loaded, order, permitted
+
+from payments_async.journal import JournalUnavailable, News, PostgresJournal, State
+from payments_async.journal.contract import CRASH_POINTS, Outcome, Permit
+
+TESTS = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def schema() -> Iterator[str]:
+    """An empty namespace."""
+    yield postgres.new_schema()
+    postgres.give_back()
+
+
+@asynccontextmanager
+async def holding(schema: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that holds leases of an hour; killed at the end of the block."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(TESTS / "journal/holder.py"), postgres.dsn(), schema, stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            assert b"held\n" == await process.stdout.readline()
+        yield process
+    finally:
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+
+
+def sessions(where: str) -> list[int]:
+    """The sessions of journals that fit."""
+    with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
+        found = connection.execute(
+            f"""SELECT pid FROM pg_stat_activity WHERE application_name = 'payments-async'
+            AND datname = current_database() AND {where}""".encode()  # noqa: S608
+        ).fetchall()
+    return [pid for (pid,) in found]
+
+
+def end(pids: list[int]) -> None:
+    """End sessions, as an administrator may."""
+    with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
+        for pid in pids:
+            connection.execute("SELECT pg_terminate_backend(%s, 20000)", (pid,))  # until it is gone
+
+
+@pytest.mark.slow
+async def test_what_a_killed_process_held_is_taken_over_soon(schema: str) -> None:
+    """Events, changes, chunks, duties, and what was under way, now unknown; while it lives, nothing of it is taken."""
+    async with PostgresJournal(postgres.dsn(), schema=schema) as journal:
+        await loaded(journal, 3)
+        await journal.hear("shop", [State.ACCEPTED])
+        chunk = await in_outbox(journal, 1)
+        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+        async with holding(schema) as process:
+            process.send_signal(signal.SIGSTOP)
+            for _ in range(5):  # long enough to be taken for dead by the clock alone
+                await journal.committed(await journal.committed(0, timeout=0), timeout=1)
+                assert () == tuple(await journal.claim("another", lease=90, limit=10))
+                assert () == tuple(await journal.claim_changes("shop", [State.ACCEPTED], "another", lease=90, limit=10))
+                assert await journal.claim_chunk(BATCH, "another") is None
+                assert not await journal.take_duty("duty", "another", lease=90)
+                assert 0 == await journal.expire_chunks()
+        async with asyncio.timeout(60):
+            while (taken_over := await journal.claim_chunk(BATCH, "another")) is None:
+                await journal.committed(await journal.committed(0, timeout=0), timeout=0.1)
+        assert [99] == [int(one.event.request_id[-6:]) for one in await journal.claim("another", lease=90, limit=10)]
+        assert 1 == len(await journal.claim_changes("shop", [State.ACCEPTED], "another", lease=90, limit=10))
+        assert (2, 1) == (len(taken_over.orders), (await journal.progress(BATCH)).counts["unknown"])
+        assert await journal.take_duty("duty", "another", lease=90)
+
+
+async def test_what_another_process_commits_is_heard(schema: str) -> None:
+    """At once, and not when the time to wait is over."""
+    async with (
+        PostgresJournal(postgres.dsn(), schema=schema) as one,
+        PostgresJournal(postgres.dsn(), schema=schema) as other,
+    ):
+        await loaded(one)
+        seen = await other.committed(0, timeout=60)
+        while (now := await other.committed(seen, timeout=1)) != seen:  # until nothing is under way any more
+            seen = now
+        waiting = asyncio.ensure_future(other.committed(seen, timeout=3600))
+        await asyncio.sleep(0)
+        await one.receive(delivery(), event(), owner="a", lease=0)
+        async with asyncio.timeout(60):
+            assert seen != await waiting
+
+
+async def test_a_session_that_was_ended_is_made_anew(schema: str) -> None:
+    """Whoever comes next notices nothing: neither who writes nor who reads."""
+    async with PostgresJournal(postgres.dsn(), schema=schema) as journal:
+        chunk = await claimed(journal)
+        end(sessions("true"))
+        permit = await permitted(journal, chunk)
+        end(sessions("true"))
+        assert 1 == (await journal.progress(BATCH)).counts["sending"]
+        await journal.record(Outcome(permit=permit, news=News.ACCEPTED))
+        end(sessions("true"))
+        await permitted(journal, chunk, 1)
+        progress = await journal.progress(BATCH)
+        assert (1, 1) == (progress.counts["accepted"], progress.counts["sending"])
+
+
+@pytest.mark.parametrize("point", ["permit.begun", "permit.written", "commit.begun"])
+async def test_a_session_that_is_ended_within_a_commit(schema: str, point: str) -> None:
+    """Nothing was granted, and whoever asks again is."""
+    armed: list[str] = []
+
+    def crash_at(passed: str) -> None:
+        if passed in armed:
+            armed.clear()
+            end(sessions("state = 'idle in transaction'"))
+
+    async with PostgresJournal(postgres.dsn(), schema=schema, crash_at=crash_at) as journal:
+        chunk = await claimed(journal)
+        armed.append(point)
+        with pytest.raises(JournalUnavailable):
+            await journal.permit(chunk, chunk.orders[0])
+        entry = await journal.entry(order(0).request_id)
+        assert entry is not None
+        assert (State.PLANNED, 0) == (entry.state, entry.attempt)
+        assert isinstance(await journal.permit(chunk, chunk.orders[0]), Permit)
+
+
+@pytest.mark.slow
+async def test_a_process_that_stands_still_within_a_commit(schema: str) -> None:
+    """Loses its turn: the others go on, and what it asked for was not granted."""
+    stands, goes_on = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    armed: list[str] = []
+
+    def crash_at(passed: str) -> None:
+        if passed in armed:
+            armed.clear()
+            loop.call_soon_threadsafe(stands.set)
+            asyncio.run_coroutine_threadsafe(goes_on.wait(), loop).result()
+
+    async with (
+        PostgresJournal(postgres.dsn(), schema=schema, crash_at=crash_at) as still,
+        PostgresJournal(postgres.dsn(), schema=schema, busy_timeout=60) as other,
+    ):
+        chunk = await claimed(still)
+        armed.append("commit.begun")
+        asking = asyncio.ensure_future(still.permit(chunk, chunk.orders[0]))
+        await stands.wait()
+        assert isinstance(await other.permit(chunk, chunk.orders[0]), Permit)
+        goes_on.set()
+        with pytest.raises(JournalUnavailable):
+            await asking
+        entry = await still.entry(order(0).request_id)
+        assert entry is not None
+        assert (State.SENDING, 1) == (entry.state, entry.attempt)
+
+
+@pytest.mark.slow
+def test_every_named_point_is_survived() -> None:
+    """Killed there and continued: nothing is sent twice, nothing is lost, and every state agrees with the world."""
+    done = subprocess.run(
+        [sys.executable, "-m", "journal.lifetimes", "1"], capture_output=True, timeout=600, check=True,
+        env={**os.environ, "PYTHONPATH": str(TESTS), "LIFETIMES_DSN": postgres.dsn()},
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert list(CRASH_POINTS) == list(found)
+    assert [] == [point for point, times in found.items() if times["1"] is None]
+    assert [] == [(point, times["1"]) for point, times in found.items() if times["1"]]

@@ -1,0 +1,260 @@
+"""A server that is stopped, killed, put back from a backup, or promoted: nothing is lost, and nothing is sent twice."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+import pytest
+from journal.factories import BATCH, IDENTITY, claimed, loaded, order, orders, permitted, swept, transaction_id
+from journal.postgres import OwnServer, place_for
+
+from payments_async.journal import (
+    JournalLost,
+    JournalReadOnly,
+    JournalUnavailable,
+    News,
+    NotLookedFor,
+    PostgresJournal,
+    State,
+)
+from payments_async.journal.contract import Outcome, Permit
+
+T = TypeVar("T")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[OwnServer]:
+    """A server of this module alone."""
+    place = place_for("own")
+    server = OwnServer(place)
+    yield server
+    with suppress(Exception):  # a test may have left it stopped
+        server.stop("immediate")
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture
+def dsn(server: OwnServer) -> str:
+    """A database without a journal."""
+    server.start()
+    server.execute("DROP SCHEMA IF EXISTS payments CASCADE")
+    return server.dsn
+
+
+async def send(journal: PostgresJournal, sent: list[str]) -> None:
+    """Send all orders of the batch, and go on after every failure."""
+    while (chunk := await anyhow(journal.claim_chunk, BATCH, "worker")) is not None:
+        for held in chunk.orders:
+            try:
+                permit = await journal.permit(chunk, held)
+            except JournalUnavailable:
+                continue  # whether it was granted is not known: so it is not used
+            if isinstance(permit, Permit):
+                sent.append(permit.request_id)
+                accepted = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=transaction_id(held.id))
+                await anyhow(journal.record, accepted)
+        await anyhow(journal.release_chunk, chunk)
+
+
+async def anyhow(call: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    """What a call gives once the server is there."""
+    while True:
+        with suppress(JournalUnavailable):
+            return await call(*arguments)
+
+
+async def test_a_server_that_is_killed_while_orders_are_sent(server: OwnServer, dsn: str) -> None:
+    """Each is sent once at most, everything that was recorded is there, and what was under way is known."""
+    sent: list[str] = []
+    async with PostgresJournal(dsn, busy_timeout=60) as journal:
+        await journal.open_run(BATCH, IDENTITY)
+        await journal.load(BATCH, orders(1500), owner="loader")
+        sending = asyncio.ensure_future(send(journal, sent))
+        for count in (100, 500, 900):
+            while len(sent) < count and not sending.done():
+                await journal.committed(await journal.committed(0, timeout=0), timeout=0.05)
+            await asyncio.to_thread(server.stop, "immediate")
+            await asyncio.to_thread(server.start)
+        await sending
+        assert len(set(sent)) == len(sent)
+        entries = {entry.request_id: entry async for entry in journal.entries(BATCH)}
+        assert {State.ACCEPTED} == {entries[request_id].state for request_id in sent}
+        # a permit whose commit was not answered: it may stand, and nobody has sent by it
+        assert {State.UNKNOWN, State.ACCEPTED} >= {entry.state for entry in entries.values()}
+        assert 3 >= sum(entry.state is State.UNKNOWN for entry in entries.values())
+        await journal.check()
+
+
+async def test_whoever_waits_comes_back_after_a_restart(server: OwnServer, dsn: str) -> None:
+    """By themselves: who writes, who reads, who listens and who shows that they live."""
+    async with PostgresJournal(dsn, busy_timeout=60) as one, PostgresJournal(dsn, busy_timeout=60) as other:
+        chunk = await claimed(one)
+        await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(server.start)
+        await permitted(one, chunk)
+        assert 1 == (await other.progress(BATCH)).counts["sending"]
+        async with asyncio.timeout(60):
+            while await holders(dsn) != 2:
+                await one.committed(await one.committed(0, timeout=0), timeout=0.05)
+        waiting = asyncio.ensure_future(heard(other))
+        async with asyncio.timeout(60):
+            while not waiting.done():
+                await one.check_writable()
+                await asyncio.wait([waiting], timeout=0.5)
+        assert await other.claim_chunk(BATCH, "other") is None  # nobody was taken for dead
+
+
+async def heard(journal: PostgresJournal) -> int:
+    """Wait until something was committed."""
+    return await journal.committed(await journal.committed(0, timeout=60), timeout=60)
+
+
+async def holders(dsn: str) -> int:
+    """How many show that they live."""
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        found = await connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock'"
+        )
+        row = await found.fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def test_a_server_that_is_away_for_too_long(server: OwnServer, dsn: str) -> None:
+    """Is told of, and nothing was granted; once it is back everything goes on."""
+    async with PostgresJournal(dsn, busy_timeout=0.5) as journal:
+        chunk = await claimed(journal)
+        await asyncio.to_thread(server.stop)
+        with pytest.raises(JournalUnavailable, match="cannot be reached"):
+            await journal.permit(chunk, chunk.orders[0])
+        with pytest.raises(JournalUnavailable):
+            await journal.progress(BATCH)
+        await asyncio.to_thread(server.start)
+        assert (await permitted(journal, chunk)).attempt == 1
+
+
+@pytest.fixture
+async def backup(server: OwnServer, dsn: str, tmp_path: Path) -> AsyncIterator[OwnServer]:
+    """A copy of the server from before an order was sent, while the server has gone on and is stopped."""
+    async with PostgresJournal(dsn) as journal:
+        await loaded(journal)
+    await asyncio.to_thread(server.stop)
+    place = place_for("backup")
+    copy = await asyncio.to_thread(server.copied, place)
+    await asyncio.to_thread(server.start)
+    async with PostgresJournal(dsn) as journal:
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+    await asyncio.to_thread(server.stop)
+    yield copy
+    with suppress(Exception):
+        copy.stop("immediate")
+    shutil.rmtree(place, ignore_errors=True)
+
+
+async def is_quarantined(journal: PostgresJournal) -> bool:
+    """Whether nothing is sent before it was looked for."""
+    with pytest.raises(NotLookedFor):
+        await journal.lift_quarantine(BATCH, who="Ann", why="I think so")
+    return bool((await journal.run(BATCH)).quarantined) and await journal.claim_chunk(BATCH, "worker") is None
+
+
+async def test_a_server_put_back_from_a_backup(backup: OwnServer) -> None:
+    """It calls itself as before; that it has forgotten a commit this machine remembers."""
+    await asyncio.to_thread(backup.start)
+    async with PostgresJournal(backup.dsn) as journal:
+        assert await is_quarantined(journal)
+        await swept(journal)
+        assert 1 == await journal.lift_quarantine(BATCH, who="Ann", why="looked for")
+        assert await journal.claim_chunk(BATCH, "worker") is not None
+
+
+async def test_a_standby_that_lagged_and_was_promoted(backup: OwnServer) -> None:
+    """It is on another timeline, which every machine sees, also one that remembers nothing."""
+    (backup.place / "data/standby.signal").touch()
+    await asyncio.to_thread(backup.start)
+    with pytest.raises(JournalReadOnly, match="standby"):
+        await PostgresJournal(backup.dsn, state_folder=None).__aenter__()
+    await asyncio.to_thread(backup.promote)
+    async with PostgresJournal(backup.dsn, state_folder=None) as journal:
+        assert await is_quarantined(journal)
+    async with PostgresJournal(backup.dsn, state_folder=None) as journal:
+        assert await is_quarantined(journal)
+
+
+async def test_a_promotion_while_a_journal_is_open(server: OwnServer, dsn: str) -> None:
+    """Whoever comes back to another timeline grants nothing more: the permits of before are of the old one."""
+    async with PostgresJournal(dsn, state_folder=None, busy_timeout=60) as journal:
+        chunk = await claimed(journal)
+        await asyncio.to_thread(server.stop)
+        (server.place / "data/standby.signal").touch()
+        await asyncio.to_thread(server.start)
+        await asyncio.to_thread(server.promote)
+        assert not isinstance(await journal.permit(chunk, chunk.orders[0]), Permit)
+        assert await is_quarantined(journal)
+        entry = await journal.entry(order(0).request_id)
+        assert entry is not None
+        assert State.PLANNED is entry.state
+
+
+async def test_a_namespace_that_was_emptied(server: OwnServer, dsn: str) -> None:
+    """A journal with orders was there: none is made in its place."""
+    async with PostgresJournal(dsn) as journal:
+        await claimed(journal)
+    server.execute("DROP SCHEMA payments CASCADE")
+    with pytest.raises(JournalLost, match="3 orders"):
+        await PostgresJournal(dsn).__aenter__()
+
+
+async def test_a_server_that_may_forget_after_a_power_cut(server: OwnServer, dsn: str) -> None:
+    """Is refused, unless somebody says that it is good enough."""
+    server.execute("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+    try:
+        with pytest.raises(JournalUnavailable, match="fsync"):
+            await PostgresJournal(dsn).__aenter__()
+        async with PostgresJournal(dsn, allow_unsafe=True) as journal:
+            assert journal.is_new
+    finally:
+        server.execute("ALTER SYSTEM RESET fsync", "SELECT pg_reload_conf()")
+
+
+async def test_a_database_whose_commits_are_usually_not_waited_for(server: OwnServer, dsn: str) -> None:
+    """Those of the journal are."""
+    server.execute("ALTER DATABASE postgres SET synchronous_commit = off")
+    try:
+        async with PostgresJournal(dsn) as journal:
+            settings = await journal._writer.submit(
+                "check_writable", lambda commit: commit.execute("SHOW synchronous_commit").fetchone()
+            )
+            assert ("on",) == settings
+    finally:
+        server.execute("ALTER DATABASE postgres RESET synchronous_commit")
+
+
+async def test_a_user_with_few_rights(server: OwnServer, dsn: str) -> None:
+    """One makes the tables, another one works with them, and may change none."""
+    async with PostgresJournal(dsn):
+        pass
+    server.execute(
+        "DROP ROLE IF EXISTS payer", "CREATE ROLE payer LOGIN", "GRANT USAGE ON SCHEMA payments TO payer",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA payments TO payer",
+    )  # fmt: skip
+    try:
+        async with PostgresJournal(dsn.replace("//postgres@", "//payer@")) as journal:
+            chunk = await claimed(journal)
+            await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+            assert 1 == (await journal.progress(BATCH)).counts["accepted"]
+            await journal.check()
+        server.execute("REVOKE INSERT ON payments.outbox FROM payer")
+        async with PostgresJournal(dsn.replace("//postgres@", "//payer@")) as journal:
+            await journal.open_run("another", IDENTITY)
+            with pytest.raises(JournalReadOnly, match="may not use the tables"):
+                await journal.load("another", orders(3, batch="another"), owner="loader")
+    finally:
+        server.execute("DROP OWNED BY payer", "DROP ROLE payer")

@@ -1,0 +1,133 @@
+"""The tables of both databases are the same: column by column, and index by index."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from journal import postgres
+from journal.conftest import KINDS, Home
+
+from payments_async.journal import JournalOutdated, JournalTooNew, JournalUnavailable, NotAJournal, PostgresJournal
+from payments_async.journal._postgres._schema import BEYOND_SQLITE
+from payments_async.journal._sqlite import _opening
+
+_TYPES = {"INTEGER": "bigint", "REAL": "double precision", "TEXT": "text", "BLOB": "bytea", "ANY": "bytea"}
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> Home:
+    """A new journal in PostgreSQL."""
+    home = KINDS["postgres"](tmp_path)
+    async with home.opens():
+        pass
+    return home
+
+
+async def test_every_table_has_the_same_columns(home: Home) -> None:
+    """Each of the type that holds the same values, and empty where it may be."""
+    with closing(sqlite3.connect(":memory:")) as file:
+        for statement in _opening._FIRST:
+            file.execute(statement)
+        expected = {
+            (table, column): (_TYPES[kind], bool(needed or key))
+            for (table,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            for _, column, kind, needed, _, key in file.execute(f"PRAGMA table_info({table})")
+        }
+    found = home.rows(
+        """SELECT table_name, column_name, data_type, is_nullable = 'NO' FROM information_schema.columns
+        WHERE table_schema = current_schema()"""
+    )
+    beyond = {(table, column) for table, columns in BEYOND_SQLITE.items() for column in columns}
+    assert expected == {
+        (table, column): about for table, column, *rest in found if (table, column) not in beyond
+        for about in [tuple(rest)]
+    }  # fmt: skip
+
+
+async def test_every_index_is_there_in_both(home: Home) -> None:
+    """By name, of the same columns, of all rows or of some."""
+    with closing(sqlite3.connect(":memory:")) as file:
+        for statement in _opening._FIRST:
+            file.execute(statement)
+        expected = {
+            name: (table, "UNIQUE" in sql, "WHERE" in sql)
+            for name, table, sql in file.execute("SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'index'")
+            if sql is not None
+        }
+    found = home.rows(
+        """SELECT c.relname, t.relname, i.indisunique, i.indpred IS NOT NULL FROM pg_index i
+        JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
+        WHERE t.relnamespace = current_schema()::regnamespace AND NOT i.indisprimary AND c.relname NOT LIKE '%_key'"""
+    )
+    assert expected == {name: tuple(about) for name, *about in found}
+
+
+async def test_texts_compare_byte_by_byte(home: Home) -> None:
+    """Whatever the language of the database: no column is in another sequence than in a file."""
+    assert [] == home.rows(
+        """SELECT table_name, column_name, collation_name FROM information_schema.columns
+        WHERE table_schema = current_schema() AND data_type = 'text' AND collation_name IS DISTINCT FROM 'C'"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        ("UPDATE meta SET value = '99' WHERE key = 'version'", JournalTooNew),
+        ("ALTER TABLE outbox DROP COLUMN priority", JournalOutdated),
+        ("DROP TABLE meta", NotAJournal),
+        ("DELETE FROM meta WHERE key = 'version'", NotAJournal),
+        ("DROP TABLE chunk", JournalOutdated),
+    ],
+)
+async def test_tables_that_are_none_of_ours(damage: str, error: type[Exception]) -> None:
+    """Are left alone."""
+    schema = f"{postgres.new_schema()}_damaged"
+    journal = PostgresJournal(postgres.dsn(), schema=schema)
+    async with journal:
+        pass
+    with psycopg.connect(postgres.dsn(), options=f"-c search_path={schema}") as connection:
+        connection.execute(damage.encode())
+    with pytest.raises(error):
+        await journal.__aenter__()
+
+
+async def test_a_namespace_of_something_else() -> None:
+    """Is left as it is."""
+    with psycopg.connect(postgres.dsn()) as connection:
+        connection.execute("CREATE SCHEMA shop CREATE TABLE orders (id BIGINT)")
+    with pytest.raises(NotAJournal, match="holds something else"):
+        await PostgresJournal(postgres.dsn(), schema="shop").__aenter__()
+
+
+async def test_two_that_make_a_journal_at_once() -> None:
+    """Wait for each other: one of them makes it."""
+    schema = f"{postgres.new_schema()}_two"
+    one, other = (PostgresJournal(postgres.dsn(), schema=schema) for _ in range(2))
+    async with one, other:
+        assert (True, False) == (one.is_new, other.is_new)
+
+
+@pytest.mark.parametrize(
+    "dsn", ["postgresql://nobody:secret-word@/nowhere", "postgresql://a:secret-word@127.0.0.1:1/b"]
+)
+async def test_a_database_that_cannot_be_reached(dsn: str) -> None:
+    """Is named, and no password with it."""
+    if "nowhere" in dsn:
+        dsn = f"{dsn}?{postgres.dsn().partition('?')[2]}"
+    journal = PostgresJournal(dsn)
+    with pytest.raises(JournalUnavailable) as caught:
+        await journal.__aenter__()
+    shown = [str(caught.value), repr(caught.value), repr(journal), str(caught.value.__cause__)]
+    assert not [words for words in shown if "secret-word" in words]
+    assert "postgresql://" in shown[0]
+
+
+def test_a_dsn_that_is_none() -> None:
+    """Is refused without being repeated: a part of it may be the password."""
+    with pytest.raises(ValueError, match="libpq does not understand it") as caught:
+        PostgresJournal("postgresql://user:secret word@host/%%")
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
