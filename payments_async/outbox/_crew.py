@@ -16,9 +16,11 @@ import attrs
 from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, Rejected
 from payments_async._executor import Executor
 from payments_async._frozen import frozen
+from payments_async._models import Acceptance
 from payments_async._retry import RetryPolicy
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire import endpoints
+from payments_async._wire.call import Call
 from payments_async._wire.endpoints import SendsWritten
 from payments_async._wire.orders import private_texts
 from payments_async.journal import Journal
@@ -40,7 +42,8 @@ _UNREAD = 401  # the next order logs in again; nothing is the matter with the se
 _LONGEST = 500  # characters of the service's words that are kept
 
 T = TypeVar("T")
-Handed = tuple[LeasedOrder, Permit]  # an order that is permitted already, for a worker that waits
+# an order that is permitted already, for a worker that waits, and what sends it
+Handed = tuple[LeasedOrder, Permit, Call[Acceptance]]
 ASKED_TO_STOP = "it was asked to stop"
 
 
@@ -259,12 +262,8 @@ class Crew(ABC):
             return None
         return self._idle.popleft()
 
-    async def hand(self, worker: asyncio.Future[Handed | None], order: LeasedOrder, permit: Permit) -> None:
-        """Have a worker that was reserved send an order that is permitted."""
-        if not worker.done():
-            worker.set_result((order, permit))
-            return
-        # everything is broken off: nobody sends it under this permit
+    async def take_back(self, worker: asyncio.Future[Handed | None], order: LeasedOrder, permit: Permit) -> None:
+        """A worker that was reserved was broken off meanwhile: nobody sends an order under its permit."""
         self.let_go(worker, order.claimed.amount)
         self.leases.again(order, 0.0)
         await self.survives(
@@ -420,21 +419,25 @@ class _Worker:
             handed = await waiting
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled() and (handed := waiting.result()) is not None:
-                order, permit = handed
+                order, permit, _ = handed
                 self._note(order, Outcome(permit=permit, news=News.NOT_SENT, message="broken off before it was sent"))
             raise
         if handed is not None:
             await self._go(*handed)
 
-    async def _go(self, order: LeasedOrder, permit: Permit) -> None:
-        """Send an order that is permitted, as long as its lease is surely good."""
+    async def _go(self, order: LeasedOrder, permit: Permit, call: Call[Acceptance] | None = None) -> None:
+        """Send an order that is permitted, as long as its lease is surely good.
+
+        Args:
+            call: What sends it, where whoever put it has that already.
+        """
         if self._clock() >= order.lease.good_until:
             # we stalled: the lease has run out since the permit was granted, and somebody may hold the order now
             self._crew.pace.did_not_go()
             late = Outcome(permit=permit, news=News.NOT_SENT, message="the lease ran out before it was sent")
             self._note(order, late)
         else:
-            await self._send(order, permit)
+            await self._send(order, permit, call)
 
     async def _try(self, order: LeasedOrder) -> None:
         """Get a permit, writing down with it how the order before ended, and send."""
@@ -486,17 +489,18 @@ class _Worker:
         crew.done(order)
         crew.pace.did_not_go()
 
-    async def _send(self, order: LeasedOrder, permit: Permit) -> None:
+    async def _send(self, order: LeasedOrder, permit: Permit, call: Call[Acceptance] | None) -> None:
         """Send an order once, and note how that ended, whatever happens."""
         crew, claimed = self._crew, order.claimed
         try:
-            call = crew.call_of(
-                claimed.request_id,
-                claimed.amount,
-                claimed.body,
-                sent_before=permit.sent_before,
-                private=lambda: private_texts(claimed.order),
-            )
+            if call is None:
+                call = crew.call_of(
+                    claimed.request_id,
+                    claimed.amount,
+                    claimed.body,
+                    sent_before=permit.sent_before,
+                    private=lambda: private_texts(claimed.order),
+                )
             acceptance = await crew.executor.execute(call, retry=_ONE_TRY)
         except (ValueError, TypeError) as error:  # an InvalidOrder too: the session has sent another one under its id
             self._note(order, _unwritable(permit, error, left=self._left(order), holds_back=crew.holds_back))

@@ -136,9 +136,8 @@ async def test_the_same_order_many_times_in_one_commit(shop: Journal) -> None:
 
 async def test_another_order_under_the_same_id(shop: Journal) -> None:
     """Is refused, and the first one stands; also within one commit, where its neighbours are taken."""
-    mine, others, third = await asyncio.gather(
-        put(shop), shop.put(SHOP, order(1, "7.00"), owner="another"), put(shop, 3), return_exceptions=True
-    )
+    puts = [shop.put(SHOP, one, owner="worker") for one in (order(1), order(1, "7.00"), order(3))]
+    mine, others, third = await asyncio.gather(*puts, return_exceptions=True)
     assert isinstance(mine, Placed)
     assert isinstance(others, OrdersDiffer)
     assert isinstance(third, Placed)

@@ -264,7 +264,7 @@ class StoredJournal(Journal):
             self._registrars[name] = registrar
         return run
 
-    async def put(
+    def put(
         self,
         name: str,
         order: Order,
@@ -276,7 +276,7 @@ class StoredJournal(Journal):
         lease: float = 30.0,
         permits: bool = False,
         adoption: Adoption | None = None,
-    ) -> Placed:
+    ) -> asyncio.Future[Placed]:
         if self._database.memory is not None and name not in self._registrars:
             raise RunUnknown(f"the outbox {name} was not opened")
         request = _puts.PutRequest(
@@ -292,10 +292,7 @@ class StoredJournal(Journal):
             register=self._registrars.get(name),
             adoption=adoption,
         )
-        placed = await self._writer.submit("put", request, together=_puts.put_all)
-        if isinstance(placed, Exception):
-            raise placed
-        return placed
+        return self._writer.submit("put", request, together=_puts.put_all)
 
     async def waiting(self, name: str) -> Sequence[Waiting]:
         return await self._read(_puts.waiting, name, self._database.now())

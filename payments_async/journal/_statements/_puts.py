@@ -101,9 +101,12 @@ class PutRequest:
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "body", write_order(self.order))
 
-    def __call__(self, commit: Commit) -> Placed | Exception:
-        """Put it by itself."""
-        return put_all(commit, [self])[0]
+    def __call__(self, commit: Commit) -> Placed:
+        """Put it by itself. Raises why it is not taken."""
+        (placed,) = put_all(commit, [self])
+        if isinstance(placed, Exception):
+            raise placed
+        return placed
 
 
 @attrs.define
