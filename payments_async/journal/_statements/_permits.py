@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from functools import cache
 from itertools import chain
 
@@ -27,7 +27,6 @@ from payments_async.journal._records import (
 from payments_async.journal._statements._database import NO_TRANSACTION, Connection
 from payments_async.journal._statements._entries import (
     COLUMNS,
-    EXACT,
     HELD_BACK,
     Commit,
     change,
@@ -38,6 +37,7 @@ from payments_async.journal._statements._entries import (
     row_of,
     run_columns,
     run_of,
+    sum_of,
 )
 from payments_async.journal._statements._evidence import apply, archive_attempt, is_unsent, record_evidence
 from payments_async.journal._statements._history import void_sweeps
@@ -364,7 +364,8 @@ class PermitRequest:
                 raise OrderUnknown(f"there is no order {claimed.id}")
             attempt, sent_before = row.attempt, bool(row.sent_before)  # it may have changed since it was claimed
             if not _grant(commit, chunk, [claimed], attempt, sent_before=sent_before):
-                return NotPermitted(id=row.id, state=row.state, lease_lost=not _is_held(commit, chunk, row.id))
+                is_ours = (run_of(row.id), chunk_of(row.id)) == (chunk.run, chunk.number) and is_held(commit, chunk)
+                return NotPermitted(id=row.id, state=row.state, lease_lost=not is_ours)
         return self.granted(attempt, sent_before=sent_before)
 
     def granted(self, attempt: int, *, sent_before: bool) -> Permit:
@@ -426,14 +427,6 @@ def record_all(commit: Commit, ended: Sequence[EndedAttempt]) -> list[Finding] |
     ]
 
 
-def permit_new(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder]) -> bool:
-    """Permit orders that came into a chunk with this commit: all, or none where its lease is not good any more."""
-    if not _grant(commit, chunk, claimed, 0, sent_before=False):
-        return False
-    commit.passed("put.permitted")
-    return True
-
-
 def withdraw(commit: Commit, chunk: Chunk, claimed: ClaimedOrder) -> None:
     """Give back a permit that never reached its caller, who was cancelled: so nothing was sent under it."""
     row = row_by_id(commit, claimed.id)
@@ -444,11 +437,10 @@ def withdraw(commit: Commit, chunk: Chunk, claimed: ClaimedOrder) -> None:
         record(commit, Outcome(permit=granted, news=News.NOT_SENT, message="cancelled before it was sent"))
 
 
-def _is_held(commit: Commit, chunk: Chunk, order_id: int) -> bool:
-    """Whether the chunk is ours, its lease good, and the order one of its."""
+def is_held(commit: Commit, chunk: Chunk) -> bool:
+    """Whether a chunk is held by whoever says so, and their lease good: what is planned in it may be permitted."""
     lease = (chunk.run, chunk.number, chunk.token, chunk.owner, commit.now)
-    found = commit.execute(f"SELECT 1 FROM chunk WHERE {_HELD}", lease).fetchone()  # noqa: S608 - no value in it
-    return found is not None and (run_of(order_id), chunk_of(order_id)) == (chunk.run, chunk.number)
+    return commit.execute(f"SELECT 1 FROM chunk WHERE {_HELD}", lease).fetchone() is not None  # noqa: S608
 
 
 def _grant(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder], attempt: int, *, sent_before: bool) -> bool:
@@ -465,7 +457,7 @@ def _grant(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder], attemp
     )
     if commit.execute(_marked(_PERMIT, width, 1), values).rowcount != len(ids):
         return False
-    amount = _sum([order.amount for order in claimed])
+    amount = sum_of([order.amount for order in claimed])
     commit.move(chunk.run, State.PLANNED, State.SENDING, amount, len(claimed))
     return True
 
@@ -489,7 +481,7 @@ def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
         others.append((permit.id, permit.attempt, state.value, packed or _NONE, outcome.code, outcome.message))
         commit.move(run_of(permit.id), State.SENDING, state, permit.amount)
     for run, those in amounts.items():
-        commit.move(run, State.SENDING, State.ACCEPTED, _sum(those), len(those))
+        commit.move(run, State.SENDING, State.ACCEPTED, sum_of(those), len(those))
     return _is_done_for_all(commit, _ACCEPTED, accepted) and _is_done_for_all(commit, _ENDED, others)
 
 
@@ -586,9 +578,3 @@ def _settle_early(commit: Commit, outcome: Outcome, state: State) -> State:
     apply_unmatched_events(commit, row)
     settled = row_by_id(commit, outcome.permit.id)
     return state if settled is None else settled.state
-
-
-def _sum(amounts: list[Decimal]) -> Decimal:
-    """The exact sum of the amounts of many orders."""
-    with localcontext(EXACT):
-        return sum(amounts, Decimal(0))
