@@ -16,16 +16,14 @@ import attrs
 from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, Rejected
 from payments_async._executor import Executor
 from payments_async._frozen import frozen
-from payments_async._models import Acceptance
 from payments_async._retry import RetryPolicy
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire import endpoints
-from payments_async._wire.call import Call
 from payments_async._wire.endpoints import SendsWritten
 from payments_async._wire.orders import private_texts
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
-from payments_async.journal._records import NotPermitted, Outcome, Permit, Progress
+from payments_async.journal._records import Finding, NotPermitted, Outcome, Permit, Progress
 from payments_async.journal._states import News
 from payments_async.outbox._brakes import Meter, Pace
 from payments_async.outbox._leases import LeasedOrder, Leases
@@ -42,8 +40,7 @@ _UNREAD = 401  # the next order logs in again; nothing is the matter with the se
 _LONGEST = 500  # characters of the service's words that are kept
 
 T = TypeVar("T")
-# an order that is permitted already, for a worker that waits, and what sends it
-Handed = tuple[LeasedOrder, Permit, Call[Acceptance]]
+Handed = tuple[LeasedOrder, Permit]  # an order that is permitted already, for a worker that waits
 ASKED_TO_STOP = "it was asked to stop"
 
 
@@ -419,25 +416,21 @@ class _Worker:
             handed = await waiting
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled() and (handed := waiting.result()) is not None:
-                order, permit, _ = handed
+                order, permit = handed
                 self._note(order, Outcome(permit=permit, news=News.NOT_SENT, message="broken off before it was sent"))
             raise
         if handed is not None:
             await self._go(*handed)
 
-    async def _go(self, order: LeasedOrder, permit: Permit, call: Call[Acceptance] | None = None) -> None:
-        """Send an order that is permitted, as long as its lease is surely good.
-
-        Args:
-            call: What sends it, where whoever put it has that already.
-        """
+    async def _go(self, order: LeasedOrder, permit: Permit) -> None:
+        """Send an order that is permitted, as long as its lease is surely good."""
         if self._clock() >= order.lease.good_until:
             # we stalled: the lease has run out since the permit was granted, and somebody may hold the order now
             self._crew.pace.did_not_go()
             late = Outcome(permit=permit, news=News.NOT_SENT, message="the lease ran out before it was sent")
             self._note(order, late)
         else:
-            await self._send(order, permit, call)
+            await self._send(order, permit)
 
     async def _try(self, order: LeasedOrder) -> None:
         """Get a permit, writing down with it how the order before ended, and send."""
@@ -457,7 +450,7 @@ class _Worker:
             return
         self._after = None
         if before is not None:
-            self._written(before)
+            self._written(before, granted.after_ended_at if isinstance(granted, Permit) else None)
         if not isinstance(granted, Permit):
             self._not_permitted(order, granted)
         else:
@@ -488,12 +481,15 @@ class _Worker:
             crew.leases.drop(order.lease)
         crew.done(order)
         crew.pace.did_not_go()
+        if order.tell is not None:
+            order.tell(None, None)
 
-    async def _send(self, order: LeasedOrder, permit: Permit, call: Call[Acceptance] | None) -> None:
+    async def _send(self, order: LeasedOrder, permit: Permit) -> None:
         """Send an order once, and note how that ended, whatever happens."""
         crew, claimed = self._crew, order.claimed
         try:
-            if call is None:
+            call, order.call = order.call, None
+            if call is None or permit.sent_before:
                 call = crew.call_of(
                     claimed.request_id,
                     claimed.amount,
@@ -549,33 +545,33 @@ class _Worker:
     async def _write_down(self, *, aside: Exception | None = None) -> None:
         """Write down how the last try ended, without a next one."""
         tried, self._after = self._after, None
-        if tried is not None and await self._recorded(tried.outcome):
-            self._written(tried, aside=aside)
+        if tried is not None and (found := await self._recorded(tried.outcome)) is not None:
+            self._written(tried, found.ended_at, aside=aside)
 
-    async def _recorded(self, outcome: Outcome) -> bool:
-        """Write an outcome down, several times if need be; tells whether the journal has it."""
+    async def _recorded(self, outcome: Outcome) -> Finding | None:
+        """Write an outcome down, several times if need be; ``None`` where the journal does not have it."""
         crew = self._crew
         for turn in range(_WRITES):
             try:
-                await crew.journal.record(outcome)
+                return await crew.journal.record(outcome)
             except JournalUnavailable as error:
                 crew.fail(error)
                 if isinstance(error, JournalClosed):
-                    return False
+                    return None
                 await crew.executor.sleep(_WRITE_WAIT * 2**turn)
             except JournalError as error:
                 crew.fail(error)
-                return False
-            else:
-                return True
-        return False
+                return None
+        return None
 
-    def _written(self, tried: _Tried, *, aside: Exception | None = None) -> None:
+    def _written(self, tried: _Tried, ended_at: float | None, *, aside: Exception | None = None) -> None:
         """The journal knows how a try ended: count it, or have it go again."""
         crew, order, news = self._crew, tried.order, tried.outcome.news
         if news is not News.NOT_SENT:
             crew.meter.written(news, order.claimed.amount)
             crew.done(order)
+            if order.tell is not None:
+                order.tell(tried.outcome, ended_at)
             return
         crew.meter.give_back(order.claimed.amount)
         if aside is not None:

@@ -179,6 +179,16 @@ Work = Callable[[Commit], T]
 Together = Callable[[Commit, Sequence[Any]], Sequence[Any] | None]
 
 
+def marks_for(values: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The marks for ``IN`` and the values, of which the last is repeated up to a power of two.
+
+    So there are few different statements, and SQLite keeps them: to read one of hundreds of marks anew takes as long as
+    carrying it out.
+    """
+    width = 1 << (len(values) - 1).bit_length()
+    return ",".join("?" * width), (*values, *[values[-1]] * (width - len(values)))
+
+
 def sum_of(amounts: Sequence[Decimal]) -> Decimal:
     """The exact sum of the amounts of many orders."""
     with localcontext(EXACT):

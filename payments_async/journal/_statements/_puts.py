@@ -11,7 +11,6 @@ import attrs
 
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
-from payments_async._wire.orders import write_order
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersDiffer, RunUnknown
 from payments_async.journal._records import (
     Adoption,
@@ -45,6 +44,7 @@ from payments_async.journal._statements._entries import (
     chunk_bounds,
     chunk_of,
     entry_of,
+    marks_for,
     row_by_id,
     row_by_request,
     row_of,
@@ -74,14 +74,14 @@ SOON = 60.0  # seconds: an order that is due later than that is in nobody's hand
 Registrar = Callable[[Sequence[str], Collection[str], float | None], Mapping[str, HeldElsewhere]]
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.define(kw_only=True, eq=False)
 class PutRequest:
     """One order to be put.
 
     Attributes:
         outbox: Name of the outbox.
         order, not_before, priority: As ``Journal.put`` is given them.
-        body: The order as it is kept.
+        body: The order as ``write_order`` keeps it.
         owner, holder, chunk, lease: Who works the outbox, and holds which chunk; without an owner anybody claims it.
         permits: Whether it is permitted in the same commit.
         register: Tells the machine's registry of new request ids, and which of them may have been sent elsewhere.
@@ -90,6 +90,7 @@ class PutRequest:
 
     outbox: str
     order: Order
+    body: bytes
     not_before: float
     priority: int
     owner: str | None
@@ -99,10 +100,6 @@ class PutRequest:
     permits: bool
     register: Registrar | None
     adoption: Adoption | None = None
-    body: bytes = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "body", write_order(self.order))
 
     def __call__(self, commit: Commit) -> Placed:
         """Put it by itself. Raises why it is not taken."""
@@ -152,13 +149,17 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     fresh = {request_id: requests[places[0]] for request_id, places in asked.items()}
     for request_id in _known(commit, list(fresh)):
         del fresh[request_id]
-    archived = archived_among(commit, list(fresh))
+    # mostly there is none of either, and then nobody looks for each of them
+    last_archived, last_sighted = commit.execute(
+        "SELECT (SELECT max(id) FROM archived), (SELECT max(request_id) FROM sighting)"
+    ).fetchone()
+    archived = {} if last_archived is None else archived_among(commit, list(fresh))
     for request_id in archived:
         del fresh[request_id]
     refused: Mapping[str, HeldElsewhere] = {}
     results: dict[int, Placed | Exception] = {}
     if fresh:
-        sightings = _sightings(commit, list(fresh))
+        sightings = {} if last_sighted is None else _sightings(commit, list(fresh))
         refused = _refused(commit, fresh, sightings)
         new = [request for request_id, request in fresh.items() if request_id not in refused]
         results |= {asked[placed.entry.request_id][0]: placed for placed in _write(commit, new, sightings)}
@@ -190,8 +191,8 @@ def _write(commit: Commit, requests: Sequence[PutRequest], sightings: Mapping[st
 
 def _known(commit: Commit, request_ids: list[str]) -> list[str]:
     """Those of these orders that the journal holds."""
-    marks = ",".join("?" * len(request_ids))
-    found = commit.execute(f"SELECT request_id FROM outbox WHERE request_id IN ({marks})", request_ids)  # noqa: S608
+    marks, values = marks_for(request_ids)
+    found = commit.execute(f"SELECT request_id FROM outbox WHERE request_id IN ({marks})", values)  # noqa: S608
     return [request_id for (request_id,) in found.fetchall()]
 
 
@@ -318,7 +319,8 @@ class _Arrivals:
             state, token, attempt = State.SENDING, filling.mine.token, 1
         digest = body_digest(order.request_id, amount, request.body)
         place, moments = (number, order.request_id, state.value, token, attempt), (now, now, now, request.not_before)
-        self._rows.append((*place, amount, request.body, digest, *moments, request.priority))
+        # as bytearrays: for bytes sqlite3 looks for an adapter first, which takes longer than the rest
+        self._rows.append((*place, amount, bytearray(request.body), bytearray(digest), *moments, request.priority))
         self._amounts.setdefault((run, state), []).append(order.amount)
         if is_later or (filling.mine is None and request.priority):
             commit.execute(
@@ -342,10 +344,10 @@ class _Arrivals:
 
 def _told_of(commit: Commit, request_ids: Sequence[str]) -> frozenset[str]:
     """Those of these new orders that some notification named before they came."""
-    marks = ",".join("?" * len(request_ids))
+    marks, values = marks_for(request_ids)
     found = commit.execute(
         f"SELECT request_id FROM ipn_event WHERE order_id IS NULL AND request_id IN ({marks})",  # noqa: S608 - marks only
-        request_ids,
+        values,
     )
     return frozenset(request_id for (request_id,) in found.fetchall())
 
@@ -390,7 +392,14 @@ def _placed(
     )
     if not arrival.is_permitted:
         return Placed(entry=entry, is_new=True, chunk=mine, claimed=claimed)
-    permit = Permit(id=claimed.id, request_id=claimed.request_id, amount=claimed.amount, token=mine.token, attempt=1)
+    permit = Permit(
+        id=claimed.id,
+        request_id=claimed.request_id,
+        amount=claimed.amount,
+        token=mine.token,
+        attempt=1,
+        at=commit.now,
+    )
     return Placed(entry=entry, is_new=True, chunk=mine, claimed=claimed, permit=permit)
 
 
