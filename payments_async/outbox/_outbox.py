@@ -63,7 +63,7 @@ _AGAIN_INITIAL, _AGAIN_MAX = 0.5, 30.0  # seconds until work begins again after 
 _QUEUED = (
     20  # single orders waiting in this process's hands for each worker, beyond which anybody may claim further ones
 )
-_SOON = 5.0  # seconds for which whoever pays is told by the worker here alone
+_SOON = 1.0  # seconds for which whoever pays hears from the worker here alone; then from whatever tells first
 _LISTEN = 1.0  # seconds after which it is looked again for what was written, whatever was heard
 _PATIENCE = 10.0  # seconds for which a page of the list that cannot be had is asked for again
 _LOOKING = "it has just begun: what the journal may have forgotten is looked for before anything is sent"
@@ -555,7 +555,8 @@ class Outbox:
                 if wanted(entry.state):
                     return entry
                 if not patience:  # of a batch that is run by somebody nothing is heard: it is looked at again
-                    is_ours = (await self._journal.run(entry.batch_id)).outbox == self._name
+                    name = entry.batch_id
+                    is_ours = name == self._name or (await self._journal.run(name)).outbox == self._name
                     patience = timeout if is_ours else _LISTEN
                 try:
                     async with asyncio.timeout_at(min(deadline, loop.time() + patience)):
