@@ -96,6 +96,12 @@ class ChangeFeed(Protocol):
     async def changes_after(self, outbox: str | None, after: int, limit: int = 500) -> Sequence[Change]:
         """Changes with a higher id than this, lowest first, whoever handles them; of one outbox or of any."""
 
+    async def states_since(self, outbox: str, after: int) -> tuple[int, frozenset[State]]:
+        """The newest id of an outbox's changes, and to which states orders came after this one; or this one, and none.
+
+        For whoever waits for no order in particular: it takes as long for thousands of changes as for a few.
+        """
+
     async def claim_changes(
         self, outbox: str, states: Collection[State], owner: str, *, lease: float, limit: int
     ) -> Sequence[Change]:

@@ -14,7 +14,7 @@ from payments_async._frozen import amend, field, frozen
 from payments_async._orders import Order
 from payments_async._wire.orders import read_order
 from payments_async.journal._faults import JournalCorrupt
-from payments_async.journal._states import News, State
+from payments_async.journal._states import News, State, next_state
 
 
 def _without_slash(address: str) -> str:
@@ -215,6 +215,8 @@ class Permit:
         id: The journal's own number for the order.
         attempt: 1 for the first.
         sent_before: As in ``ClaimedOrder``.
+        at: Unix seconds when it was granted.
+        after_ended_at: ``Finding.ended_at`` of the outcome that was recorded with it, if there was one.
     """
 
     id: int
@@ -223,6 +225,8 @@ class Permit:
     token: int
     attempt: int
     sent_before: bool = False
+    at: float = 0.0
+    after_ended_at: float | None = None
 
 
 @frozen(kw_only=True)
@@ -333,12 +337,15 @@ class Finding:
     Attributes:
         before, state: The states around it; equal when nothing changed.
         conflict: Words when it contradicts what is known, for a person; it is kept.
+        ended_at: Unix seconds when an attempt ended, where all that is known of its order is what was put, the permit
+            and this end: then nobody needs to read the entry, which ``ended`` makes. ``None`` otherwise.
     """
 
     request_id: str
     before: State
     state: State
     conflict: str | None = None
+    ended_at: float | None = None
 
 
 @frozen(kw_only=True)
@@ -374,6 +381,28 @@ class Entry:
     updated_at: float = 0.0
     unconfirmed: int = 0
     change_id: int | None = None
+
+
+def ended(entry: Entry, outcome: Outcome, at: float) -> Entry:
+    """The entry of an order after its first attempt, as the journal would tell it.
+
+    Args:
+        entry: As it was put.
+        at: ``Finding.ended_at``.
+    """
+    return Entry(
+        request_id=entry.request_id,
+        batch_id=entry.batch_id,
+        state=next_state(State.SENDING, outcome.news).state,
+        order=entry.order,
+        amount=entry.amount,
+        attempt=outcome.permit.attempt,
+        transaction_id=unpack_transaction_id(pack_transaction_id(outcome.transaction_id)),
+        code=outcome.code,
+        message=outcome.message,
+        permitted_at=outcome.permit.at,
+        updated_at=at,
+    )
 
 
 class Row(NamedTuple):

@@ -17,7 +17,7 @@ The rules any journal is measured by (tests/journal/test_contract_outbox.py and 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Protocol
@@ -185,7 +185,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
             OrdersDiffer: A batch has this name.
         """
 
-    async def put(
+    def put(
         self,
         name: str,
         order: Order,
@@ -197,8 +197,11 @@ class Journal(Inbox, ChangeFeed, Protocol):
         lease: float = 30.0,
         permits: bool = False,
         adoption: Adoption | None = None,
-    ) -> Placed:
+        body: bytes | None = None,
+    ) -> Awaitable[Placed]:
         """Write one order down, to be sent by whoever works its outbox. The same order again changes nothing.
+
+        It is begun when this is called, and done also when nobody waits for it.
 
         An order that a notification, or a list read since the journal may have forgotten some, has told of before is
         not sent. One that has left for an archive is there as it ended, and is not sent either.
@@ -213,6 +216,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
                 and due. When this raises, nothing may be sent.
             adoption: A named person's word that it is sent from here, though another journal holds it, or this one
                 held it before it was restored.
+            body: What ``write_order`` made of the order, where the caller has done that.
 
         Raises:
             OrdersDiffer: The journal holds another order under this request id.

@@ -23,7 +23,7 @@ from payments_async._wire.endpoints import SendsWritten
 from payments_async._wire.orders import private_texts
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
-from payments_async.journal._records import NotPermitted, Outcome, Permit, Progress
+from payments_async.journal._records import Finding, NotPermitted, Outcome, Permit, Progress
 from payments_async.journal._states import News
 from payments_async.outbox._brakes import Meter, Pace
 from payments_async.outbox._leases import LeasedOrder, Leases
@@ -259,12 +259,8 @@ class Crew(ABC):
             return None
         return self._idle.popleft()
 
-    async def hand(self, worker: asyncio.Future[Handed | None], order: LeasedOrder, permit: Permit) -> None:
-        """Have a worker that was reserved send an order that is permitted."""
-        if not worker.done():
-            worker.set_result((order, permit))
-            return
-        # everything is broken off: nobody sends it under this permit
+    async def take_back(self, worker: asyncio.Future[Handed | None], order: LeasedOrder, permit: Permit) -> None:
+        """A worker that was reserved was broken off meanwhile: nobody sends an order under its permit."""
         self.let_go(worker, order.claimed.amount)
         self.leases.again(order, 0.0)
         await self.survives(
@@ -454,7 +450,7 @@ class _Worker:
             return
         self._after = None
         if before is not None:
-            self._written(before)
+            self._written(before, granted.after_ended_at if isinstance(granted, Permit) else None)
         if not isinstance(granted, Permit):
             self._not_permitted(order, granted)
         else:
@@ -485,18 +481,22 @@ class _Worker:
             crew.leases.drop(order.lease)
         crew.done(order)
         crew.pace.did_not_go()
+        if order.tell is not None:
+            order.tell(None, None)
 
     async def _send(self, order: LeasedOrder, permit: Permit) -> None:
         """Send an order once, and note how that ended, whatever happens."""
         crew, claimed = self._crew, order.claimed
         try:
-            call = crew.call_of(
-                claimed.request_id,
-                claimed.amount,
-                claimed.body,
-                sent_before=permit.sent_before,
-                private=lambda: private_texts(claimed.order),
-            )
+            call, order.call = order.call, None
+            if call is None or permit.sent_before:
+                call = crew.call_of(
+                    claimed.request_id,
+                    claimed.amount,
+                    claimed.body,
+                    sent_before=permit.sent_before,
+                    private=lambda: private_texts(claimed.order),
+                )
             acceptance = await crew.executor.execute(call, retry=_ONE_TRY)
         except (ValueError, TypeError) as error:  # an InvalidOrder too: the session has sent another one under its id
             self._note(order, _unwritable(permit, error, left=self._left(order), holds_back=crew.holds_back))
@@ -545,33 +545,33 @@ class _Worker:
     async def _write_down(self, *, aside: Exception | None = None) -> None:
         """Write down how the last try ended, without a next one."""
         tried, self._after = self._after, None
-        if tried is not None and await self._recorded(tried.outcome):
-            self._written(tried, aside=aside)
+        if tried is not None and (found := await self._recorded(tried.outcome)) is not None:
+            self._written(tried, found.ended_at, aside=aside)
 
-    async def _recorded(self, outcome: Outcome) -> bool:
-        """Write an outcome down, several times if need be; tells whether the journal has it."""
+    async def _recorded(self, outcome: Outcome) -> Finding | None:
+        """Write an outcome down, several times if need be; ``None`` where the journal does not have it."""
         crew = self._crew
         for turn in range(_WRITES):
             try:
-                await crew.journal.record(outcome)
+                return await crew.journal.record(outcome)
             except JournalUnavailable as error:
                 crew.fail(error)
                 if isinstance(error, JournalClosed):
-                    return False
+                    return None
                 await crew.executor.sleep(_WRITE_WAIT * 2**turn)
             except JournalError as error:
                 crew.fail(error)
-                return False
-            else:
-                return True
-        return False
+                return None
+        return None
 
-    def _written(self, tried: _Tried, *, aside: Exception | None = None) -> None:
+    def _written(self, tried: _Tried, ended_at: float | None, *, aside: Exception | None = None) -> None:
         """The journal knows how a try ended: count it, or have it go again."""
         crew, order, news = self._crew, tried.order, tried.outcome.news
         if news is not News.NOT_SENT:
             crew.meter.written(news, order.claimed.amount)
             crew.done(order)
+            if order.tell is not None:
+                order.tell(tried.outcome, ended_at)
             return
         crew.meter.give_back(order.claimed.amount)
         if aside is not None:

@@ -10,9 +10,11 @@ from itertools import chain, count
 
 import attrs
 
+from payments_async._models import Acceptance
+from payments_async._wire.call import Call
 from payments_async.journal import Journal
 from payments_async.journal._faults import LeaseLost
-from payments_async.journal._records import Chunk, ClaimedOrder, Placed
+from payments_async.journal._records import Chunk, ClaimedOrder, Outcome, Placed
 
 _MOST = 4000  # orders in hand beyond which no further chunk is claimed, whatever they wait for
 SOON = 60.0  # seconds: an order that is due later than that is given back meanwhile
@@ -43,11 +45,19 @@ class Lease:
 
 @attrs.define(eq=False, repr=False)
 class LeasedOrder:
-    """One order of a chunk in hand."""
+    """One order of a chunk in hand.
+
+    Attributes:
+        call: What sends it for the first time, where whoever put it has made that.
+        tell: Told how its try ended, and ``Finding.ended_at``, once that is written down; without an outcome where it
+            is not ours to send any more.
+    """
 
     lease: Lease
     claimed: ClaimedOrder
     tries: int = 0
+    call: Call[Acceptance] | None = None
+    tell: Callable[[Outcome | None, float | None], None] | None = None
 
 
 class ReadyOrders:
@@ -179,6 +189,8 @@ class Leases:
                 return order
             self.open -= 1  # somebody else has it
             order.lease.open -= 1
+            if order.tell is not None:
+                order.tell(None, None)
         return None
 
     def put_back(self, order: LeasedOrder) -> None:

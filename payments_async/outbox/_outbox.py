@@ -13,6 +13,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Coroutine,
     Iterable,
     Iterator,
@@ -21,11 +22,14 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
+from functools import partial
+from itertools import chain
 from typing import Any, Protocol, Self, TypeVar
 
 import attrs
 
 from payments_async._checks import check_number, check_whole
+from payments_async._deadlines import Deadlines
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._frozen import frozen
 from payments_async._handlers import HandlerPolicy
@@ -33,16 +37,18 @@ from payments_async._models import Acceptance
 from payments_async._orders import CollectionOrder, Order, PayoutOrder
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire import endpoints
+from payments_async._wire.call import Call
 from payments_async._wire.orders import private_texts, write_order
 from payments_async.journal import Journal
 from payments_async.journal._changes import Change
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable, OrdersDiffer, OrderUnknown
 from payments_async.journal._inbox import Inbox
-from payments_async.journal._records import Adoption, Entry, Loaded, Pause, Placed
+from payments_async.journal._records import Adoption, Entry, Loaded, Outcome, Pause, Placed, ended
 from payments_async.journal._states import FINAL, State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._changes import Dispatcher
-from payments_async.outbox._leases import Leases
+from payments_async.outbox._crew import Handed
+from payments_async.outbox._leases import LeasedOrder, Leases
 from payments_async.outbox._run import take_first_look, why_not
 from payments_async.outbox._settling import Settler, SettlingProgress
 from payments_async.outbox._standing import StandingCrew
@@ -57,6 +63,7 @@ _AGAIN_INITIAL, _AGAIN_MAX = 0.5, 30.0  # seconds until work begins again after 
 _QUEUED = (
     20  # single orders waiting in this process's hands for each worker, beyond which anybody may claim further ones
 )
+_SOON = 1.0  # seconds for which whoever pays hears from the worker here alone; then from whatever tells first
 _LISTEN = 1.0  # seconds after which it is looked again for what was written, whatever was heard
 _PATIENCE = 10.0  # seconds for which a page of the list that cannot be had is asked for again
 _LOOKING = "it has just begun: what the journal may have forgotten is looked for before anything is sent"
@@ -138,7 +145,9 @@ class Outbox:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running: list[asyncio.Task[None]] = []
         self._unhook: list[Callable[[], None]] = []
-        self._waiting: dict[str, list[asyncio.Future[Entry | None]]] = {}
+        self._waiting: dict[str, list[asyncio.Future[Entry | None]]] = {}  # for what is read in the journal
+        self._told: set[asyncio.Future[Entry | None]] = set()  # for what a worker here writes down
+        self._moments = Deadlines(_SOON)
         self._is_open = False
         self._closing: asyncio.Task[None] | None = None
         self._unreturned: Leases | None = None  # of a crew that failed with the journal
@@ -146,6 +155,7 @@ class Outbox:
         self._settler: Settler | None = None
         self._settling: asyncio.Task[None] | None = None
         self._handlers = Dispatcher(journal, name, policy=policy, clock=now)
+        self._writes = endpoints.sends_written(payments.dialect)
 
     # Its life
 
@@ -226,10 +236,10 @@ class Outbox:
         await asyncio.wait([*hearing, *self._tasks])
         self._running, self._settling = [], None
         await self._handlers.aclose()
-        for waiters in self._waiting.values():
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+        for waiter in chain(self._told, *self._waiting.values()):
+            if not waiter.done():
+                waiter.set_result(None)
+        self._moments.close()
         for unhook in self._unhook:
             unhook()
 
@@ -292,16 +302,7 @@ class Outbox:
             ValueError, TypeError: It cannot be written as the service wants it.
             JournalUnavailable: It could not be written down. Whether it was is unknown: put it again.
         """
-        self._check_open()
-        _check_order(order)
-        moment = 0.0
-        if not_before is not None:
-            if not_before.tzinfo is None:
-                raise ValueError("not_before: name its time zone, as in datetime.now(UTC)")
-            moment = not_before.timestamp()
-        check_whole("priority", priority, -1000)
-        self._check_writable(order)
-        return (await asyncio.shield(self._start(self._put(order, moment, priority, adoption)))).entry
+        return (await self._put(order, not_before, priority, adoption).placed).entry
 
     async def put_batch(
         self, batch_id: str, orders: Iterable[Order] | AsyncIterable[Order], *, source_digest: str | None = None
@@ -340,17 +341,11 @@ class Outbox:
         Raises:
             OrdersDiffer, HeldElsewhere, JournalUnavailable, ValueError, TypeError: As ``put``.
         """
-        _check_order(order)
-        with self._hearing(order.request_id) as heard:  # before it is put, so that nothing is missed
-            entry = await self.put(order, not_before=not_before, priority=priority)
-            if entry.state not in _UNSENT:
-                return entry
-            with suppress(TimeoutError):
-                if entry.batch_id != self._name:
-                    return await self._until(entry.request_id, lambda state: state not in _UNSENT, timeout)
-                async with asyncio.timeout(timeout):
-                    if (told := await heard) is not None:
-                        return told
+        putting = self._put(order, not_before, priority)
+        ended = await (self._heard_of(putting, timeout) if putting.crew is None else self._told_of(putting, timeout))
+        if ended is not None:
+            return ended
+        entry = putting.placed.result().entry
         with suppress(JournalClosed):  # everything is being closed: it is on disk, and goes on when it is opened again
             entry = await self._journal.entry(entry.request_id) or entry
         return entry
@@ -423,67 +418,121 @@ class Outbox:
         if not self._is_open:
             raise RuntimeError("this outbox is not open; use it within 'async with Outbox(...)'")
 
-    def _check_writable(self, order: Order) -> None:
-        """Whether it can be written as a request: what cannot would wait for ever."""
-        call_of = endpoints.sends_written(self._payments.dialect)
-        body, private = write_order(order), lambda: private_texts(order)
-        call_of(order.request_id, order.amount, body, sent_before=False, private=private)
+    def _put(
+        self, order: Order, not_before: datetime | None, priority: int, adoption: Adoption | None = None
+    ) -> _Putting:
+        """Begin to put an order into the chunk of this process, if it works and has not too much to do.
 
-    def _start(self, work: Coroutine[Any, Any, Placed]) -> asyncio.Task[Placed]:
-        """Run it to its end, though nobody waits for it any more."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _put(self, order: Order, not_before: float, priority: int, adoption: Adoption | None) -> Placed:
-        """Put an order into the chunk of this process, if it works and has not too much to do."""
+        What has to be done once it is written down is done also where nobody waits for it any more. That is no task:
+        one for each order would cost a fifth of what sending it costs.
+        """
+        self._check_open()
+        _check_order(order)
+        moment = 0.0
+        if not_before is not None:
+            if not_before.tzinfo is None:
+                raise ValueError("not_before: name its time zone, as in datetime.now(UTC)")
+            moment = not_before.timestamp()
+        check_whole("priority", priority, -1000)
         crew = self._crew
-        if crew is None or not self._has_room(crew):
-            return await self._journal.put(
-                self._name, order, not_before=not_before, priority=priority, adoption=adoption
-            )
-        asked = crew.executor.clock()
-        worker = None if not_before > self._now() else crew.reserve(order.amount)
+        if crew is not None and not self._has_room(crew):
+            crew = None
+        body = write_order(order)
+        private = partial(private_texts, order)
+        # raises where it cannot be written as a request: it would wait for ever
+        call = self._writes(order.request_id, order.amount, body, sent_before=False, private=private)
+        putting = _Putting(order, crew, call)
+        if crew is not None:
+            putting.asked = crew.executor.clock()
+            if moment <= self._now():
+                putting.worker = crew.reserve(order.amount)
         try:
-            placed = await self._journal.put(
-                self._name,
-                order,
-                not_before=not_before,
-                priority=priority,
-                owner=self._owner,
-                chunk=crew.leases.own_chunk,
-                lease=self._lease,
-                permits=worker is not None,
-                adoption=adoption,
+            written = asyncio.ensure_future(
+                self._journal.put(
+                    self._name,
+                    order,
+                    not_before=moment,
+                    priority=priority,
+                    owner=None if crew is None else self._owner,
+                    chunk=None if crew is None else crew.leases.own_chunk,
+                    lease=self._lease,
+                    permits=putting.worker is not None,
+                    adoption=adoption,
+                    body=body,
+                )
             )
         except BaseException as error:
-            if worker is not None:
-                crew.let_go(worker, order.amount)
-                if isinstance(error, JournalUnavailable):
-                    crew.fail(error)  # it may be permitted all the same: its chunk is given back, and it is unknown
+            putting.give_up(error)
             raise
-        if crew.drains and placed.permit is None:
-            if placed.chunk is not None:
-                with suppress(JournalError):  # else it is taken over when its lease has run out
-                    await crew.leases.give_back_placed(placed.chunk)
-        elif (leased := crew.leases.take_placed(placed, asked)) is not None:
-            if worker is not None and placed.permit is not None:
-                await crew.hand(worker, leased, placed.permit)
-                return placed
-            crew.wake()
-        if worker is not None:
-            crew.let_go(worker, order.amount)
-        return placed
+        self._tasks.add(written)
+        written.add_done_callback(partial(self._is_put, putting))
+        return putting
+
+    def _is_put(self, putting: _Putting, written: asyncio.Future[Placed]) -> None:
+        """An order is written down, or was not."""
+        self._tasks.discard(written)
+        try:
+            placed = written.result()
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+            putting.failed(error)
+            return
+        if (rest := putting.succeeded(placed)) is not None:
+            task = asyncio.get_running_loop().create_task(rest)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def _has_room(self, crew: StandingCrew) -> bool:
         """Whether a crew will send what it is given soon."""
         return crew.may_send() and not crew.drains and crew.leases.count_own() < _QUEUED * self._size
 
+    async def _told_of(self, putting: _Putting, timeout: float) -> Entry | None:
+        """How an order ended that a worker here sends, who knows it before anybody reads it; ``None`` in no time."""
+        loop = asyncio.get_running_loop()
+        ended = putting.ended = loop.create_future()
+        entry = (await putting.placed).entry
+        if entry.state not in _UNSENT:
+            return entry
+        until = loop.time() + timeout
+        if putting.is_in_hand:
+            self._told.add(ended)
+            try:
+                with suppress(TimeoutError):
+                    if (told := await self._soon(ended, timeout)) is not None:
+                        return told
+            finally:
+                self._told.discard(ended)
+        # it is in other hands by now, or will take long: it is heard of like any other
+        with suppress(TimeoutError, JournalClosed):
+            return await self._until(entry.request_id, lambda state: state not in _UNSENT, until - loop.time())
+        return None
+
+    async def _soon(self, ended: asyncio.Future[Entry | None], timeout: float) -> Entry | None:
+        """Wait for a moment at most. Raises ``TimeoutError``."""
+        if timeout > _SOON:
+            with self._moments.stay():
+                return await ended
+        async with asyncio.timeout(timeout):
+            return await ended
+
+    async def _heard_of(self, putting: _Putting, timeout: float) -> Entry | None:
+        """How an order ended that somebody else sends, or that has to wait its turn; ``None`` in no time."""
+        with self._hearing(putting.order.request_id) as heard:  # before it is on disk, so that nothing is missed
+            entry = (await putting.placed).entry
+            if entry.state not in _UNSENT:
+                return entry
+            with suppress(TimeoutError):
+                if entry.batch_id != self._name:
+                    return await self._until(entry.request_id, lambda state: state not in _UNSENT, timeout)
+                async with asyncio.timeout(timeout):
+                    return await heard
+        return None
+
     @contextmanager
     def _hearing(self, request_id: str) -> Iterator[asyncio.Future[Entry | None]]:
         """Hear of the next change of an order."""
         heard: asyncio.Future[Entry | None] = asyncio.get_running_loop().create_future()
+        if not self._running:
+            heard.set_result(None)  # it was closed meanwhile
         waiters = self._waiting.setdefault(request_id, [])
         waiters.append(heard)
         try:
@@ -506,7 +555,8 @@ class Outbox:
                 if wanted(entry.state):
                     return entry
                 if not patience:  # of a batch that is run by somebody nothing is heard: it is looked at again
-                    is_ours = (await self._journal.run(entry.batch_id)).outbox == self._name
+                    name = entry.batch_id
+                    is_ours = name == self._name or (await self._journal.run(name)).outbox == self._name
                     patience = timeout if is_ours else _LISTEN
                 try:
                     async with asyncio.timeout_at(min(deadline, loop.time() + patience)):
@@ -523,9 +573,7 @@ class Outbox:
         while True:
             try:
                 seen = await self._journal.committed(seen, timeout=_LISTEN)
-                while changes := await self._journal.changes_after(self._name, last, limit=_PAGE):
-                    await self._tell(changes)
-                    last = changes[-1].id
+                last = await self._read_on(last)
             except JournalClosed:
                 return
             except Exception as error:  # noqa: BLE001 - whatever the reason, those who wait go on waiting
@@ -537,13 +585,28 @@ class Outbox:
                 delay = _AGAIN_INITIAL
                 self._look()
 
-    async def _tell(self, changes: Sequence[Change]) -> None:
-        """Orders moved: tell those who wait for them, all with one reading."""
-        states = {change.state for change in changes}
-        if states & self._handlers.states:
+    async def _read_on(self, last: int) -> int:
+        """Read the changes after this one, as far as somebody waits for them; tells the last."""
+        if not self._waiting:
+            newest, states = await self._journal.states_since(self._name, last)
+            if not self._waiting:  # else somebody has begun to, whose order may be among these
+                self._wake(states)
+                return newest
+        while changes := await self._journal.changes_after(self._name, last, limit=_PAGE):
+            await self._tell(changes)
+            last = changes[-1].id
+        return last
+
+    def _wake(self, states: Collection[State]) -> None:
+        """Orders came to these states: wake those who do something about it."""
+        if not self._handlers.states.isdisjoint(states):
             self._handlers.wake()
         if State.UNKNOWN in states and self._settler is not None:
             self._settler.kick()
+
+    async def _tell(self, changes: Sequence[Change]) -> None:
+        """Orders moved: tell those who wait for them, all with one reading."""
+        self._wake({change.state for change in changes})
         if not (waited := self._waiting.keys() & {change.request_id for change in changes}):
             return
         for request_id, entry in (await self._journal.entries_of(list(waited))).items():
@@ -662,6 +725,103 @@ class Outbox:
             raise
         finally:
             self._crew = None
+            for ended in self._told:
+                if not ended.done():
+                    ended.set_result(None)  # nobody here has it in hand any more
+
+
+class _Putting:
+    """One order on its way into the journal, and into the hands of a worker.
+
+    Attributes:
+        crew: That is to send it; ``None`` where another process is, or it has to wait its turn.
+        asked: Monotonic seconds when that began.
+        worker: Who is to send it at once.
+        placed: What whoever puts it waits for.
+        is_in_hand: Our workers have it.
+        ended: What whoever pays it waits for: how it ended, or ``None`` where that has to be read in the journal.
+    """
+
+    def __init__(self, order: Order, crew: StandingCrew | None, call: Call[Acceptance]) -> None:
+        self.order = order
+        self.crew = crew
+        self._call = call
+        self.asked = 0.0
+        self.worker: asyncio.Future[Handed | None] | None = None
+        self.placed: asyncio.Future[Placed] = asyncio.get_running_loop().create_future()
+        self.is_in_hand = False
+        self.ended: asyncio.Future[Entry | None] | None = None
+
+    def give_up(self, error: BaseException) -> None:
+        """It was not written down, or nobody knows."""
+        crew = self.crew
+        if crew is not None and self.worker is not None:
+            crew.let_go(self.worker, self.order.amount)
+            if isinstance(error, JournalUnavailable):
+                crew.fail(error)  # it may be permitted all the same: its chunk is given back, and it is unknown
+
+    def failed(self, error: BaseException) -> None:
+        """It was not written down, and whoever waits for it hears why."""
+        self.give_up(error)
+        if self.placed.done():  # its caller was cancelled
+            return
+        if isinstance(error, asyncio.CancelledError):
+            self.placed.cancel()
+        else:
+            self.placed.set_exception(error)
+
+    def succeeded(self, placed: Placed) -> Coroutine[Any, Any, None] | None:
+        """It is on disk: a worker gets it. Where that takes further writing, that has to be done."""
+        crew, worker = self.crew, self.worker
+        if crew is not None:
+            if crew.drains and placed.permit is None:
+                return self._give_back(crew, placed)
+            leased = crew.leases.take_placed(placed, self.asked)
+            if leased is not None:
+                leased.call = self._call
+                if self.ended is not None:
+                    self.is_in_hand, leased.tell = True, self._has_ended
+            if leased is not None and worker is not None and placed.permit is not None:
+                if worker.done():
+                    return self._break_off(crew, worker, leased, placed)
+                worker.set_result((leased, placed.permit))
+            else:
+                if leased is not None:
+                    crew.wake()
+                if worker is not None:
+                    crew.let_go(worker, self.order.amount)
+        self._tell(placed)
+        return None
+
+    async def _give_back(self, crew: StandingCrew, placed: Placed) -> None:
+        """Nothing more is begun here."""
+        if placed.chunk is not None:
+            with suppress(JournalError):  # else it is taken over when its lease has run out
+                await crew.leases.give_back_placed(placed.chunk)
+        if self.worker is not None:
+            crew.let_go(self.worker, self.order.amount)
+        self._tell(placed)
+
+    async def _break_off(
+        self, crew: StandingCrew, worker: asyncio.Future[Handed | None], order: LeasedOrder, placed: Placed
+    ) -> None:
+        """Everything is broken off."""
+        if placed.permit is not None:
+            await crew.take_back(worker, order, placed.permit)
+        self._tell(placed)
+
+    def _has_ended(self, outcome: Outcome | None, at: float | None) -> None:
+        """A worker has written down how it ended, or has it in hand no more."""
+        if self.ended is None or self.ended.done():
+            return
+        entry = None
+        if outcome is not None and at is not None and outcome.permit.attempt == 1:
+            entry = ended(self.placed.result().entry, outcome, at)
+        self.ended.set_result(entry)
+
+    def _tell(self, placed: Placed) -> None:
+        if not self.placed.done():  # else its caller was cancelled
+            self.placed.set_result(placed)
 
 
 def _check_order(order: object) -> None:

@@ -1,6 +1,7 @@
 """What certainty costs an application: single orders paid through an outbox, and sent without one.
 
     python tests/benchmarks/bench_outbox.py                    latency, 200 at once, throughput, puts, a death; ratios
+    python tests/benchmarks/bench_outbox.py --instructions     instructions per order, ratios (needs valgrind)
     python tests/benchmarks/bench_outbox.py --orders 100000    one long run: memory and latency of each tenth of it
     python tests/benchmarks/bench_outbox.py --profile pay      where the time of one payment after the other goes
 
@@ -17,6 +18,7 @@ import gc
 import itertools
 import os
 import pstats
+import re
 import signal
 import statistics
 import subprocess
@@ -26,6 +28,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +38,15 @@ from bench_bulk import WHO, memory, orders, served
 from payments_async import Limits, PaymentsSession, PayoutOrder
 from payments_async._cli import COLLECT_AFTER
 from payments_async.journal import SqliteJournal, State
-from payments_async.outbox import Outbox
+from payments_async.outbox import Outbox, _outbox
 from payments_async.outbox._sweeps import account_of
 
 NAME = "outbox"
 TENTHS = 10
 WAVE = 100  # payments at once in the long run
+CROWD = 200  # payments at once
+HOUR = 3600.0
+KINDS = ("sent", "put", "paid")  # by send_many, 100 at once; put by 100 callers; paid by 200
 _NUMBERS = itertools.count()
 
 
@@ -114,12 +120,18 @@ async def through(bench: Bench, count: int, rounds: int) -> tuple[float, float]:
     return statistics.median(sent), statistics.median(put)
 
 
-async def put_until_accepted(bench: Bench, some: list[PayoutOrder]) -> None:
+async def put_until_accepted(bench: Bench, some: list[PayoutOrder], *, look_every: float = 0.005) -> None:
     """Put orders, and wait until the last of them is accepted."""
     accepted = (await bench.journal.progress()).counts[State.ACCEPTED] + len(some)
     await put_all(bench.outbox, some)
     while (await bench.journal.progress()).counts[State.ACCEPTED] < accepted:  # noqa: ASYNC110 - it is what is measured
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(look_every)
+
+
+async def pay_in_waves(bench: Bench, some: list[PayoutOrder]) -> None:
+    """Each order by a caller of its own, 200 at once."""
+    for first in range(0, len(some), CROWD):
+        await asyncio.gather(*(bench.outbox.pay(order, timeout=HOUR) for order in some[first : first + CROWD]))
 
 
 async def put_all(outbox: Outbox, some: list[PayoutOrder]) -> None:
@@ -206,6 +218,44 @@ async def last_long(count: int) -> None:
                 print(f"{done:9d} orders  {rate:6.0f}/s  median {median:6.1f} ms  {memory():5.0f} MB", flush=True)
 
 
+async def counted(kind: str, base: str, count: int) -> None:
+    """Do it once to warm up, and once while the instructions are counted."""
+    works: dict[str, Callable[[Bench, list[PayoutOrder]], Coroutine[Any, Any, object]]] = {
+        "sent": lambda bench, some: send_all(bench.payments, some, WAVE),
+        "put": partial(put_until_accepted, look_every=0.3),
+        "paid": pay_in_waves,
+    }
+    _outbox._SOON = HOUR  # whoever is counted takes fifty times as long as usual
+    with tempfile.TemporaryDirectory() as place:
+        async with opened(base, Path(place), concurrency=CROWD if kind == "paid" else WAVE) as bench:
+            await works[kind](bench, fresh(CROWD))
+            some = fresh(count)
+            control("on")
+            await works[kind](bench, some)
+            control("off")
+
+
+def control(switch: str) -> None:
+    """Begin or end the counting."""
+    subprocess.run(["callgrind_control", "-i", switch, str(os.getpid())], check=True, stdout=subprocess.DEVNULL)
+
+
+def compare_instructions(count: int) -> None:
+    """Print instructions per order, and their ratios."""
+    costs: dict[str, float] = {}
+    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    for kind in KINDS:
+        with served("raw", 0.0) as base, tempfile.TemporaryDirectory() as place:
+            out = f"--callgrind-out-file={place}/callgrind.out"
+            command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", out, sys.executable, __file__]
+            command += ["--count", kind, "--base", base, "--orders", str(count)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+            found = re.search(r"Collected : (\d+)", done.stderr)
+        assert found is not None
+        costs[kind] = int(found.group(1)) / count
+        print(f"{kind:5s} {costs[kind]:9.0f} instructions   {costs[kind] / costs['sent']:.2f} of send_many", flush=True)
+
+
 async def profiled(what: str) -> None:
     """Print where the time goes."""
     works: dict[str, Callable[[Bench], Coroutine[Any, Any, object]]] = {
@@ -228,12 +278,18 @@ def main() -> None:
     parser.add_argument("--orders", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profile", choices=("pay", "crowd", "through"))
+    parser.add_argument("--instructions", action="store_true")
+    parser.add_argument("--count", choices=KINDS)
     parser.add_argument("--hold")
     parser.add_argument("--base", default="")
     arguments = parser.parse_args()
     gc.set_threshold(COLLECT_AFTER)
     if arguments.hold:
         asyncio.run(hold(arguments.base, Path(arguments.hold)))
+    elif arguments.count:
+        asyncio.run(counted(arguments.count, arguments.base, arguments.orders))
+    elif arguments.instructions:
+        compare_instructions(arguments.orders or 600)
     elif arguments.profile:
         asyncio.run(profiled(arguments.profile))
     elif arguments.orders:

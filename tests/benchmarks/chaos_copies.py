@@ -301,7 +301,7 @@ class Worker:
         if counts[State.PLANNED] or counts[State.SENDING]:
             return False
         await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0, clock=self.clock)
-        say(self.number, f"at {journal._place}")
+        say(self.number, f"at {journal.path.resolve()}")
         return True
 
 

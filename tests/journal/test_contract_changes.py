@@ -84,6 +84,21 @@ async def test_what_becomes_of_an_order_is_told_in_its_sequence(journal: Journal
     assert [first] == list(await journal.changes_after(SHOP, 0, limit=1))
 
 
+async def test_who_waits_for_no_order_in_particular(journal: Journal, clock: Clock) -> None:
+    """Is told to which states orders of an outbox came since, however many, and where to go on."""
+    chunk = await in_outbox(journal)
+    assert (0, frozenset()) == await journal.states_since(SHOP, 0)
+    await end(journal, chunk, 0)
+    await end(journal, chunk, 1, News.REJECTED)
+    last = await journal.last_change()
+    assert (last, {State.ACCEPTED, State.REJECTED}) == await journal.states_since(SHOP, 0)
+    assert (last, frozenset()) == await journal.states_since(SHOP, last)
+    clock.pass_(5)
+    await found(journal, 0, News.LOOKED_UP_SUCCESSFUL)
+    assert (await journal.last_change(), {State.SUCCESSFUL}) == await journal.states_since(SHOP, last)
+    assert (7, frozenset()) == await journal.states_since("another", 7)
+
+
 async def test_a_restored_journal_gives_no_id_again(home: Home, opens: Opens, clock: Clock, tmp_path: Path) -> None:
     """A handler that remembers ids would take another fact for one that it knows, and leave it out."""
     async with opens() as journal:

@@ -390,7 +390,7 @@ async def test_an_outcome_is_written_down(journal: Journal, news: News, state: S
     if beside:
         await permitted(journal, chunk, 1, after=outcome)
     else:
-        assert (state, None) == attrs.astuple(await journal.record(outcome))[2:]
+        assert (state, None) == attrs.astuple(await journal.record(outcome))[2:4]
     entry = await journal.entry(order(0).request_id)
     assert entry is not None
     assert (state, 1, 7, "words") == (entry.state, entry.attempt, entry.code, entry.message)

@@ -24,8 +24,17 @@ from payments_async.journal import (
     State,
     WrongAccount,
 )
-from payments_async.journal._records import Placed, RunIdentity
-from payments_async.journal.contract import Chunk, ClaimedOrder, NotPermitted, Outcome, Permit, Sighting
+from payments_async.journal._records import Placed, RunIdentity, ended
+from payments_async.journal.contract import (
+    Arrival,
+    Chunk,
+    ClaimedOrder,
+    Doubt,
+    NotPermitted,
+    Outcome,
+    Permit,
+    Sighting,
+)
 
 SHOP = "shop"
 NOW = 1_000_000.0  # what the clock of a test says at first
@@ -134,9 +143,8 @@ async def test_the_same_order_many_times_in_one_commit(shop: Journal) -> None:
 
 async def test_another_order_under_the_same_id(shop: Journal) -> None:
     """Is refused, and the first one stands; also within one commit, where its neighbours are taken."""
-    mine, others, third = await asyncio.gather(
-        put(shop), shop.put(SHOP, order(1, "7.00"), owner="another"), put(shop, 3), return_exceptions=True
-    )
+    puts = [shop.put(SHOP, one, owner="worker") for one in (order(1), order(1, "7.00"), order(3))]
+    mine, others, third = await asyncio.gather(*puts, return_exceptions=True)
     assert isinstance(mine, Placed)
     assert isinstance(others, OrdersDiffer)
     assert isinstance(third, Placed)
@@ -293,6 +301,59 @@ async def test_an_order_that_is_permitted_as_it_is_put(shop: Journal) -> None:
     assert isinstance(await shop.permit(*held(first)), NotPermitted)
     await shop.record(Outcome(permit=first.permit, news=News.ACCEPTED, transaction_id=transaction_id()))
     assert {"accepted": 1} == await counted(shop)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("permits", [False, True])
+@pytest.mark.parametrize(
+    ("news", "about"),
+    [
+        (News.ACCEPTED, {"transaction_id": transaction_id().upper()}),
+        (News.ACCEPTED, {"transaction_id": "not a UUID"}),
+        (News.REJECTED, {"code": 4711, "message": "no such wallet"}),
+        (News.UNKNOWN, {"message": "broken off"}),
+    ],
+)
+async def test_the_end_of_a_put_that_nothing_else_is_known_of(
+    shop: Journal, clock: Clock, news: News, about: dict[str, Any], permits: bool, beside: bool
+) -> None:
+    """Whoever wrote it down knows the entry, word for word, without reading it; alone, or beside a permit."""
+    placed, other = await put(shop, 1, permits=permits), await put(shop, 2)
+    clock.pass_(1)
+    permit = placed.permit or await shop.permit(*held(placed))
+    assert isinstance(permit, Permit)
+    clock.pass_(1)
+    outcome = Outcome(permit=permit, news=news, **about)
+    if beside:
+        following = await shop.permit(*held(other), after=outcome)
+        assert isinstance(following, Permit)
+        at = following.after_ended_at
+    else:
+        at = (await shop.record(outcome)).ended_at
+    assert NOW + 2 == at
+    assert await shop.entry(order(1).request_id) == ended(placed.entry, outcome, at)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+async def test_the_end_of_a_put_that_more_is_known_of(shop: Journal, beside: bool) -> None:
+    """Has to be read: a notification waits to be confirmed, or contradicts, or has told the end before."""
+    await put(shop, 9)
+    doubted, contradicted, settled = [await put(shop, number, permits=True) for number in (1, 2, 3)]
+    unconfirmed = Arrival(delivery=delivery(), event=event(0, 1), lease=90, doubt=Doubt.UNCONFIRMED)
+    for placed, tell in (
+        (contradicted, lambda: shop.receive(delivery(), event(0, 2, amount="7"), owner="receiver", lease=90)),
+        (settled, lambda: shop.receive(delivery(), event(0, 3), owner="receiver", lease=90)),
+        (doubted, lambda: shop.receive_all([unconfirmed], owner="receiver")),
+    ):
+        await tell()
+        assert placed.permit is not None
+        outcome = Outcome(permit=placed.permit, news=News.ACCEPTED, transaction_id=transaction_id(placed.permit.id))
+        if beside:
+            following = await shop.permit(*held(await put(shop, 10 + placed.permit.id)), after=outcome)
+            assert isinstance(following, Permit)
+            assert following.after_ended_at is None
+        else:
+            assert (await shop.record(outcome)).ended_at is None
 
 
 async def test_an_order_that_was_permitted_as_it_was_put_by_a_dead_process(shop: Journal, clock: Clock) -> None:

@@ -121,8 +121,12 @@ class PutMachine(RuleBasedStateMachine):
     def put_another(self, data: st.DataObject, owner: str | None) -> None:
         """Under an id that is taken: refused."""
         number = data.draw(st.sampled_from(sorted(self.known)))
+
+        async def another() -> Placed:
+            return await self.journal.put(SHOP, order(number, "7.00"), owner=owner, permits=True)
+
         try:
-            self.do(self.journal.put(SHOP, order(number, "7.00"), owner=owner, permits=True))
+            self.do(another())
         except OrdersDiffer:
             return
         raise AssertionError("another order was taken")

@@ -70,6 +70,7 @@ async def test_nothing_that_happens_to_a_change_reads_a_whole_table(tmp_path: Pa
         for outbox in ("shop", None):
             assert 3 == len(await journal.changes_after(outbox, 0))
             assert 3 == (await journal.change_backlog(outbox)).pending
+        assert frozenset({State.ACCEPTED}) == (await journal.states_since("shop", 0))[1]
         first, second, third = await journal.claim_changes("shop", [State.ACCEPTED], "w", lease=30, limit=10)
         assert third.id == await journal.last_change()
         await journal.note_change_done(first.id, "handler")

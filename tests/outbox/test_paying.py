@@ -119,6 +119,17 @@ async def test_an_order_whose_answer_is_lost(tmp_path: Path) -> None:
         assert ids(range(1)) == here.executions()
 
 
+@pytest.mark.parametrize("fault", [None, Fault.REFUSED, Fault.LOST_AFTER, Fault.TOKEN_REVOKED])
+@pytest.mark.parametrize("timeout", [A_MINUTE, 4.0])
+async def test_what_a_payment_tells(tmp_path: Path, fault: Fault | None, timeout: float) -> None:
+    """The entry that the journal holds, word for word, though nobody has read it there."""
+    async with desk(tmp_path, outbox={"settles": False}) as here:
+        if fault is not None:
+            here.sandbox.script(fault, on="money")
+        paid = await here.outbox.pay(payout(0), timeout=timeout)
+        assert await here.outbox.entry(payout(0).request_id) == paid
+
+
 async def test_a_put_whose_caller_is_cancelled(tmp_path: Path) -> None:
     """Is sent all the same: whoever hangs up does not know whether it was written down."""
     async with desk(tmp_path) as here:

@@ -17,6 +17,7 @@ import attrs
 
 from payments_async._events import TransactionEvent
 from payments_async._orders import Order
+from payments_async._wire.orders import write_order
 from payments_async.journal._changes import Change, Hearing
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._engine._memory import Loading, PutRegistrar, Registry, held_elsewhere
@@ -277,7 +278,7 @@ class StoredJournal(Journal):
             self._registrars[name] = registrar
         return run
 
-    async def put(
+    def put(
         self,
         name: str,
         order: Order,
@@ -289,12 +290,14 @@ class StoredJournal(Journal):
         lease: float = 30.0,
         permits: bool = False,
         adoption: Adoption | None = None,
-    ) -> Placed:
+        body: bytes | None = None,
+    ) -> asyncio.Future[Placed]:
         if self._database.memory is not None and name not in self._registrars:
             raise RunUnknown(f"the outbox {name} was not opened")
         request = _puts.PutRequest(
             outbox=name,
             order=order,
+            body=write_order(order) if body is None else body,
             not_before=not_before,
             priority=priority,
             owner=owner,
@@ -305,10 +308,7 @@ class StoredJournal(Journal):
             register=self._registrars.get(name),
             adoption=adoption,
         )
-        placed = await self._writer.submit("put", request, together=_puts.put_all)
-        if isinstance(placed, Exception):
-            raise placed
-        return placed
+        return self._writer.submit("put", request, together=_puts.put_all)
 
     async def waiting(self, name: str) -> Sequence[Waiting]:
         return await self._read(_puts.waiting, name, self._database.now())
@@ -505,6 +505,9 @@ class StoredJournal(Journal):
 
     async def changes_after(self, outbox: str | None, after: int, limit: int = 500) -> Sequence[Change]:
         return await self._read(_changes.after, outbox, after, limit)
+
+    async def states_since(self, outbox: str, after: int) -> tuple[int, frozenset[State]]:
+        return await self._read(_changes.states_since, outbox, after)
 
     async def claim_changes(
         self, outbox: str, states: Collection[State], owner: str, *, lease: float, limit: int

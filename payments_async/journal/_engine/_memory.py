@@ -61,6 +61,7 @@ _FAULTS = {code: kind for code, (kind, _) in FAULTS.items()} | {
 }
 _UNFIT = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}  # a network file system without locks, for one
 _COUNT, _ID = 8, 16  # bytes
+_ROWS = 64  # single orders that are registered in one statement
 _MOMENT = 0.01  # seconds, until a registry that another process is making is tried again
 _MOST_COMMITS = 1 << 62  # no journal comes near it: what says more is damaged
 
@@ -335,10 +336,8 @@ class Registry:
             held = {request_id: holder for request_id, holder in others if holder.ready_at is not None}
             held = {request_id: holder for request_id, holder in held.items() if request_id not in adopted}
             taken = self._take(loading, [one for one in others if one[0] not in held])
-            mine = [(loading.account, request_id, loading.id) for request_id in request_ids if request_id not in held]
-            added = self._connection.executemany(
-                "INSERT INTO request (account, request_id, batch) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", mine
-            ).rowcount
+            mine = [request_id for request_id in request_ids if request_id not in held]
+            added = sum(self._add(loading, mine[first : first + _ROWS]) for first in range(0, len(mine), _ROWS))
             self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added + taken, loading.id))
         return held
 
@@ -355,6 +354,21 @@ class Registry:
             )
             if not done.rowcount:
                 raise LoadBusy(f"another journal is loading orders of batch {loading.batch_id} at the same time")
+
+    def _add(self, loading: Loading, request_ids: Sequence[str]) -> int:
+        """Register some orders that are not yet, in one statement; tells how many that were.
+
+        Each statement hands the interpreter over, and whoever puts an order waits for it.
+        """
+        width = 1 << (len(request_ids) - 1).bit_length()  # few different statements, which are kept
+        marks = ", ".join(["(?, ?, ?)"] * width)
+        values: list[object] = []
+        for request_id in (*request_ids, *[request_ids[-1]] * (width - len(request_ids))):
+            values += (loading.account, request_id, loading.id)
+        return self._connection.execute(
+            f"INSERT INTO request (account, request_id, batch) VALUES {marks} ON CONFLICT DO NOTHING",  # noqa: S608
+            values,
+        ).rowcount
 
     def _others(self, loading: Loading, request_ids: Sequence[str]) -> list[tuple[str, Holder]]:
         """Which of these orders other batches hold, and which those are."""

@@ -89,7 +89,8 @@ class Writer:
 
         Args:
             name: In the names of its crash points.
-            together: Does it, with its neighbours of the same kind if there are any, in fewer statements.
+            together: Does it, with its neighbours of the same kind if there are any, in fewer statements. A result that
+                is an exception is raised.
             droppable: Need not be done when nobody waits for it any more. Others are done all the same: a caller that
                 hangs up does not undo what it reported.
         """
@@ -316,5 +317,9 @@ def _deliver(told: list[_Told]) -> None:
         if error is not None and not futures[0].done():
             futures[0].set_exception(error)
         for future, result in zip(futures, results, strict=error is None):
-            if not future.done():  # else its caller was cancelled
+            if future.done():  # its caller was cancelled
+                continue
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
                 future.set_result(result)

@@ -108,6 +108,14 @@ def after(connection: Connection, outbox: str | None, number: int, limit: int) -
     return tuple(map(_change, found))
 
 
+def states_since(connection: Connection, outbox: str, number: int) -> tuple[int, frozenset[State]]:
+    """The newest change of an outbox after this one, and to which states those were that came after it."""
+    found = connection.execute(
+        "SELECT state, max(id) FROM change WHERE id > ? AND outbox = ? GROUP BY state", (number, outbox)
+    ).fetchall()
+    return max((last for _, last in found), default=number), frozenset(State(state) for state, _ in found)
+
+
 def claim(
     commit: Commit,
     outbox: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from decimal import Context, Decimal
+from decimal import Context, Decimal, localcontext
 from typing import Any, Protocol, TypeVar
 
 from payments_async.journal._faults import JournalCorrupt, RunUnknown
@@ -177,6 +177,22 @@ Work = Callable[[Commit], T]
 # Does one or more neighbouring works at once, in few statements, and tells their results. ``None`` when one of them is
 # out of the ordinary: then what it did is undone, and each is done by itself.
 Together = Callable[[Commit, Sequence[Any]], Sequence[Any] | None]
+
+
+def marks_for(values: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The marks for ``IN`` and the values, of which the last is repeated up to a power of two.
+
+    So there are few different statements, and SQLite keeps them: to read one of hundreds of marks anew takes as long as
+    carrying it out.
+    """
+    width = 1 << (len(values) - 1).bit_length()
+    return ",".join("?" * width), (*values, *[values[-1]] * (width - len(values)))
+
+
+def sum_of(amounts: Sequence[Decimal]) -> Decimal:
+    """The exact sum of the amounts of many orders."""
+    with localcontext(EXACT):
+        return sum(amounts, Decimal(0))
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from functools import cache
 from itertools import chain
 
@@ -27,7 +27,6 @@ from payments_async.journal._records import (
 from payments_async.journal._statements._database import NO_TRANSACTION, Connection
 from payments_async.journal._statements._entries import (
     COLUMNS,
-    EXACT,
     HELD_BACK,
     Commit,
     change,
@@ -38,6 +37,7 @@ from payments_async.journal._statements._entries import (
     row_of,
     run_columns,
     run_of,
+    sum_of,
 )
 from payments_async.journal._statements._evidence import apply, archive_attempt, is_unsent, record_evidence
 from payments_async.journal._statements._history import void_sweeps
@@ -59,13 +59,14 @@ _PERMIT = f"""UPDATE outbox SET state = 'sending', token = ?, attempt = attempt 
 _AS_PERMITTED = "id = {id} AND state = 'sending' AND attempt = {attempt} AND sent_before = 0"
 _EACH_AS_PERMITTED = _AS_PERMITTED.format(id="given.column1", attempt="given.column2")
 _ENDED_ALONE = f"""UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = ?, message = ?,
-    updated_at = ? WHERE {_AS_PERMITTED.format(id="?", attempt="?")}"""  # noqa: S608 - no value in it
+    updated_at = ? WHERE {_AS_PERMITTED.format(id="?", attempt="?")} RETURNING conflict"""  # noqa: S608 - no value in it
 _ENDED = f"""UPDATE outbox SET state = given.column3, transaction_id = CASE WHEN given.column4 = {NO_TRANSACTION}
     THEN transaction_id ELSE given.column4 END, code = CAST(given.column5 AS BIGINT),
-    message = CAST(given.column6 AS TEXT), updated_at = ? FROM (VALUES {{marks}}) AS given WHERE {_EACH_AS_PERMITTED}"""  # noqa: S608 - no value in it
+    message = CAST(given.column6 AS TEXT), updated_at = ? FROM (VALUES {{marks}}) AS given
+    WHERE {_EACH_AS_PERMITTED} AND conflict IS NULL"""  # noqa: S608 - no value in it
 # a notification without a request id that came before may be about one of these: then each is looked at by itself
 _ACCEPTED = f"""UPDATE outbox SET state = 'accepted', transaction_id = given.column3, code = NULL, message = NULL,
-    updated_at = ? FROM (VALUES {{marks}}) AS given WHERE {_EACH_AS_PERMITTED}
+    updated_at = ? FROM (VALUES {{marks}}) AS given WHERE {_EACH_AS_PERMITTED} AND conflict IS NULL
     AND NOT EXISTS (SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL)"""  # noqa: S608
 
 
@@ -353,8 +354,9 @@ class PermitRequest:
 
     def __call__(self, commit: Commit) -> Permit | NotPermitted:
         """Grant it by itself, or say why not."""
+        after_ended_at = None
         if self.after is not None:
-            record(commit, self.after)
+            after_ended_at = record(commit, self.after).ended_at
             commit.passed("permit.after_recorded")
         chunk, claimed = self.chunk, self.claimed
         attempt, sent_before = claimed.attempt, claimed.sent_before
@@ -364,10 +366,11 @@ class PermitRequest:
                 raise OrderUnknown(f"there is no order {claimed.id}")
             attempt, sent_before = row.attempt, bool(row.sent_before)  # it may have changed since it was claimed
             if not _grant(commit, chunk, [claimed], attempt, sent_before=sent_before):
-                return NotPermitted(id=row.id, state=row.state, lease_lost=not _is_held(commit, chunk, row.id))
-        return self.granted(attempt, sent_before=sent_before)
+                is_ours = (run_of(row.id), chunk_of(row.id)) == (chunk.run, chunk.number) and is_held(commit, chunk)
+                return NotPermitted(id=row.id, state=row.state, lease_lost=not is_ours)
+        return self.granted(commit.now, attempt, sent_before=sent_before, after_ended_at=after_ended_at)
 
-    def granted(self, attempt: int, *, sent_before: bool) -> Permit:
+    def granted(self, now: float, attempt: int, *, sent_before: bool, after_ended_at: float | None) -> Permit:
         """The permit after so many before it."""
         claimed = self.claimed
         return Permit(
@@ -377,6 +380,8 @@ class PermitRequest:
             token=self.chunk.token,
             attempt=attempt + 1,
             sent_before=sent_before,
+            at=now,
+            after_ended_at=after_ended_at,
         )
 
 
@@ -387,10 +392,12 @@ def grant_all(commit: Commit, requests: Sequence[PermitRequest]) -> list[Permit]
     statement.
     """
     outcomes = [request.after for request in requests if request.after is not None]
+    ended_at = None
     if outcomes:
         if not _record_all(commit, outcomes):
             return None
         commit.passed("permit.after_recorded")
+        ended_at = _plainly_now(commit)
     alike: dict[tuple[int, int, bool], list[PermitRequest]] = {}  # those of one chunk with as many permits before
     for request in requests:
         key = (id(request.chunk), request.claimed.attempt, request.claimed.sent_before)
@@ -401,7 +408,16 @@ def grant_all(commit: Commit, requests: Sequence[PermitRequest]) -> list[Permit]
     for (_, attempt, sent_before), group in alike.items():
         if not _grant(commit, group[0].chunk, [one.claimed for one in group], attempt, sent_before=sent_before):
             return None
-    return [request.granted(request.claimed.attempt, sent_before=request.claimed.sent_before) for request in requests]
+    now = commit.now
+    return [
+        request.granted(
+            now,
+            request.claimed.attempt,
+            sent_before=request.claimed.sent_before,
+            after_ended_at=None if request.after is None else ended_at,
+        )
+        for request in requests
+    ]
 
 
 @attrs.define
@@ -420,18 +436,11 @@ def record_all(commit: Commit, ended: Sequence[EndedAttempt]) -> list[Finding] |
     outcomes = [one.outcome for one in ended]
     if not _record_all(commit, outcomes):
         return None
+    at, before = _plainly_now(commit), State.SENDING
     return [
-        Finding(request_id=outcome.permit.request_id, before=State.SENDING, state=_ENDS[outcome.news])
+        Finding(request_id=outcome.permit.request_id, before=before, state=_ENDS[outcome.news], ended_at=at)
         for outcome in outcomes
     ]
-
-
-def permit_new(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder]) -> bool:
-    """Permit orders that came into a chunk with this commit: all, or none where its lease is not good any more."""
-    if not _grant(commit, chunk, claimed, 0, sent_before=False):
-        return False
-    commit.passed("put.permitted")
-    return True
 
 
 def withdraw(commit: Commit, chunk: Chunk, claimed: ClaimedOrder) -> None:
@@ -444,11 +453,10 @@ def withdraw(commit: Commit, chunk: Chunk, claimed: ClaimedOrder) -> None:
         record(commit, Outcome(permit=granted, news=News.NOT_SENT, message="cancelled before it was sent"))
 
 
-def _is_held(commit: Commit, chunk: Chunk, order_id: int) -> bool:
-    """Whether the chunk is ours, its lease good, and the order one of its."""
+def is_held(commit: Commit, chunk: Chunk) -> bool:
+    """Whether a chunk is held by whoever says so, and their lease good: what is planned in it may be permitted."""
     lease = (chunk.run, chunk.number, chunk.token, chunk.owner, commit.now)
-    found = commit.execute(f"SELECT 1 FROM chunk WHERE {_HELD}", lease).fetchone()  # noqa: S608 - no value in it
-    return found is not None and (run_of(order_id), chunk_of(order_id)) == (chunk.run, chunk.number)
+    return commit.execute(f"SELECT 1 FROM chunk WHERE {_HELD}", lease).fetchone() is not None  # noqa: S608
 
 
 def _grant(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder], attempt: int, *, sent_before: bool) -> bool:
@@ -465,7 +473,7 @@ def _grant(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder], attemp
     )
     if commit.execute(_marked(_PERMIT, width, 1), values).rowcount != len(ids):
         return False
-    amount = _sum([order.amount for order in claimed])
+    amount = sum_of([order.amount for order in claimed])
     commit.move(chunk.run, State.PLANNED, State.SENDING, amount, len(claimed))
     return True
 
@@ -489,7 +497,7 @@ def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
         others.append((permit.id, permit.attempt, state.value, packed or _NONE, outcome.code, outcome.message))
         commit.move(run_of(permit.id), State.SENDING, state, permit.amount)
     for run, those in amounts.items():
-        commit.move(run, State.SENDING, State.ACCEPTED, _sum(those), len(those))
+        commit.move(run, State.SENDING, State.ACCEPTED, sum_of(those), len(those))
     return _is_done_for_all(commit, _ACCEPTED, accepted) and _is_done_for_all(commit, _ENDED, others)
 
 
@@ -525,12 +533,15 @@ def record(commit: Commit, outcome: Outcome) -> Finding:
     if state is None:
         return _record_unusual(commit, outcome)
     values = (state, packed, outcome.code, outcome.message, commit.now, permit.id, permit.attempt)
-    if not commit.execute(_ENDED_ALONE, values).rowcount:
+    found = commit.execute(_ENDED_ALONE, values).fetchall()
+    if not found:
         return _record_unusual(commit, outcome)
     commit.move(run_of(permit.id), State.SENDING, state, permit.amount)
+    at = _plainly_now(commit) if found == [(None,)] else None
     if packed is not None and _are_nameless(commit):
-        state = _settle_early(commit, outcome, state)
-    return Finding(request_id=permit.request_id, before=State.SENDING, state=state)
+        settled = _settle_early(commit, outcome, state)
+        at, state = at if settled is state else None, settled
+    return Finding(request_id=permit.request_id, before=State.SENDING, state=state, ended_at=at)
 
 
 def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
@@ -566,6 +577,12 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
     return Finding(request_id=row.request_id, before=row.state, state=state, conflict=words)
 
 
+def _plainly_now(commit: Commit) -> float | None:
+    """When an attempt ended, if no notification says of any order what its row does not: now."""
+    (are_there,) = commit.execute("SELECT EXISTS (SELECT 1 FROM ipn_event WHERE doubt = 'unconfirmed')").fetchone()
+    return None if are_there else commit.now
+
+
 def _are_nameless(commit: Commit) -> bool:
     """Whether there are notifications without a request id, of transactions nobody knew when they came."""
     if commit.nameless is None:
@@ -586,9 +603,3 @@ def _settle_early(commit: Commit, outcome: Outcome, state: State) -> State:
     apply_unmatched_events(commit, row)
     settled = row_by_id(commit, outcome.permit.id)
     return state if settled is None else settled.state
-
-
-def _sum(amounts: list[Decimal]) -> Decimal:
-    """The exact sum of the amounts of many orders."""
-    with localcontext(EXACT):
-        return sum(amounts, Decimal(0))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
+from typing import NamedTuple
 
 import attrs
 
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
-from payments_async._wire.orders import write_order
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersDiffer, RunUnknown
 from payments_async.journal._records import (
     Adoption,
@@ -44,24 +44,27 @@ from payments_async.journal._statements._entries import (
     chunk_bounds,
     chunk_of,
     entry_of,
+    marks_for,
     row_by_id,
     row_by_request,
     row_of,
     run_columns,
     run_of,
+    sum_of,
 )
 from payments_async.journal._statements._evidence import apply, resolve
 from payments_async.journal._statements._history import is_looked_for
 from payments_async.journal._statements._loading import begin_run, look_earlier
 from payments_async.journal._statements._notifications import apply_unmatched_events
-from payments_async.journal._statements._permits import permit_new, planned_in, take_over
+from payments_async.journal._statements._permits import is_held, planned_in, take_over
 from payments_async.journal._states import News, State
 
 _RECENT = 64  # chunks that are looked at for room; older ones keep theirs
 _SIZES = (64, 16, 4, 1)  # orders in one statement
+_ROW = f"({', '.join('?' * 13)})"
 _INSERTS = {
-    size: f"""INSERT INTO outbox (id, request_id, amount, body, body_sha256, permitted_at, updated_at, put_at,
-    not_before, priority) VALUES {", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"] * size)}"""  # noqa: S608 - marks only
+    size: f"""INSERT INTO outbox (id, request_id, state, token, attempt, amount, body, body_sha256, permitted_at,
+    updated_at, put_at, not_before, priority) VALUES {", ".join([_ROW] * size)}"""  # noqa: S608 - marks only
     for size in _SIZES
 }
 SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
@@ -71,14 +74,14 @@ SOON = 60.0  # seconds: an order that is due later than that is in nobody's hand
 Registrar = Callable[[Sequence[str], Collection[str], float | None], Mapping[str, HeldElsewhere]]
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.define(kw_only=True, eq=False)
 class PutRequest:
     """One order to be put.
 
     Attributes:
         outbox: Name of the outbox.
         order, not_before, priority: As ``Journal.put`` is given them.
-        body: The order as it is kept.
+        body: The order as ``write_order`` keeps it.
         owner, holder, chunk, lease: Who works the outbox, and holds which chunk; without an owner anybody claims it.
         permits: Whether it is permitted in the same commit.
         register: Tells the machine's registry of new request ids, and which of them may have been sent elsewhere.
@@ -87,6 +90,7 @@ class PutRequest:
 
     outbox: str
     order: Order
+    body: bytes
     not_before: float
     priority: int
     owner: str | None
@@ -96,14 +100,13 @@ class PutRequest:
     permits: bool
     register: Registrar | None
     adoption: Adoption | None = None
-    body: bytes = attrs.field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "body", write_order(self.order))
-
-    def __call__(self, commit: Commit) -> Placed | Exception:
-        """Put it by itself."""
-        return put_all(commit, [self])[0]
+    def __call__(self, commit: Commit) -> Placed:
+        """Put it by itself. Raises why it is not taken."""
+        (placed,) = put_all(commit, [self])
+        if isinstance(placed, Exception):
+            raise placed
+        return placed
 
 
 @attrs.define
@@ -118,6 +121,13 @@ class _Filling:
     next_id: int
     last_id: int
     mine: Chunk | None
+    _is_good: bool | None = None
+
+    def permits(self, commit: Commit) -> bool:
+        """Whether what comes into it may be sent at once: its holder's lease is good."""
+        if self._is_good is None:
+            self._is_good = self.mine is not None and is_held(commit, self.mine)
+        return self._is_good
 
 
 def open_outbox(commit: Commit, name: str, identity: RunIdentity, uid: str) -> None:
@@ -139,13 +149,17 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     fresh = {request_id: requests[places[0]] for request_id, places in asked.items()}
     for request_id in _known(commit, list(fresh)):
         del fresh[request_id]
-    archived = archived_among(commit, list(fresh))
+    # mostly there is none of either, and then nobody looks for each of them
+    last_archived, last_sighted = commit.execute(
+        "SELECT (SELECT max(id) FROM archived), (SELECT max(request_id) FROM sighting)"
+    ).fetchone()
+    archived = {} if last_archived is None else archived_among(commit, list(fresh))
     for request_id in archived:
         del fresh[request_id]
     refused: Mapping[str, HeldElsewhere] = {}
     results: dict[int, Placed | Exception] = {}
     if fresh:
-        sightings = _sightings(commit, list(fresh))
+        sightings = {} if last_sighted is None else _sightings(commit, list(fresh))
         refused = _refused(commit, fresh, sightings)
         new = [request for request_id, request in fresh.items() if request_id not in refused]
         results |= {asked[placed.entry.request_id][0]: placed for placed in _write(commit, new, sightings)}
@@ -161,43 +175,24 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
 
 
 def _write(commit: Commit, requests: Sequence[PutRequest], sightings: Mapping[str, Evidence]) -> list[Placed]:
-    """Write new orders down, and permit those that are to be sent at once."""
+    """Write new orders down, those that are to be sent at once as being sent."""
     if not requests:
         return []
-    arrivals = _Arrivals(commit)
+    told = _told_of(commit, [request.order.request_id for request in requests])
+    arrivals = _Arrivals(commit, {*sightings, *told})
     places = [arrivals.add(request) for request in requests]
     arrivals.insert()
-    told = _told_of(commit, [request.order.request_id for request in requests])
-    placed = [
-        _placed(commit, request, number, filling, sightings, told)
-        for request, (number, filling) in zip(requests, places, strict=True)
+    if any(arrival.is_permitted for arrival in places):
+        commit.passed("put.permitted")
+    return [
+        _placed(commit, request, arrival, sightings, told) for request, arrival in zip(requests, places, strict=True)
     ]
-    granted = _permitted(commit, [(n, one) for n, one in enumerate(placed) if requests[n].permits])
-    return [granted.get(n, one) for n, one in enumerate(placed)]
-
-
-def _permitted(commit: Commit, placed: Sequence[tuple[int, Placed]]) -> dict[int, Placed]:
-    """Those of these orders that may go now, with the right to be sent: what they wait for is one commit less."""
-    granted: dict[int, Placed] = {}
-    of_chunk: dict[int, list[tuple[int, Placed]]] = {}
-    for place, one in placed:
-        if one.claimed is not None and one.claimed.not_before <= commit.now:
-            of_chunk.setdefault(id(one.chunk), []).append((place, one))
-    for group in of_chunk.values():
-        chunk, claimed = group[0][1].chunk, [one.claimed for _, one in group if one.claimed is not None]
-        if chunk is None or not permit_new(commit, chunk, claimed):
-            continue  # the lease has run out
-        for (place, one), order in zip(group, claimed, strict=True):
-            permit = Permit(id=order.id, request_id=order.request_id, amount=order.amount, token=chunk.token, attempt=1)
-            entry = attrs.evolve(one.entry, state=State.SENDING, attempt=1, permitted_at=commit.now)
-            granted[place] = attrs.evolve(one, entry=entry, permit=permit)
-    return granted
 
 
 def _known(commit: Commit, request_ids: list[str]) -> list[str]:
     """Those of these orders that the journal holds."""
-    marks = ",".join("?" * len(request_ids))
-    found = commit.execute(f"SELECT request_id FROM outbox WHERE request_id IN ({marks})", request_ids)  # noqa: S608
+    marks, values = marks_for(request_ids)
+    found = commit.execute(f"SELECT request_id FROM outbox WHERE request_id IN ({marks})", values)  # noqa: S608
     return [request_id for (request_id,) in found.fetchall()]
 
 
@@ -282,18 +277,33 @@ def _compared_with_archived(commit: Commit, request: PutRequest, gone: Row) -> P
     return Placed(entry=entry, is_new=False)
 
 
-class _Arrivals:
-    """New orders of one commit, which are written down with few statements: each one hands the interpreter over."""
+class _Arrival(NamedTuple):
+    """A new order: its number, and its place."""
 
-    def __init__(self, commit: Commit) -> None:
+    number: int
+    filling: _Filling
+    is_permitted: bool
+
+
+class _Arrivals:
+    """New orders of one commit, which are written down with few statements: each one hands the interpreter over.
+
+    Args:
+        known: Those that something was heard of before they came: none of them is permitted.
+    """
+
+    def __init__(self, commit: Commit, known: Collection[str]) -> None:
         self._commit = commit
+        self._known = known
         self._runs: dict[str, int] = {}
         self._fillings: dict[tuple[str, str | None, bool], _Filling] = {}
         self._rows: list[tuple[object, ...]] = []
+        self._amounts: dict[tuple[int, State], list[Decimal]] = {}
 
-    def add(self, request: PutRequest) -> tuple[int, _Filling]:
-        """Find the place of an order; tells its number and the chunk that this is in."""
-        commit, order, is_later = self._commit, request.order, request.not_before > self._commit.now + SOON
+    def add(self, request: PutRequest) -> _Arrival:
+        """Find the place of an order."""
+        commit, order, now = self._commit, request.order, self._commit.now
+        is_later = request.not_before > now + SOON
         if (run := self._runs.get(request.outbox)) is None:
             run = self._runs[request.outbox] = _outbox_run(commit, request.outbox)
         key = (request.outbox, None if is_later else request.owner, is_later)
@@ -303,17 +313,22 @@ class _Arrivals:
             filling = self._fillings[key] = _filling(commit, run, request, is_later=is_later)
         number, amount = filling.next_id, amount_text(order.amount)
         filling.next_id += 1
+        is_permitted = request.permits and request.not_before <= now and order.request_id not in self._known
+        state, token, attempt = State.PLANNED, 0, 0
+        if is_permitted and filling.mine is not None and filling.permits(commit):
+            state, token, attempt = State.SENDING, filling.mine.token, 1
         digest = body_digest(order.request_id, amount, request.body)
-        moments = (commit.now, commit.now, commit.now, request.not_before)
-        self._rows.append((number, order.request_id, amount, request.body, digest, *moments, request.priority))
-        commit.count(run, State.PLANNED, 1, order.amount)
+        place, moments = (number, order.request_id, state.value, token, attempt), (now, now, now, request.not_before)
+        # as bytearrays: for bytes sqlite3 looks for an adapter first, which takes longer than the rest
+        self._rows.append((*place, amount, bytearray(request.body), bytearray(digest), *moments, request.priority))
+        self._amounts.setdefault((run, state), []).append(order.amount)
         if is_later or (filling.mine is None and request.priority):
             commit.execute(
                 """UPDATE chunk SET due_at = CASE WHEN due_at > 0 AND due_at > ? THEN ? ELSE due_at END,
                 priority = CASE WHEN priority < ? THEN ? ELSE priority END WHERE run = ? AND number = ?""",
                 (*[request.not_before] * 2, *[request.priority] * 2, run, filling.number),
             )
-        return number, filling
+        return _Arrival(number, filling, attempt == 1)
 
     def insert(self) -> None:
         """Write down those that are not yet."""
@@ -322,14 +337,17 @@ class _Arrivals:
             while len(rows) >= size:
                 self._commit.execute(_INSERTS[size], list(chain.from_iterable(rows[:size])))
                 del rows[:size]
+        for (run, state), amounts in self._amounts.items():
+            self._commit.count(run, state, len(amounts), sum_of(amounts))
+        self._amounts.clear()
 
 
 def _told_of(commit: Commit, request_ids: Sequence[str]) -> frozenset[str]:
     """Those of these new orders that some notification named before they came."""
-    marks = ",".join("?" * len(request_ids))
+    marks, values = marks_for(request_ids)
     found = commit.execute(
         f"SELECT request_id FROM ipn_event WHERE order_id IS NULL AND request_id IN ({marks})",  # noqa: S608 - marks only
-        request_ids,
+        values,
     )
     return frozenset(request_id for (request_id,) in found.fetchall())
 
@@ -337,41 +355,52 @@ def _told_of(commit: Commit, request_ids: Sequence[str]) -> frozenset[str]:
 def _placed(
     commit: Commit,
     request: PutRequest,
-    number: int,
-    filling: _Filling,
+    arrival: _Arrival,
     sightings: Mapping[str, Evidence],
     told: Collection[str],
 ) -> Placed:
     """Where a new order is, after what was heard of it before has told what it can."""
-    order = request.order
+    order, mine = request.order, arrival.filling.mine
     if request.adoption is not None:
-        resolve(commit, "adopted", request.adoption.who, request.adoption.why, order_id=number)
+        resolve(commit, "adopted", request.adoption.who, request.adoption.why, order_id=arrival.number)
     if order.request_id in sightings:
-        apply(commit, _again(commit, number), sightings[order.request_id])
+        apply(commit, _again(commit, arrival.number), sightings[order.request_id])
     if order.request_id in told:
-        apply_unmatched_events(commit, _again(commit, number))
+        apply_unmatched_events(commit, _again(commit, arrival.number))
     if order.request_id in sightings or order.request_id in told:
-        entry = entry_of(_again(commit, number), request.outbox)
+        entry = entry_of(_again(commit, arrival.number), request.outbox)
     else:
         entry = Entry(
             request_id=order.request_id,
             batch_id=request.outbox,
-            state=State.PLANNED,
+            state=State.SENDING if arrival.is_permitted else State.PLANNED,
             order=order,
             amount=order.amount,
+            attempt=int(arrival.is_permitted),
+            permitted_at=commit.now if arrival.is_permitted else None,
             updated_at=commit.now,
         )
-    claimed = None
-    if filling.mine is not None and entry.state is State.PLANNED:
-        claimed = ClaimedOrder(
-            id=number,
-            request_id=order.request_id,
-            amount=order.amount,
-            body=request.body,
-            not_before=request.not_before,
-            priority=request.priority,
-        )
-    return Placed(entry=entry, is_new=True, chunk=filling.mine, claimed=claimed)
+    if mine is None or not (arrival.is_permitted or entry.state is State.PLANNED):
+        return Placed(entry=entry, is_new=True, chunk=mine)
+    claimed = ClaimedOrder(
+        id=arrival.number,
+        request_id=order.request_id,
+        amount=order.amount,
+        body=request.body,
+        not_before=request.not_before,
+        priority=request.priority,
+    )
+    if not arrival.is_permitted:
+        return Placed(entry=entry, is_new=True, chunk=mine, claimed=claimed)
+    permit = Permit(
+        id=claimed.id,
+        request_id=claimed.request_id,
+        amount=claimed.amount,
+        token=mine.token,
+        attempt=1,
+        at=commit.now,
+    )
+    return Placed(entry=entry, is_new=True, chunk=mine, claimed=claimed, permit=permit)
 
 
 def _again(commit: Commit, number: int) -> Row:
