@@ -13,9 +13,9 @@ from pathlib import Path
 import psycopg
 import pytest
 from journal import postgres
-from journal.factories import BATCH, claimed, delivery, event, in_outbox, loaded, order, permitted
+from journal.factories import BATCH, IDENTITY, claimed, delivery, event, in_outbox, loaded, order, permitted
 
-from payments_async.journal import JournalUnavailable, News, PostgresJournal, State
+from payments_async.journal import JournalLost, JournalUnavailable, News, PostgresJournal, State
 from payments_async.journal.contract import CRASH_POINTS, Outcome, Permit
 
 TESTS = Path(__file__).parent.parent
@@ -118,6 +118,28 @@ async def test_a_session_that_was_ended_is_made_anew(schema: str) -> None:
         await permitted(journal, chunk, 1)
         progress = await journal.progress(BATCH)
         assert (1, 1) == (progress.counts["accepted"], progress.counts["sending"])
+
+
+async def test_what_the_machine_remembers_stays_open(schema: str) -> None:
+    """Single orders are put after a session was ended as before it."""
+    async with PostgresJournal(postgres.dsn(), schema=schema) as journal:
+        await journal.open_outbox("shop", IDENTITY)
+        for number in range(3):
+            assert (await journal.put("shop", order(number))).is_new
+            end(sessions("true"))
+        assert journal.remembered_in is not None
+        assert 3 == (await journal.progress(outbox="shop")).counts["planned"]
+
+
+async def test_tables_that_are_emptied_while_a_journal_is_open(schema: str) -> None:
+    """Nothing is made in their place, and nothing goes on."""
+    async with PostgresJournal(postgres.dsn(), schema=schema) as journal:
+        chunk = await claimed(journal)
+        end(sessions("true"))
+        postgres.empty(postgres.dsn(), schema)
+        for _ in range(2):
+            with pytest.raises(JournalLost, match="emptied or replaced while it was open"):
+                await journal.permit(chunk, chunk.orders[0])
 
 
 @pytest.mark.parametrize("point", ["permit.begun", "permit.written", "commit.begun"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 
 from payments_async.journal._engine._memory import Memory, StateFolder
-from payments_async.journal._faults import JournalError, JournalUnavailable, NotAJournal
+from payments_async.journal._faults import JournalError, JournalLost, JournalUnavailable, NotAJournal
 from payments_async.journal._postgres import _faults, _schema
 from payments_async.journal._postgres._attendant import Attendant
 from payments_async.journal._postgres._connection import PgConnection, connected, shown
@@ -107,22 +107,23 @@ class PostgresDatabase:
                 time.sleep(_AGAIN)
 
     def _open_once(self) -> PgConnection:
-        self._identity.close()
-        memory: Memory | None = None
-        connection: PgConnection | None = None
+        """Open, with all that is looked at then. What this machine remembers stays open where it was."""
+        memory, connection = self._identity.memory, None
         try:
             connection = self._connected(
                 f"SET lock_timeout = {_milliseconds(self._busy_timeout)}",
                 f"SET idle_in_transaction_session_timeout = {_milliseconds(_STANDSTILL)}",
             )
-            memory = Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
+            if not self._was_open:
+                memory = Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
             self._make_ready(connection, memory)
         except Exception as error:
             if connection is not None:
                 connection.close()
-            self._identity.close()
-            if memory is not None:
-                memory.close()
+            if not self._was_open:
+                self._identity.close()
+                if memory is not None:
+                    memory.close()
             if isinstance(error, psycopg.Error):
                 raise self.translated(error) from error
             raise
@@ -136,11 +137,14 @@ class PostgresDatabase:
         now = self.begin(connection)
         _schema.migrate(connection, self._schema)
         known = connection.execute("SELECT value FROM meta WHERE key = 'journal_id'").fetchone()
+        if self._was_open and (known is None or known[0] != self.journal_id):
+            raise JournalLost(f"{self.named}: the tables of the journal were emptied or replaced while it was open")
+        if not self._was_open:
+            self.is_new = known is None
         if known is None:
             self._identity.make(
                 connection, server, memory, journal_id=secrets.token_hex(16), remembers=self._state_folder is not None
             )
-            self.is_new = True
         done = self._identity.begin(connection, server, memory, now)
         connection.execute("COMMIT")
         done()
@@ -207,6 +211,7 @@ class PostgresDatabase:
         if attendant is not None:
             attendant.end()
         self.holder = ""
+        self._was_open = False
         self._identity.close()
 
     # commits

@@ -186,5 +186,7 @@ class Identity:
             self.memory.give_up(error)
             self.memory = None
             return
+        if self._anchor is not None:  # of the session before
+            self._anchor.close()
         self._anchor = anchor
         self.memory.registry.note_place(self.journal_id, server.place(self._schema), now)

@@ -106,7 +106,9 @@ CREATE UNIQUE INDEX ipn_delivery_once ON {s}.ipn_delivery(event_id, digest);
 CREATE TABLE {s}.sighting (
     request_id {t} PRIMARY KEY, transaction_id {t} NOT NULL, news {t} NOT NULL, amount {t}, currency {t},
     at DOUBLE PRECISION NOT NULL);
-CREATE TABLE {s}.hearing (outbox {t} NOT NULL, state {t} NOT NULL, PRIMARY KEY (outbox, state));
+CREATE INDEX sighting_at ON {s}.sighting(at);
+CREATE TABLE {s}.hearing (
+    outbox {t} NOT NULL, state {t} NOT NULL, at DOUBLE PRECISION NOT NULL, PRIMARY KEY (outbox, state));
 CREATE TABLE {s}.change (
     id BIGINT PRIMARY KEY, order_id BIGINT NOT NULL, outbox {t} NOT NULL, state {t} NOT NULL,
     at DOUBLE PRECISION NOT NULL, status {t} NOT NULL, owner {t}, holder {t},
