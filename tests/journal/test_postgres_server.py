@@ -73,9 +73,9 @@ async def test_a_server_that_is_killed_while_orders_are_sent(server: OwnServer, 
     sent: list[str] = []
     async with PostgresJournal(dsn, busy_timeout=60) as journal:
         await journal.open_run(BATCH, IDENTITY)
-        await journal.load(BATCH, orders(1500), owner="loader")
+        await journal.load(BATCH, orders(600), owner="loader")
         sending = asyncio.ensure_future(send(journal, sent))
-        for count in (100, 500, 900):
+        for count in (100, 250, 400):
             while len(sent) < count and not sending.done():
                 await journal.committed(await journal.committed(0, timeout=0), timeout=0.05)
             await asyncio.to_thread(server.stop, "immediate")
