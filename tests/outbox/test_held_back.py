@@ -91,8 +91,7 @@ async def test_somebody_waits_for_an_order_that_is_damaged(tmp_path: Path) -> No
             )  # fmt: skip
             assert State.SUCCESSFUL == (await here.journal.apply_evidence(seen)).state
             assert "accepted" == (await here.outbox.pay(payout(1), timeout=60.0)).state
-            with here.outbox._hearing(payout(1).request_id) as heard:
-                seen = attrs.evolve(seen, request_id=payout(1).request_id, amount=payout(1).amount, transaction_id=None)
-                await here.journal.apply_evidence(seen)
-                async with asyncio.timeout(60):
-                    assert State.SUCCESSFUL == (await heard).state
+            waiting = asyncio.create_task(here.outbox.settled(payout(1).request_id, timeout=60.0))
+            seen = attrs.evolve(seen, request_id=payout(1).request_id, amount=payout(1).amount, transaction_id=None)
+            await here.journal.apply_evidence(seen)
+            assert State.SUCCESSFUL == (await waiting).state
