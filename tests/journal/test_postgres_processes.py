@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -15,7 +16,7 @@ import pytest
 from journal import postgres
 from journal.factories import BATCH, IDENTITY, claimed, delivery, event, in_outbox, loaded, order, permitted
 
-from payments_async.journal import JournalLost, JournalUnavailable, News, PostgresJournal, State
+from payments_async.journal import JournalBehind, JournalLost, JournalUnavailable, News, PostgresJournal, State
 from payments_async.journal.contract import CRASH_POINTS, Outcome, Permit
 
 TESTS = Path(__file__).parent.parent
@@ -204,3 +205,71 @@ def test_every_named_point_is_survived() -> None:
     assert list(CRASH_POINTS) == list(found)
     assert [] == [point for point, times in found.items() if times["1"] is None]
     assert [] == [(point, times["1"]) for point, times in found.items() if times["1"]]
+
+
+def saved(schema: str) -> dict[str, bytes]:
+    """What a dump of the tables holds."""
+    with psycopg.connect(postgres.dsn(), options=f"-c search_path={schema}") as connection:
+        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
+        dump = {}
+        for (table,) in found:
+            with connection.cursor().copy(f'COPY "{table}" TO STDOUT'.encode()) as rows:
+                dump[table] = b"".join(map(bytes, rows))
+    return dump
+
+
+def put_back(schema: str, dump: dict[str, bytes]) -> None:
+    """Put rows back into the same tables, as a restore of data alone does."""
+    with psycopg.connect(postgres.dsn(), options=f"-c search_path={schema}") as connection:
+        for table, data in dump.items():
+            connection.execute(f'DELETE FROM "{table}"'.encode())  # noqa: S608
+            with connection.cursor().copy(f'COPY "{table}" FROM STDIN'.encode()) as rows:
+                rows.write(data)
+
+
+async def test_tables_put_back_from_a_dump(schema: str) -> None:
+    """Are noticed though the database is the same one, and by a machine that remembers nothing."""
+    opens = partial(PostgresJournal, postgres.dsn(), schema=schema, state_folder=None)
+    async with opens() as journal:
+        await loaded(journal)
+    dump = saved(schema)
+    async with opens() as journal:
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        await permitted(journal, chunk)
+    put_back(schema, dump)
+    for _ in range(2):
+        async with opens() as journal:
+            assert (await journal.run(BATCH)).quarantined
+            assert await journal.claim_chunk(BATCH, "worker") is None
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_tables_put_back_from_a_dump_while_the_journal_is_open(schema: str, is_known: bool) -> None:
+    """Nothing more is sent, whether or not whoever has it open has heard of what was forgotten."""
+    async with PostgresJournal(postgres.dsn(), schema=schema, state_folder=None) as journal:
+        chunk = await claimed(journal)
+        dump = saved(schema)
+        if is_known:
+            await permitted(journal, chunk)
+        put_back(schema, dump)
+        with pytest.raises(JournalBehind):
+            await journal.permit(chunk, chunk.orders[0])
+        assert not isinstance(await journal.permit(chunk, chunk.orders[1]), Permit)
+        assert (await journal.run(BATCH)).quarantined
+
+
+async def test_what_another_machine_commits_is_remembered_here(schema: str, tmp_path: Path) -> None:
+    """So that a machine that only looked on notices that the server was put back to before it."""
+    opens = partial(PostgresJournal, postgres.dsn(), schema=schema)
+    async with opens(state_folder=tmp_path / "one") as one, opens(state_folder=tmp_path / "other") as other:
+        chunk = await claimed(one)
+        await permitted(one, chunk)
+        (count,) = await one._writer.submit(
+            "check_writable", lambda commit: commit.execute("SELECT value FROM meta WHERE key = 'commits'").fetchone()
+        )
+        (remembered,) = (tmp_path / "other/anchors").iterdir()
+        seen = 0
+        async with asyncio.timeout(60):
+            while int.from_bytes(remembered.read_bytes()[:8], "big") != int(count):
+                seen = await other.committed(seen, timeout=0.1)

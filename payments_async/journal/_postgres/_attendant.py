@@ -38,7 +38,8 @@ class Attendant:
         connect: Makes a connection.
         schema: The namespace, which is the name of the channel too.
         holder: 16 hexadecimal digits, the number of the lock.
-        heard: Called, in this thread, when somebody has committed something, or may have.
+        heard: Called, in this thread, when somebody has committed something, or may have, with the count of all
+            commits that moved an order.
         grace: Seconds that somebody has to be missing before they count as dead: as long as it takes to come back to
             a server that was started anew.
     """
@@ -49,7 +50,7 @@ class Attendant:
         *,
         schema: str,
         holder: str,
-        heard: Callable[[], None],
+        heard: Callable[[int], None],
         grace: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -130,7 +131,7 @@ class Attendant:
             (self._holder, time.time()),
         )
         connection.raw.add_notify_handler(lambda _: self._note())
-        self._heard()  # what was committed meanwhile
+        self._note()  # of what was committed meanwhile
         looked = 0.0
         while not self._is_ending:
             if self._clock() - looked >= _LOOK or self._forgotten:
@@ -157,7 +158,8 @@ class Attendant:
             self._note()
         if self._is_told:
             self._is_told = False
-            self._heard()
+            found = connection.execute("SELECT value FROM meta WHERE key = 'commits'").fetchone()
+            self._heard(0 if found is None else int(found[0]))  # not by the notice: that may be anybody's
             self._wait([], _BREATH)
 
     def _note(self) -> None:

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -233,7 +234,10 @@ class PostgresDatabase:
 
     def seal(self, commit: Commit, /) -> Callable[[], None] | None:
         """Count a commit that moved an order. Raises ``JournalBehind``."""
-        return self._identity.seal(commit)
+        count = self._identity.seal(commit)
+        if count is None:
+            return None
+        return partial(self._identity.hear_of, count)
 
     def stand_back(self, connection: Connection, /) -> None:
         """A copy has gone on."""
@@ -266,8 +270,9 @@ class PostgresDatabase:
             await asyncio.wait([self._next], timeout=left)
         return self.version
 
-    def _heard(self) -> None:
+    def _heard(self, commits: int) -> None:
         """Somebody has committed something, or may have; called by the attendant, which alone counts."""
+        self._identity.hear_of(commits)
         self.version += 1
         if self._next is not None and self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits

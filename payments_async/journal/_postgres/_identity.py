@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,14 @@ _SERVER = """SELECT (SELECT system_identifier FROM pg_control_system()),
     current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on',
     current_setting('synchronous_commit')"""
 _REMEMBER = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-_COUNT = "UPDATE meta SET value = CAST(CAST(value AS BIGINT) + 1 AS TEXT) WHERE key = 'commits' RETURNING value"
+# Names the transaction that wrote it, as its row does by itself: whoever puts rows back from a dump, into whichever
+# tables, does so in another one.
+_WRITTEN = """INSERT INTO meta (key, value) VALUES ('written', CAST(txid_current() & 4294967295 AS TEXT))
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
+_IS_AS_WRITTEN = "EXISTS (SELECT 1 FROM meta w WHERE w.key = 'written' AND w.value = CAST(w.xmin AS TEXT))"
+_COUNT = f"""UPDATE meta SET value = CAST(CAST(value AS BIGINT) + 1 AS TEXT) WHERE key = 'commits'
+    RETURNING value, {_IS_AS_WRITTEN}"""  # noqa: S608 - no value in it
+_CATCH_UP = "UPDATE meta SET value = CAST(greatest(CAST(value AS BIGINT), ?) AS TEXT) WHERE key = 'commits'"
 
 
 class Server(NamedTuple):
@@ -79,8 +87,9 @@ class Identity:
     """Tells a database that was restored, copied or failed over from one that was not.
 
     The journal remembers what the server said of itself when it was opened last: after a promotion, on another server
-    and in a database made anew, everything has to be looked for. The state folder of this machine counts the commits it
-    has heard of: a journal that counts fewer has forgotten some. Only commits that moved an order count.
+    and in a database made anew, everything has to be looked for; and where rows were put back into the same one from a
+    dump. Whoever has it open, and the state folder of their machine, count the commits they hear of, which are those of
+    all machines: a journal that counts fewer has forgotten some. Only commits that moved an order count.
 
     Args:
         database: Which this is the identity of.
@@ -97,6 +106,8 @@ class Identity:
         self._named = named
         self._schema = schema
         self._anchor: Anchor | None = None
+        self._highest = 0  # count of commits that was heard of since it was opened
+        self._lock = threading.Lock()  # who writes and who hears of others are two threads
         self.journal_id = ""
         self.memory: Memory | None = None
 
@@ -111,6 +122,7 @@ class Identity:
         self._check_place(server, memory)
         about = {"journal_id": journal_id, "commits": "0", "epoch": server.epoch}
         connection.executemany(_REMEMBER, (about | {"remembers": "yes" if remembers else "no"}).items())
+        connection.execute(_WRITTEN)
 
     def begin(self, connection: Connection, server: Server, memory: Memory | None, now: float) -> Callable[[], None]:
         """Quarantine every unfinished chunk if the database is not the one it was; in a transaction that is open.
@@ -128,43 +140,57 @@ class Identity:
             memory.close()
         self._check_place(server, self.memory)
         anchored = None if self.memory is None else self.memory.anchor(self.journal_id).read()
-        highest = 0 if anchored is None else anchored[0]
-        if known["epoch"] != server.epoch or commits < highest:
+        highest = max(self._highest, 0 if anchored is None else anchored[0])
+        (is_as_written,) = connection.execute(f"SELECT {_IS_AS_WRITTEN}").fetchone()
+        if known["epoch"] != server.epoch or commits < highest or not is_as_written:
             quarantine_all(Commit(connection, self._database, now))
             commits = max(commits, highest)
         connection.executemany(_REMEMBER, [("epoch", server.epoch), ("commits", str(commits))])
+        connection.execute(_WRITTEN)
         return lambda: self._follow(commits, server, now)
 
-    def seal(self, commit: Commit) -> Callable[[], None] | None:
-        """Count a commit if it moved an order; what is returned is to be called once it is on disk.
+    def seal(self, commit: Commit) -> int | None:
+        """Count a commit if it moved an order; tells the count, which is to be heard of once it is on disk.
 
         Raises:
             JournalBehind: A copy of the journal has made commits that this one does not hold.
         """
         if not commit.moves:
             return None
-        (commits,) = commit.execute(_COUNT).fetchone()
-        anchor, count = self._anchor, int(commits)
-        if anchor is None:
-            return None
-        if anchor.count() >= count:
+        commits, is_as_written = commit.execute(_COUNT).fetchone()
+        count = int(commits)
+        if not is_as_written:
+            raise JournalBehind(f"{self._named}: the tables were put back from a copy, which has forgotten some of it")
+        if self._heard_of() >= count:
             raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
-        return lambda: anchor.follow(count)
+        return count
+
+    def hear_of(self, commits: int) -> None:
+        """Somebody, here or elsewhere, has made so many commits; from any thread."""
+        with self._lock:
+            if commits > self._highest:
+                self._highest = commits
+                if self._anchor is not None:
+                    self._anchor.follow(commits)
+
+    def _heard_of(self) -> int:
+        """How many commits were made, as far as this machine has heard."""
+        with self._lock:
+            return max(self._highest, 0 if self._anchor is None else self._anchor.count())
 
     def stand_back(self, connection: Connection) -> None:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
         quarantine_all(Commit(connection, self._database, self._database.begin(connection)))
-        highest = 0 if self._anchor is None else self._anchor.count()
-        connection.execute(
-            "UPDATE meta SET value = CAST(greatest(CAST(value AS BIGINT), ?) AS TEXT) WHERE key = 'commits'", (highest,)
-        )
+        connection.execute(_CATCH_UP, (self._heard_of(),))
+        connection.execute(_WRITTEN)
         connection.execute("COMMIT")
 
     def close(self) -> None:
         """Close the anchor and the memory."""
-        anchor, self._anchor = self._anchor, None
-        if anchor is not None:
-            anchor.close()
+        with self._lock:
+            anchor, self._anchor, self._highest = self._anchor, None, 0
+            if anchor is not None:
+                anchor.close()
         memory, self.memory, self.journal_id = self.memory, None, ""
         if memory is not None:
             memory.close()
@@ -177,7 +203,8 @@ class Identity:
 
     def _follow(self, commits: int, server: Server, now: float) -> None:
         """Open the anchor, to count the commits in it."""
-        if self.memory is None:
+        self.hear_of(commits)
+        if self.memory is None or self._anchor is not None:  # it is open where we are back at a server that was away
             return
         anchor = self.memory.anchor(self.journal_id)
         try:
@@ -186,7 +213,5 @@ class Identity:
             self.memory.give_up(error)
             self.memory = None
             return
-        if self._anchor is not None:  # of the session before
-            self._anchor.close()
         self._anchor = anchor
         self.memory.registry.note_place(self.journal_id, server.place(self._schema), now)
