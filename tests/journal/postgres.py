@@ -66,9 +66,9 @@ def dsn() -> str:
     return _made(f"payments_test_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}_{os.getpid()}", "template0")
 
 
-def new_database() -> str:
+def new_database(encoding: str = "UTF8") -> str:
     """An empty database, for a journal in the usual namespace."""
-    return _made(f"payments_empty_{os.getpid()}_{next(_copies)}", "template0")
+    return _made(f"payments_empty_{os.getpid()}_{next(_copies)}", "template0", encoding)
 
 
 def copied() -> str:
@@ -78,14 +78,16 @@ def copied() -> str:
     return _made(f"payments_copy_{os.getpid()}_{next(_copies)}", conninfo.conninfo_to_dict(dsn())["dbname"])
 
 
-def _made(name: str, template: Any) -> str:
+def _made(name: str, template: Any, encoding: str = "UTF8") -> str:
     """Make a database like another one that nobody uses; tells its DSN."""
     import psycopg
     from psycopg import sql
 
     server, names = _server(), map(sql.Identifier, (name, template))
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {} ENCODING 'UTF8'").format(*names))
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {} ENCODING {} LC_COLLATE 'C' LC_CTYPE 'C'").format(*names, encoding)
+        )
     if ELSEWHERE in os.environ:
         atexit.register(_drop, server, name)  # our own server goes as a whole
     known = psycopg.conninfo.conninfo_to_dict(server)

@@ -237,6 +237,35 @@ async def test_a_database_whose_commits_are_usually_not_waited_for(server: OwnSe
         server.execute("ALTER DATABASE postgres RESET synchronous_commit")
 
 
+async def test_a_server_that_waits_for_no_commit_any_more(server: OwnServer, dsn: str) -> None:
+    """Those of the journal are waited for as before; and where nothing is sure any more, nothing is granted."""
+    async with PostgresJournal(dsn) as journal, await psycopg.AsyncConnection.connect(dsn) as other:
+        chunk = await claimed(journal)
+
+        async def changed(setting: str, value: str) -> None:
+            server.execute(f"ALTER SYSTEM SET {setting} = {value}", "SELECT pg_reload_conf()")
+            async with asyncio.timeout(60):
+                while (value,) != await (await other.execute(f"SHOW {setting}".encode())).fetchone():
+                    await other.rollback()
+
+        try:
+            await changed("synchronous_commit", "off")
+            await permitted(journal, chunk)
+            settings = await journal._writer.submit(
+                "check_writable", lambda commit: commit.execute("SHOW synchronous_commit").fetchone()
+            )
+            assert ("on",) == settings
+            await changed("fsync", "off")
+            with pytest.raises(JournalUnavailable, match="fsync"):
+                await journal.permit(chunk, chunk.orders[1])
+            await changed("fsync", "on")
+            await permitted(journal, chunk, 1)
+        finally:
+            server.execute(
+                "ALTER SYSTEM RESET fsync", "ALTER SYSTEM RESET synchronous_commit", "SELECT pg_reload_conf()"
+            )
+
+
 async def test_a_user_with_few_rights(server: OwnServer, dsn: str) -> None:
     """One makes the tables, another one works with them, and may change none."""
     async with PostgresJournal(dsn):

@@ -260,7 +260,7 @@ class Writer:
         told = self._undone(connection, group, fault)
         try:
             self._database.stand_back(connection)
-        except self._database.Error as error:
+        except Exception as error:  # noqa: BLE001 - as above
             return self._undone(connection, group, error)
         return told
 

@@ -140,8 +140,11 @@ def connected(dsn: str, *, place: str, name: str) -> PgConnection:
     """
     known = conninfo_to_dict(dsn)
     more = {key: value for key, value in _LIVELY.items() if key not in known}
+    if "," in str(known.get("host") or known.get("hostaddr") or ""):  # a standby among them is not for us
+        more.setdefault("target_session_attrs", str(known.get("target_session_attrs", "read-write")))
+    more |= {"application_name": name, "client_encoding": "UTF8"}
     try:
-        raw = psycopg.connect(make_conninfo(dsn, **more, application_name=name), autocommit=True)
+        raw = psycopg.connect(make_conninfo(dsn, **more), autocommit=True)
     except psycopg.Error as error:
         raise _refusal(error, place) from error
     raw.prepare_threshold, raw.prepared_max = 2, _KEPT

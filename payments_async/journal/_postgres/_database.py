@@ -18,7 +18,7 @@ from payments_async.journal._faults import JournalError, JournalLost, JournalUna
 from payments_async.journal._postgres import _faults, _schema
 from payments_async.journal._postgres._attendant import Attendant
 from payments_async.journal._postgres._connection import PgConnection, connected, shown
-from payments_async.journal._postgres._identity import Identity, Server, server_of
+from payments_async.journal._postgres._identity import IS_DURABLE, Identity, Server, server_of
 from payments_async.journal._postgres._schema import quoted
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
@@ -26,8 +26,19 @@ from payments_async.journal._statements._entries import Commit
 DEFAULT_SCHEMA = "payments"
 _APPLICATION = "payments-async"
 _AGAIN = 0.25  # seconds until a server that is not there is tried again
+_ENCODINGS = {"UTF8", "SQL_ASCII"}  # the latter takes bytes as they come
 _STANDSTILL = 5.0  # ... after which a process that stands still within a commit lets go of it
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
+# Whatever is usual in this database or for this user: how our literals are read and our numbers written, and that the
+# server notices within seconds when our machine is gone, which it else would not for hours.
+_SESSION = (
+    "SET standard_conforming_strings = on",
+    "SET extra_float_digits = 3",
+    "SET tcp_keepalives_idle = 5",
+    "SET tcp_keepalives_interval = 5",
+    "SET tcp_keepalives_count = 3",
+    "SET tcp_user_timeout = 15000",
+)
 
 
 class PostgresDatabase:
@@ -73,7 +84,10 @@ class PostgresDatabase:
         # those who write wait for each other by this number; others in the database have other ones, or do no harm
         lock = hashlib.sha256(f"payments-async journal {schema}".encode()).digest()[:8]
         number = int.from_bytes(lock, "big", signed=True)
-        self._begin = f"BEGIN; SELECT pg_advisory_xact_lock({number}); SELECT {_NOW}"
+        # each statement sees what was committed before it, and not before the lock was asked for
+        self._begin = (
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({number}); SELECT {_NOW}, {IS_DURABLE}"
+        )
         self.version = 1  # of what is committed, as far as is known: another number after every commit
         self._next: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -152,10 +166,11 @@ class PostgresDatabase:
 
     def _check_safe(self, connection: PgConnection, server: Server) -> None:
         """Raise ``JournalUnavailable`` where a permit might be forgotten, or a lock is not ours for long."""
-        if not server.is_durable and not self._is_unsafe_allowed:
+        self._check_durable(is_durable=server.is_durable)
+        if server.encoding not in _ENCODINGS:
             raise JournalUnavailable(
-                f"{self.named}: the server runs with fsync or full_page_writes off and may forget what was sent; "
-                "turn both on"
+                f"{self.named}: the database keeps its texts in {server.encoding}, which has no letters for some; make "
+                "one with ENCODING 'UTF8'"
             )
         told = connection.raw.info.backend_pid
         if told == _pid_of(connection):
@@ -169,6 +184,13 @@ class PostgresDatabase:
             raise JournalUnavailable(
                 f"{self.named}: the pooler in between lends a session for one transaction only; the journal needs "
                 "sessions of its own (pool_mode = session), or the server itself"
+            )
+
+    def _check_durable(self, *, is_durable: bool) -> None:
+        if not is_durable and not self._is_unsafe_allowed:
+            raise JournalUnavailable(
+                f"{self.named}: the server runs with fsync or full_page_writes off and may forget what was sent; "
+                "turn both on"
             )
 
     def exists(self) -> bool:
@@ -192,7 +214,8 @@ class PostgresDatabase:
         connection = connected(self._dsn, place=self.named, name=_APPLICATION)
         try:
             timeout = f"SET statement_timeout = {_milliseconds(self._statement_timeout)}"
-            connection.script("; ".join([f"SET search_path = {quoted(self._schema)}", timeout, *settings]))
+            path = f"SET search_path = {quoted(self._schema)}"
+            connection.script("; ".join([path, timeout, *_SESSION, *settings]))
         except psycopg.Error as error:
             connection.close()
             raise self.translated(error) from error
@@ -218,11 +241,13 @@ class PostgresDatabase:
     # commits
 
     def begin(self, connection: Connection, /) -> float:
-        """Begin to write, when nobody else does; Unix seconds since then."""
+        """Begin to write, when nobody else does; Unix seconds since then. Raises ``JournalUnavailable``."""
         assert isinstance(connection, PgConnection)
         found = connection.script(self._begin)
         assert found is not None
-        self._ahead = float(found[0]) - time.time()
+        now, is_durable = found
+        self._check_durable(is_durable=is_durable)  # it may have been changed since
+        self._ahead = float(now) - time.time()
         return self.now()
 
     def now(self) -> float:

@@ -17,11 +17,11 @@ from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
 
 # the timeline is that of the log that is being written; the control file tells of it only some time after a promotion
-_SERVER = """SELECT (SELECT system_identifier FROM pg_control_system()),
+IS_DURABLE = "current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on'"
+_SERVER = f"""SELECT (SELECT system_identifier FROM pg_control_system()),
     CASE WHEN pg_is_in_recovery() THEN NULL ELSE substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) END,
     (SELECT oid FROM pg_database WHERE datname = current_database()), current_database(),
-    current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on',
-    current_setting('synchronous_commit')"""
+    getdatabaseencoding(), {IS_DURABLE}, current_setting('synchronous_commit')"""  # noqa: S608
 _REMEMBER = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 # Names the transaction that wrote it, as its row does by itself: whoever puts rows back from a dump, into whichever
 # tables, does so in another one.
@@ -41,6 +41,7 @@ class Server(NamedTuple):
         timeline: Another one after every promotion and every restored backup.
         database: The number of the database in it; another one when it was made anew.
         name: ... its name.
+        encoding: ... of its texts.
         is_durable: Whether what it calls committed survives a power cut.
     """
 
@@ -48,6 +49,7 @@ class Server(NamedTuple):
     timeline: str
     database: str
     name: str
+    encoding: str
     is_durable: bool
 
     @property
@@ -75,12 +77,12 @@ def server_of(connection: PgConnection) -> Server:
             "GRANT EXECUTE ON FUNCTION pg_control_system() TO that user"
         ) from error
     assert found is not None
-    system, timeline, number, name, is_durable, synchronous = found
+    system, timeline, number, name, encoding, is_durable, synchronous = found
     if timeline is None:
         raise JournalReadOnly("the database is a standby, which only reads")
-    if synchronous == "off":  # the rest of the application may live with that
-        connection.execute("SET synchronous_commit = on")
-    return Server(str(system), timeline, str(number), name, is_durable)
+    # the rest of the application may live without; and what is usual may change while we are connected
+    connection.execute(f"SET synchronous_commit = {'on' if synchronous == 'off' else synchronous}")
+    return Server(str(system), timeline, str(number), name, encoding, is_durable)
 
 
 class Identity:
