@@ -87,3 +87,42 @@ async def test_a_client_with_other_letters(database: str, monkeypatch: pytest.Mo
         assert entry is not None
         assert said == entry.message
         assert BATCH == entry.batch_id
+
+
+@pytest.mark.parametrize(
+    ("dsn", "place"),
+    [
+        ("postgresql://u:s3cr#et@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://u:s3cr[e]t@h:5433/d?sslmode=require", "postgresql://u:***@h:5433/d?sslmode=require"),
+        ("postgresql://u:s3cr?e=t@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://u@[::1]:5433/d?password=s3cret", "postgresql://u:***@[::1]:5433/d"),
+        ("postgresql://u%40x:s3c%2Fret@/d?host=/run", "postgresql://u%40x:***@/d?host=/run"),
+        ("postgresql://u:s3cret@h1,h2:5433/d", "postgresql://u:***@/d?host=h1,h2&port=,5433"),
+        ("postgresql:///d?sslpassword=s3cret", "postgresql:///d?sslpassword=***"),
+        ("host=h user=u password='s3 cret' dbname=d", "user=u password=*** dbname=d host=h"),
+        ("postgresql://h1:1,h2:2/d", "postgresql:///d?host=h1,h2&port=1,2"),
+    ],
+)
+def test_a_dsn_that_is_shown(dsn: str, place: str) -> None:
+    """As libpq reads it, who knows where a password ends."""
+    assert place == PostgresJournal(dsn).place
+    assert f"PostgresJournal({place!r})" == repr(PostgresJournal(dsn))
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://u:s3c@ret@h/d",
+        "postgresql://u:s3c@ret@/d",
+        "postgresql://u:s3c/ret@h/d",
+        "postgresql://u:s3c/r?et=x@h/d",
+        "postgresql://u@h:s3cret/d",
+        "postgresql://u:s3c%zzret@h/d",
+    ],
+)
+def test_a_dsn_that_libpq_would_read_in_another_way(dsn: str) -> None:
+    """Is refused before a part of a password is looked up as a host, and not repeated."""
+    with pytest.raises(ValueError, match="libpq does not understand it") as caught:
+        PostgresJournal(dsn)
+    assert "ret" not in str(caught.value).replace("secret", "")
+    assert caught.value.__cause__ is caught.value.__context__ is None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import count
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg import pq
@@ -154,25 +154,38 @@ def connected(dsn: str, *, place: str, name: str) -> PgConnection:
 
 
 def is_whole(dsn: str) -> bool:
-    """Whether libpq understands a DSN; of one that it does not, it repeats parts, a password maybe."""
+    """Whether libpq understands a DSN; of one that it does not, it repeats parts, a password maybe.
+
+    One with an ``@``, a ``/`` or a ``:`` of the password that is not written as ``%40`` and the like it understands,
+    and otherwise than was meant: a part of the password is a host or a port then.
+    """
     try:
-        conninfo_to_dict(dsn)
+        known = conninfo_to_dict(dsn)
     except psycopg.Error:
         return False
-    return True
+    scheme, is_address, rest = dsn.partition("://")
+    if is_address and "=" not in scheme:
+        user, at, place = rest.partition("@")
+        if "@" in (rest if not at or "/" in user else place).partition("?")[0]:
+            return False
+    return all(not port or port.isdecimal() for port in str(known.get("port") or "").split(","))
 
 
 def shown(dsn: str) -> str:
-    """A DSN whose passwords are not shown."""
-    if "://" not in dsn:
-        known = conninfo_to_dict(dsn)
-        return make_conninfo("", **{key: _HIDDEN if key in _SECRETS else value for key, value in known.items()})
-    parts = urlsplit(dsn)
-    who, at, host = parts.netloc.rpartition("@")
-    user, colon, _ = who.partition(":")
-    query = [(key, _HIDDEN if key in _SECRETS else value) for key, value in parse_qsl(parts.query)]
-    netloc = f"{user}{f':{_HIDDEN}' if colon else ''}{at}{host}"
-    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query, safe="/*")))
+    """A DSN as libpq understands it, and without its passwords."""
+    known = {key: _HIDDEN if key in _SECRETS else str(value) for key, value in conninfo_to_dict(dsn).items()}
+    if "://" not in dsn.partition("=")[0]:
+        return make_conninfo("", **known)
+    user, password, name = (quote(known.pop(key, ""), safe="*") for key in ("user", "password", "dbname"))
+    who = f"{user}{f':{password}' if password else ''}@" if user or password else ""
+    place = known.pop("host", "")
+    if "/" in place or ("port" in known and "," in f"{place}{known['port']}"):
+        known, place = {"host": place, **known}, ""
+    else:
+        port = known.pop("port", "")
+        place = f"{f'[{place}]' if ':' in place else place}{f':{port}' if port else ''}"
+    more = f"?{urlencode(known, safe='/*,')}" if known else ""
+    return f"postgresql://{who}{place}/{name}{more}"
 
 
 def _refusal(error: psycopg.Error, place: str) -> Exception:

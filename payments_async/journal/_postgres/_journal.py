@@ -57,7 +57,10 @@ class PostgresJournal(StoredJournal):
         crash_at: Callable[[str], None] | None = None,
     ) -> None:
         if not is_whole(dsn):
-            raise ValueError("dsn: libpq does not understand it; as in postgresql://user@host/name")
+            raise ValueError(
+                "dsn: libpq does not understand it; as in postgresql://user@host/name, with a @ : / of a password as "
+                "%40 %3A %2F"
+            )
         if not schema or "\0" in schema or len(schema.encode()) > _LONGEST:
             raise ValueError(f"schema: a name of at most {_LONGEST} bytes")
         self._pg = partial(
