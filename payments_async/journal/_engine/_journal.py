@@ -26,6 +26,7 @@ from payments_async.journal._faults import (
     HeldElsewhere,
     JournalClosed,
     JournalError,
+    JournalUnavailable,
     OrdersDiffer,
     RunUnknown,
 )
@@ -80,6 +81,7 @@ from payments_async.journal.contract import Journal
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _INHERITED: list[object] = []  # what the process before a fork has opened is closed by that process alone
+_NOT_GRANTED = "whether it was permitted was not known, and it was not sent"
 _MOST_FINALS = 100  # events of one order that are looked through
 
 
@@ -308,7 +310,16 @@ class StoredJournal(Journal):
             register=self._registrars.get(name),
             adoption=adoption,
         )
-        return self._writer.submit("put", request, together=_puts.put_all)
+        placed = self._writer.submit("put", request, together=_puts.put_all)
+        if permits:
+            placed.add_done_callback(partial(self._withdraw_unheard, request))
+        return placed
+
+    def _withdraw_unheard(self, request: _puts.PutRequest, placed: asyncio.Future[Placed]) -> None:
+        """Give back what a put was granted in a commit whose answer was lost."""
+        if not placed.cancelled() and isinstance(placed.exception(), JournalUnavailable):
+            with suppress(JournalClosed):
+                self._submit("withdraw", _withdraw, request, _NOT_GRANTED).add_done_callback(_look_away)
 
     async def waiting(self, name: str) -> Sequence[Waiting]:
         return await self._read(_puts.waiting, name, self._database.now())
@@ -364,11 +375,13 @@ class StoredJournal(Journal):
         asked = self._writer.submit("permit", request, together=_permits.grant_all, droppable=after is None)
         try:
             return await asked
-        except asyncio.CancelledError:
-            # The caller gets no permit, so nothing leaves; the commit may have granted one all the same. Where this
-            # is not written down any more, the order is unknown when its lease runs out.
+        except (asyncio.CancelledError, JournalUnavailable) as error:
+            # The caller gets no permit, so nothing leaves; the commit may have granted one all the same, also one
+            # whose answer was lost. Where this is not written down any more, the order is unknown when its lease runs
+            # out.
+            why = "cancelled before it was sent" if isinstance(error, asyncio.CancelledError) else _NOT_GRANTED
             with suppress(JournalClosed):
-                self._submit("withdraw", _permits.withdraw, chunk, claimed).add_done_callback(_look_away)
+                self._submit("withdraw", _withdraw, request, why).add_done_callback(_look_away)
             raise
 
     async def record(self, outcome: Outcome) -> Finding:
@@ -737,6 +750,12 @@ class StoredJournal(Journal):
         if self._reader is None:
             self._reader = self._database.open_reader()
         return read(self._reader, *arguments)
+
+
+def _withdraw(commit: Commit, request: _permits.PermitRequest | _puts.PutRequest, why: str) -> None:
+    """Give back what was granted to somebody who does not know of it."""
+    if request.permit is not None:  # asked here: whoever was cancelled is gone before the commit that was under way
+        _permits.withdraw(commit, request.permit, why)
 
 
 def _look_away(done: asyncio.Future[None]) -> None:

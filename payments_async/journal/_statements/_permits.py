@@ -346,11 +346,13 @@ class PermitRequest:
 
     Attributes:
         after: The outcome of the order before, recorded first.
+        permit: What was granted in the last commit that tried, whether or not that was made.
     """
 
     chunk: Chunk
     claimed: ClaimedOrder
     after: Outcome | None
+    permit: Permit | None = None
 
     def __call__(self, commit: Commit) -> Permit | NotPermitted:
         """Grant it by itself, or say why not."""
@@ -373,7 +375,7 @@ class PermitRequest:
     def granted(self, now: float, attempt: int, *, sent_before: bool, after_ended_at: float | None) -> Permit:
         """The permit after so many before it."""
         claimed = self.claimed
-        return Permit(
+        self.permit = Permit(
             id=claimed.id,
             request_id=claimed.request_id,
             amount=claimed.amount,
@@ -383,6 +385,7 @@ class PermitRequest:
             at=now,
             after_ended_at=after_ended_at,
         )
+        return self.permit
 
 
 def grant_all(commit: Commit, requests: Sequence[PermitRequest]) -> list[Permit] | None:
@@ -443,14 +446,11 @@ def record_all(commit: Commit, ended: Sequence[EndedAttempt]) -> list[Finding] |
     ]
 
 
-def withdraw(commit: Commit, chunk: Chunk, claimed: ClaimedOrder) -> None:
-    """Give back a permit that never reached its caller, who was cancelled: so nothing was sent under it."""
-    row = row_by_id(commit, claimed.id)
-    if row is not None and row.state is State.SENDING and row.token == chunk.token:
-        granted = Permit(
-            id=row.id, request_id=row.request_id, amount=claimed.amount, token=row.token, attempt=row.attempt
-        )
-        record(commit, Outcome(permit=granted, news=News.NOT_SENT, message="cancelled before it was sent"))
+def withdraw(commit: Commit, permit: Permit, why: str) -> None:
+    """Give back a permit that never reached its caller: so nothing was sent under it. Another one stands."""
+    row = row_by_id(commit, permit.id)
+    if row is not None and row.state is State.SENDING and (row.token, row.permitted_at) == (permit.token, permit.at):
+        record(commit, Outcome(permit=permit, news=News.NOT_SENT, message=why))
 
 
 def is_held(commit: Commit, chunk: Chunk) -> bool:

@@ -86,6 +86,7 @@ class PutRequest:
         permits: Whether it is permitted in the same commit.
         register: Tells the machine's registry of new request ids, and which of them may have been sent elsewhere.
         adoption: A named person's word that it is sent from here all the same.
+        permit: What was granted in the last commit that tried, whether or not that was made.
     """
 
     outbox: str
@@ -100,6 +101,7 @@ class PutRequest:
     permits: bool
     register: Registrar | None
     adoption: Adoption | None = None
+    permit: Permit | None = None
 
     def __call__(self, commit: Commit) -> Placed:
         """Put it by itself. Raises why it is not taken."""
@@ -392,7 +394,7 @@ def _placed(
     )
     if not arrival.is_permitted:
         return Placed(entry=entry, is_new=True, chunk=mine, claimed=claimed)
-    permit = Permit(
+    request.permit = permit = Permit(
         id=claimed.id,
         request_id=claimed.request_id,
         amount=claimed.amount,
