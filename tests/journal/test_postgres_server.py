@@ -1,7 +1,6 @@
 """A server that is stopped, killed, put back from a backup, or promoted: nothing is lost, and nothing is sent twice."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -30,12 +29,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def server() -> Iterator[OwnServer]:
     """A server of this module alone."""
-    place = place_for("own")
-    server = OwnServer(place)
+    server = OwnServer(place_for("own"))
     yield server
-    with suppress(Exception):  # a test may have left it stopped
-        server.stop("immediate")
-    shutil.rmtree(place, ignore_errors=True)
+    server.remove()
 
 
 @pytest.fixture
@@ -144,8 +140,7 @@ async def backup(server: OwnServer, dsn: str, tmp_path: Path) -> AsyncIterator[O
     async with PostgresJournal(dsn) as journal:
         await loaded(journal)
     await asyncio.to_thread(server.stop)
-    place = place_for("backup")
-    copy = await asyncio.to_thread(server.copied, place)
+    copy = await asyncio.to_thread(server.copied, place_for("backup"))
     await asyncio.to_thread(server.start)
     async with PostgresJournal(dsn) as journal:
         chunk = await journal.claim_chunk(BATCH, "worker")
@@ -153,9 +148,7 @@ async def backup(server: OwnServer, dsn: str, tmp_path: Path) -> AsyncIterator[O
         await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
     await asyncio.to_thread(server.stop)
     yield copy
-    with suppress(Exception):
-        copy.stop("immediate")
-    shutil.rmtree(place, ignore_errors=True)
+    copy.remove()
 
 
 async def is_quarantined(journal: PostgresJournal) -> bool:
