@@ -319,7 +319,8 @@ def begin(**told: object) -> None:
 
 def switch_off() -> None:
     """Switch the guards off. Never outside of the control."""
-    vars(_identity)["_quarantine"] = lambda *_: None
+    assert "quarantine_all" in vars(_identity)  # else there would be nothing to switch off, and nothing to prove
+    vars(_identity)["quarantine_all"] = lambda *_: None
 
     def count(_: object) -> int:
         return 0
