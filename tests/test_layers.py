@@ -67,6 +67,7 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "python_calamine": frozenset({"bulk"}),
     "sqlite3": frozenset({"journal", "_spill"}),
     "psycopg": frozenset({"journal"}),
+    "sqlalchemy": frozenset({"journal"}),  # where an application hands in a connection of it
     "pgqueuer": frozenset({"fleet"}),
     "opentelemetry": frozenset({"_session", "ipn"}),
     "pytest": frozenset({"testing"}),

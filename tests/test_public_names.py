@@ -45,7 +45,8 @@ PINNED = {
     """,
     "payments_async.journal.contract": """
         Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
-        Hearing Inbox Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed RULES RawNotification Receipt
+        Hearing Inbox Laid Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed RULES RawNotification
+        Receipt
         SAID Sighting StoredEvent Verdict Waiting next_state
     """,
     "payments_async.outbox": """

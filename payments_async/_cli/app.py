@@ -86,6 +86,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "outbox.decisions",
         "Let an outbox send again, as a named person: also after a rule such as --max-per-day has paused it.",
     ),
+    "outbox drop": (
+        "outbox.decisions",
+        "Forget an order of an application's own transaction that could not be taken: it is never sent.",
+    ),
     "outbox replay": (
         "outbox.decisions",
         "Have handlers that failed too often hear of a change again, or of all of them: the application handles them.",

@@ -30,6 +30,7 @@ class OutboxState:
         handlers: Changes that wait for a handler, and dead letters.
         unheard: States whose changes wait for handlers that no process seems to have any more.
         strangers: Orders that lists have shown and the journal does not hold.
+        in_tray, untaken: Orders of an application's own transactions that nobody has taken yet, or that cannot be.
     """
 
     name: str
@@ -39,6 +40,8 @@ class OutboxState:
     handlers: Backlog
     strangers: int
     unheard: tuple[Hearing, ...]
+    in_tray: int
+    untaken: int
 
     @property
     def exit_status(self) -> Exit:
@@ -47,7 +50,7 @@ class OutboxState:
         if self.paused is not None:
             return Exit.STOPPED
         is_open = any(counts[state] for state in (State.UNKNOWN, State.PARKED))
-        if is_open or self.progress.conflicts or self.quarantined or self.handlers.dead:
+        if is_open or self.progress.conflicts or self.quarantined or self.handlers.dead or self.untaken:
             return Exit.UNKNOWN
         return Exit.FINE
 
@@ -59,6 +62,7 @@ class OutboxState:
 
 async def state_of(journal: Journal, name: str) -> OutboxState:
     """How an outbox stands now."""
+    laid, untaken = await journal.count_laid(name)
     return OutboxState(
         name=name,
         progress=await journal.progress(outbox=name),
@@ -67,6 +71,8 @@ async def state_of(journal: Journal, name: str) -> OutboxState:
         handlers=await journal.change_backlog(name),
         strangers=await journal.strangers(name),
         unheard=tuple(one for one in await journal.hearings(name) if one.is_of_nobody(time.time())),
+        in_tray=laid - untaken,
+        untaken=untaken,
     )
 
 

@@ -117,6 +117,19 @@ class ChangeFeed(Protocol):
     async def note_change_done(self, change_id: int, handler: str) -> None:
         """One handler has finished with the change."""
 
+    @property
+    def shares_transactions(self) -> bool:
+        """Whether an application's transaction may hold orders and marks of this journal: in a database, not a file."""
+
+    async def mark_told(self, connection: object, change_id: int, handler: str) -> bool:
+        """Within the application's own transaction, remember that a handler is told of a change; whether it was not.
+
+        Whoever asks while another transaction has marked it waits for that one's end.
+
+        Args:
+            connection: As ``Journal.lay`` is given it.
+        """
+
     async def finish_changes(
         self, change_ids: Sequence[int], status: str = "handled", *, error: str | None = None
     ) -> None:

@@ -515,6 +515,28 @@ class Placed:
     permit: Permit | None = None
 
 
+WATCHED = 2.0  # seconds for which whoever has taken an order out of the tray looks into it again and again
+
+
+@frozen(kw_only=True)
+class Laid:
+    """An order in the tray: put within a transaction of the application's own, and not taken yet.
+
+    Attributes:
+        id: Rising, by the time when it was put, not by the time of that commit.
+        not_before: Unix seconds.
+        at: Unix seconds when it was put.
+        problem: Why it could not be taken, in words; ``None`` while it waits.
+    """
+
+    id: int
+    request_id: str
+    amount: Decimal
+    not_before: float
+    at: float
+    problem: str | None = None
+
+
 @frozen(kw_only=True)
 class Waiting:
     """A run of an outbox with orders that wait.

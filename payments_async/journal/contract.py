@@ -17,7 +17,7 @@ The rules any journal is measured by (tests/journal/test_contract_outbox.py and 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Collection, Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Protocol
@@ -37,6 +37,7 @@ from payments_async.journal._records import (
     Evidence,
     Finding,
     Happening,
+    Laid,
     Loaded,
     NotPermitted,
     OldOrder,
@@ -70,6 +71,7 @@ __all__ = [
     "Finding",
     "Hearing",
     "Inbox",
+    "Laid",
     "Loaded",
     "NotPermitted",
     "OldOrder",
@@ -90,7 +92,7 @@ __all__ = [
 ]
 
 _OPERATIONS = (
-    "open_outbox", "put", "note_sightings", "pause", "resume", "begin_day",
+    "open_outbox", "put", "take", "drop_laid", "note_sightings", "pause", "resume", "begin_day",
     "open_run", "load", "adopt", "load_block", "load_drop", "load_complete",
     "claim_chunk", "renew_chunk", "release_chunk", "expire_chunks", "permit", "withdraw", "record",
     "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
@@ -222,6 +224,76 @@ class Journal(Inbox, ChangeFeed, Protocol):
             OrdersDiffer: The journal holds another order under this request id.
             HeldElsewhere: Another journal of this machine may have sent it, or this one before it was restored.
             RunUnknown: ``open_outbox`` comes first.
+        """
+
+    async def lay(
+        self,
+        name: str,
+        order: Order,
+        connection: object,
+        *,
+        not_before: float = 0.0,
+        priority: int = 0,
+        body: bytes | None = None,
+    ) -> Entry:
+        """Put one order within a transaction of the application's own: into the tray, whence ``take`` takes it.
+
+        With one statement and no lock. It is there if, and only if, that transaction is committed. The same order
+        again changes nothing.
+
+        Args:
+            connection: An open connection of asyncpg, psycopg or SQLAlchemy on which a transaction has begun.
+            body: As for ``put``.
+
+        Raises:
+            OrdersDiffer: The journal, its tray or one of its archives holds another order under this request id.
+            JournalRefused: It lies in the tray, and could not be taken.
+            RunUnknown: ``open_outbox`` comes first.
+            NotAJournal: The connection leads to a database without this journal.
+            TypeError, ValueError: It is no such connection, or in no transaction.
+        """
+
+    async def laid(self, name: str, *, after: int = 0, limit: int = 200, stuck: bool = False) -> Sequence[Laid]:
+        """Orders in the tray of an outbox with higher ids than this, lowest first.
+
+        Args:
+            stuck: Those that could not be taken, and not those that wait.
+        """
+
+    async def laid_since(self, seen: int, *, timeout: float) -> int:
+        """Wait until anybody has laid something in the tray since, as ``committed`` does for all else."""
+
+    async def count_laid(self, name: str) -> tuple[int, int]:
+        """How many orders lie in the tray of an outbox, and how many of these could not be taken."""
+
+    async def take(
+        self,
+        name: str,
+        numbers: Sequence[int],
+        *,
+        owner: str | None = None,
+        chunk: Chunk | None = None,
+        lease: float = 30.0,
+        permits: Collection[int] = (),
+    ) -> Mapping[int, Placed | Exception]:
+        """Take orders out of the tray, and put them, all in one commit: by their ids there.
+
+        What cannot be put stays, with its problem in words, and holds up none of the others; what is one of a batch
+        that is being loaded just stays. Those that somebody else has taken are left out.
+
+        Whoever has taken any looks into the tray again and again for the next two seconds: for so long nobody may hear
+        of more by ``laid_since``.
+
+        Args:
+            owner, chunk, lease: As for ``put``.
+            permits: Those of them that are sent at once, as ``permits`` of ``put``.
+        """
+
+    async def drop_laid(self, name: str, request_id: str, *, who: str, why: str) -> None:
+        """A named person has seen that an order could not be taken, and it is not to be sent.
+
+        Raises:
+            OrderUnknown: There is no such order in the tray that could not be taken.
         """
 
     async def waiting(self, name: str) -> Sequence[Waiting]:

@@ -8,7 +8,11 @@ import random as chance
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence, Set
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
+
+import attrs
 
 from payments_async._handlers import Handler, HandlerPolicy, Route, Router, Tasks, Workers, error_text
 from payments_async.journal._changes import UNTOLD, Change, ChangeFeed
@@ -16,7 +20,7 @@ from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State
 
-H = TypeVar("H", bound=Callable[[Entry], Awaitable[object]])
+H = TypeVar("H", bound=Callable[..., Awaitable[object]])
 _States = frozenset[State]
 _log = logging.getLogger("payments_async.outbox")
 _PER_HANDLER = 4  # changes waiting in memory for each handler that may run; the rest wait in the journal
@@ -35,9 +39,17 @@ class StateRouter(Router[_States, Entry]):
         return self._hearing.keys()
 
     def add(
-        self, states: Collection[State], when: Callable[[Entry], bool] | None, call: Handler, name: str | None
+        self,
+        states: Collection[State],
+        when: Callable[[Entry], bool] | None,
+        call: Handler,
+        name: str | None,
+        wrap: Callable[[str], Handler] | None = None,
     ) -> None:
         """Register a handler.
+
+        Args:
+            wrap: Given its name, what is called in its place.
 
         Raises:
             TypeError: For a handler that is not async.
@@ -49,6 +61,8 @@ class StateRouter(Router[_States, Entry]):
         if kind & UNTOLD:
             raise ValueError(f"states: of {' and '.join(sorted(kind & UNTOLD))} nobody is told")
         self._register(kind, when, call, name)
+        if wrap is not None:
+            self._routes[-1] = attrs.evolve(self._routes[-1], call=wrap(self._routes[-1].name))
         for state in kind:
             self._hearing.setdefault(state, []).append(self._routes[-1])
 
@@ -110,7 +124,11 @@ class Dispatcher:
         self._watching: asyncio.Task[None] | None = None
 
     def on(
-        self, *states: State, when: Callable[[Entry], bool] | None = None, name: str | None = None
+        self,
+        *states: State,
+        when: Callable[[Entry], bool] | None = None,
+        name: str | None = None,
+        within: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     ) -> Callable[[H], H]:
         """Register an async handler for changes to these states.
 
@@ -122,10 +140,14 @@ class Dispatcher:
         Args:
             when: Says of an entry whether this handler wants it.
             name: Kept in the journal; its module and qualified name by default. Keep it when you move the function.
+            within: Opens the transaction that the handler is called in, and that remembers that it was.
         """
+        if within is not None and not self._journal.shares_transactions:
+            raise ValueError("within: the journal is no part of that database; use a PostgresJournal")
 
         def register(handler: H) -> H:
-            self._router.add(states, when, handler, name)
+            wrap = None if within is None else partial(_Within, self._journal, within, handler)
+            self._router.add(states, when, handler, name, wrap)
             if self._watching is not None:
                 self.wake()
             return handler
@@ -327,6 +349,34 @@ class Dispatcher:
         if not self._in_trouble:
             _log.error("outbox %s: %s (%s)", self._outbox, what, error_text(error), extra={"outbox": self._outbox})
         self._in_trouble = True
+
+
+class _Within:
+    """A handler that is told of a change once in a database: in the transaction that remembers it."""
+
+    def __init__(
+        self,
+        journal: ChangeFeed,
+        within: Callable[[], AbstractAsyncContextManager[Any]],
+        handler: Callable[..., Awaitable[object]],
+        name: str,
+    ) -> None:
+        self._journal = journal
+        self._within = within
+        self._handler = handler
+        self._name = name
+
+    async def __call__(self, entry: Entry) -> None:
+        """Tell it, unless a transaction that was committed has; whoever is telling it now is waited for."""
+        assert entry.change_id is not None
+        is_over = False
+        async with self._within() as connection:
+            # first of all: whoever comes second must not have done anything by then
+            if await self._journal.mark_told(connection, entry.change_id, self._name):
+                await self._handler(entry, connection)
+            is_over = True
+        if not is_over:
+            raise RuntimeError("within: it passed over what the handler raised, and nothing was committed")
 
 
 class _Leased(NamedTuple):

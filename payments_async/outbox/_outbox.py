@@ -20,11 +20,11 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, overload
 
 import attrs
 
@@ -43,10 +43,11 @@ from payments_async.journal import Journal
 from payments_async.journal._changes import Change
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable, OrdersDiffer, OrderUnknown
 from payments_async.journal._inbox import Inbox
-from payments_async.journal._records import Adoption, Entry, Loaded, Outcome, Pause, Placed, ended
+from payments_async.journal._records import Adoption, Entry, Laid, Loaded, Outcome, Pause, Placed, ended
 from payments_async.journal._states import FINAL, State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._changes import Dispatcher
+from payments_async.outbox._collecting import Collector
 from payments_async.outbox._crew import Handed
 from payments_async.outbox._leases import LeasedOrder, Leases
 from payments_async.outbox._run import take_first_look, why_not
@@ -54,7 +55,10 @@ from payments_async.outbox._settling import Settler, SettlingProgress
 from payments_async.outbox._standing import StandingCrew
 from payments_async.outbox._sweeps import account_of
 
+C = TypeVar("C")
 H = TypeVar("H", bound=Callable[[Entry], Awaitable[object]])
+R = TypeVar("R")
+T = TypeVar("T")
 _log = logging.getLogger("payments_async")
 
 _UNSENT = (State.PLANNED, State.SENDING)
@@ -154,6 +158,7 @@ class Outbox:
         self._hinders: str | None = None
         self._settler: Settler | None = None
         self._settling: asyncio.Task[None] | None = None
+        self._collecting: asyncio.Task[None] | None = None
         self._handlers = Dispatcher(journal, name, policy=policy, clock=now)
         self._writes = endpoints.sends_written(payments.dialect)
 
@@ -190,6 +195,16 @@ class Outbox:
         self._running = [asyncio.get_running_loop().create_task(self._listen(last))]
         if self._works:
             self._running.append(asyncio.get_running_loop().create_task(self._work()))
+        if self._works and self._journal.shares_transactions:
+            collector = Collector(
+                self._journal,
+                self._name,
+                owner=self._owner,
+                lease=self._lease,
+                crew=self._crew_with_room,
+                start=self._start,
+            )
+            self._collecting = asyncio.get_running_loop().create_task(collector.run())
         self._settler = Settler(self._payments, self._journal, self._name, owner=self._owner, clock=self._now)
         if self._settles:
             self._settling = asyncio.get_running_loop().create_task(self._settle(self._settler))
@@ -230,11 +245,11 @@ class Outbox:
         listening, *working = self._running
         if working:
             await asyncio.wait(working)
-        hearing = [listening] if self._settling is None else [listening, self._settling]
+        hearing = [one for one in (listening, self._collecting, self._settling) if one is not None]
         for task in hearing:
             task.cancel()
         await asyncio.wait([*hearing, *self._tasks])
-        self._running, self._settling = [], None
+        self._running, self._settling, self._collecting = [], None, None
         await self._handlers.aclose()
         for waiter in chain(self._told, *self._waiting.values()):
             if not waiter.done():
@@ -254,9 +269,27 @@ class Outbox:
         async with self:
             yield
 
+    @overload
     def on(
-        self, *states: State, when: Callable[[Entry], bool] | None = None, name: str | None = None
-    ) -> Callable[[H], H]:
+        self, *states: State, when: Callable[[Entry], bool] | None = ..., name: str | None = ..., within: None = ...
+    ) -> Callable[[H], H]: ...
+
+    @overload
+    def on(
+        self,
+        *states: State,
+        when: Callable[[Entry], bool] | None = ...,
+        name: str | None = ...,
+        within: Callable[[], AbstractAsyncContextManager[C]],
+    ) -> Callable[[Callable[[Entry, C], Awaitable[R]]], Callable[[Entry, C], Awaitable[R]]]: ...
+
+    def on(
+        self,
+        *states: State,
+        when: Callable[[Entry], bool] | None = None,
+        name: str | None = None,
+        within: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
+    ) -> Callable[[Any], Any]:
         """Register an async handler, to be told when an order of this outbox comes to one of these states.
 
         It is durable: what is to be told is written in the commit that moved the order, and told at least once, also
@@ -266,11 +299,19 @@ class Outbox:
         the later. A success may be reversed; only ``reconcile(..., reversals=True)`` finds that.
         Every process that registers handlers for a state registers the same ones.
 
+        With ``within`` it is told exactly once, as far as its database is concerned: it is called with the entry and
+        the connection, and that it was told is a part of the same transaction. Leave committing to ``within``.
+
         Args:
             when: Says of an entry whether this handler wants it.
             name: Kept in the journal; its module and qualified name by default. Keep it when you move the function.
+            within: Opens a transaction in the database that a ``PostgresJournal`` is in, yields its connection, as
+                ``put`` takes one, and commits; such as SQLAlchemy's ``engine.begin`` or psycopg's ``pool.connection``.
+
+        Raises:
+            ValueError: For no state, one nobody hears of, a name that is taken, or ``within`` beside a file.
         """
-        return self._handlers.on(*states, when=when, name=name)
+        return self._handlers.on(*states, when=when, name=name, within=within)
 
     async def replay(self, change_id: int | None = None) -> int:
         """Have one dead letter handled again, or all of them, and tell how many."""
@@ -285,23 +326,37 @@ class Outbox:
         not_before: datetime | None = None,
         priority: int = 0,
         adoption: Adoption | None = None,
+        connection: object = None,
     ) -> Entry:
         """Write an order down, to be sent once. It is on disk when this returns, also where that was cancelled.
 
         The same order again changes nothing and gives its entry, whatever became of it.
+
+        With a connection of the application's own it is part of the transaction that is open there: it is sent if that
+        is committed, and otherwise there was never anything. Nobody is waited for, but for another transaction that
+        puts the same order.
 
         Args:
             not_before: An aware moment before which it is not sent.
             priority: Higher ones go first among those that wait.
             adoption: A named person's word that it was not sent, though another journal holds it, or this one held it
                 before it was restored, and the service's list does not show it.
+            connection: To the database that a ``PostgresJournal`` is in: an asyncpg ``Connection``, a psycopg
+                ``AsyncConnection``, or an SQLAlchemy ``AsyncConnection`` or ``AsyncSession``, within a transaction.
 
         Raises:
-            OrdersDiffer: The journal holds another order under this request id.
-            HeldElsewhere: Another journal of this machine may have sent it, or this one before it was restored.
-            ValueError, TypeError: It cannot be written as the service wants it.
+            OrdersDiffer: The journal holds another order under this request id. Where that came at the same moment, or
+                after what a REPEATABLE READ sees, it shows only when this one is taken: ``untaken`` tells.
+            HeldElsewhere: Another journal of this machine may have sent it, or this one before it was restored. With a
+                connection it shows only when it is taken.
+            ValueError, TypeError: It cannot be written as the service wants it; or the connection is none of these, or
+                in no transaction, or the journal is a file.
+            NotAJournal: The connection leads to a database without this journal.
             JournalUnavailable: It could not be written down. Whether it was is unknown: put it again.
+            Exception: What the library of a connection raises, as it is, such as a serialization failure.
         """
+        if connection is not None:
+            return await self._lay(order, not_before, priority, adoption, connection)
         return (await self._put(order, not_before, priority, adoption).placed).entry
 
     async def put_batch(
@@ -368,6 +423,21 @@ class Outbox:
 
     # Operating it
 
+    async def untaken(self) -> Sequence[Laid]:
+        """Orders of committed transactions that could not be taken, each with its problem, a thousand at most.
+
+        They are tried again whenever somebody begins to work on the outbox; ``drop`` is for those that shall not be.
+        """
+        return await self._journal.laid(self._name, limit=_PAGE, stuck=True)
+
+    async def drop(self, request_id: str, who: str, why: str) -> None:
+        """Forget an order that could not be taken, as a named person: what was done for it is undone by them.
+
+        Raises:
+            OrderUnknown: There is no such order among those that could not be taken.
+        """
+        await self._journal.drop_laid(self._name, request_id, who=who, why=why)
+
     async def pause(self, who: str, why: str) -> None:
         """Let nothing be sent, by any process, until somebody resumes it. Orders are taken all the same."""
         await self._journal.pause(self._name, who=who, why=why)
@@ -397,6 +467,7 @@ class Outbox:
             hinders = _LOOKING  # which may take long, or fail in a moment
         run = await self._journal.run(self._name)
         backlog = await self._journal.change_backlog(self._name)
+        laid, stuck = await self._journal.count_laid(self._name)
         hearings = await self._journal.hearings(self._name) if backlog.pending else ()
         return OutboxHealth(
             is_open=self._is_open,
@@ -407,6 +478,8 @@ class Outbox:
             quarantined=run.quarantined,
             untold=backlog.pending,
             dead_letters=backlog.dead,
+            in_tray=laid - stuck,
+            untaken=stuck,
             unheard=tuple(one.state for one in hearings if one.is_of_nobody(self._now())),
             strangers=await self._journal.strangers(self._name),
             settling=None if self._settler is None else await self._settler.progress(),
@@ -418,14 +491,8 @@ class Outbox:
         if not self._is_open:
             raise RuntimeError("this outbox is not open; use it within 'async with Outbox(...)'")
 
-    def _put(
-        self, order: Order, not_before: datetime | None, priority: int, adoption: Adoption | None = None
-    ) -> _Putting:
-        """Begin to put an order into the chunk of this process, if it works and has not too much to do.
-
-        What has to be done once it is written down is done also where nobody waits for it any more. That is no task:
-        one for each order would cost a fifth of what sending it costs.
-        """
+    def _checked(self, order: Order, not_before: datetime | None, priority: int) -> float:
+        """Whether an order may be put; the Unix seconds before which it is not sent."""
         self._check_open()
         _check_order(order)
         moment = 0.0
@@ -434,9 +501,38 @@ class Outbox:
                 raise ValueError("not_before: name its time zone, as in datetime.now(UTC)")
             moment = not_before.timestamp()
         check_whole("priority", priority, -1000)
-        crew = self._crew
-        if crew is not None and not self._has_room(crew):
-            crew = None
+        return moment
+
+    async def _lay(
+        self, order: Order, not_before: datetime | None, priority: int, adoption: Adoption | None, connection: object
+    ) -> Entry:
+        """Put an order within a transaction of the application's own."""
+        moment = self._checked(order, not_before, priority)
+        if not self._journal.shares_transactions:
+            raise ValueError("connection: the journal is no part of its database; use a PostgresJournal")
+        if adoption is not None:
+            raise ValueError("adoption: what a person decides is no part of a transaction; put it by itself")
+        body = write_order(order)
+        self._writes(order.request_id, order.amount, body, sent_before=False, private=partial(private_texts, order))
+        return await self._journal.lay(self._name, order, connection, not_before=moment, priority=priority, body=body)
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run it to its end, though nobody waits for it any more."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _put(
+        self, order: Order, not_before: datetime | None, priority: int, adoption: Adoption | None = None
+    ) -> _Putting:
+        """Begin to put an order into the chunk of this process, if it works and has not too much to do.
+
+        What has to be done once it is written down is done also where nobody waits for it any more. That is no task:
+        one for each order would cost a fifth of what sending it costs.
+        """
+        moment = self._checked(order, not_before, priority)
+        crew = self._crew_with_room()
         body = write_order(order)
         private = partial(private_texts, order)
         # raises where it cannot be written as a request: it would wait for ever
@@ -481,9 +577,12 @@ class Outbox:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _has_room(self, crew: StandingCrew) -> bool:
-        """Whether a crew will send what it is given soon."""
-        return crew.may_send() and not crew.drains and crew.leases.count_own() < _QUEUED * self._size
+    def _crew_with_room(self) -> StandingCrew | None:
+        """The crew of this process, if it will send what it is given soon."""
+        crew = self._crew
+        if crew is None or not crew.may_send() or crew.drains or crew.leases.count_own() >= _QUEUED * self._size:
+            return None
+        return crew
 
     async def _told_of(self, putting: _Putting, timeout: float) -> Entry | None:
         """How an order ended that a worker here sends, who knows it before anybody reads it; ``None`` in no time."""
@@ -843,6 +942,8 @@ class OutboxHealth:
         quarantined: Chunks of orders that wait for a person since the journal was copied or restored.
         untold: Changes that wait for a handler.
         dead_letters: Changes of which a handler failed again and again; ``replay`` has them handled anew.
+        in_tray: Orders of the application's own transactions that nobody has taken yet.
+        untaken: ... that could not be taken; ``Outbox.untaken`` tells why.
         unheard: States whose changes wait for handlers that no process seems to have any more.
         strangers: Orders in the service's list that the journal does not hold, seen while it was looked for others:
             another journal, or another program, pays from this account. None of them is sent from here.
@@ -857,6 +958,8 @@ class OutboxHealth:
     quarantined: int
     untold: int
     dead_letters: int
+    in_tray: int
+    untaken: int
     unheard: tuple[State, ...]
     strangers: int
     settling: SettlingProgress | None

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,9 +14,9 @@ import attrs
 
 from payments_async._errors import PaymentsError
 from payments_async.journal._faults import JournalError
-from payments_async.journal._records import Pause, Progress, Waiting
+from payments_async.journal._records import Pause, Placed, Progress, Waiting
 from payments_async.outbox._brakes import Fuse, spent_in
-from payments_async.outbox._crew import Crew
+from payments_async.outbox._crew import Crew, Handed
 from payments_async.outbox._leases import LeasedOrder
 
 _log = logging.getLogger("payments_async")
@@ -115,6 +116,26 @@ class StandingCrew(Crew):
         if self.executor.clock() - self._looked_at >= _LOOK:
             self._ask_again = 0.0
             self.wake()
+
+    async def place(self, placed: Placed, asked: float, worker: asyncio.Future[Handed | None] | None) -> bool:
+        """Take over an order that was put for this crew; tells whether a worker that was reserved for it has it.
+
+        Args:
+            asked: Monotonic seconds when it was put.
+        """
+        if self.drains and placed.permit is None:
+            if placed.chunk is not None:
+                with suppress(JournalError):  # else it is taken over when its lease has run out
+                    await self.leases.give_back_placed(placed.chunk)
+        elif (leased := self.leases.take_placed(placed, asked)) is not None:
+            if worker is not None and placed.permit is not None:
+                if worker.done():
+                    await self.take_back(worker, leased, placed.permit)
+                else:
+                    worker.set_result((leased, placed.permit))
+                return True
+            self.wake()
+        return False
 
     def has_plenty(self) -> bool:
         return self.leases.is_full(self.size)  # what there is of a batch must not keep single orders out

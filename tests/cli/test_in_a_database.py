@@ -5,12 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 from bulk.files import row, write_csv
+from bulk.worlds import session
 from cli.commands import Ran, Run
 from journal import postgres
 
-from payments_async.journal import JournalUnavailable, SqliteJournal, journal_at
+from payments_async.journal import JournalUnavailable, PostgresJournal, SqliteJournal, journal_at
+from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
 
 ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
@@ -56,6 +59,29 @@ async def test_a_batch_is_sent_and_told_of(
     assert (0, 7) == (sent.status, len(sandbox.ledger))
     for command in (["status"], ["reconcile"], ["report", "--csv", "report.csv"]):
         assert 0 == told(await run("bulk", *command, "--journal", dsn)).status
+
+
+async def test_an_order_that_could_not_be_taken(run: Run, sandbox: Sandbox, dsn: str) -> None:
+    """Is shown with its problem and what to do about it, and dropped by a named person."""
+    assert 0 == told(await run(*PAY, "--new-journal", PAYMENTS_JOURNAL=dsn)).status
+    async with PostgresJournal(dsn) as journal, session(sandbox) as payments, Outbox(payments, journal, works=False):
+        with psycopg.connect(dsn) as connection:
+            connection.execute(
+                """INSERT INTO payments.tray
+                (outbox, request_id, amount, body, body_sha256, not_before, priority, at, problem)
+                VALUES ('outbox', 'W-17', '5', 'x', 'x', 0, 0, 0, 'it was edited')"""
+            )
+    status = told(await run("outbox", "status", "--journal", dsn))
+    assert (4, True, True) == (
+        status.status,
+        "W-17 it was edited" in status.said,
+        "outbox drop" in status.said,
+    ), status
+    document = json.loads(told(await run("outbox", "status", "--json", "--journal", dsn)).out)
+    assert [{"request_id": "W-17", "amount": "5", "why": "it was edited"}] == document["untaken"]
+    drop = ("outbox", "drop", "W-17", "--who", "Ann", "--why", "credited again", "--journal", dsn)
+    assert (0, 2) == (told(await run(*drop)).status, told(await run(*drop)).status)
+    assert 0 == told(await run("outbox", "status", "--journal", dsn)).status
 
 
 async def test_a_database_without_a_journal(run: Run, dsn: str) -> None:

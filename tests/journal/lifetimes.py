@@ -21,6 +21,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from journal import postgres
 from journal.factories import BATCH, IDENTITY, delivery, event, order, orders, swept, transaction_id
 
@@ -28,6 +29,7 @@ from payments_async._orders import PayoutOrder
 from payments_async.journal import (
     Adoption,
     Journal,
+    JournalRefused,
     News,
     OrdersArchived,
     PostgresJournal,
@@ -36,6 +38,7 @@ from payments_async.journal import (
     StoredJournal,
 )
 from payments_async.journal import _states as states
+from payments_async.journal._records import Placed
 from payments_async.journal._statements import _permits
 from payments_async.journal.contract import (
     CRASH_POINTS,
@@ -52,6 +55,7 @@ from payments_async.journal.contract import (
 )
 
 DATABASE = "LIFETIMES_DSN"  # of a database in place of files
+OF_A_DATABASE = ("take", "drop_laid")  # operations that there are in no file
 COUNT = 8
 OTHER = "adopted"
 STANDING = "standing"  # an outbox
@@ -262,6 +266,30 @@ async def shop(journal: Journal, world: Path, owner: str) -> None:
         await journal.record(sent)
     if at_once.chunk is not None:
         await journal.release_chunk(at_once.chunk)
+    if isinstance(journal, PostgresJournal):
+        await withdraw(journal, world, owner)
+
+
+async def withdraw(journal: PostgresJournal, world: Path, owner: str) -> None:
+    """An application puts orders within a transaction: of two, one is sent at once; one was edited, and is dropped."""
+    torn = order(5, batch=SHOP)
+    async with await psycopg.AsyncConnection.connect(os.environ[DATABASE]) as connection:
+        for about in (order(4, batch=SHOP), torn):
+            with contextlib.suppress(JournalRefused):  # it could not be taken in an earlier life
+                await journal.lay(SHOP, about, connection)
+        await connection.execute(
+            f"UPDATE {journal._namespace}.tray SET amount = '7' WHERE request_id = %s".encode(),  # noqa: S608
+            (torn.request_id,),
+        )
+    for one in await journal.laid(SHOP):
+        placed = (await journal.take(SHOP, [one.id], owner=owner, permits=[one.id]))[one.id]
+        if isinstance(placed, Placed) and placed.permit is not None:
+            with world.open("a") as file:
+                file.write(f"{one.request_id}\n")
+            await journal.record(Outcome(permit=placed.permit, news=News.ACCEPTED, transaction_id=transaction_id(204)))
+        if isinstance(placed, Placed) and placed.chunk is not None:
+            await journal.release_chunk(placed.chunk)
+    await journal.drop_laid(SHOP, torn.request_id, who="Ann", why="it was edited")
 
 
 async def taken(journal: Journal, owner: str) -> None:
@@ -305,9 +333,10 @@ async def wrong_in_shop(journal: Journal, sent: Counter[str]) -> list[str]:
     found = []
     put = {entry.request_id: entry.state.value async for entry in journal.entries(SHOP)}
     expected = {about.request_id: "planned" for about in orders(3, batch=SHOP)}
-    at_once = order(3, batch=SHOP).request_id
-    if (ended := put.pop(at_once)) not in ("accepted", "unknown") or (at_once in sent) < (ended == "accepted"):
-        found.append(f"{at_once} is {ended}")
+    at_once = {order(n, batch=SHOP).request_id for n in ((3, 4) if DATABASE in os.environ else (3,))}
+    for one, ended in [(one, put.pop(one)) for one in at_once]:
+        if ended not in ("accepted", "unknown") or (one in sent) < (ended == "accepted"):
+            found += [f"{one} is {ended}"]
     if put != expected | {order(2, batch=SHOP).request_id: "successful"} or await journal.paused(SHOP):
         found.append(f"{put} were put, paused: {await journal.paused(SHOP)}")
     return found

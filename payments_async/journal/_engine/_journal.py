@@ -11,7 +11,7 @@ from datetime import date
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar, TypeVarTuple
+from typing import Any, Self, TypeVar, TypeVarTuple
 
 import attrs
 
@@ -28,6 +28,7 @@ from payments_async.journal._faults import (
     JournalError,
     JournalUnavailable,
     OrdersDiffer,
+    OrderUnknown,
     RunUnknown,
 )
 from payments_async.journal._inbox import Arrival, Backlog, Pruned, RawNotification, Receipt, StoredEvent
@@ -42,6 +43,7 @@ from payments_async.journal._records import (
     Evidence,
     Finding,
     Happening,
+    Laid,
     Loaded,
     NotPermitted,
     OldOrder,
@@ -94,6 +96,8 @@ class StoredJournal(Journal):
         database: Gives the database, before it is opened: once, and again in a process that was forked off.
         crash_at: Called with the name of every point between two steps (``CRASH_POINTS``), for tests that kill there.
     """
+
+    _put_all = staticmethod(_puts.put_all)
 
     def __init__(
         self, database: Callable[[], JournalDatabase], *, crash_at: Callable[[str], None] | None = None
@@ -309,17 +313,60 @@ class StoredJournal(Journal):
             permits=permits,
             register=self._registrars.get(name),
             adoption=adoption,
+            together=self._put_all,
         )
-        placed = self._writer.submit("put", request, together=_puts.put_all)
+        placed = self._writer.submit("put", request, together=self._put_all)
         if permits:
             placed.add_done_callback(partial(self._withdraw_unheard, request))
         return placed
 
-    def _withdraw_unheard(self, request: _puts.PutRequest, placed: asyncio.Future[Placed]) -> None:
+    def _withdraw_unheard(self, request: _puts.PutRequest, placed: asyncio.Future[Any]) -> None:
         """Give back what a put was granted in a commit whose answer was lost."""
         if not placed.cancelled() and isinstance(placed.exception(), JournalUnavailable):
             with suppress(JournalClosed):
                 self._submit("withdraw", _withdraw, request, _NOT_GRANTED).add_done_callback(_look_away)
+
+    # The outbox: single orders, within transactions of the application's own
+
+    @property
+    def shares_transactions(self) -> bool:
+        return False
+
+    async def lay(
+        self,
+        name: str,
+        order: Order,
+        connection: object,
+        *,
+        not_before: float = 0.0,
+        priority: int = 0,
+        body: bytes | None = None,
+    ) -> Entry:
+        raise NotImplementedError("a file is no part of the transactions of a database")
+
+    async def laid(self, name: str, *, after: int = 0, limit: int = 200, stuck: bool = False) -> Sequence[Laid]:
+        return ()
+
+    async def laid_since(self, seen: int, *, timeout: float) -> int:
+        raise NotImplementedError("nothing is laid beside a file")
+
+    async def count_laid(self, name: str) -> tuple[int, int]:
+        return 0, 0
+
+    async def take(
+        self,
+        name: str,
+        numbers: Sequence[int],
+        *,
+        owner: str | None = None,
+        chunk: Chunk | None = None,
+        lease: float = 30.0,
+        permits: Collection[int] = (),
+    ) -> Mapping[int, Placed | Exception]:
+        return {}
+
+    async def drop_laid(self, name: str, request_id: str, *, who: str, why: str) -> None:
+        raise OrderUnknown(f"no order {request_id} of the outbox {name} could not be taken")
 
     async def waiting(self, name: str) -> Sequence[Waiting]:
         return await self._read(_puts.waiting, name, self._database.now())
@@ -535,6 +582,9 @@ class StoredJournal(Journal):
 
     async def note_change_done(self, change_id: int, handler: str) -> None:
         await self._submit("note_change_done", _changes.note_done, change_id, handler)
+
+    async def mark_told(self, connection: object, change_id: int, handler: str) -> bool:
+        raise NotImplementedError("a file is no part of the transactions of a database")
 
     async def finish_changes(
         self, change_ids: Sequence[int], status: str = "handled", *, error: str | None = None

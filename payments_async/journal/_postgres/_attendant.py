@@ -12,10 +12,11 @@ from contextlib import suppress
 from weakref import WeakSet
 
 import psycopg
+from psycopg.pq import PGnotify
 
 from payments_async.journal._faults import JournalError
 from payments_async.journal._postgres._connection import PgConnection
-from payments_async.journal._postgres._schema import quoted
+from payments_async.journal._postgres._schema import TRAY, quoted
 
 _LOOK = 1.0  # seconds between two looks for the dead
 _AGAIN = 0.25  # ... until a server that cannot be reached is tried again
@@ -38,8 +39,8 @@ class Attendant:
         connect: Makes a connection.
         schema: The namespace, which is the name of the channel too.
         holder: 16 hexadecimal digits, the number of the lock.
-        heard: Called, in this thread, when somebody has committed something, or may have, with the count of all
-            commits that moved an order.
+        heard: Called, in this thread, when somebody has committed something, or may have: with the count of all commits
+            that moved an order, or ``None`` where it is in the tray alone; and with whether it may be there.
         grace: Seconds that somebody has to be missing before they count as dead: as long as it takes to come back to
             a server that was started anew.
     """
@@ -50,7 +51,7 @@ class Attendant:
         *,
         schema: str,
         holder: str,
-        heard: Callable[[int], None],
+        heard: Callable[[int | None, bool], None],
         grace: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -63,6 +64,7 @@ class Attendant:
         self._missing: dict[str, float] = {}
         self._forgotten: set[str] = set()
         self._is_told = False
+        self._is_laid = False
         self._is_ending = False
         self._ours, self._theirs = socket.socketpair()
         self._ours.setblocking(False)
@@ -130,14 +132,14 @@ class Attendant:
             f"INSERT INTO {table} (name, begun_at) VALUES (?, ?) ON CONFLICT (name) DO NOTHING",  # noqa: S608
             (self._holder, time.time()),
         )
-        connection.raw.add_notify_handler(lambda _: self._note())
-        self._note()  # of what was committed meanwhile
+        connection.raw.add_notify_handler(self._note)
+        self._is_told = self._is_laid = True  # what was committed meanwhile
         looked = 0.0
         while not self._is_ending:
             if self._clock() - looked >= _LOOK or self._forgotten:
                 self._look(connection, table)
                 looked = self._clock()
-            if self._wait([connection.raw.pgconn.socket], _LOOK) or self._is_told:
+            if self._wait([connection.raw.pgconn.socket], _LOOK) or self._is_told or self._is_laid:
                 self._hear(connection)
         connection.execute(f"DELETE FROM {table} WHERE name = ?", (self._holder,))  # noqa: S608
 
@@ -154,16 +156,23 @@ class Attendant:
         """Tell of commits, those of a moment together."""
         pgconn = connection.raw.pgconn
         pgconn.consume_input()
-        while pgconn.notifies() is not None:
-            self._note()
-        if self._is_told:
-            self._is_told = False
-            found = connection.execute("SELECT value FROM meta WHERE key = 'commits'").fetchone()
-            self._heard(0 if found is None else int(found[0]))  # not by the notice: that may be anybody's
+        while (told := pgconn.notifies()) is not None:
+            self._note(told)
+        is_told, is_laid = self._is_told, self._is_laid
+        if is_told or is_laid:
+            self._is_told = self._is_laid = False
+            commits = None
+            if is_told:
+                found = connection.execute("SELECT value FROM meta WHERE key = 'commits'").fetchone()
+                commits = 0 if found is None else int(found[0])  # not by the notice: that may be anybody's
+            self._heard(commits, is_laid)
             self._wait([], _BREATH)
 
-    def _note(self) -> None:
-        self._is_told = True
+    def _note(self, told: psycopg.Notify | PGnotify) -> None:
+        if (told.payload if isinstance(told, psycopg.Notify) else told.extra.decode()) == TRAY:
+            self._is_laid = True
+        else:
+            self._is_told = True
 
     def _wait(self, sockets: list[int], seconds: float) -> bool:
         """Wait for one of these, for so long at most, unless somebody wakes us; tells whether there is something."""

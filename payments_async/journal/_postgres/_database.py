@@ -19,7 +19,7 @@ from payments_async.journal._postgres import _faults, _schema
 from payments_async.journal._postgres._attendant import Attendant
 from payments_async.journal._postgres._connection import PgConnection, connected, shown
 from payments_async.journal._postgres._identity import IS_DURABLE, Identity, Server, server_of
-from payments_async.journal._postgres._schema import quoted
+from payments_async.journal._postgres._schema import literal, quoted
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 
@@ -39,6 +39,36 @@ _SESSION = (
     "SET tcp_keepalives_count = 3",
     "SET tcp_user_timeout = 15000",
 )
+
+
+class Tally:
+    """A number that rises with everything that is heard of, which one thread tells and an event loop waits for."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._count = 1  # whoever has heard of nothing passes 0, and looks at once
+        self._next: asyncio.Future[None] | None = None
+
+    def rise(self) -> None:
+        """Something was heard of."""
+        self._count += 1
+        if self._next is not None and self.loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                self.loop.call_soon_threadsafe(self._tell)
+
+    async def beyond(self, seen: int, timeout: float) -> int:
+        """Wait until it is another one than this, for so many seconds at most; tells it."""
+        until = time.monotonic() + timeout
+        while self._count == seen and (left := until - time.monotonic()) > 0:
+            if self._next is None or self._next.done():
+                self._next = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._next], timeout=left)
+        return self._count
+
+    def _tell(self) -> None:
+        waiting, self._next = self._next, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
 
 class PostgresDatabase:
@@ -88,9 +118,8 @@ class PostgresDatabase:
         self._begin = (
             f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({number}); SELECT {_NOW}, {IS_DURABLE}"
         )
-        self.version = 1  # of what is committed, as far as is known: another number after every commit
-        self._next: asyncio.Future[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.commits = Tally()
+        self.tray = Tally()  # of orders laid there
 
     @property
     def journal_id(self) -> str:
@@ -142,7 +171,7 @@ class PostgresDatabase:
             if isinstance(error, psycopg.Error):
                 raise self.translated(error) from error
             raise
-        connection.before_commit = f"SELECT pg_notify({_literal(self._schema)}, ''); "
+        connection.before_commit = f"SELECT pg_notify({literal(self._schema)}, ''); "
         return connection
 
     def _make_ready(self, connection: PgConnection, memory: Memory | None) -> None:
@@ -272,7 +301,8 @@ class PostgresDatabase:
 
     def begin_to_live(self) -> None:
         """Hold a lock as long as the journal is open here, and listen."""
-        self._loop = asyncio.get_running_loop()
+        for tally in (self.commits, self.tray):
+            tally.loop = asyncio.get_running_loop()
         self.holder = secrets.token_hex(8)
         self._attendant = Attendant(self._connected, schema=self._schema, holder=self.holder, heard=self._heard)
         self._attendant.start()
@@ -286,27 +316,13 @@ class PostgresDatabase:
         if attendant is not None and dead:
             attendant.forget(dead)
 
-    async def changed(self, seen: int, timeout: float) -> int:
-        """Wait until anybody has committed something since; tells the version."""
-        until = time.monotonic() + timeout
-        while self.version == seen and (left := until - time.monotonic()) > 0:
-            if self._next is None or self._next.done():
-                self._next = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._next], timeout=left)
-        return self.version
-
-    def _heard(self, commits: int) -> None:
-        """Somebody has committed something, or may have; called by the attendant, which alone counts."""
-        self._identity.hear_of(commits)
-        self.version += 1
-        if self._next is not None and self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
-                self._loop.call_soon_threadsafe(self._tell)
-
-    def _tell(self) -> None:
-        waiting, self._next = self._next, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
+    def _heard(self, commits: int | None, is_laid: bool) -> None:
+        """Somebody has committed something, or may have, or laid it in the tray; called by the attendant."""
+        if commits is not None:
+            self._identity.hear_of(commits)
+            self.commits.rise()
+        if is_laid:
+            self.tray.rise()
 
     # errors
 
@@ -334,7 +350,3 @@ def _pid_of(connection: PgConnection) -> int:
 
 def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import psycopg
 
 from payments_async.journal._engine._memory import Anchor, Memory
-from payments_async.journal._engine._quarantine import quarantine_all
 from payments_async.journal._faults import JournalBehind, JournalLost, JournalReadOnly, JournalUnavailable
 from payments_async.journal._postgres._connection import PgConnection
+from payments_async.journal._postgres._tray import quarantine_everything
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
 
@@ -145,7 +145,7 @@ class Identity:
         highest = max(self._highest, 0 if anchored is None else anchored[0])
         (is_as_written,) = connection.execute(f"SELECT {_IS_AS_WRITTEN}").fetchone()
         if known["epoch"] != server.epoch or commits < highest or not is_as_written:
-            quarantine_all(Commit(connection, self._database, now))
+            quarantine_everything(Commit(connection, self._database, now))
             commits = max(commits, highest)
         connection.executemany(_REMEMBER, [("epoch", server.epoch), ("commits", str(commits))])
         connection.execute(_WRITTEN)
@@ -182,7 +182,7 @@ class Identity:
 
     def stand_back(self, connection: Connection) -> None:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
-        quarantine_all(Commit(connection, self._database, self._database.begin(connection)))
+        quarantine_everything(Commit(connection, self._database, self._database.begin(connection)))
         connection.execute(_CATCH_UP, (self._heard_of(),))
         connection.execute(_WRITTEN)
         connection.execute("COMMIT")

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from payments_async._amounts import amount_text
+from payments_async._orders import Order
+from payments_async._wire.orders import write_order
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
+from payments_async.journal._faults import (
+    JournalClosed,
+    JournalRefused,
+    JournalUnavailable,
+    NotAJournal,
+    OrdersDiffer,
+    RunUnknown,
+)
+from payments_async.journal._postgres import _tray
+from payments_async.journal._postgres._borrowed import ask
 from payments_async.journal._postgres._connection import is_whole
 from payments_async.journal._postgres._database import DEFAULT_SCHEMA, PostgresDatabase
-from payments_async.journal._postgres._schema import check
+from payments_async.journal._postgres._schema import check, quoted
+from payments_async.journal._records import Chunk, Entry, Laid, Placed, body_digest
+from payments_async.journal._statements import _puts
 
 _LONGEST = 63  # bytes of a name in PostgreSQL
 
@@ -44,6 +60,8 @@ class PostgresJournal(StoredJournal):
         is_new: Opening it has made it: it knows no earlier payment.
     """
 
+    _put_all = staticmethod(_tray.put_all)
+
     def __init__(
         self,
         dsn: str,
@@ -63,6 +81,7 @@ class PostgresJournal(StoredJournal):
             )
         if not schema or "\0" in schema or len(schema.encode()) > _LONGEST:
             raise ValueError(f"schema: a name of at most {_LONGEST} bytes")
+        self._namespace = quoted(schema)
         self._pg = partial(
             PostgresDatabase,
             dsn,
@@ -83,7 +102,118 @@ class PostgresJournal(StoredJournal):
         return self._postgres
 
     async def committed(self, seen: int, *, timeout: float) -> int:
-        return await self._postgres.changed(seen, timeout)
+        return await self._postgres.commits.beyond(seen, timeout)
+
+    # Within transactions of the application's own
+
+    @property
+    def shares_transactions(self) -> bool:
+        return True
+
+    async def lay(
+        self,
+        name: str,
+        order: Order,
+        connection: object,
+        *,
+        not_before: float = 0.0,
+        priority: int = 0,
+        body: bytes | None = None,
+    ) -> Entry:
+        request_id, amount = order.request_id, amount_text(order.amount)
+        body = write_order(order) if body is None else body
+        digest = body_digest(request_id, amount, body)
+        values = (self._postgres.journal_id, name, request_id, amount, body, digest, not_before, priority)
+        answer = await self._ask(connection, _tray.LAY, values)
+        verdict = answer["verdict"]
+        if verdict == "laid":
+            return _tray.planned(name, order, answer["laid_at"])
+        if verdict == "no outbox":
+            raise RunUnknown(f"the journal has no outbox {name}")
+        if verdict == "stuck":
+            raise JournalRefused(f"order {request_id} lies in the tray, and could not be taken: {answer['why']}")
+        if bytes(answer["digest"]) != digest:
+            other = answer["other_amount"]
+            what = f"amounts {other} and {amount}" if other != amount else "the same amount"
+            raise OrdersDiffer(f"request id {request_id} stands for two different orders: {what}", [request_id])
+        return _tray.planned(name, order, answer["laid_at"]) if verdict == "there" else await self._held(order)
+
+    async def _held(self, order: Order) -> Entry:
+        """An order that was taken before, or put otherwise: as it stands, or as it ended."""
+        entry = await self.entry(order.request_id)
+        return await self._read(_puts.archived_entry, order) if entry is None else entry
+
+    async def entry(self, request_id: str) -> Entry | None:
+        return (
+            await super().entry(request_id)
+            or await self._read(_tray.entry, request_id)
+            or await super().entry(request_id)  # it was taken between
+        )
+
+    async def laid(self, name: str, *, after: int = 0, limit: int = 200, stuck: bool = False) -> Sequence[Laid]:
+        return await self._read(partial(_tray.laid, stuck=stuck), name, after, limit)
+
+    async def laid_since(self, seen: int, *, timeout: float) -> int:
+        return await self._postgres.tray.beyond(seen, timeout)
+
+    async def count_laid(self, name: str) -> tuple[int, int]:
+        return await self._read(_tray.counted, name)
+
+    async def take(
+        self,
+        name: str,
+        numbers: Sequence[int],
+        *,
+        owner: str | None = None,
+        chunk: Chunk | None = None,
+        lease: float = 30.0,
+        permits: Collection[int] = (),
+    ) -> Mapping[int, Placed | Exception]:
+        asked: list[_puts.PutRequest] = []
+
+        def asks(number: int, outbox: str, order: Order, not_before: float, priority: int) -> _puts.PutRequest:
+            request = _puts.PutRequest(
+                outbox=outbox,
+                order=order,
+                body=write_order(order),
+                not_before=not_before,
+                priority=priority,
+                owner=owner,
+                holder=self._database.holder,
+                chunk=chunk,
+                lease=lease,
+                permits=number in permits,
+                register=self._registrars.get(name),
+            )
+            asked.append(request)
+            return request
+
+        if self._database.memory is not None and name not in self._registrars:
+            raise RunUnknown(f"the outbox {name} was not opened")
+        taken = self._submit("take", _tray.take, name, tuple(numbers), asks)
+        try:
+            return await taken
+        except JournalUnavailable:
+            for request in asked:
+                if request.permits:
+                    self._withdraw_unheard(request, taken)
+            raise
+
+    async def drop_laid(self, name: str, request_id: str, *, who: str, why: str) -> None:
+        await self._submit("drop_laid", _tray.drop, name, request_id, who, why)
+
+    async def mark_told(self, connection: object, change_id: int, handler: str) -> bool:
+        values = (self._postgres.journal_id, change_id, handler)
+        return bool((await self._ask(connection, _tray.MARK_TOLD, values))["verdict"] == "marked")
+
+    async def _ask(self, connection: object, sql: str, values: Sequence[object]) -> Mapping[str, Any]:
+        """Ask by a connection of the application. Raises ``NotAJournal`` where that leads to another journal."""
+        if not self._postgres.journal_id:
+            raise JournalClosed("the journal is not open in this process")
+        answer = await ask(connection, sql, values, namespace=self._namespace, place=self._postgres.named)
+        if answer["verdict"] == "elsewhere":
+            raise NotAJournal(f"the connection leads to another journal than {self._postgres.named}")
+        return answer
 
     async def check(self) -> None:
         """Read every table once and raise ``JournalCorrupt`` if it is damaged. Takes minutes for millions of orders."""

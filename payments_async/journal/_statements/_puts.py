@@ -87,6 +87,7 @@ class PutRequest:
         register: Tells the machine's registry of new request ids, and which of them may have been sent elsewhere.
         adoption: A named person's word that it is sent from here all the same.
         permit: What was granted in the last commit that tried, whether or not that was made.
+        together: Puts it, alone or with others, where a database has its own way; ``None`` for ``put_all``.
     """
 
     outbox: str
@@ -102,10 +103,11 @@ class PutRequest:
     register: Registrar | None
     adoption: Adoption | None = None
     permit: Permit | None = None
+    together: Callable[[Commit, Sequence[PutRequest]], list[Placed | Exception]] | None = None
 
     def __call__(self, commit: Commit) -> Placed:
         """Put it by itself. Raises why it is not taken."""
-        (placed,) = put_all(commit, [self])
+        (placed,) = (self.together or put_all)(commit, [self])
         if isinstance(placed, Exception):
             raise placed
         return placed
@@ -263,8 +265,18 @@ def _compared_with_archived(commit: Commit, request: PutRequest, gone: Row) -> P
             f"request id {gone.request_id} stands for two different orders: the other one is archived, {gone.state}",
             [gone.request_id],
         )
-    (batch_id,) = commit.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(gone.id),)).fetchone()
-    entry = Entry(
+    return Placed(entry=_entry_of_archived(commit, order, gone), is_new=False)
+
+
+def archived_entry(connection: Connection, order: Order) -> Entry:
+    """The entry of an order that has left for an archive, as it ended."""
+    (gone,) = archived_among(connection, [order.request_id]).values()
+    return _entry_of_archived(connection, order, gone)
+
+
+def _entry_of_archived(connection: Connection | Commit, order: Order, gone: Row) -> Entry:
+    (batch_id,) = connection.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(gone.id),)).fetchone()
+    return Entry(
         request_id=gone.request_id,
         batch_id=batch_id,
         state=gone.state,
@@ -276,7 +288,6 @@ def _compared_with_archived(commit: Commit, request: PutRequest, gone: Row) -> P
         permitted_at=gone.permitted_at if gone.attempt else None,
         updated_at=gone.updated_at,
     )
-    return Placed(entry=entry, is_new=False)
 
 
 class _Arrival(NamedTuple):

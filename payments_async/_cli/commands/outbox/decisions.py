@@ -1,4 +1,4 @@
-"""`payments-async outbox pause`, `resume`, `replay` and `forget`: what a person decides about an outbox."""
+"""`payments-async outbox pause`, `resume`, `replay`, `forget` and `drop`: what a person decides about an outbox."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -9,7 +9,7 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened
 from payments_async._cli.outbox_state import AnyOutbox, chosen_outbox, pause_document
 from payments_async._cli.screen import Screen, counted, quoted
-from payments_async.journal import State
+from payments_async.journal import JournalRefused, State
 
 Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
 
@@ -75,6 +75,32 @@ async def outbox_resume(
     screen.document(
         {"outbox": name, "was_paused": was_paused, "paused": pause_document(before), "exit_status": Exit.FINE}
     )
+    return Exit.FINE
+
+
+async def outbox_drop(
+    screen: Screen,
+    request_id: Annotated[str, typer.Argument(help="As `outbox status` shows it.")],
+    who: Who,
+    why: Annotated[str, typer.Option(help="What became of it instead; kept.")],
+    journal: JournalFile = None,
+    name: AnyOutbox = None,
+) -> Exit:
+    """Forget an order of an application's own transaction that could not be taken: it is never sent.
+
+    What the application did for it, such as a debit, is not undone by this.
+
+    Example: payments-async outbox drop W-17 --who "A. Clerk" --why "credited again" --journal postgresql://db/shop
+    """
+    _check(who, why)
+    async with opened(journal) as held:
+        name = await chosen_outbox(held, name)
+        try:
+            await held.drop_laid(name, request_id, who=who, why=why)
+        except JournalRefused as error:
+            raise BadInput(f"REQUEST_ID: {error.message}") from error
+    screen.say(f"{quoted(request_id)} is forgotten, as {quoted(who)} states: {quoted(why)}")
+    screen.document({"outbox": name, "request_id": request_id, "exit_status": Exit.FINE})
     return Exit.FINE
 
 

@@ -162,6 +162,8 @@ def health_document(health: OutboxHealth) -> dict[str, object]:
         "chunks_in_quarantine": health.quarantined,
         "handlers": {"waiting": health.untold, "dead": health.dead_letters, "of_nobody": list(health.unheard)},
         "strangers": health.strangers,
+        "in_tray": health.in_tray,
+        "untaken": health.untaken,
         "settling": plain(health.settling),
     }
 
@@ -253,4 +255,6 @@ def _trouble_of(health: OutboxHealth) -> str | None:
         return health.hinders
     if health.quarantined:
         return f"{counted(health.quarantined, 'chunk')} in quarantine; see `payments-async outbox status`"
+    if health.untaken:
+        return f"{counted(health.untaken, 'order')} could not be taken; see `payments-async outbox status`"
     return None

@@ -26,8 +26,8 @@ _LISTED = 20
 async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOutbox = None) -> Exit:
     """Show how an outbox stands: its orders, who paused it and why, since when what waits, and what needs a person.
 
-    Exit status: 0 nothing needs a person; 4 some orders are unknown, parked, in conflict or in quarantine, or handlers
-    failed too often; 5 it is paused. Refused and failed orders alone are 0: an outbox keeps them.
+    Exit status: 0 nothing needs a person; 4 some orders are unknown, parked, in conflict, in quarantine or could not be
+    taken, or handlers failed too often; 5 it is paused. Refused and failed orders alone are 0: an outbox keeps them.
 
     Example: payments-async outbox status --journal shop.sqlite --json
     """
@@ -43,6 +43,7 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
                 if change.outbox == name and len(dead) < _LISTED:
                     dead.append(change)
         kept = await held.archives()
+        untaken = await held.laid(name, limit=_LISTED, stuck=True)
     _show(screen, state, oldest)
     if archived := sum(run.archived for run in runs):
         screen.say(f"Of these, {counted(archived, 'order')} ended long ago and left the journal for an archive:")
@@ -55,6 +56,8 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
         show_entries(screen, [(entry, entry.conflict or entry.message or "") for entry in needing])
     lines = (f"{change.id:>8}  {change.request_id}  {change.state}  {change.error or ''}" for change in dead)
     screen.listing("\n[bold red]Handlers failed too often[/]", lines, state.handlers.dead)
+    lines = (f"{one.request_id}  {one.problem}" for one in untaken)
+    screen.listing("\n[bold red]Put, and could not be taken[/]", lines, state.untaken)
     assert journal is not None
     _tell_next(screen, state, journal)
     screen.document(
@@ -73,6 +76,8 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
                 {"id": one.id, "request_id": one.request_id, "state": one.state, "error": one.error} for one in dead
             ],
             "strangers": state.strangers,
+            "in_tray": state.in_tray,
+            "untaken": [{"request_id": one.request_id, "amount": one.amount, "why": one.problem} for one in untaken],
             "archived": sum(run.archived for run in runs),
             "batches": [run.batch_id for run, _ in batches],
             "need_a_person": [
@@ -114,6 +119,7 @@ def _show(screen: Screen, state: OutboxState, oldest: Mapping[State, float]) -> 
                 if state.strangers
                 else None,
             ),
+            ("in the tray", counted(state.in_tray, "order") if state.in_tray else None),
             ("for handlers", counted(state.handlers.pending, "change") if state.handlers.pending else None),
         ]
     )
@@ -144,6 +150,12 @@ def _tell_next(screen: Screen, state: OutboxState, journal: JournalPlace) -> Non
         screen.command(f"{command_line('bulk reconcile', journal=journal)} --batch-id {state.name}")
         screen.say("Then, for what the service never had (and so for each of its batches in quarantine):")
         screen.command(f"{command_line('bulk lift-quarantine', journal=journal)} --batch-id {state.name} {signed}")
+    if state.untaken:
+        screen.say(
+            "\nOf orders that could not be taken: correct the cause, and begin to work the outbox again; or, for"
+        )
+        screen.say("one that shall not be sent, once what the application did for it is undone:")
+        screen.command(f"{command_line('outbox drop', journal=journal, name=state.name)} REQUEST_ID {signed}")
     if state.handlers.dead:
         screen.say("\nOnce the application's handlers are mended, have them hear of it again:")
         screen.command(command_line("outbox replay", journal=journal, name=state.name))

@@ -1,0 +1,135 @@
+"""A connection of the application itself, for one statement within the transaction that is open on it.
+
+Which library it is of is told by the name of its class: none is imported that the application has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
+from itertools import count
+from typing import Any
+
+from payments_async.journal._faults import JournalReadOnly, NotAJournal
+
+_KNOWN = "an asyncpg Connection, a psycopg AsyncConnection, or an SQLAlchemy AsyncConnection or AsyncSession"
+_NO_TRANSACTION = (
+    "connection: no transaction is open on it, so that what belongs together would not be committed together; "
+    "pass it within 'async with connection.transaction()' or what your library has for that"
+)
+_NOT_THERE = frozenset({"3F000", "42883", "42P01"})  # no such namespace, function, table
+_FORBIDDEN = "42501"
+
+
+async def ask(
+    connection: object, sql: str, values: Sequence[object], *, namespace: str, place: str
+) -> Mapping[str, Any]:
+    """Do one statement that answers with one row, in the transaction that is open on a connection.
+
+    Args:
+        sql: With ``?`` marks, each in a ``CAST``, and with ``{s}`` for the namespace; without a colon or a ``%``.
+        place: What to call the journal in an error.
+
+    Raises:
+        TypeError: The connection is of no library that is known.
+        ValueError: No transaction is open on it, nor does it begin one by itself.
+        NotAJournal: Its database does not hold the journal.
+        JournalReadOnly: Its user may not do that.
+        Exception: Whatever else its library raises, as it is: whoever owns the transaction tries it again, or not.
+    """
+    asks = next((asks for kind in type(connection).__mro__ if (asks := _ASKS.get(_name_of(kind))) is not None), None)
+    if asks is None:
+        raise TypeError(f"connection: expected {_KNOWN}, not {type(connection).__name__}")
+    try:
+        return await asks(connection, sql, namespace, values)
+    except Exception as error:
+        state = _state_of(error)
+        if state in _NOT_THERE:
+            raise NotAJournal(f"the connection leads to a database without the journal {place}") from None
+        if state == _FORBIDDEN:
+            raise JournalReadOnly(
+                f"the user of the connection may not put orders into the journal {place}: GRANT USAGE ON SCHEMA, and "
+                "EXECUTE ON its functions lay and mark_told"
+            ) from None
+        _hide(error)
+        raise
+
+
+async def _ask_asyncpg(connection: Any, sql: str, namespace: str, values: Sequence[object]) -> Mapping[str, Any]:
+    if not connection.is_in_transaction():
+        raise ValueError(_NO_TRANSACTION)
+    return dict(await connection.fetchrow(_marked(sql, "${}", namespace), *values))
+
+
+async def _ask_psycopg(connection: Any, sql: str, namespace: str, values: Sequence[object]) -> Mapping[str, Any]:
+    import psycopg
+    from psycopg.pq import TransactionStatus
+    from psycopg.rows import dict_row
+
+    if connection.autocommit and connection.info.transaction_status is TransactionStatus.IDLE:
+        raise ValueError(_NO_TRANSACTION)
+    async with psycopg.AsyncCursor(connection, row_factory=dict_row) as cursor:
+        await cursor.execute(_marked(sql, "%s", namespace.replace("%", "%%")).encode(), values)
+        found = await cursor.fetchone()
+    assert found is not None
+    return found
+
+
+async def _ask_session(session: Any, sql: str, namespace: str, values: Sequence[object]) -> Mapping[str, Any]:
+    return await _ask_sqlalchemy(await session.connection(), sql, namespace, values)
+
+
+async def _ask_sqlalchemy(connection: Any, sql: str, namespace: str, values: Sequence[object]) -> Mapping[str, Any]:
+    if connection.dialect.name != "postgresql":
+        raise TypeError(f"connection: its database is {connection.dialect.name}, and not PostgreSQL")
+    if getattr((await connection.get_raw_connection()).dbapi_connection, "autocommit", False):
+        raise ValueError(_NO_TRANSACTION)
+    found = await connection.execute(_text(sql, namespace), {f"v{n}": value for n, value in enumerate(values, 1)})
+    return dict(found.mappings().one())
+
+
+_ASKS: dict[tuple[str, str], Callable[[Any, str, str, Sequence[object]], Awaitable[Mapping[str, Any]]]] = {
+    ("asyncpg", "Connection"): _ask_asyncpg,
+    ("asyncpg", "PoolConnectionProxy"): _ask_asyncpg,
+    ("psycopg", "AsyncConnection"): _ask_psycopg,
+    ("sqlalchemy", "AsyncConnection"): _ask_sqlalchemy,
+    ("sqlalchemy", "AsyncSession"): _ask_session,
+    ("sqlalchemy", "async_scoped_session"): _ask_session,
+}
+
+
+def _name_of(kind: type) -> tuple[str, str]:
+    """The library of a class, and its name there."""
+    return kind.__module__.partition(".")[0], kind.__name__
+
+
+@cache
+def _marked(sql: str, mark: str, namespace: str) -> str:
+    """A statement whose marks are those of a library."""
+    first, *others = sql.split("?")
+    numbers = count(1)
+    marked = "".join([first, *(mark.format(next(numbers)) + part for part in others)])
+    return marked.replace("{s}", namespace)
+
+
+@cache
+def _text(sql: str, namespace: str) -> Any:
+    import sqlalchemy
+
+    return sqlalchemy.text(_marked(sql, ":v{}", namespace.replace(":", r"\:")))
+
+
+def _state_of(error: BaseException) -> str | None:
+    """What PostgreSQL calls an error, through whichever library it comes."""
+    for one in (error, getattr(error, "orig", None)):
+        state = getattr(one, "sqlstate", None) or getattr(one, "pgcode", None)
+        if isinstance(state, str):
+            return state
+    return None
+
+
+def _hide(error: Exception) -> None:
+    """Have no value of an order in the words of an error: SQLAlchemy writes down what it was given."""
+    told: Any = error
+    if getattr(told, "params", None) is not None and hasattr(told, "hide_parameters"):
+        told.hide_parameters, told.params = True, None

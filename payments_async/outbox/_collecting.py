@@ -1,0 +1,132 @@
+"""Takes orders out of the tray, where applications have put them within transactions of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from payments_async.journal import Journal
+from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
+from payments_async.journal._records import WATCHED, Laid, Placed
+from payments_async.outbox._crew import Handed
+from payments_async.outbox._standing import StandingCrew
+
+_log = logging.getLogger("payments_async")
+_AT_ONCE = 200  # orders taken in one commit
+_OFTEN = 0.02  # seconds between two looks for a while after something was taken
+_LOOK = 1.0  # seconds after which the tray is looked into, whatever was heard
+_AGAIN_MAX = 30.0  # ... at most, while the journal fails
+
+_Workers = dict[int, "asyncio.Future[Handed | None]"]
+
+
+class Collector:
+    """Takes what lies in the tray of an outbox, and has a worker that waits send it at once.
+
+    Args:
+        name: Of the outbox.
+        owner: Who works on it.
+        lease: Seconds.
+        crew: The crew that has room for more, if there is one now; otherwise anybody may claim what is taken.
+        start: Runs something to its end, though nobody waits for it any more: what was permitted has to be sent.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        name: str,
+        *,
+        owner: str,
+        lease: float,
+        crew: Callable[[], StandingCrew | None],
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self._journal = journal
+        self._name = name
+        self._owner = owner
+        self._lease = lease
+        self._crew = crew
+        self._start = start
+        self._watched = 0.0  # until when others rely on it that we look
+
+    async def run(self) -> None:
+        """Take whatever comes, until this is cancelled or the journal closed."""
+        delay, is_first, seen = _LOOK, True, 0
+        now = asyncio.get_running_loop().time
+        while True:
+            try:
+                seen = await self._journal.laid_since(seen, timeout=_OFTEN if now() < self._watched else _LOOK)
+                if is_first:  # what could not be taken before may be by now, or by this version
+                    await self._collect(stuck=True)
+                    is_first = False
+                await self._collect(stuck=False)
+                delay = _LOOK
+            except JournalClosed:
+                return
+            except Exception as error:  # noqa: BLE001 - a mistake of ours must not leave orders lying for good
+                why = error.message if isinstance(error, JournalError) else type(error).__name__
+                _log.error("the outbox %s cannot take what was put: %s", self._name, why, extra={"outbox": self._name})
+                await asyncio.sleep(delay)
+                delay = min(_AGAIN_MAX, 2 * delay)
+
+    async def _collect(self, *, stuck: bool) -> None:
+        """Take all there is."""
+        last = 0
+        while some := await self._journal.laid(self._name, after=last, limit=_AT_ONCE, stuck=stuck):
+            await asyncio.shield(self._start(self._take(some)))
+            last = some[-1].id
+            self._watched = asyncio.get_running_loop().time() + WATCHED
+
+    async def _take(self, some: Sequence[Laid]) -> None:
+        """Take these, each of them permitted where a worker waits for it."""
+        crew = self._crew()
+        numbers = [one.id for one in some]
+        if crew is None:
+            self._tell(some, await self._journal.take(self._name, numbers))
+            return
+        asked, workers = crew.executor.clock(), _reserved(crew, some)
+        amounts = {one.id: one.amount for one in some}
+        try:
+            taken = await self._journal.take(
+                self._name,
+                numbers,
+                owner=self._owner,
+                chunk=crew.leases.own_chunk,
+                lease=self._lease,
+                permits=workers.keys(),
+            )
+        except BaseException as error:
+            for number, worker in workers.items():
+                crew.let_go(worker, amounts[number])
+            if workers and isinstance(error, JournalUnavailable):
+                crew.fail(error)  # they may be permitted all the same: the chunk is given back, and they are unknown
+            raise
+        for number in numbers:
+            placed = taken.get(number)
+            is_placed = isinstance(placed, Placed) and await crew.place(placed, asked, workers.get(number))
+            if not is_placed and (idle := workers.get(number)) is not None:
+                crew.let_go(idle, amounts[number])
+        self._tell(some, taken)
+
+    def _tell(self, some: Sequence[Laid], taken: Mapping[int, Any]) -> None:
+        """Say what could not be taken."""
+        for one in some:
+            error = taken.get(one.id)
+            if isinstance(error, Exception):
+                why = error.message if isinstance(error, JournalError) else type(error).__name__
+                facts = {"outbox": self._name, "request_id": one.request_id, "why": why}
+                _log.error("an order that was put could not be taken, and stays: %s", why, extra=facts)
+
+
+def _reserved(crew: StandingCrew, some: Sequence[Laid]) -> _Workers:
+    """Workers that wait, for the first orders that are due."""
+    workers: _Workers = {}
+    for one in some:
+        if one.not_before <= crew.now():
+            worker = crew.reserve(one.amount)
+            if worker is None:
+                break
+            workers[one.id] = worker
+    return workers
