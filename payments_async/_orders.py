@@ -14,9 +14,9 @@ from payments_async._masking import has_controls, masked
 _PHONE = re.compile(r"\+?[0-9(][0-9 ()./-]*", re.ASCII)
 _PLAIN_PHONE = re.compile(r"\+?[0-9]{7,15}", re.ASCII)
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
-_LONGEST_ID = 128  # the specification names no maximum; longer ones are surely a mistake
+LONGEST_ID = 128  # the specification names no maximum; longer ones are surely a mistake
 _LONGEST_TEXT = 4096
-_PLAIN_ID = re.compile(rf"[!-~]{{1,{_LONGEST_ID}}}", re.ASCII)
+_PLAIN_ID = re.compile(rf"[!-~]{{1,{LONGEST_ID}}}", re.ASCII)
 # The usual order and the usual person, looked at as a whole; what has another look is looked at field by field.
 _PLAIN_IDS = re.compile("\n".join([_PLAIN_ID.pattern] * 5), re.ASCII)
 _PLAIN_PERSON = re.compile(
@@ -324,8 +324,8 @@ def _identifier(name: str, value: object) -> None:
     text = check_filled(name, value)
     if text != text.strip() or has_controls(text):
         raise ValueError(f"{name}: must not begin or end with blanks or contain control characters, seen or unseen")
-    if len(text) > _LONGEST_ID:
-        raise ValueError(f"{name}: longer than {_LONGEST_ID} characters")
+    if len(text) > LONGEST_ID:
+        raise ValueError(f"{name}: longer than {LONGEST_ID} characters")
 
 
 def _text(name: str, value: object) -> None:

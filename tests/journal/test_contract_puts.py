@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
@@ -618,3 +619,12 @@ async def test_what_the_tables_hold_adds_up(shop: Journal, home: Home) -> None:
     await send(shop, placed[1], News.REJECTED)
     await put(shop, 1)
     assert dict(home.rows("SELECT state, count(*) FROM outbox GROUP BY state")) == await counted(shop)
+
+
+@pytest.mark.parametrize("named", [secrets.token_hex(9000), "half \ud800"], ids=["long", "half"])
+async def test_a_list_that_shows_what_no_order_of_ours_can_be_called(shop: Journal, named: str) -> None:
+    """It is somebody else's; what else the list shows is noted."""
+    strange = sighting(3, request_id=named)
+    await shop.note_sightings([strange, sighting(2, amount="1002.50"), strange])
+    await shop.note_sightings([strange])
+    assert State.SUCCESSFUL == (await put(shop, 2)).entry.state

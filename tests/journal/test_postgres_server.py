@@ -1,6 +1,7 @@
 """A server that is stopped, killed, put back from a backup, or promoted: nothing is lost, and nothing is sent twice."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -194,6 +195,24 @@ async def test_a_promotion_while_a_journal_is_open(server: OwnServer, dsn: str) 
         entry = await journal.entry(order(0).request_id)
         assert entry is not None
         assert State.PLANNED is entry.state
+
+
+async def test_a_server_put_back_while_a_journal_is_open(server: OwnServer, dsn: str) -> None:
+    """On a machine that keeps no memory, whoever has it open knows what was forgotten."""
+    place = place_for("earlier")
+    async with PostgresJournal(dsn, state_folder=None, busy_timeout=60) as journal:
+        chunk = await claimed(journal)
+        await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(server.copied, place)
+        await asyncio.to_thread(server.start)
+        await permitted(journal, chunk)
+        await asyncio.to_thread(server.stop)
+        shutil.rmtree(server.place / "data")
+        shutil.move(place / "data", server.place / "data")
+        shutil.rmtree(place)
+        await asyncio.to_thread(server.start)
+        assert not isinstance(await journal.permit(chunk, chunk.orders[0]), Permit)
+        assert await is_quarantined(journal)
 
 
 async def test_a_namespace_that_was_emptied(server: OwnServer, dsn: str) -> None:

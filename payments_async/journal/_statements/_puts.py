@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import attrs
 
 from payments_async._amounts import amount_text
-from payments_async._orders import Order
+from payments_async._orders import LONGEST_ID, Order
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersDiffer, RunUnknown
 from payments_async.journal._records import (
     Adoption,
@@ -59,6 +60,7 @@ from payments_async.journal._statements._notifications import apply_unmatched_ev
 from payments_async.journal._statements._permits import is_held, planned_in, take_over
 from payments_async.journal._states import News, State
 
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: no database can keep it
 _RECENT = 64  # chunks that are looked at for room; older ones keep theirs
 _SIZES = (64, 16, 4, 1)  # orders in one statement
 _ROW = f"({', '.join('?' * 13)})"
@@ -535,8 +537,12 @@ def doubt(commit: Commit) -> None:
 def note_sightings(commit: Commit, sightings: Sequence[Sighting]) -> None:
     """Remember what a list has shown and the journal does not hold: it may have forgotten it.
 
-    An order that was put since that was asked is told of it at once: else it would be sent.
+    An order that was put since that was asked is told of it at once: else it would be sent. What no order of ours can
+    be called is somebody else's, and no index takes every length of it.
     """
+    sightings = [one for one in sightings if _can_be_ours(one.request_id)]
+    if not sightings:
+        return
     commit.connection.executemany(
         """INSERT INTO sighting (request_id, transaction_id, news, amount, currency, at) VALUES (?, ?, ?, ?, ?, ?)
         ON CONFLICT DO NOTHING""",
@@ -552,6 +558,11 @@ def note_sightings(commit: Commit, sightings: Sequence[Sighting]) -> None:
     for request_id, sighting in _sightings(commit, list(rows)).items():
         if rows[request_id].state is not State.SENDING:  # of that its own answer is under way
             apply(commit, rows[request_id], sighting)
+
+
+def _can_be_ours(request_id: str) -> bool:
+    """Whether an order of that id can be put."""
+    return len(request_id.strip()) <= LONGEST_ID and not _HALF.search(request_id)
 
 
 def strangers(connection: Connection, name: str) -> int:
