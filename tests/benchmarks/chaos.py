@@ -29,11 +29,11 @@ from benchmarks.chaos_plans import end, faults, plan_of, show
 from bulk.lives import BLOWS, break_rule_two, strike_all
 from bulk.nursery import Child, Nursery
 from bulk.worlds import contradiction, payout
+from journal.points import IN_A_FILE
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.bulk import reconcile, run_batch
 from payments_async.journal import SqliteJournal
-from payments_async.journal.contract import CRASH_POINTS
 from payments_async.sandbox import Fault, Sandbox
 
 BATCH = "chaos"
@@ -220,8 +220,8 @@ def main() -> int:
         show(toll)
         problems = list(verdict(plan, toll))
         if not plan.broken:
-            problems += asyncio.run(strike_all(Path(folder), CRASH_POINTS))
-            print(f"{len(CRASH_POINTS)} points struck with {' and '.join(BLOWS)}")
+            problems += asyncio.run(strike_all(Path(folder), IN_A_FILE))
+            print(f"{len(IN_A_FILE)} points struck with {' and '.join(BLOWS)}")
     return end(problems)
 
 

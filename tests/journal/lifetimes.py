@@ -55,7 +55,6 @@ from payments_async.journal.contract import (
 )
 
 DATABASE = "LIFETIMES_DSN"  # of a database in place of files
-OF_A_DATABASE = ("take", "drop_laid")  # operations that there are in no file
 COUNT = 8
 OTHER = "adopted"
 STANDING = "standing"  # an outbox

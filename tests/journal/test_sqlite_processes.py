@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from journal.factories import BATCH, loaded
-from journal.lifetimes import OF_A_DATABASE
+from journal.points import OF_A_DATABASE
 
 from payments_async.journal import SqliteJournal
 from payments_async.journal.contract import CRASH_POINTS

@@ -1,0 +1,6 @@
+"""The named points at which tests kill and stop a process, and which of them a journal in a file has."""
+
+from payments_async.journal.contract import CRASH_POINTS
+
+OF_A_DATABASE = ("take", "drop_laid")  # operations that there are in no file
+IN_A_FILE = tuple(point for point in CRASH_POINTS if point.partition(".")[0] not in OF_A_DATABASE)
