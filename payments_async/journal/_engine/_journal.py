@@ -83,6 +83,7 @@ from payments_async.journal.contract import Journal
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 _INHERITED: list[object] = []  # what the process before a fork has opened is closed by that process alone
+_NO_DATABASE = "connection: the journal is no part of its database; use a PostgresJournal"
 _NOT_GRANTED = "whether it was permitted was not known, and it was not sent"
 _MOST_FINALS = 100  # events of one order that are looked through
 
@@ -342,13 +343,14 @@ class StoredJournal(Journal):
         priority: int = 0,
         body: bytes | None = None,
     ) -> Entry:
-        raise NotImplementedError("a file is no part of the transactions of a database")
+        raise ValueError(_NO_DATABASE)
 
     async def laid(self, name: str, *, after: int = 0, limit: int = 200, stuck: bool = False) -> Sequence[Laid]:
         return ()
 
     async def laid_since(self, seen: int, *, timeout: float) -> int:
-        raise NotImplementedError("nothing is laid beside a file")
+        await asyncio.sleep(timeout)  # nothing is ever laid beside a file
+        return seen
 
     async def count_laid(self, name: str) -> tuple[int, int]:
         return 0, 0
@@ -584,7 +586,7 @@ class StoredJournal(Journal):
         await self._submit("note_change_done", _changes.note_done, change_id, handler)
 
     async def mark_told(self, connection: object, change_id: int, handler: str) -> bool:
-        raise NotImplementedError("a file is no part of the transactions of a database")
+        raise ValueError(_NO_DATABASE)
 
     async def finish_changes(
         self, change_ids: Sequence[int], status: str = "handled", *, error: str | None = None
