@@ -16,6 +16,7 @@ LINES: tuple[set[str], ...] = (
     {
         "_amounts",
         "_masking",
+        "_pages",
         "_public",
         "_fanout",
         "_deadlines",
@@ -59,6 +60,7 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "aiohttp.web": frozenset({"ipn", "sandbox", "_cli", "testing"}),
     "msgspec": frozenset({"_frozen", "_wire", "journal", "sandbox", "bulk"}),
     "cattrs": frozenset({"_wire", "journal"}),
+    "jinja2": frozenset({"_pages", "sandbox"}),
     "typer": frozenset({"_cli"}),
     "click": frozenset({"_cli"}),  # what typer is made of
     "rich": frozenset({"_cli"}),

@@ -25,9 +25,9 @@ PINNED = {
         UnreadableReply UtilityAccount Validation request_id_for
     """,
     "payments_async.bulk": """
-        Batch BatchChanged Difference Double Duplicate Duplicates FirstLook Fuse Issue Plan Problem
-        Reconciliation Repeat Report RunProgress Share acknowledge lift_quarantine plan read_batch read_money
-        reconcile report run_batch sample_payroll write_off
+        Batch BatchChanged Difference Double Duplicate Duplicates FirstLook Fuse Issue Ledger Plan Problem
+        Reconciliation Repeat Report Retries RunProgress Share acknowledge approval_sheet ledger lift_quarantine plan
+        read_batch read_money receipt reconcile report retry_file run_batch sample_payroll write_off
     """,
     "payments_async.ipn": """
         Answer ClientCertificateVerifier DOCUMENTED_SENDERS Delivery HandlerPolicy HmacVerifier Receiver
@@ -36,18 +36,19 @@ PINNED = {
         UNIX_SOCKET Verifier serve serving
     """,
     "payments_async.journal": """
-        Adoption Archive ArchivedOrder ArchivedOrders Entry FINAL Happening HeldElsewhere Journal JournalBehind
-        JournalClosed JournalCorrupt JournalError JournalFull JournalLocked JournalLost JournalOutdated
-        JournalReadOnly JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy News
-        NotAJournal NotLookedFor NotParked OrderUnknown OrdersArchived OrdersDiffer PostgresJournal Progress Pruned
-        RegistryDamaged Run RunIdentity RunUnknown SqliteJournal Standing State StateFolder StoredJournal
-        Sweep WrongAccount archive_orders journal_at
+        Adoption Approval ApprovalRule Archive ArchivedOrder ArchivedOrders Entry FINAL Happening HeldElsewhere
+        Journal JournalBehind JournalClosed JournalCorrupt JournalError JournalFull JournalLocked JournalLost
+        JournalOutdated JournalReadOnly JournalRefused JournalTooNew JournalUnavailable JournalUnusable
+        LeaseLost LoadBusy News NotAJournal NotApproved NotLookedFor NotParked OrderUnknown OrdersArchived
+        OrdersDiffer PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity RunUnknown
+        Signature SqliteJournal Standing State StateFolder StoredJournal Sweep WrongAccount archive_orders
+        journal_at
     """,
     "payments_async.journal.contract": """
         Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
         Hearing Inbox Laid Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed RULES RawNotification
         Receipt
-        SAID Sighting StoredEvent Verdict Waiting next_state
+        SAID Sighting StoredEvent Verdict Waiting next_state why_not_approved
     """,
     "payments_async.outbox": """
         Fuse HandlerPolicy Outbox OutboxHealth

@@ -38,6 +38,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "bulk.plan",
         "Show what a file would do: sums, problems, duplicates, balance, and a digest to approve. Sends nothing.",
     ),
+    "bulk approve": (
+        "bulk.approvals",
+        "Approve exactly the payments that a digest stands for, as somebody other than who proposed them.",
+    ),
+    "bulk approvals": (
+        "bulk.approvals",
+        "Show what was proposed and who approved it; or have every batch of this journal approved from now on.",
+    ),
     "bulk run": (
         "bulk.run",
         "Send a file, or go on with it. Every order is written down before and after; none is ever sent twice.",
@@ -50,6 +58,15 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "bulk.report",
         "Write what became of every order: a CSV table, and one HTML page to print and to file.",
     ),
+    "bulk retry-file": (
+        "bulk.papers",
+        "Write a batch file of those that surely were not paid: rejected, or failed. Sends nothing.",
+    ),
+    "bulk receipt": (
+        "bulk.papers",
+        "Write the proof that one order was paid: one page, to print, to sign and to file.",
+    ),
+    "bulk export": ("bulk.papers", "Write what was paid as lines of debit and credit, for accounting."),
     "bulk reconcile": (
         "bulk.reconcile",
         "Settle what is open by what the service shows. Sends nothing; what it cannot find is parked for a person.",

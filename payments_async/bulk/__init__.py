@@ -7,7 +7,10 @@ from payments_async.bulk._file._tables import BatchChanged
 from payments_async.bulk._plan._checks import Duplicate, Duplicates
 from payments_async.bulk._plan._plan import Plan, Share, plan
 from payments_async.bulk._problems import Issue, Problem
+from payments_async.bulk._report._ledger import Ledger, ledger
+from payments_async.bulk._report._papers import approval_sheet, receipt
 from payments_async.bulk._report._report import Report, report
+from payments_async.bulk._report._retries import Retries, retry_file
 from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._crew import FirstLook, RunProgress
 from payments_async.outbox._reconcile import Double, Reconciliation, acknowledge, lift_quarantine, reconcile, write_off
@@ -24,20 +27,26 @@ __all__ = [
     "FirstLook",
     "Fuse",
     "Issue",
+    "Ledger",
     "Plan",
     "Problem",
     "Reconciliation",
     "Repeat",
     "Report",
+    "Retries",
     "RunProgress",
     "Share",
     "acknowledge",
+    "approval_sheet",
+    "ledger",
     "lift_quarantine",
     "plan",
     "read_batch",
     "read_money",
+    "receipt",
     "reconcile",
     "report",
+    "retry_file",
     "run_batch",
     "sample_payroll",
     "write_off",

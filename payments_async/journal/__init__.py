@@ -6,6 +6,7 @@ What only whoever writes a journal of their own, or tests one, needs is in ``pay
 from typing import TYPE_CHECKING, Any
 
 from payments_async._public import name_publicly
+from payments_async.journal._approvals import Approval, ApprovalRule, Proposal, Signature
 from payments_async.journal._archive import ArchivedOrders, archive_orders
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
@@ -27,6 +28,7 @@ from payments_async.journal._faults import (
     LeaseLost,
     LoadBusy,
     NotAJournal,
+    NotApproved,
     NotLookedFor,
     NotParked,
     OrdersArchived,
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Adoption",
+    "Approval",
+    "ApprovalRule",
     "Archive",
     "ArchivedOrder",
     "ArchivedOrders",
@@ -84,6 +88,7 @@ __all__ = [
     "LoadBusy",
     "News",
     "NotAJournal",
+    "NotApproved",
     "NotLookedFor",
     "NotParked",
     "OrderUnknown",
@@ -91,11 +96,13 @@ __all__ = [
     "OrdersDiffer",
     "PostgresJournal",
     "Progress",
+    "Proposal",
     "Pruned",
     "RegistryDamaged",
     "Run",
     "RunIdentity",
     "RunUnknown",
+    "Signature",
     "SqliteJournal",
     "Standing",
     "State",

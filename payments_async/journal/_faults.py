@@ -26,6 +26,7 @@
         LeaseLost             ... the chunk is no longer yours
         NotParked             ... only a parked order can be written off
         NotLookedFor          ... what was sent since it was copied or restored was not looked for yet
+        NotApproved           ... too few persons have approved the batch
 """
 
 from __future__ import annotations
@@ -249,3 +250,9 @@ class NotLookedFor(JournalRefused):
     """
 
     remedy = "reconcile the batch, until the service's list was read to its end; then lift the quarantine"
+
+
+class NotApproved(JournalRefused):
+    """Too few persons other than its maker have approved the batch. Nothing of it was written down or sent."""
+
+    remedy = "have the plan proposed (bulk plan --maker NAME) and approved (bulk approve DIGEST --who NAME)"

@@ -24,6 +24,7 @@ from typing import Protocol
 
 from payments_async._orders import Order
 from payments_async._public import name_publicly
+from payments_async.journal._approvals import Approval, ApprovalRule, Proposal, Signature, why_not_approved
 from payments_async.journal._changes import Change, ChangeFeed, Hearing
 from payments_async.journal._inbox import Arrival, Backlog, Doubt, Inbox, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
@@ -89,11 +90,13 @@ __all__ = [
     "Verdict",
     "Waiting",
     "next_state",
+    "why_not_approved",
 ]
 
 _OPERATIONS = (
     "open_outbox", "put", "take", "drop_laid", "note_sightings", "pause", "resume", "begin_day",
     "open_run", "load", "adopt", "load_block", "load_drop", "load_complete",
+    "propose", "approve", "withdraw_approval", "require_approvals",
     "claim_chunk", "renew_chunk", "release_chunk", "expire_chunks", "permit", "withdraw", "record",
     "apply_evidence", "park", "write_off", "acknowledge", "lift_quarantine", "begin_sweep", "end_sweep",
     "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "check_writable",
@@ -132,15 +135,51 @@ class Journal(Inbox, ChangeFeed, Protocol):
         source_digest: str | None = None,
         policy: str | None = None,
         outbox: str | None = None,
+        approvals: int = 0,
     ) -> Run:
         """Begin a batch, or find it again.
 
         Args:
             outbox: Name of the outbox that sends it once it is loaded; without one, whoever runs the batch does.
+            approvals: How many persons other than its maker must have approved it; see ``require_approvals``.
 
         Raises:
             WrongAccount: The journal holds batches of another identity.
+            NotApproved: Fewer have approved it than that, or than the journal asks for.
         """
+
+    async def propose(self, proposal: Proposal) -> None:
+        """Write down what a plan came to, and whose it is, so that somebody else may approve it."""
+
+    async def proposals(self, digest: str | None = None) -> Sequence[Proposal]:
+        """Who proposed a plan, oldest first; without a digest, the latest hundred of all proposals."""
+
+    async def approve(self, digest: str, *, by: Signature, note: str) -> Approval:
+        """Approve what was proposed; once more by the same person changes nothing.
+
+        Raises:
+            NotApproved: Nobody has proposed it, or the person is its maker.
+        """
+
+    async def withdraw_approval(self, digest: str, *, by: Signature) -> Approval:
+        """Take back one's own approval: nothing more of the batch is begun by a run that starts later.
+
+        Raises:
+            NotApproved: They have not approved it.
+        """
+
+    async def approvals(self, digest: str) -> Sequence[Approval]:
+        """All approvals of a plan, also those that were taken back, oldest first."""
+
+    async def require_approvals(self, rule: ApprovalRule) -> None:
+        """Ask for approvals of every batch from now on. Single orders of an outbox are not concerned.
+
+        Raises:
+            ValueError: The rule says not who sets it, or not why.
+        """
+
+    async def approval_rule(self) -> ApprovalRule:
+        """How many persons have to approve each batch."""
 
     async def run(self, batch_id: str) -> Run:
         """A batch as it stands.

@@ -360,17 +360,30 @@ class Outbox:
         return (await self._put(order, not_before, priority, adoption).placed).entry
 
     async def put_batch(
-        self, batch_id: str, orders: Iterable[Order] | AsyncIterable[Order], *, source_digest: str | None = None
+        self,
+        batch_id: str,
+        orders: Iterable[Order] | AsyncIterable[Order],
+        *,
+        source_digest: str | None = None,
+        approvals: int = 0,
     ) -> Loaded:
         """Write all orders of a batch down, to be sent beside the single ones; all of them or none is sent.
 
+        Args:
+            source_digest, approvals: As ``run_batch``.
+
         Raises:
+            NotApproved: Too few have approved it. Nothing was written down or sent.
             OrdersDiffer: As ``Journal.load``; or the batch is there, and somebody else sends it. Nothing was sent.
             HeldElsewhere, LoadBusy: As ``Journal.load``. Nothing was sent.
         """
         self._check_open()
         run = await self._journal.open_run(
-            batch_id, account_of(self._payments), source_digest=source_digest, outbox=self._name
+            batch_id,
+            account_of(self._payments),
+            source_digest=source_digest,
+            outbox=self._name,
+            approvals=approvals,
         )
         if run.outbox != self._name:
             whose = "whoever runs it sends it" if run.outbox is None else f"the outbox {run.outbox} sends it"

@@ -52,6 +52,7 @@ async def run_batch(
     look_back: float = 7 * 86_400.0,
     now: Callable[[], float] = time.time,
     source_digest: str | None = None,
+    approvals: int = 0,
     policy: str | None = None,
     adoption: Adoption | None = None,
 ) -> RunProgress:
@@ -85,6 +86,8 @@ async def run_batch(
         look_back: Seconds before the batch was made from which on the list is read.
         now: Unix seconds.
         source_digest, policy: Kept in the journal with the batch.
+        approvals: How many persons other than its maker must have approved the plan of this ``source_digest``; where
+            the journal asks for more (``require_approvals``), as many as that.
         adoption: A named person's word that orders which another batch holds, and may have sent, go on in this one;
             nothing of it is sent then before it was looked for.
 
@@ -93,6 +96,7 @@ async def run_batch(
             and may have sent them. Nothing was sent.
         OrdersDiffer: The journal holds another order under one of these request ids, or other orders under this
             batch; or the batch belongs to an outbox, which sends it. Nothing was sent.
+        NotApproved: Too few have approved it. Nothing was written down or sent.
         WrongAccount: The journal is about another account or service.
         LoadBusy: Another process, or another journal, loads these orders for longer than ``patience``; or it took them
             over in the middle, and they can be read only once. Nothing was sent.
@@ -104,7 +108,7 @@ async def run_batch(
     identity = account_of(payments)
     if orders is None:
         await journal.run(batch_id)  # before it is opened: a batch of a mistyped name must not come to be
-    begun = await journal.open_run(batch_id, identity, source_digest=source_digest, policy=policy)
+    begun = await journal.open_run(batch_id, identity, source_digest=source_digest, policy=policy, approvals=approvals)
     if begun.outbox is not None:
         raise OrdersDiffer(f"batch {batch_id} belongs to the outbox {begun.outbox}, which sends it")
     if orders is not None:

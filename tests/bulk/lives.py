@@ -23,6 +23,7 @@ import aiohttp
 import attrs
 from bulk.nursery import REHEARSAL, Child, Nursery, say
 from bulk.worlds import contradiction, payout
+from journal.factories import approve
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.bulk import Fuse, acknowledge, lift_quarantine, reconcile, run_batch, write_off
@@ -129,6 +130,7 @@ class Life:
         stop = asyncio.Event()
         stop.set()
         async with self.journal("first.db") as journal:
+            await approve(journal)
             if self.point.startswith("load_drop"):
                 await self.break_off_a_load(payments, journal)
             await run_batch(payments, journal, BATCH, self.orders(), stop=stop, lease=LEASE)

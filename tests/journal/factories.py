@@ -12,7 +12,7 @@ import attrs
 
 from payments_async._events import TransactionEvent, TransactionFailed, TransactionProcessing, TransactionSucceeded
 from payments_async._orders import Beneficiary, MobileMoneyWallet, PayoutOrder
-from payments_async.journal import Entry, Happening, Journal, RunIdentity, Sweep
+from payments_async.journal import ApprovalRule, Entry, Happening, Journal, Proposal, RunIdentity, Signature, Sweep
 from payments_async.journal.contract import Chunk, Outcome, Permit, RawNotification
 
 IDENTITY = RunIdentity(base_address="https://service.example/", key_fingerprint="0123456789abcdef", user_id="7")
@@ -78,6 +78,17 @@ def event(
 def delivery(body: bytes = b"{}", *, peer: str = "192.0.2.7", at: float = 1_000_000.0) -> RawNotification:
     """A notification as it came."""
     return RawNotification(body=body, query="", peer=peer, received_at=at)
+
+
+async def approve(journal: Journal) -> None:
+    """A plan is proposed, approved by somebody else, and that is taken back."""
+    maker, checker = Signature(who="Ann"), Signature(who="Ben")
+    await journal.require_approvals(ApprovalRule(needed=0, why="nobody else is there", by=maker))
+    await journal.propose(
+        Proposal(digest="a" * 64, batch_id=BATCH, orders=1, amount=Decimal(1), currency=None, file="f", by=maker)
+    )
+    await journal.approve("a" * 64, by=checker, note="seen")
+    await journal.withdraw_approval("a" * 64, by=checker)
 
 
 async def loaded(journal: Journal, count: int = 3, *, batch: str = BATCH) -> None:

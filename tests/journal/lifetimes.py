@@ -23,7 +23,7 @@ from typing import Any
 
 import psycopg
 from journal import postgres
-from journal.factories import BATCH, IDENTITY, delivery, event, order, orders, swept, transaction_id
+from journal.factories import BATCH, IDENTITY, approve, delivery, event, order, orders, swept, transaction_id
 
 from payments_async._orders import PayoutOrder
 from payments_async.journal import (
@@ -71,6 +71,7 @@ async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[
     owner = f"worker {later}"
     clock = clock_of(later)
     async with opened(path, clock=clock, crash_at=crash_at) as journal:
+        await approve(journal)
         await journal.open_run(BATCH, IDENTITY)
         if not (await journal.run(BATCH)).ready:
             with contextlib.suppress(_Interrupted):

@@ -24,8 +24,10 @@ from payments_async._orders import BankAccount, CollectionOrder, Order, PayoutOr
 from payments_async._session import PaymentsSession
 from payments_async.bulk._file._batch import Repeat, Repeats
 from payments_async.bulk._problems import OrderIssue
+from payments_async.bulk._retry_ids import earlier_id
 from payments_async.journal import Journal
-from payments_async.journal._records import Entry, Run
+from payments_async.journal._records import ArchivedOrder, Entry, Run
+from payments_async.journal._states import State
 
 _LONGEST_PATTERN = 200
 _SLOW = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P?[=<!]")  # may take for ever on a text that nearly matches
@@ -356,6 +358,9 @@ class Payees(ExitStack):
         return tuple(found)
 
 
+_SURELY_UNPAID = (State.REJECTED, State.FAILED, State.REVERSED)
+
+
 @attrs.define(eq=False, repr=False)
 class PriorOrders:
     """The journal as the plan of one batch sees it. ``begin`` first.
@@ -371,6 +376,9 @@ class PriorOrders:
     _is_empty: bool = attrs.field(init=False, default=True)
     run: Run | None = attrs.field(init=False, default=None)
     _gone: frozenset[str] = attrs.field(init=False, default=frozenset())
+    _earlier: Mapping[str, Entry | ArchivedOrder | None] = attrs.field(
+        init=False, factory=dict
+    )  # what some of them try again
 
     async def begin(self) -> None:
         """Find out what there is."""
@@ -383,8 +391,11 @@ class PriorOrders:
         if self._journal is None or self._is_empty:
             return {}
         request_ids = [order.request_id for order in orders]
-        entries = await self._journal.entries_of(request_ids)
-        self._gone = frozenset(await self._journal.archived_of([one for one in request_ids if one not in entries]))
+        earlier = [one for one in map(earlier_id, request_ids) if one is not None]
+        entries = await self._journal.entries_of([*request_ids, *earlier])
+        archived = await self._journal.archived_of([one for one in (*request_ids, *earlier) if one not in entries])
+        self._earlier = {one: entries.get(one) or archived.get(one) for one in earlier}
+        self._gone = frozenset(archived).intersection(request_ids)
         return entries
 
     def has_left(self, order: PayoutOrder) -> bool:
@@ -403,13 +414,27 @@ class PriorOrders:
             remedy = f"batch {self.run.batch_id} was approved without this order; put it into a batch of its own"
             return OrderIssue("request_id", "", remedy)
         if entry is None:
-            return None
+            return self._repeats(order)
         if entry.batch_id != self._batch_id:
             remedy = f"the journal holds this id in batch {entry.batch_id}, {entry.state}; leave the order out"
         elif entry.amount != order.amount:
             remedy = f"this batch holds it with the amount {entry.amount:f}; restore it, or give the order a new id"
         else:
             remedy = "this batch holds it with other details; restore them, or give the order a new id"
+        return OrderIssue("request_id", order.request_id, remedy)
+
+    def _repeats(self, order: PayoutOrder) -> OrderIssue | None:
+        """Why an order must not be tried again under another id: the one before may have been paid after all."""
+        earlier = earlier_id(order.request_id)
+        before = None if earlier is None else self._earlier.get(earlier)
+        if before is None:
+            return None
+        stands: str = before.state
+        if isinstance(before, Entry) and (before.conflict is not None or before.unconfirmed):
+            stands += ", and something contradicts that"
+        elif before.state in _SURELY_UNPAID:
+            return None
+        remedy = f"it tries {earlier} again, which is {stands}; leave the order out, or it may be paid twice"
         return OrderIssue("request_id", order.request_id, remedy)
 
     async def paid(self) -> AsyncIterator[Iterable[Entry]]:

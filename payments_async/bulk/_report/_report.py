@@ -6,12 +6,10 @@ import asyncio
 import csv
 import io
 import os
-import stat
-import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import IO
 from payments_async._frozen import frozen
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._problems import FORMULA, begins_formula
+from payments_async.bulk._report._files import place_of, replacing
 from payments_async.bulk._report._html import BEGINNING, ReportHead, ReportPage
 from payments_async.bulk._report._lines import (
     ReportLine,
@@ -57,8 +56,6 @@ _COLUMNS = {
 _AMOUNT, _AT, _ATTEMPTS = map(list(_COLUMNS).index, ("amount", "at", "attempts"))
 _words = attrgetter(*(name if name not in ("amount", "at", "attempts") else "state" for name in _COLUMNS))
 _RISKY = frozenset((*FORMULA, " "))  # a cell that begins so is looked at twice
-_HEAD = 4096
-_BESIDE_A_JOURNAL = ("-wal", "-shm", "-mark", "-journal")
 
 
 def _header() -> bytes:
@@ -137,13 +134,13 @@ async def report(
     source = getattr(journal, "path", None)
     with ExitStack() as resources:
         places = [
-            None if path is None else _place_of(path, marker=marker, overwrite=overwrite, journal=source)
+            None if path is None else place_of(path, marker=marker, overwrite=overwrite, journal=source)
             for path, marker in ((csv_path, _HEADER), (html_path, BEGINNING))
         ]
         if places[0] is not None and places[0] == places[1]:
             raise ValueError(f"{csv_path} cannot be both the table and the page; name two files")
         sheet, page = (
-            None if place is None else resources.enter_context(_replacing(place, marker=marker, overwrite=overwrite))
+            None if place is None else resources.enter_context(replacing(place, marker=marker, overwrite=overwrite))
             for place, marker in zip(places, (_HEADER, BEGINNING), strict=True)
         )
         written = _Writing(
@@ -249,83 +246,3 @@ def _harmless(text: str) -> str:
     """The whole text on one line, with an apostrophe before what a spreadsheet could run as a formula."""
     line = "".join(character if character.isprintable() else " " for character in text)
     return f"'{line}" if begins_formula(text.lstrip(" ")) or begins_formula(line.lstrip(" ")) else line
-
-
-def _place_of(path: Path, *, marker: bytes, overwrite: bool, journal: Path | None) -> Path:
-    """The file that a report may be written to, links followed.
-
-    Args:
-        marker: How a report of this kind begins: only such a file is ever replaced.
-        journal: The file the report is made from, if it is one.
-
-    Raises:
-        ValueError: It is the journal, one of the files beside it, or anything else that is no report.
-        FileExistsError: A report is there, and ``overwrite`` is not set.
-    """
-    place = path.resolve()
-    if journal is not None and _is_of_journal(place, journal.resolve()):
-        raise ValueError(f"{path} is the journal, or belongs to it; name another file")
-    if place.name.casefold().endswith(_BESIDE_A_JOURNAL):
-        raise ValueError(f"{path} is called like a file that belongs to a journal; name another file")
-    try:
-        about = place.stat()
-    except FileNotFoundError:
-        return place
-    if not stat.S_ISREG(about.st_mode):
-        raise ValueError(f"{path} is there, and is no regular file; name another file")
-    if about.st_size and not _begins_with(place, marker):
-        raise ValueError(f"{path} is there, and is no report: it is never replaced; name another file")
-    if not overwrite:
-        raise FileExistsError(f"{path} is there already; name another file, or overwrite it")
-    return place
-
-
-@contextmanager
-def _replacing(place: Path, *, marker: bytes, overwrite: bool) -> Iterator[IO[bytes]]:
-    """A file that takes its name when it is complete, and disappears when something goes wrong."""
-    number, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
-    unfinished = Path(name)
-    try:
-        with os.fdopen(number, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if overwrite and _place_of(place, marker=marker, overwrite=True, journal=None).exists():  # looked at again
-            unfinished.replace(place)
-        else:
-            _name_first(unfinished, place)
-    finally:
-        with suppress(FileNotFoundError):
-            unfinished.unlink()
-
-
-def _name_first(unfinished: Path, place: Path) -> None:
-    """Give a file its name, unless somebody was faster: a renaming would replace what is there."""
-    try:
-        place.hardlink_to(unfinished)
-    except FileExistsError:
-        raise
-    except OSError as error:  # not every file system has hard links
-        if place.exists():
-            raise FileExistsError(f"{place} is there already; name another file, or overwrite it") from error
-        unfinished.replace(place)
-
-
-def _begins_with(place: Path, marker: bytes) -> bool:
-    with place.open("rb") as file:
-        return file.read(_HEAD).startswith(marker)
-
-
-def _is_of_journal(place: Path, journal: Path) -> bool:
-    """Whether a name is the journal's, or one of those beside it; file systems may not tell small from capital."""
-    if _is_same(place, journal) or any(_is_same(place, Path(f"{journal}{end}")) for end in _BESIDE_A_JOURNAL):
-        return True
-    ours, name = journal.name.casefold(), place.name.casefold()
-    return _is_same(place.parent, journal.parent) and (name == ours or name.startswith(f"{ours}-"))
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:
-        return one == other

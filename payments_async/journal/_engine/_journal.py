@@ -18,6 +18,7 @@ import attrs
 from payments_async._events import TransactionEvent
 from payments_async._orders import Order
 from payments_async._wire.orders import write_order
+from payments_async.journal._approvals import Approval, ApprovalRule, Proposal, Signature
 from payments_async.journal._changes import Change, Hearing
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._engine._memory import Loading, PutRegistrar, Registry, held_elsewhere
@@ -61,6 +62,7 @@ from payments_async.journal._records import (
     Waiting,
 )
 from payments_async.journal._statements import (
+    _approvals,
     _archived,
     _archiving,
     _changes,
@@ -209,8 +211,9 @@ class StoredJournal(Journal):
         source_digest: str | None = None,
         policy: str | None = None,
         outbox: str | None = None,
+        approvals: int = 0,
     ) -> Run:
-        begin = (batch_id, identity, source_digest, policy, secrets.token_hex(8), outbox)
+        begin = (batch_id, identity, source_digest, policy, secrets.token_hex(8), outbox, approvals)
         await self._submit("open_run", _loading.begin_run, *begin)
         return await self.run(batch_id)
 
@@ -219,6 +222,27 @@ class StoredJournal(Journal):
 
     async def runs(self) -> Sequence[Run]:
         return await self._read(_entries.runs)
+
+    async def propose(self, proposal: Proposal) -> None:
+        await self._submit("propose", _approvals.propose, proposal)
+
+    async def proposals(self, digest: str | None = None) -> Sequence[Proposal]:
+        return await self._read(_approvals.proposals, digest)
+
+    async def approve(self, digest: str, *, by: Signature, note: str) -> Approval:
+        return await self._submit("approve", _approvals.approve, digest, by, note)
+
+    async def withdraw_approval(self, digest: str, *, by: Signature) -> Approval:
+        return await self._submit("withdraw_approval", _approvals.withdraw, digest, by)
+
+    async def approvals(self, digest: str) -> Sequence[Approval]:
+        return await self._read(_approvals.approvals, digest)
+
+    async def require_approvals(self, rule: ApprovalRule) -> None:
+        await self._submit("require_approvals", _approvals.require, rule)
+
+    async def approval_rule(self) -> ApprovalRule:
+        return await self._read(_approvals.rule)
 
     async def load(
         self,

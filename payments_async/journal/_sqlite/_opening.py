@@ -172,6 +172,20 @@ _FIRST = (
         END""",
     # what one of all who share the journal does for the others
     "CREATE TABLE duty (name TEXT PRIMARY KEY, owner TEXT, holder TEXT, until REAL) STRICT",
+    # who proposed what, who approved it, and who took that back; and how many have to, of which the latest counts
+    """CREATE TABLE proposal (
+        id INTEGER PRIMARY KEY, digest TEXT NOT NULL, batch_id TEXT NOT NULL, orders INTEGER NOT NULL,
+        amount TEXT NOT NULL, currency TEXT, file TEXT NOT NULL, who TEXT NOT NULL, login TEXT NOT NULL,
+        machine TEXT NOT NULL, at REAL NOT NULL) STRICT""",
+    "CREATE INDEX proposal_digest ON proposal(digest)",
+    """CREATE TABLE approval (
+        id INTEGER PRIMARY KEY, digest TEXT NOT NULL, note TEXT NOT NULL, who TEXT NOT NULL, login TEXT NOT NULL,
+        machine TEXT NOT NULL, at REAL NOT NULL, withdrawn_by TEXT, withdrawn_login TEXT, withdrawn_machine TEXT,
+        withdrawn_at REAL) STRICT""",
+    "CREATE INDEX approval_digest ON approval(digest)",
+    """CREATE TABLE approval_rule (
+        id INTEGER PRIMARY KEY, needed INTEGER NOT NULL, shared_logins INTEGER NOT NULL, why TEXT NOT NULL,
+        who TEXT NOT NULL, login TEXT NOT NULL, machine TEXT NOT NULL, at REAL NOT NULL) STRICT""",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
 )
 

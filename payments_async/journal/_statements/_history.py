@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
+from payments_async.journal._approvals import Signature
 from payments_async.journal._faults import OrderUnknown
 from payments_async.journal._records import Happening, Row, Standing, Sweep, unpack_transaction_id
+from payments_async.journal._statements._approvals import approvals, proposals
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import (
     COLUMNS,
@@ -206,7 +208,25 @@ def decisions(connection: Connection, batch_id: str) -> Sequence[Happening]:
         f"SELECT {', '.join(_Resolution._fields)} FROM resolution WHERE run = ? ORDER BY id",  # noqa: S608
         (number_of(connection, batch_id),),
     )
-    return tuple(_resolved(_Resolution._make(values)) for values in found.fetchall())
+    decided = [_resolved(_Resolution._make(values)) for values in found.fetchall()]
+    (digest,) = connection.execute("SELECT source_digest FROM run WHERE batch_id = ?", (batch_id,)).fetchone()
+    return tuple(sorted([*decided, *_approvals_of(connection, digest)], key=lambda one: one.at))
+
+
+def _approvals_of(connection: Connection, digest: str | None) -> Iterator[Happening]:
+    """Who proposed the plan of a batch, who approved it, and who took that back."""
+    if digest is None:
+        return
+    for proposal in proposals(connection, digest):
+        yield _signed(proposal.by, "proposed", proposal.file)
+    for approval in approvals(connection, digest):
+        yield _signed(approval.by, "approved", approval.note)
+        if approval.withdrawn is not None:
+            yield _signed(approval.withdrawn, "approval withdrawn", approval.note)
+
+
+def _signed(by: Signature, kind: str, why: str) -> Happening:
+    return Happening(at=by.at, what="resolution", by=str(by), detail=f"{kind}: {why}")
 
 
 def standings_after(batch_id: str) -> PageReader[Standing]:

@@ -14,6 +14,7 @@ from payments_async._orders import Order
 from payments_async._wire.orders import write_order
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersArchived, OrdersDiffer, WrongAccount
 from payments_async.journal._records import Adoption, Loaded, RunIdentity, body_digest
+from payments_async.journal._statements._approvals import check_approved
 from payments_async.journal._statements._archived import check_not_archived
 from payments_async.journal._statements._entries import (
     MOST_ORDERS,
@@ -92,13 +93,18 @@ def begin_run(
     policy: str | None,
     uid: str,
     outbox: str | None,
+    approvals: int | None = None,
 ) -> None:
     """Begin a batch, unless it is there.
 
     Args:
         uid: Tells it from one of the same name that a restored file does not hold any more.
         outbox: Name of the outbox that sends it; ``None`` where whoever runs the batch does.
+        approvals: How many persons must have approved it, if the journal asks for no more; ``None`` for what is no
+            batch of anybody's, but the orders of an outbox one by one.
     """
+    if approvals is not None:
+        check_approved(commit, batch_id, source_digest, approvals)
     ours = (identity.base_address, identity.key_fingerprint, identity.user_id)
     others = commit.execute(
         "SELECT base_address, user_id FROM run WHERE base_address <> ? OR user_id <> ? LIMIT 1",
@@ -111,7 +117,9 @@ def begin_run(
     (epoch,) = commit.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
     commit.execute(
         """INSERT INTO run (batch_id, base_address, key_fingerprint, user_id, source_digest, policy, epoch, uid,
-        created_at, outbox) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (batch_id) DO NOTHING""",
+        created_at, outbox) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        ON CONFLICT (batch_id) DO UPDATE SET source_digest = excluded.source_digest
+        WHERE run.state = 'loading' AND excluded.source_digest IS NOT NULL""",
         (batch_id, *ours, source_digest, policy, epoch, uid, commit.now, outbox),
     )
 

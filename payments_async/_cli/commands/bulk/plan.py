@@ -1,16 +1,23 @@
 """`payments-async bulk plan`: what a file would do, for whoever makes it and whoever approves it."""
 
 from pathlib import Path
+from typing import Annotated
 
 import attrs
+import typer
 
 from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_file
 from payments_async._cli.batch_plan import make_plan, plan_document, show_plan
-from payments_async._cli.exit_codes import Exit
-from payments_async._cli.journal import JournalFile, existing
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.journal import JournalFile, JournalPlace, existing, introduce, may_be_made, opened
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, quoted
 from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.signatures import signature
+from payments_async._cli.written import complaints
+from payments_async.bulk import Plan
+from payments_async.bulk import approval_sheet as write_sheet
+from payments_async.journal import Proposal
 
 
 async def bulk_plan(
@@ -22,10 +29,18 @@ async def bulk_plan(
     validate: Validate = False,
     rows: RowOptions = RowOptions(),
     file_format: FileFormat = FileFormat(),
+    maker: Annotated[
+        str | None, typer.Option(help="Your name: propose it, so that somebody else may approve it.")
+    ] = None,
+    approval_sheet: Annotated[
+        Path | None, typer.Option(help="Write the page on which it is approved: totals, the largest, the digest.")
+    ] = None,
+    new_journal: Annotated[bool, typer.Option("--new-journal", help="With --maker: make it if there is none.")] = False,
 ) -> Exit:
     """Show what a file would do: sums, problems, duplicates, balance, and a digest to approve. Sends nothing.
 
     Whoever approves it hands on the digest; `bulk run --plan DIGEST` then sends exactly these payments or nothing.
+    With --maker it is proposed: somebody else approves it by its digest (bulk approve), and the journal keeps both.
 
     Example: payments-async bulk plan payroll.csv --batch-id payroll-2026-11 --journal payroll.sqlite
     """
@@ -35,8 +50,26 @@ async def bulk_plan(
     async with existing(journal) as held, session as payments:
         made = await make_plan(payments, batch, batch_id, held, rows, validate=validate)
     show_plan(screen, made, f"{file.name}, batch {batch_id}")
+    if approval_sheet is not None:
+        with complaints(approval_sheet):
+            await write_sheet(
+                made,
+                batch_id,
+                approval_sheet,
+                file=file.name,
+                maker=maker or "",
+                personal=screen.show_personal,
+                overwrite=True,
+            )
+        screen.say(f"\nwrote {quoted(str(approval_sheet))}")
+    is_proposed = maker is not None and await _proposed(
+        screen, made, batch_id, file, journal, maker, is_wanted=new_journal
+    )
     status = Exit.FINE if made.is_clean else Exit.BAD_INPUT
     if made.is_clean:
+        if is_proposed:
+            screen.say("\nProposed. For somebody else to approve it:")
+            screen.command(f"{command_line('bulk approve', made.digest, journal=journal)} --who NAME")
         screen.say("\nTo send exactly this, once it is approved:")
         again = command_line(
             "bulk run",
@@ -49,5 +82,34 @@ async def bulk_plan(
             new_journal=journal is None or not await journal.exists(),
         )
         screen.say(f"  {quoted(again)}")
-    screen.document({"batch_id": batch_id, **plan_document(made), "exit_status": status})
+    screen.document({"batch_id": batch_id, **plan_document(made), "proposed": is_proposed, "exit_status": status})
     return status
+
+
+async def _proposed(
+    screen: Screen, made: Plan, batch_id: str, file: Path, place: JournalPlace | None, maker: str, *, is_wanted: bool
+) -> bool:
+    """Write down whose plan it is; tells whether it could be."""
+    by = signature(maker)
+    if place is None:
+        raise BadInput("--maker: what is proposed is kept in the journal; name it (--journal), or set PAYMENTS_JOURNAL")
+    if not made.is_clean:
+        screen.trouble("it was not proposed: nobody can approve it as it is")
+        return False
+    if not await place.exists() and not may_be_made(screen, place, named=True, is_wanted=is_wanted):
+        screen.trouble("it was not proposed")
+        return False
+    async with opened(place, new=True) as held:
+        introduce(screen, place, held)
+        await held.propose(
+            Proposal(
+                digest=made.digest,
+                batch_id=batch_id,
+                orders=made.count,
+                amount=made.total,
+                currency=made.currency,
+                file=file.name,
+                by=by,
+            )
+        )
+    return True

@@ -22,11 +22,12 @@ from payments_async._cli.journal import (
 from payments_async._cli.limits import RunLimits, session_limits
 from payments_async._cli.live_view import LiveView, looking
 from payments_async._cli.program import command_line
-from payments_async._cli.screen import Screen, counted, money, quoted
+from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import draining
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
-from payments_async.journal import Adoption, HeldElsewhere, Journal, JournalUnavailable
+from payments_async.journal import Adoption, ApprovalRule, HeldElsewhere, Journal, JournalUnavailable
+from payments_async.journal.contract import why_not_approved
 
 
 async def bulk_run(
@@ -51,6 +52,9 @@ async def bulk_run(
             "--adopt", help="Take over orders of a lost journal: nothing is sent before they were looked for."
         ),
     ] = False,
+    needs_approval: Annotated[
+        int, typer.Option(min=0, max=100, help="So many others than its maker must have approved it.")
+    ] = 0,
     who: Annotated[str | None, typer.Option(help="With --adopt: who says so; kept.")] = None,
     why: Annotated[str | None, typer.Option(help="With --adopt: what became of the other.")] = None,
     file_format: FileFormat = FileFormat(),
@@ -58,8 +62,9 @@ async def bulk_run(
     """Send a file, or go on with it. Every order is written down before and after; none is ever sent twice.
 
     Nothing is sent unless every row is good (or --skip-bad leaves bad ones out), the digest is the approved one
-    (--plan) and you say yes. Before its first order the service's list is read: what it shows was sent already, and is
-    not sent again. Ctrl-C finishes what is under way; a second one breaks it off. The same command goes on.
+    (--plan), as many others have approved it as the journal asks for (bulk approvals), and you say yes. Before its
+    first order the service's list is read: what it shows was sent already, and is not sent again. Ctrl-C finishes what
+    is under way; a second one breaks it off. The same command goes on.
 
     Example: payments-async bulk run payroll.csv --batch-id payroll-2026-11 --journal payroll.sqlite --max-unknown 10
     """
@@ -84,6 +89,7 @@ async def bulk_run(
             )
         show_plan(screen, made, f"{file.name}, batch {batch_id}")
         check_plan(made, approved)
+        await _check_approved(journal, made, needs_approval)
         if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
             screen.trouble("nothing was sent")
             return Exit.STOPPED
@@ -100,6 +106,7 @@ async def bulk_run(
             skip_bad=rows.skip_bad,
             acknowledge=rows.acknowledge,
             validate=validate,
+            needs_approval=needs_approval or None,
             **attrs.asdict(limits),
         )
         run = _BatchRun(
@@ -111,6 +118,7 @@ async def bulk_run(
             limits=limits,
             fuse=fuse,
             adoption=adoption,
+            approvals=needs_approval,
             again=again,
         )
         return await run.carry_out()
@@ -132,6 +140,7 @@ class _BatchRun:
     limits: RunLimits
     fuse: Fuse
     adoption: Adoption | None
+    approvals: int
     again: str
 
     async def carry_out(self) -> Exit:
@@ -168,6 +177,7 @@ class _BatchRun:
                     stop=stop.drain,
                     source_digest=self.plan.digest,
                     adoption=self.adoption,
+                    approvals=self.approvals,
                     look_first="never" if self.limits.without_looking else "always",
                 )
             except HeldElsewhere as error:
@@ -214,6 +224,21 @@ class _BatchRun:
             }
         )
         return status
+
+
+async def _check_approved(place: JournalPlace, made: Plan, needed: int) -> None:
+    """Refuse a plan that too few have approved, before anything is asked; the journal refuses it in any case.
+
+    Raises:
+        BadInput: They have not.
+    """
+    async with existing(place) as held:
+        rule = ApprovalRule() if held is None else await held.approval_rule()
+        proposals = () if held is None else await held.proposals(made.digest)
+        approvals = () if held is None else await held.approvals(made.digest)
+    refusal = why_not_approved(rule, made.digest, proposals, approvals, needed)
+    if refusal is not None:
+        raise BadInput(f"{clean(str(refusal))}. Nothing was sent")
 
 
 def _adoption(adopt: bool, who: str | None, why: str | None) -> Adoption | None:

@@ -1,0 +1,135 @@
+"""`payments-async bulk approve` and `approvals`: the second pair of eyes."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import attrs
+import typer
+
+from payments_async._cli.exit_codes import BadInput, Exit
+from payments_async._cli.journal import JournalFile, opened
+from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.signatures import signature
+from payments_async.journal import ApprovalRule, NotApproved, Proposal, StoredJournal
+
+Digest = Annotated[str, typer.Argument(help="The digest of the plan, all 64 digits of it.")]
+
+
+async def bulk_approve(
+    screen: Screen,
+    digest: Digest,
+    who: Annotated[str, typer.Option(help="Your name: you answer for it.")],
+    note: Annotated[str, typer.Option(help="What you looked at; kept.")] = "",
+    journal: JournalFile = None,
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take your approval back.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+) -> Exit:
+    """Approve exactly the payments that a digest stands for, as somebody other than who proposed them.
+
+    The proposal is shown first: look at the plan or at its sheet (bulk plan --approval-sheet) before you agree. The
+    name, the login, the machine and the time are kept in the journal, and shown in the report.
+
+    Example: payments-async bulk approve 3f0c... --who "B. Head" --note "compared with May" --journal payroll.sqlite
+    """
+    digest, by = digest.strip().lower(), signature(who)
+    async with opened(journal) as held:
+        proposals = await held.proposals(digest)
+        if not proposals:
+            known = [one.digest for one in await held.proposals()]
+            near = [one for one in known if digest and one.startswith(digest)]
+            hint = f"; did you mean {near[0]}? All 64 digits are needed" if near else ""
+            raise BadInput(
+                f"nobody has proposed {clean(digest) or 'that'}{hint}; whoever makes the batch does, with "
+                "`payments-async bulk plan FILE ... --maker NAME`"
+            )
+        _show(screen, proposals[-1])
+        verb = "withdraw your approval of" if withdraw else "approve"
+        if not yes and not screen.confirmed(f"Do you, {by.who}, {verb} exactly these payments?"):
+            screen.trouble("nothing was changed")
+            screen.document({"digest": digest, "exit_status": Exit.STOPPED})
+            return Exit.STOPPED
+        try:
+            given = await (
+                held.withdraw_approval(digest, by=by) if withdraw else held.approve(digest, by=by, note=note)
+            )
+        except NotApproved as error:
+            raise BadInput(clean(error.message)) from error
+        approvals = [one for one in await held.approvals(digest) if one.withdrawn is None]
+    screen.say(f"{'withdrawn' if withdraw else 'approved'} by {quoted(str(by))}")
+    screen.say(f"approvals that stand: {len(approvals):,}: {quoted(', '.join(one.by.who for one in approvals) or '-')}")
+    screen.document({"digest": digest, "approval": given, "standing": len(approvals), "exit_status": Exit.FINE})
+    return Exit.FINE
+
+
+async def bulk_approvals(
+    screen: Screen,
+    journal: JournalFile = None,
+    needed: Annotated[
+        int | None, typer.Option(min=0, max=100, help="From now on so many must approve each batch.")
+    ] = None,
+    shared_logins: Annotated[
+        bool, typer.Option("--shared-logins", help="With --needed: tell persons apart by their names alone.")
+    ] = False,
+    who: Annotated[str | None, typer.Option(help="With --needed: who says so; kept.")] = None,
+    why: Annotated[str | None, typer.Option(help="With --needed: the reason; kept.")] = None,
+) -> Exit:
+    """Show what was proposed and who approved it; or have every batch of this journal approved from now on.
+
+    The rule is kept in the journal, so that no run can forget it: `bulk run`, `outbox put` and programs on the journal
+    refuse a batch that too few have approved. Whoever can write the journal's file could also change the rule; each
+    change of it is kept and shown.
+
+    Example: payments-async bulk approvals --needed 1 --who "C. Board" --why "four eyes" --journal payroll.sqlite
+    """
+    async with opened(journal) as held:
+        if needed is not None:
+            if not (who or "").strip() or not (why or "").strip():
+                raise BadInput("--needed: say --who sets the rule, and --why; both are kept")
+            rule = ApprovalRule(needed=needed, shared_logins=shared_logins, why=why or "", by=signature(who or ""))
+            await held.require_approvals(rule)
+        elif shared_logins or who is not None or why is not None:
+            raise BadInput("--shared-logins, --who and --why: they go with --needed")
+        rule = await held.approval_rule()
+        shown = await _rows(screen, held)
+    words = f"{counted(rule.needed, 'approval')} needed for each batch" if rule.needed else "no approval is needed"
+    by = f", as {quoted(str(rule.by))} set on {_day(rule.by.at)}: {quoted(rule.why)}" if rule.by else ""
+    screen.say(f"[bold]{words}[/]{by}")
+    if rule.shared_logins:
+        screen.say("persons are told apart by their names alone (--shared-logins)")
+    screen.document({"rule": rule, "proposals": shown, "exit_status": Exit.FINE})
+    return Exit.FINE
+
+
+async def _rows(screen: Screen, journal: StoredJournal) -> list[dict[str, object]]:
+    """What was proposed, as it is shown; for machines in full."""
+    rows, documents = [], []
+    for one in await journal.proposals():
+        given = await journal.approvals(one.digest)
+        names = [f"{approval.by.who}{' (withdrawn)' if approval.withdrawn else ''}" for approval in given]
+        amount = money(one.amount, one.currency)
+        rows.append(
+            [one.digest, one.batch_id, f"{one.orders:,}", amount, one.by.who, _day(one.by.at), ", ".join(names) or "-"]
+        )
+        documents.append({**attrs.asdict(one, recurse=True), "approvals": given})
+    if rows:
+        columns = ["Digest", "Batch", "Orders", "Sum", "Proposed by", "On", "Approved by"]
+        screen.table(columns, rows, right=["Orders", "Sum"])
+        screen.say()
+    return documents
+
+
+def _show(screen: Screen, proposal: Proposal) -> None:
+    screen.fields(
+        [
+            ("batch", proposal.batch_id),
+            ("orders", f"{proposal.orders:,}"),
+            ("sum", money(proposal.amount, proposal.currency)),
+            ("made from", proposal.file),
+            ("proposed by", f"{proposal.by}, on {_day(proposal.by.at)}"),
+            ("digest", proposal.digest),
+        ]
+    )
+
+
+def _day(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"

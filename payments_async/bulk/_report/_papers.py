@@ -1,0 +1,207 @@
+"""Papers of one page each: the sheet on which a batch is approved, and the proof that one order was paid."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import os
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from payments_async._frozen import frozen
+from payments_async._kinds import reference_of
+from payments_async._masking import mask
+from payments_async._orders import PayoutOrder
+from payments_async._pages.rendering import rendered
+from payments_async.bulk._plan._plan import Plan
+from payments_async.bulk._problems import Issue
+from payments_async.bulk._report._files import place_of, replacing
+from payments_async.bulk._report._lines import evidence_words, line_of, moment_text
+from payments_async.journal import Journal
+from payments_async.journal._faults import OrderUnknown
+from payments_async.journal._records import Entry, Happening, Standing
+from payments_async.journal._states import State
+
+_LARGEST = 10  # orders that the sheet names
+_SHOWN = 8  # issues of a kind, so that the sheet stays one page
+_OPENING = (
+    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="payments-async '
+)
+_SHEET, _RECEIPT = f"{_OPENING}approval sheet".encode(), f"{_OPENING}receipt".encode()
+
+
+@frozen(kw_only=True)
+class _Payee:
+    """One order on the sheet."""
+
+    request_id: str
+    name: str
+    payee: str
+    amount: object
+
+
+async def approval_sheet(
+    plan: Plan,
+    batch_id: str,
+    path: str | os.PathLike[str],
+    *,
+    file: str = "",
+    maker: str = "",
+    personal: bool = False,
+    overwrite: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Write one page on which a plan is approved: its totals, its largest orders, what was found, its digest.
+
+    Args:
+        path: Of an HTML page, which prints on one A4.
+        file: What the batch was made from.
+        maker: Who proposes it.
+        personal: Names and numbers in full, not masked.
+        overwrite: Replace such a sheet that is there; no other file is ever replaced.
+        clock: Unix seconds.
+
+    Raises:
+        BatchChanged: The file was changed since it was planned; nothing was written.
+        ValueError: What is there is no such sheet; nothing was written.
+        FileExistsError: A sheet is there, and ``overwrite`` is not set; nothing was written.
+        OSError: The file cannot be written.
+        ModuleNotFoundError: The extra ``pages`` is not installed.
+    """
+    largest = [
+        _Payee(
+            request_id=order.request_id,
+            name=order.beneficiary.name if personal else mask(order.beneficiary.name),
+            payee=reference_of(order) if personal else mask(reference_of(order)),
+            amount=order.amount,
+        )
+        for order in await _largest(plan)
+    ]
+    found = plan.duplicates
+    doubles = [f"same beneficiary and amount: {found.same_amount:,}"] if found.same_amount else []
+    issues: list[tuple[str, str, Sequence[Issue | str]]] = [
+        ("Problems: nothing can be sent as it is", "unpaid", plan.problems),
+        ("Concerns: looked at" if plan.acknowledged else "Concerns: to be looked at", "need", plan.concerns),
+        ("Left out", "need", plan.skipped),
+        ("Paid twice?", "need", doubles),
+        ("Look at this", "notes", plan.warnings),
+    ]
+    values = {
+        "plan": plan,
+        "batch_id": batch_id,
+        "file": file,
+        "maker": maker,
+        "largest": largest,
+        "issues": [(title, style, *_first(lines)) for title, style, lines in issues if lines],
+        "made": clock(),
+        "is_personal": personal,
+    }
+    await asyncio.to_thread(_write, Path(path), "approval.html", values, _SHEET, None, overwrite)
+
+
+async def receipt(
+    journal: Journal,
+    request_id: str,
+    path: str | os.PathLike[str],
+    *,
+    personal: bool = False,
+    overwrite: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Write the proof that one order was paid, as a page of its own.
+
+    Args:
+        path: Of an HTML page, which prints on one A4.
+        personal: Names and numbers in full, not masked.
+        overwrite: Replace a receipt that is there; no other file is ever replaced.
+        clock: Unix seconds.
+
+    Raises:
+        OrderUnknown: The journal holds no such order; one that has left for an archive is told of there.
+        ValueError: It was not paid, or evidence contradicts that it was; or what is there is no receipt. Nothing was
+            written.
+        FileExistsError: A receipt is there, and ``overwrite`` is not set; nothing was written.
+        OSError: The file cannot be written.
+        JournalUnavailable: The journal cannot be read.
+        ModuleNotFoundError: The extra ``pages`` is not installed.
+    """
+    entry = await journal.entry(request_id)
+    if entry is None:
+        raise OrderUnknown(f"the journal holds no order {request_id}")
+    if entry.state is not State.SUCCESSFUL:
+        raise ValueError(f"{request_id} is {entry.state}: there is no proof of a payment that is not final")
+    if entry.conflict is not None:
+        raise ValueError(f"{request_id}: evidence contradicts ({entry.conflict}); acknowledge what is true first")
+    run, story = await journal.run(entry.batch_id), await journal.history(request_id)
+    turn = next((one for one in story if one.state is State.SUCCESSFUL), None)
+    line = line_of(Standing(entry=entry, decision=turn), personal=personal)
+    values = {
+        "line": line,
+        "facts": _facts(entry, line.name, line.payee, turn, run.source_digest),
+        "story": [(_when(one), evidence_words(one)) for one in story if one.state is not None],
+        "service": run.identity.base_address,
+        "made": clock(),
+        "is_personal": personal,
+    }
+    held = getattr(journal, "path", None)
+    await asyncio.to_thread(_write, Path(path), "receipt.html", values, _RECEIPT, held, overwrite)
+
+
+def _facts(
+    entry: Entry, name: str, payee: str, turn: Happening | None, digest: str | None
+) -> list[tuple[str, str | None]]:
+    order = entry.order
+    bank = getattr(getattr(order, "destination", None), "bank_code", None)
+    return [
+        ("Paid to", name),
+        ("Wallet, account or line", " ".join(filter(None, (bank, payee)))),
+        ("Kind", order.kind.replace("_", " ")),
+        ("Batch", entry.batch_id),
+        ("Transaction of the service", entry.transaction_id),
+        ("Final since (UTC)", "" if turn is None else _when(turn)),
+        ("Evidence", "" if turn is None else evidence_words(turn)),
+        ("SHA-256 of the plan it was in", digest),
+    ]
+
+
+def _when(happening: Happening) -> str:
+    return moment_text(datetime.fromtimestamp(happening.at, UTC)) if happening.at else ""
+
+
+async def _largest(plan: Plan) -> list[PayoutOrder]:
+    """The largest orders of a plan, the first of equal ones first, in constant memory."""
+    kept: list[tuple[Any, int, PayoutOrder]] = []
+    numbers = count(0, -1)
+    async for order in _each_of(plan.orders):
+        heapq.heappush(kept, (order.amount, next(numbers), order))
+        if len(kept) > _LARGEST:
+            heapq.heappop(kept)
+    return [order for _, _, order in sorted(kept, reverse=True, key=lambda one: one[:2])]
+
+
+def _first(lines: Sequence[Issue | str]) -> tuple[list[str], int]:
+    """The first of many, and how many more there are."""
+    return [str(line) for line in lines[:_SHOWN]], max(len(lines) - _SHOWN, 0)
+
+
+def _write(
+    path: Path, template: str, values: Mapping[str, object], marker: bytes, journal: Path | None, overwrite: bool
+) -> None:
+    place = place_of(path, marker=marker, overwrite=overwrite, journal=journal)
+    page = rendered(template, values).encode()
+    with replacing(place, marker=marker, overwrite=overwrite) as file:
+        file.write(page)
+
+
+async def _each_of(orders: Iterable[PayoutOrder]) -> AsyncIterator[PayoutOrder]:
+    """The orders of a plan, one after the other; those of a file are read in threads."""
+    if isinstance(orders, AsyncIterable):
+        async for order in orders:
+            yield order
+    else:
+        for order in orders:
+            yield order

@@ -1,0 +1,165 @@
+"""A batch file of the orders that surely were not paid, to be mended, planned and run as a batch of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import attrs
+
+from payments_async._frozen import frozen
+from payments_async._kinds import PAYOUT_KINDS
+from payments_async._orders import CollectionOrder, PayoutOrder
+from payments_async.bulk._file._rows import COLUMNS, Rules, read_row
+from payments_async.bulk._plan._plan import Share
+from payments_async.bulk._report._files import place_of, replacing
+from payments_async.bulk._retry_ids import retried_id
+from payments_async.journal import Journal
+from payments_async.journal._records import Entry
+from payments_async.journal._states import State
+
+_EARLIER, _WHY = "earlier_request_id", "why_not_paid"
+_COLUMNS = (*COLUMNS, _EARLIER, _WHY)
+_NUMBERS = ("phone_number", "account_number", "bank_code", "customer_reference")  # spreadsheets would ruin them
+_SURELY_UNPAID = (State.REJECTED, State.FAILED)
+
+
+@frozen(kw_only=True)
+class Retries:
+    """What was written.
+
+    Attributes:
+        path: The file, or ``None`` where there was nothing to write.
+        written: The orders in it, and their sum.
+        left_out: Request id and reason of orders that ended without being paid, and are not in it.
+    """
+
+    path: Path | None
+    written: Share
+    left_out: tuple[tuple[str, str], ...]
+
+
+async def retry_file(
+    journal: Journal,
+    batch_id: str,
+    path: str | os.PathLike[str],
+    *,
+    reversed_too: bool = False,
+    overwrite: bool = False,
+) -> Retries:
+    """Write a batch file of the orders of a batch that surely were not paid: rejected, or failed.
+
+    Each has a new request id, always the same for one order (``PAY-17-R2``, then ``PAY-17-R3``), so that a second file
+    of the same orders pays nothing twice. ``plan`` refuses one whose earlier order has turned out to be paid since.
+    Names and numbers are in full: the file is readable by its owner alone. Columns beside those of a batch file name
+    the earlier order, and say why it was not paid.
+
+    Args:
+        path: Of a CSV file.
+        reversed_too: Also what was paid, and came back.
+        overwrite: Replace a file of this kind that is there; no other file is ever replaced.
+
+    Raises:
+        RunUnknown: The journal holds no such batch.
+        ValueError: The path is the journal's, or what is there is no such file; nothing was written.
+        FileExistsError: Such a file is there, and ``overwrite`` is not set; nothing was written.
+        OSError: The file cannot be written.
+        JournalUnavailable: The journal cannot be read.
+    """
+    await journal.run(batch_id)
+    header = _line(_COLUMNS)
+    place = place_of(Path(path), marker=header, overwrite=overwrite, journal=getattr(journal, "path", None))
+    states = (*_SURELY_UNPAID, *([State.REVERSED] if reversed_too else []))
+    left_out: list[tuple[str, str]] = []
+    orders: list[tuple[Entry, PayoutOrder]] = []
+    for state in states:
+        async for entry in journal.entries(batch_id, state):
+            why = _why_not(entry)
+            order = None if why else _again(entry)
+            if order is not None:
+                orders.append((entry, order))
+            else:
+                left_out.append((entry.request_id, why or "it is no payout that a batch file can hold"))
+    rows = [(entry, order, _cells(order)) for entry, order in orders]
+    good = [row for row in rows if _is_read_as(row[2], row[1])]
+    unwritable = "a row of a batch file cannot hold it exactly: enter it by hand, with care"
+    left_out += [(entry.request_id, unwritable) for entry, order, cells in rows if not _is_read_as(cells, order)]
+    if not good:
+        return Retries(path=None, written=Share(), left_out=tuple(left_out))
+    await asyncio.to_thread(_write, place, header, [(entry, cells) for entry, _, cells in good], overwrite=overwrite)
+    total = sum((Share(count=1, total=order.amount) for _, order, _ in good), Share())
+    return Retries(path=Path(path), written=total, left_out=tuple(left_out))
+
+
+def _why_not(entry: Entry) -> str | None:
+    """Why an order that ended unpaid may have been paid all the same."""
+    if entry.conflict is not None:
+        return f"evidence contradicts: {entry.conflict}; acknowledge what is true first"
+    if entry.unconfirmed:
+        return "a notification about it is not confirmed yet; reconcile first"
+    return None
+
+
+def _again(entry: Entry) -> PayoutOrder | None:
+    """The order under its next id, if it can have one."""
+    if isinstance(entry.order, CollectionOrder):
+        return None
+    try:
+        return attrs.evolve(entry.order, request_id=retried_id(entry.request_id), batch_id=None)
+    except ValueError:  # the id would be too long
+        return None
+
+
+def _write(place: Path, header: bytes, rows: Iterable[tuple[Entry, dict[str, str]]], *, overwrite: bool) -> None:
+    with replacing(place, marker=header, overwrite=overwrite) as file:
+        file.write(header)
+        for entry, cells in rows:
+            why = [entry.state, "" if entry.code is None else f"code {entry.code}:", entry.message or ""]
+            own = {name: f"'{cell}" if name in _NUMBERS else cell for name, cell in cells.items()}
+            more = {_EARLIER: entry.request_id, _WHY: " ".join(" ".join(why).split())}
+            file.write(_line([(own | more).get(name, "") for name in _COLUMNS]))
+
+
+def _cells(order: PayoutOrder) -> dict[str, str]:
+    """What the row of an order says, by column."""
+    destination = {name: getattr(order.destination, name) for name in PAYOUT_KINDS[order.kind].members}
+    cells = {
+        "request_id": order.request_id,
+        "kind": order.kind,
+        "amount": format(order.amount, "f"),
+        "currency": order.currency,
+        "name": order.beneficiary.name,
+        "phone_number": order.beneficiary.phone_number,
+        "email_address": order.beneficiary.email_address,
+        "product_id": order.product_id,
+        "product_item_id": order.product_item_id,
+        "message": order.message,
+        "metadata": order.metadata,
+        **destination,
+    }
+    return {name: cell for name, cell in cells.items() if cell}
+
+
+def _is_read_as(cells: dict[str, str], order: PayoutOrder) -> bool:
+    """Whether the reader of batch files makes the same order of a row, of which it takes no blanks at an end."""
+    if any(cell != cell.strip() or "\r" in cell for cell in cells.values()):
+        return False
+    rules = Rules(kind=None, currency=None, batch_id=None, derive_request_ids=False, phone=str)
+    read = read_row(cells, rules).order
+    return read is not None and _plain(read) == _plain(order)
+
+
+def _plain(order: PayoutOrder) -> PayoutOrder:
+    """An order but for what a row cannot tell: a number of the beneficiary's own beside that of the wallet."""
+    beneficiary = attrs.evolve(order.beneficiary, phone_number=None, id=None)
+    return attrs.evolve(order, beneficiary=beneficiary)
+
+
+def _line(cells: Iterable[str]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().encode()

@@ -1,0 +1,160 @@
+"""Approvals: who proposed a batch, who else approved it, and how many have to before it may be sent. Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from decimal import Decimal
+
+from payments_async._frozen import frozen
+from payments_async.journal._faults import NotApproved
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOST = 100  # approvals that anybody may ask for
+
+
+@frozen(kw_only=True)
+class Signature:
+    """Who did something, and where.
+
+    Attributes:
+        who: A person's name, as they state it.
+        login: The account of the machine that they did it under; empty where that is not known.
+        machine: Its name; empty likewise.
+        at: Unix seconds by the database's clock; what is passed in is not looked at.
+    """
+
+    who: str
+    login: str = ""
+    machine: str = ""
+    at: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        if not _plain(self.who):
+            raise ValueError("who: a person's name, not an empty text")
+
+    def __str__(self) -> str:
+        where = "@".join(filter(None, (self.login, self.machine)))
+        return f"{self.who} ({where})" if where else self.who
+
+
+@frozen(kw_only=True)
+class Proposal:
+    """What somebody wants to be approved: one batch, as its plan came out.
+
+    Attributes:
+        digest: Of the plan: SHA-256 over all that the orders say, in hexadecimal digits.
+        orders, amount, currency: What it comes to.
+        file: What the batch was made from.
+        by: Its maker.
+    """
+
+    digest: str
+    batch_id: str
+    orders: int
+    amount: Decimal
+    currency: str | None
+    file: str
+    by: Signature
+
+    def __attrs_post_init__(self) -> None:
+        if not _DIGEST.fullmatch(self.digest):
+            raise ValueError("digest: the 64 hexadecimal digits that the plan shows")
+
+
+@frozen(kw_only=True)
+class Approval:
+    """One person's word that a batch may be sent.
+
+    Attributes:
+        note: What they looked at, in their words.
+        by: Who gave it.
+        withdrawn: Who has taken it back since, or ``None``.
+    """
+
+    digest: str
+    note: str
+    by: Signature
+    withdrawn: Signature | None = None
+
+
+@frozen(kw_only=True)
+class ApprovalRule:
+    """How many persons have to approve each batch of a journal before anything of it is sent.
+
+    Attributes:
+        needed: Other persons than whoever proposed it; 0 asks for none.
+        shared_logins: Persons are told apart by their names alone, since they work under one login. Otherwise what
+            comes from the login of the maker, or from that of another approval, does not count.
+        why: The reason, in the words of who set it.
+        by: Who set it; ``None`` where nobody has.
+    """
+
+    needed: int = 0
+    shared_logins: bool = False
+    why: str = ""
+    by: Signature | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if not 0 <= self.needed <= _MOST:
+            raise ValueError(f"needed: a number of persons from 0 to {_MOST}")
+
+
+def is_one_person(one: Signature, other: Signature, *, shared_logins: bool) -> bool:
+    """Whether two signatures may be one person's: the same name, however it is written, or the same login."""
+    if _plain(one.who) == _plain(other.who):
+        return True
+    known = one.login and one.machine
+    return bool(known) and not shared_logins and (one.login, one.machine) == (other.login, other.machine)
+
+
+def counted_approvals(
+    rule: ApprovalRule, proposals: Sequence[Proposal], approvals: Sequence[Approval]
+) -> Sequence[Approval]:
+    """The approvals that count: standing, by somebody other than the makers, and one for each person."""
+    counted: list[Approval] = []
+    for one in approvals:
+        others = [proposal.by for proposal in proposals] + [before.by for before in counted]
+        if one.withdrawn is None and not any(
+            is_one_person(one.by, other, shared_logins=rule.shared_logins) for other in others
+        ):
+            counted.append(one)
+    return counted
+
+
+def why_not_approved(
+    rule: ApprovalRule, digest: str | None, proposals: Sequence[Proposal], approvals: Sequence[Approval], needed: int
+) -> NotApproved | None:
+    """Why a batch may not be sent, where it lacks an approval.
+
+    Args:
+        needed: How many whoever sends it asks for; that of the journal counts where it is higher.
+    """
+    needed = max(needed, rule.needed)
+    if not needed:
+        return None
+    if digest is None:
+        return NotApproved(f"{_persons(needed)} must approve each batch, and of this one there is no digest to approve")
+    if not proposals:
+        return NotApproved(f"{_persons(needed)} must approve it, and nobody has proposed it: {digest}")
+    counted = counted_approvals(rule, proposals, approvals)
+    if len(counted) >= needed:
+        return None
+    makers = ", ".join(sorted({proposal.by.who for proposal in proposals}))
+    have = ", ".join(one.by.who for one in counted) or "nobody"
+    own = [one.by for one in approvals if one.withdrawn is None and one not in counted]
+    doubt = f"; not counted, as the maker's own or a second one: {', '.join(map(str, own))}" if own else ""
+    return NotApproved(
+        f"{_persons(needed)} other than {makers} must approve it; {have} has so far{doubt}. Its digest: {digest}"
+    )
+
+
+def _persons(count: int) -> str:
+    return "1 person" if count == 1 else f"{count} persons"
+
+
+def _plain(name: str) -> str:
+    """A name without regard to letters, blanks and dots."""
+    letters = unicodedata.normalize("NFKD", name).casefold()
+    return "".join(character for character in letters if character.isalnum())

@@ -1,0 +1,167 @@
+"""Approvals: what was proposed, who approved it, and whether that is enough for a batch to be begun."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from payments_async.journal._approvals import (
+    Approval,
+    ApprovalRule,
+    Proposal,
+    Signature,
+    is_one_person,
+    why_not_approved,
+)
+from payments_async.journal._faults import NotApproved
+from payments_async.journal._statements._database import Connection
+from payments_async.journal._statements._entries import Commit
+
+_PROPOSAL = "digest, batch_id, orders, amount, currency, file, who, login, machine, at"
+_APPROVAL = "digest, note, who, login, machine, at, withdrawn_by, withdrawn_login, withdrawn_machine, withdrawn_at"
+_LATEST = 100  # proposals that are shown
+
+
+def propose(commit: Commit, proposal: Proposal) -> None:
+    """Write a proposal down; the same one by the same person is there once."""
+    by = proposal.by
+    known = commit.execute(
+        "SELECT 1 FROM proposal WHERE digest = ? AND who = ? AND login = ? AND machine = ?",
+        (proposal.digest, by.who, by.login, by.machine),
+    ).fetchone()
+    if known is None:
+        commit.execute(
+            f"INSERT INTO proposal ({_PROPOSAL}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - names alone
+            (
+                *(proposal.digest, proposal.batch_id, proposal.orders, format(proposal.amount, "f")),
+                *(proposal.currency, proposal.file, by.who, by.login, by.machine, commit.now),
+            ),
+        )
+
+
+def proposals(connection: Connection | Commit, digest: str | None) -> Sequence[Proposal]:
+    """The proposals of one plan, or the latest of all; oldest first."""
+    chosen, values = ("", ()) if digest is None else ("WHERE digest = ?", (digest,))
+    found = connection.execute(
+        f"SELECT {_PROPOSAL} FROM proposal {chosen} ORDER BY id DESC LIMIT {_LATEST}",  # noqa: S608 - names alone
+        values,
+    ).fetchall()
+    return [_proposal(*row) for row in reversed(found)]
+
+
+def approve(commit: Commit, digest: str, by: Signature, note: str) -> Approval:
+    """Write an approval down, unless it is the maker's."""
+    makers = [proposal.by for proposal in proposals(commit, digest)]
+    if not makers:
+        raise NotApproved(f"nobody has proposed a plan with the digest {digest}")
+    now_rule = rule(commit)
+    for maker in makers:
+        if is_one_person(by, maker, shared_logins=now_rule.shared_logins):
+            raise NotApproved(
+                f"{by} cannot approve what {maker} has proposed: it takes somebody else, with a login of their own"
+            )
+    for before in approvals(commit, digest):
+        if before.withdrawn is None and is_one_person(by, before.by, shared_logins=True):
+            return before
+    commit.execute(
+        "INSERT INTO approval (digest, note, who, login, machine, at) VALUES (?, ?, ?, ?, ?, ?)",
+        (digest, note, by.who, by.login, by.machine, commit.now),
+    )
+    return approvals(commit, digest)[-1]
+
+
+def withdraw(commit: Commit, digest: str, by: Signature) -> Approval:
+    """Take back an approval of one's own."""
+    for one in approvals(commit, digest):
+        if one.withdrawn is None and is_one_person(by, one.by, shared_logins=True):
+            commit.execute(
+                """UPDATE approval SET withdrawn_by = ?, withdrawn_login = ?, withdrawn_machine = ?, withdrawn_at = ?
+                WHERE digest = ? AND who = ? AND withdrawn_at IS NULL""",
+                (by.who, by.login, by.machine, commit.now, digest, one.by.who),
+            )
+            return one
+    raise NotApproved(f"{by.who} has not approved {digest}, or has taken that back")
+
+
+def approvals(connection: Connection | Commit, digest: str) -> Sequence[Approval]:
+    """All approvals of a plan, oldest first."""
+    found = connection.execute(
+        f"SELECT {_APPROVAL} FROM approval WHERE digest = ? ORDER BY id",  # noqa: S608 - names alone
+        (digest,),
+    ).fetchall()
+    return [_approval(*row) for row in found]
+
+
+def require(commit: Commit, wanted: ApprovalRule) -> None:
+    """Have a rule from now on; those before stay on record."""
+    if wanted.by is None or not wanted.why.strip():
+        raise ValueError("by and why: a person's name and a reason")
+    commit.execute(
+        "INSERT INTO approval_rule (needed, shared_logins, why, who, login, machine, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(wanted.needed, wanted.shared_logins, wanted.why),
+            *(wanted.by.who, wanted.by.login, wanted.by.machine, commit.now),
+        ),
+    )
+
+
+def rule(connection: Connection | Commit) -> ApprovalRule:
+    """The rule that holds."""
+    found = connection.execute(
+        "SELECT needed, shared_logins, why, who, login, machine, at FROM approval_rule ORDER BY id DESC LIMIT 1"
+    ).fetchone()
+    if found is None:
+        return ApprovalRule()
+    needed, shared, why, who, login, machine, at = found
+    by = Signature(who=who, login=login, machine=machine, at=at)
+    return ApprovalRule(needed=needed, shared_logins=bool(shared), why=why, by=by)
+
+
+def check_approved(commit: Commit, batch_id: str, given: str | None, needed: int) -> None:
+    """Refuse a batch that too few have approved.
+
+    Args:
+        given: Digest of its plan. For a batch that is complete, that which it was begun with counts.
+
+    Raises:
+        NotApproved: They have not.
+    """
+    held = rule(commit)
+    if not max(held.needed, needed):
+        return
+    sql = "SELECT source_digest FROM run WHERE batch_id = ? AND state = 'ready'"
+    found = commit.execute(sql, (batch_id,)).fetchone()
+    digest = given if found is None or found[0] is None else found[0]
+    given_for = () if digest is None else approvals(commit, digest)
+    made = () if digest is None else proposals(commit, digest)
+    refusal = why_not_approved(held, digest, made, given_for, needed)
+    if refusal is not None:
+        raise refusal
+
+
+def _proposal(
+    digest: str, batch_id: str, orders: int, amount: str, currency: str | None, file: str, *by: Any
+) -> Proposal:
+    who, login, machine, at = by
+    return Proposal(
+        digest=digest,
+        batch_id=batch_id,
+        orders=orders,
+        amount=Decimal(amount),
+        currency=currency,
+        file=file,
+        by=Signature(who=who, login=login, machine=machine, at=at),
+    )
+
+
+def _approval(digest: str, note: str, who: str, login: str, machine: str, at: float, *withdrawn: Any) -> Approval:
+    back_by, back_login, back_machine, back_at = withdrawn
+    return Approval(
+        digest=digest,
+        note=note,
+        by=Signature(who=who, login=login, machine=machine, at=at),
+        withdrawn=None
+        if back_at is None
+        else Signature(who=back_by, login=back_login, machine=back_machine, at=back_at),
+    )

@@ -1,0 +1,338 @@
+"""What is written after a run: a file of what to try again, a proof of one payment, lines for the books."""
+
+import csv
+import stat
+import tempfile
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from payments_async import (
+    AirtimeLine,
+    BankAccount,
+    Beneficiary,
+    Credentials,
+    InternetLine,
+    MobileMoneyWallet,
+    PaymentsSession,
+    PayoutOrder,
+    UtilityAccount,
+)
+from payments_async.bulk import Share, approval_sheet, ledger, plan, read_batch, receipt, retry_file
+from payments_async.bulk._retry_ids import earlier_id, retried_id
+from payments_async.journal import News, OrderUnknown, RunIdentity, RunUnknown, SqliteJournal
+from payments_async.journal.contract import Evidence, Outcome, Permit
+from payments_async.sandbox import Sandbox
+
+IDENTITY = RunIdentity(base_address="https://payments.example", key_fingerprint="0", user_id="u")
+ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
+ENDINGS: dict[int, tuple[News, News | None]] = {
+    1: (News.ACCEPTED, News.LOOKED_UP_SUCCESSFUL),
+    2: (News.ACCEPTED, News.LOOKED_UP_FAILED),
+    3: (News.REJECTED, None),
+    4: (News.UNKNOWN, None),
+    5: (News.ACCEPTED, News.LOOKED_UP_REVERSED),
+    6: (News.ACCEPTED, None),
+}
+
+
+def order(number: int, **changes: object) -> PayoutOrder:
+    """A good order."""
+    good: dict[str, object] = {
+        "request_id": f"RUN-{number}",
+        "amount": Decimal(1000 * number),
+        "destination": MobileMoneyWallet(f"+2567720{number:05}"),
+        "product_item_id": ITEM,
+        "beneficiary": Beneficiary(name="Amber Brightwater"),
+        "currency": "UGX",
+    }
+    return PayoutOrder(**{**good, **changes})  # type: ignore[arg-type]
+
+
+def lines(path: Path) -> list[dict[str, str]]:
+    """The lines of a table."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
+    """A journal with one batch, in which every kind of end is to be found; order 7 was not sent."""
+    async with SqliteJournal(tmp_path / "journal.sqlite") as held:
+        await ended(held, [order(number) for number in range(1, 8)])
+        yield held
+
+
+async def ended(journal: SqliteJournal, orders: list[PayoutOrder], batch_id: str = "november") -> None:
+    """A batch, of which the first orders ended as the table says."""
+    await journal.open_run(batch_id, IDENTITY, source_digest="d1635")
+    await journal.load(batch_id, orders, owner="test")
+    chunk = await journal.claim_chunk(batch_id, "test")
+    assert chunk is not None
+    for (number, (answer, later)), claimed in zip(ENDINGS.items(), chunk.orders, strict=False):
+        permit = await journal.permit(chunk, claimed)
+        assert isinstance(permit, Permit)
+        words = "=HYPERLINK(1)\n for +256772000003" if answer is News.REJECTED else None
+        transaction = f"t-{number}" if answer is News.ACCEPTED else None
+        await journal.record(Outcome(permit=permit, news=answer, message=words, transaction_id=transaction))
+        if later is not None:
+            await found(journal, permit.request_id, permit.amount, later)
+    await journal.release_chunk(chunk)
+
+
+async def found(journal: SqliteJournal, request_id: str, amount: Decimal, news: News) -> None:
+    """What is found out about an order."""
+    if news is News.LOOKED_UP_REVERSED:
+        await found(journal, request_id, amount, News.LOOKED_UP_SUCCESSFUL)
+    await journal.apply_evidence(Evidence(news=news, source="list", request_id=request_id, amount=amount))
+
+
+async def test_what_surely_was_not_paid_is_tried_again(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Rejected and failed orders, under ids of their own that name the old ones; the file reads as the same orders."""
+    path = tmp_path / "retry.csv"
+    made = await retry_file(journal, "november", path)
+    assert (Share(count=2, total=Decimal(5000)), ()) == (made.written, made.left_out)
+    batch = await read_batch(path)
+    assert ((), ["RUN-3-R2", "RUN-2-R2"]) == (batch.problems, [one.request_id for one in batch.orders])
+    assert {attrs.evolve(order(3), request_id="RUN-3-R2"), attrs.evolve(order(2), request_id="RUN-2-R2")} == {
+        attrs.evolve(one, beneficiary=Beneficiary(name=one.beneficiary.name)) for one in batch.orders
+    }
+    rows = lines(path)
+    assert ["RUN-3", "RUN-2"] == [row["earlier_request_id"] for row in rows]
+    assert "rejected =HYPERLINK(1) for +256772000003" == rows[0]["why_not_paid"]
+    assert stat.S_IRUSR | stat.S_IWUSR == stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_what_came_back_is_tried_again_when_asked_for(journal: SqliteJournal, tmp_path: Path) -> None:
+    """It was paid once; so a person says that it is wanted."""
+    made = await retry_file(journal, "november", tmp_path / "retry.csv", reversed_too=True)
+    assert 3 == made.written.count
+
+
+async def test_what_may_have_been_paid_is_left_out(journal: SqliteJournal, tmp_path: Path) -> None:
+    """An order that failed, and of which something says that it did not."""
+    await found(journal, "RUN-2", Decimal(2000), News.LOOKED_UP_SUCCESSFUL)
+    made = await retry_file(journal, "november", tmp_path / "retry.csv")
+    assert 1 == made.written.count
+    assert [("RUN-2", True)] == [(one, "evidence contradicts" in why) for one, why in made.left_out]
+
+
+async def test_a_batch_in_which_nothing_stayed_unpaid(tmp_path: Path) -> None:
+    """No file is written."""
+    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
+        await ended(journal, [order(1)])
+        made = await retry_file(journal, "november", tmp_path / "retry.csv")
+    assert (None, False) == (made.path, (tmp_path / "retry.csv").exists())
+
+
+async def test_only_such_a_file_is_replaced(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Never the file that the batch was made from, nor the journal."""
+    payroll = tmp_path / "payroll.csv"
+    payroll.write_text("request_id,amount\n")
+    for name in ("payroll.csv", "journal.sqlite"):
+        with pytest.raises(ValueError, match=r"never replaced|is the journal"):
+            await retry_file(journal, "november", tmp_path / name, overwrite=True)
+    await retry_file(journal, "november", tmp_path / "retry.csv")
+    with pytest.raises(FileExistsError):
+        await retry_file(journal, "november", tmp_path / "retry.csv")
+    await retry_file(journal, "november", tmp_path / "retry.csv", overwrite=True)
+    with pytest.raises(RunUnknown):
+        await retry_file(journal, "may", tmp_path / "other.csv")
+    assert "request_id,amount\n" == payroll.read_text()
+
+
+_words = st.text(st.characters(blacklist_categories=("Cc", "Cs", "Cf", "Zl", "Zp")), min_size=1, max_size=30)
+_digits = st.text("0123456789", min_size=6, max_size=14)
+_destinations = st.one_of(
+    st.builds(MobileMoneyWallet, _digits.map(lambda digits: f"+256772{digits[:6]}")),
+    st.builds(AirtimeLine, _digits.map(lambda digits: f"+256772{digits[:6]}")),
+    st.builds(InternetLine, _digits.map(lambda digits: f"+256772{digits[:6]}")),
+    st.builds(BankAccount, _digits, _digits),
+    st.builds(UtilityAccount, _digits, st.just("Kampala")),
+)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.lists(
+        st.tuples(_words, _destinations, st.decimals("0.01", "99999999", places=2), _words), min_size=1, max_size=6
+    )
+)
+async def test_whatever_an_order_says_it_is_tried_again_word_for_word_or_left_out(
+    tmp_path: Path, given_orders: list[tuple[str, PayoutOrder, Decimal, str]]
+) -> None:
+    """A name that is a formula, an amount that reads otherwise: nothing is ever paid to somebody else, or more."""
+    orders = []
+    for number, (name, destination, amount, message) in enumerate(given_orders):
+        try:
+            orders.append(
+                order(
+                    number,
+                    beneficiary=Beneficiary(name=name),
+                    destination=destination,
+                    amount=amount,
+                    message=message,
+                )
+            )
+        except ValueError:
+            continue  # no order at all
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    async with SqliteJournal(folder / "journal.sqlite", state_folder=None) as journal:
+        await journal.open_run("b", IDENTITY)
+        await journal.load("b", orders, owner="test")
+        chunk = await journal.claim_chunk("b", "test")
+        for claimed in chunk.orders if chunk else ():
+            assert chunk is not None
+            permit = await journal.permit(chunk, claimed)
+            assert isinstance(permit, Permit)
+            await journal.record(Outcome(permit=permit, news=News.REJECTED))
+        made = await retry_file(journal, "b", folder / "retry.csv")
+    assert len(orders) == made.written.count + len(made.left_out)
+    if made.path is None:
+        return
+    batch = await read_batch(made.path)
+    assert () == batch.problems
+    before = {one.request_id: one for one in orders}
+    for again in batch.orders:
+        first = before[again.request_id.removesuffix("-R2")]
+        assert (first.amount, first.destination, first.beneficiary.name, first.message, first.product_item_id) == (
+            again.amount,
+            again.destination,
+            again.beneficiary.name,
+            again.message,
+            again.product_item_id,
+        )
+
+
+@given(st.text(min_size=1, max_size=20), st.integers(1, 30))
+def test_the_ids_of_retries_lead_back_to_the_first(first: str, times: int) -> None:
+    """One after the other, whatever the first is called."""
+    chain = [first]
+    for _ in range(times):
+        chain.append(retried_id(chain[-1]))
+    assert len(set(chain)) == len(chain)
+    assert chain[:-1] == [earlier_id(later) for later in chain[1:]]
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A service in this process."""
+    async with Sandbox() as service:
+        yield service
+
+
+@pytest.fixture
+async def payments(sandbox: Sandbox) -> AsyncIterator[PaymentsSession]:
+    """A session with it."""
+    who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+    async with PaymentsSession(sandbox.base_url, who) as session:
+        yield session
+
+
+async def test_an_order_that_was_paid_after_all_is_not_tried_again(
+    journal: SqliteJournal, payments: PaymentsSession, tmp_path: Path
+) -> None:
+    """The retry file is older than the evidence: the plan knows."""
+    await retry_file(journal, "november", tmp_path / "retry.csv")
+    batch = await read_batch(tmp_path / "retry.csv")
+    assert (await plan(payments, batch, batch_id="again", journal=journal)).is_clean
+    await found(journal, "RUN-2", Decimal(2000), News.LOOKED_UP_SUCCESSFUL)
+    made = await plan(payments, batch, batch_id="again", journal=journal)
+    assert [("RUN-2-R2", True)] == [(one.request_id, "may be paid twice" in one.remedy) for one in made.problems]
+
+
+@pytest.mark.parametrize("number", [1, 4, 6, 7])
+async def test_an_order_that_did_not_fail_is_not_tried_again_by_hand(
+    journal: SqliteJournal, payments: PaymentsSession, number: int
+) -> None:
+    """Paid, unknown, accepted or never sent: whoever writes such an id is told."""
+    again = [order(number, request_id=f"RUN-{number}-R2")]
+    made = await plan(payments, again, batch_id="again", journal=journal)
+    assert [True] == ["tries RUN-" in one.remedy for one in made.problems]
+
+
+async def test_the_proof_of_a_payment(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Says who was paid what, by which transaction, and what says so; masked, unless it is asked for in full."""
+    path = tmp_path / "receipt.html"
+    await receipt(journal, "RUN-1", path)
+    page = path.read_text()
+    for words in ("1,000 UGX", "t-1", "successful", "d1635", "https://payments.example", "a look-up (list)"):
+        assert words in page
+    assert "Brightwater" not in page
+    assert "772000001" not in page
+    await receipt(journal, "RUN-1", path, personal=True, overwrite=True)
+    assert "Amber Brightwater" in path.read_text()
+    with pytest.raises(FileExistsError):
+        await receipt(journal, "RUN-1", path)
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 5, 6, 7])
+async def test_no_proof_of_what_was_not_paid(journal: SqliteJournal, tmp_path: Path, number: int) -> None:
+    """Nothing is written."""
+    with pytest.raises(ValueError, match="there is no proof"):
+        await receipt(journal, f"RUN-{number}", tmp_path / "receipt.html")
+    with pytest.raises(OrderUnknown):
+        await receipt(journal, "RUN-99", tmp_path / "receipt.html")
+    assert not (tmp_path / "receipt.html").exists()
+
+
+async def test_no_proof_of_what_evidence_contradicts(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Before a person has said what is true."""
+    await found(journal, "RUN-1", Decimal(1000), News.LOOKED_UP_FAILED)
+    with pytest.raises(ValueError, match="evidence contradicts"):
+        await receipt(journal, "RUN-1", tmp_path / "receipt.html")
+
+
+async def test_words_from_outside_are_no_markup(tmp_path: Path) -> None:
+    """A name on a receipt stays a name."""
+    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
+        await ended(journal, [order(1, beneficiary=Beneficiary(name='<b>"&Ñ\u202eandú</b>'))])
+        await receipt(journal, "RUN-1", tmp_path / "receipt.html", personal=True)
+    page = (tmp_path / "receipt.html").read_text()
+    assert "&lt;b&gt;&#34;&amp;Ñ andú&lt;/b&gt;" in page
+    assert "<b>" not in page.partition("</style>")[2].replace("<b>1,000 UGX</b>", "")
+
+
+async def test_what_was_paid_as_lines_of_a_ledger(journal: SqliteJournal, tmp_path: Path) -> None:
+    """Debit and credit are equal, what came back is booked back, and what is not final is in no line."""
+    made = await ledger(journal, "november", tmp_path / "ledger.csv", debit="6000", credit="1200")
+    assert (2, 1, 3) == (made.paid.count, made.reversed.count, made.open)
+    rows = lines(tmp_path / "ledger.csv")
+    assert ["RUN-1"] * 2 + ["RUN-5"] * 4 == [row["Reference"] for row in rows]
+    sums = {
+        account: sum(
+            Decimal(row["Debit"] or 0) - Decimal(row["Credit"] or 0) for row in rows if row["Account"] == account
+        )
+        for account in ("6000", "1200")
+    }
+    assert {"6000": Decimal(1000), "1200": Decimal(-1000)} == sums
+    assert all("Brightwater" not in row["Text"] for row in rows)
+
+
+@pytest.mark.parametrize(("debit", "credit"), [("", "1"), ("1", " "), ("=1", "2"), ("1\n", "2"), ("1", "1")])
+async def test_a_ledger_without_accounts(journal: SqliteJournal, tmp_path: Path, debit: str, credit: str) -> None:
+    """It is refused before anything is written."""
+    with pytest.raises(ValueError, match=r"debit|credit"):
+        await ledger(journal, "november", tmp_path / "ledger.csv", debit=debit, credit=credit)
+    assert not (tmp_path / "ledger.csv").exists()
+
+
+async def test_the_sheet_on_which_a_batch_is_approved(payments: PaymentsSession, tmp_path: Path) -> None:
+    """It has the sums, the ten largest, the digest and a place to sign; and no person, unless they are asked for."""
+    orders = [
+        order(number, beneficiary=Beneficiary(name=f"Person {'ABCDEFGHIJKL'[number]}")) for number in range(1, 12)
+    ]
+    made = await plan(payments, orders, batch_id="november")
+    path = tmp_path / "sheet.html"
+    await approval_sheet(made, "november", path, file="payroll.csv", maker="A. Clerk")
+    page = path.read_text()
+    for words in ("66,000 UGX", made.digest, "payroll.csv", "A. Clerk", "RUN-11", "Approved by"):
+        assert words in page
+    assert ("RUN-1<", "Person L", False) == ("RUN-1<", "Person L", "RUN-1<" in page or "Person L" in page)
+    await approval_sheet(made, "november", path, personal=True, overwrite=True)
+    assert "Person L" in path.read_text()

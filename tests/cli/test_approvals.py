@@ -1,0 +1,140 @@
+"""Maker and checker on the command line: nothing is sent before somebody else has approved exactly that."""
+
+import json
+from pathlib import Path
+
+import pytest
+from bulk.files import row, write_csv
+from cli.commands import Run
+
+from payments_async.sandbox import Fault, Sandbox
+
+PLAN = ("bulk", "plan", "payroll.csv", "--batch-id", "november", "--journal", "j.sqlite")
+RUN = ("bulk", "run", "payroll.csv", "--batch-id", "november", "--journal", "j.sqlite", "--yes")
+IN = ("--journal", "j.sqlite")
+RULE = ("--who", "C. Board", "--why", "four eyes", "--shared-logins")
+
+
+@pytest.fixture(autouse=True)
+def payroll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clean file in a folder of our own, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    rows = [row(request_id=f"RUN-{n}", amount=f"{n}000", phone_number=f"+2567720000{n:02}") for n in range(1, 5)]
+    return write_csv(tmp_path / "payroll.csv", *rows)
+
+
+def change(path: Path, old: str, new: str) -> None:
+    """Edit a file."""
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+
+
+def words_of(name: str) -> str:
+    """All of a file."""
+    return Path(name).read_text(encoding="utf-8")
+
+
+async def proposed(run: Run) -> str:
+    """A journal that asks for one approval, and a plan that was proposed in it; its digest."""
+    made = await run(*PLAN, "--maker", "A. Clerk", "--new-journal", "--json")
+    assert (0, True) == (made.status, json.loads(made.out)["proposed"])
+    assert 0 == (await run("bulk", "approvals", *IN, "--needed", "1", *RULE)).status
+    return str(json.loads(made.out)["digest"])
+
+
+async def test_a_batch_goes_from_its_maker_by_its_checker_to_the_service(run: Run, sandbox: Sandbox) -> None:
+    """Refused, approved, sent; and the report says who did what."""
+    digest = await proposed(run)
+    refused = await run(*RUN)
+    assert (2, 0) == (refused.status, len(sandbox.ledger))
+    assert f"1 person other than A. Clerk must approve it; nobody has so far. Its digest: {digest}" in refused.said
+    approved = await run("bulk", "approve", digest, "--who", "B. Head", "--note", "compared", *IN, "--yes")
+    assert (0, True) == (approved.status, "10,000 UGX" in approved.said)
+    assert (0, 4) == ((await run(*RUN)).status, len(sandbox.ledger))
+    assert 0 == (await run("bulk", "report", *IN)).status
+    page = words_of("november-report.html")
+    assert ("A. Clerk" in page, "B. Head" in page, "compared" in page) == (True, True, True)
+
+
+async def test_a_file_that_was_changed_after_it_was_approved(run: Run, sandbox: Sandbox, payroll: Path) -> None:
+    """It is another digest, and nobody has approved it."""
+    digest = await proposed(run)
+    await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes")
+    change(payroll, "4000", "4001")
+    refused = await run(*RUN)
+    assert (2, 0, True) == (refused.status, len(sandbox.ledger), "nobody has proposed it" in refused.said)
+
+
+async def test_an_outbox_asks_for_the_same(run: Run, sandbox: Sandbox) -> None:
+    """A file that is put into an outbox is a batch like any other."""
+    await proposed(run)
+    refused = await run("outbox", "put", "payroll.csv", "--batch-id", "november", *IN, "--yes")
+    assert (2, True) == (refused.status, "must approve it" in refused.said), refused.said
+
+
+async def test_an_approval_that_was_taken_back(run: Run, sandbox: Sandbox) -> None:
+    """The run is refused again."""
+    digest = await proposed(run)
+    for option in ((), ("--withdraw",)):
+        done = await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes", *option)
+        assert 0 == done.status
+    assert (2, 0) == ((await run(*RUN)).status, len(sandbox.ledger))
+    shown = await run("bulk", "approvals", *IN)
+    assert "B. Head (withdrawn)" in shown.said
+
+
+async def test_a_run_may_ask_for_an_approval_by_itself(run: Run, sandbox: Sandbox) -> None:
+    """Without a rule in the journal."""
+    refused = await run(*RUN, "--needs-approval", "1", "--new-journal")
+    assert (2, 0, True) == (refused.status, len(sandbox.ledger), "nobody has proposed it" in refused.said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("approve", "f" * 64, "--who", "B. Head", "--yes"), "nobody has proposed"),
+        (("approve", "DIGEST", "--who", "a  clerk", "--yes"), "cannot approve what A. Clerk"),
+        (("approve", "SHORT", "--who", "B. Head", "--yes"), "All 64 digits are needed"),
+        (("approve", "DIGEST", "--who", " ", "--yes"), "--who: your name"),
+        (("approve", "DIGEST", "--who", "B. Head", "--withdraw", "--yes"), "has not approved"),
+        (("approve", "DIGEST", "--who", "B. Head"), "--yes: needed where there is no terminal"),
+        (("approvals", "--needed", "1"), "--needed: say --who sets the rule"),
+        (("approvals", "--who", "B. Head"), "they go with --needed"),
+    ],
+)
+async def test_what_is_no_approval(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    """It says what is wrong with it, and changes nothing."""
+    digest = await proposed(run)
+    said = await run("bulk", *(word.replace("DIGEST", digest).replace("SHORT", digest[:12]) for word in arguments), *IN)
+    assert (2, True) == (said.status, words in said.said)
+    assert [] == json.loads((await run("bulk", "approvals", *IN, "--json")).out)["proposals"][0]["approvals"]
+
+
+async def test_a_plan_with_problems_is_not_proposed(run: Run, payroll: Path) -> None:
+    """Nobody could approve it as it is."""
+    change(payroll, "4000", "no amount")
+    said = await run(*PLAN, "--maker", "A. Clerk", "--new-journal")
+    assert (2, True) == (said.status, "it was not proposed" in said.said)
+
+
+async def test_a_proposal_needs_a_journal(run: Run) -> None:
+    """And says so."""
+    said = await run("bulk", "plan", "payroll.csv", "--batch-id", "november", "--maker", "A. Clerk")
+    assert (2, True) == (said.status, "--maker: what is proposed is kept in the journal" in said.said)
+
+
+async def test_from_a_refusal_to_the_books(run: Run, sandbox: Sandbox) -> None:
+    """One order is refused; it is tried again under a new id, proved and booked; no other is sent twice."""
+    sandbox.script(Fault.REFUSED, on="money")
+    await run(*RUN, "--new-journal")
+    wrote = await run("bulk", "retry-file", *IN)
+    assert (0, True) == (wrote.status, "november-retry.csv: 1 order" in wrote.said), wrote.said
+    again = await run("bulk", "run", "november-retry.csv", "--batch-id", "again", *IN, "--yes", "--acknowledge")
+    assert (0, 4) == (again.status, len(sandbox.ledger)), again.said
+    for batch in ("november", "again"):
+        await run("bulk", "reconcile", *IN, "--batch-id", batch)
+    (retried,) = (one for one in sandbox.ledger if one.request_id.endswith("-R2"))
+    assert 0 == (await run("bulk", "receipt", retried.request_id, *IN)).status
+    booked = await run("bulk", "export", "--debit", "6000", "--credit", "1200", *IN, "--batch-id", "again")
+    assert (0, True) == (booked.status, "again-ledger.csv: 1 payment" in booked.said)
+    no_proof = await run("bulk", "receipt", retried.request_id.removesuffix("-R2"), *IN)
+    assert (2, True) == (no_proof.status, "there is no proof" in no_proof.said)

@@ -1,0 +1,220 @@
+"""Approvals: a batch is begun only when as many others as the journal asks for have approved its plan."""
+
+from decimal import Decimal
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from journal.conftest import Opens
+from journal.factories import BATCH, IDENTITY, Clock, orders
+
+from payments_async.journal import Approval, ApprovalRule, Journal, NotApproved, Proposal, Signature
+from payments_async.journal._approvals import counted_approvals, why_not_approved
+
+DIGEST, OTHER = "a" * 64, "b" * 64
+MAKER = Signature(who="A. Clerk", login="clerk", machine="desk-1")
+CHECKER = Signature(who="B. Head", login="head", machine="desk-2")
+THIRD = Signature(who="C. Board", login="board", machine="desk-2")
+
+
+def proposal(digest: str = DIGEST, by: Signature = MAKER) -> Proposal:
+    """What somebody wants to be approved."""
+    return Proposal(
+        digest=digest, batch_id=BATCH, orders=3, amount=Decimal("3003.50"), currency="UGX", file="may.csv", by=by
+    )
+
+
+async def ruled(journal: Journal, needed: int = 1, *, shared_logins: bool = False) -> None:
+    """A journal that asks for so many approvals."""
+    rule = ApprovalRule(needed=needed, shared_logins=shared_logins, why="four eyes", by=THIRD)
+    await journal.require_approvals(rule)
+
+
+async def test_a_journal_asks_for_no_approval_by_itself(journal: Journal) -> None:
+    """As long as nobody has set a rule."""
+    assert ApprovalRule() == await journal.approval_rule()
+    assert not (await journal.open_run(BATCH, IDENTITY)).ready
+
+
+async def test_a_batch_that_nobody_has_approved(journal: Journal) -> None:
+    """It is not even begun, and the error names the digest, the maker and who is wanted."""
+    await ruled(journal)
+    with pytest.raises(NotApproved, match=f"nobody has proposed it: {DIGEST}"):
+        await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+    await journal.propose(proposal())
+    with pytest.raises(NotApproved, match=r"1 person other than A\. Clerk must approve it; nobody has so far"):
+        await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+    assert [] == list(await journal.runs())
+
+
+async def test_a_batch_that_somebody_else_has_approved(journal: Journal) -> None:
+    """It is begun, and its story says who proposed and who approved it, and when."""
+    await ruled(journal)
+    await journal.propose(proposal())
+    approval = await journal.approve(DIGEST, by=CHECKER, note="seen with the list of May")
+    await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+    assert [approval] == list(await journal.approvals(DIGEST))
+    story = await journal.decisions(BATCH)
+    assert ["proposed: may.csv", "approved: seen with the list of May"] == [one.detail for one in story]
+    assert [str(MAKER), str(CHECKER)] == [one.by for one in story]
+    assert all(one.at > 0 for one in story)
+
+
+async def test_the_maker_cannot_approve(journal: Journal) -> None:
+    """Neither under another spelling of the name, nor under another name and the same login."""
+    await journal.propose(proposal())
+    for name in ("A. Clerk", "a clerk", "A.CLERK "):
+        with pytest.raises(NotApproved, match="it takes somebody else"):
+            await journal.approve(DIGEST, by=Signature(who=name, login="x", machine="y"), note="")
+    with pytest.raises(NotApproved, match="a login of their own"):
+        await journal.approve(DIGEST, by=attrs.evolve(MAKER, who="B. Head"), note="")
+    assert [] == list(await journal.approvals(DIGEST))
+
+
+async def test_persons_who_share_a_login(journal: Journal) -> None:
+    """Their names tell them apart where the journal says that logins are shared."""
+    await ruled(journal, shared_logins=True)
+    await journal.propose(proposal())
+    await journal.approve(DIGEST, by=attrs.evolve(MAKER, who="B. Head"), note="")
+    await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+
+
+async def test_an_approval_of_another_plan(journal: Journal) -> None:
+    """One payment more, and it is another digest, which nobody has approved."""
+    await ruled(journal)
+    for digest in (DIGEST, OTHER):
+        await journal.propose(proposal(digest))
+    await journal.approve(OTHER, by=CHECKER, note="")
+    with pytest.raises(NotApproved, match=DIGEST):
+        await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+    with pytest.raises(NotApproved, match="there is no digest to approve"):
+        await journal.open_run(BATCH, IDENTITY)
+
+
+async def test_an_approval_that_was_taken_back(journal: Journal) -> None:
+    """It counts no more, stays on record, and may be given again."""
+    await ruled(journal)
+    await journal.propose(proposal())
+    await journal.approve(DIGEST, by=CHECKER, note="")
+    await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+    await journal.withdraw_approval(DIGEST, by=CHECKER)
+    with pytest.raises(NotApproved, match="nobody has so far"):
+        await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+    with pytest.raises(NotApproved, match="has not approved"):
+        await journal.withdraw_approval(DIGEST, by=CHECKER)
+    await journal.approve(DIGEST, by=CHECKER, note="again")
+    await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+    assert [True, False] == [one.withdrawn is not None for one in await journal.approvals(DIGEST)]
+
+
+async def test_the_same_person_twice(journal: Journal) -> None:
+    """One approval, and where two are needed one more person is."""
+    await ruled(journal, 2)
+    await journal.propose(proposal())
+    first = await journal.approve(DIGEST, by=CHECKER, note="")
+    assert first == await journal.approve(DIGEST, by=attrs.evolve(CHECKER, who="b head"), note="again")
+    with pytest.raises(NotApproved, match=r"2 persons other than A\. Clerk must approve it; B\. Head has so far"):
+        await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+    await journal.approve(DIGEST, by=THIRD, note="")
+    await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+
+
+async def test_whoever_sends_may_ask_for_more(journal: Journal) -> None:
+    """Never for less than the journal."""
+    await ruled(journal)
+    await journal.propose(proposal())
+    await journal.approve(DIGEST, by=CHECKER, note="")
+    with pytest.raises(NotApproved):
+        await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST, approvals=2)
+    await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST, approvals=0)
+
+
+async def test_a_complete_batch_needs_the_approval_of_what_it_holds(journal: Journal) -> None:
+    """Not of what somebody says that it was made from."""
+    await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+    await journal.load(BATCH, orders(3), owner="loader")
+    await ruled(journal)
+    await journal.propose(proposal(OTHER))
+    await journal.approve(OTHER, by=CHECKER, note="")
+    with pytest.raises(NotApproved, match=DIGEST):
+        await journal.open_run(BATCH, IDENTITY, source_digest=OTHER)
+
+
+async def test_a_batch_whose_loading_was_interrupted(journal: Journal) -> None:
+    """Until it is complete, it is what whoever loads it says: that has to be approved, and is noted."""
+    await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+    await ruled(journal)
+    await journal.propose(proposal(OTHER))
+    await journal.approve(OTHER, by=CHECKER, note="")
+    with pytest.raises(NotApproved, match="no digest to approve"):
+        await journal.open_run(BATCH, IDENTITY)
+    assert OTHER == (await journal.open_run(BATCH, IDENTITY, source_digest=OTHER)).source_digest
+
+
+async def test_a_rule_is_kept_and_signed(opens: Opens, clock: Clock) -> None:
+    """By the file, for every process; the latest counts, and nobody can set one without a reason."""
+    async with opens() as journal:
+        await ruled(journal, 2)
+        with pytest.raises(ValueError, match="by and why"):
+            await journal.require_approvals(ApprovalRule(needed=0, by=THIRD))
+        with pytest.raises(ValueError, match="by and why"):
+            await journal.require_approvals(ApprovalRule(needed=0, why="quicker"))
+    async with opens() as journal:
+        rule = await journal.approval_rule()
+        assert (2, "four eyes", "C. Board") == (rule.needed, rule.why, rule.by and rule.by.who)
+
+
+async def test_all_that_was_proposed(journal: Journal) -> None:
+    """The same by the same person is there once."""
+    for digest in (DIGEST, OTHER, DIGEST):
+        await journal.propose(proposal(digest))
+    await journal.propose(proposal(by=THIRD))
+    assert [DIGEST, OTHER, DIGEST] == [one.digest for one in await journal.proposals()]
+    assert [MAKER.who, THIRD.who] == [one.by.who for one in await journal.proposals(DIGEST)]
+    assert Decimal("3003.50") == (await journal.proposals(OTHER))[0].amount
+
+
+@pytest.mark.parametrize("digest", ["", "a" * 63, "A" * 64, "a" * 64 + "\n"])
+def test_a_digest_that_is_none(digest: str) -> None:
+    """It is refused where it enters."""
+    with pytest.raises(ValueError, match="64 hexadecimal digits"):
+        proposal(digest)
+
+
+@pytest.mark.parametrize("who", ["", " ", "...", "\u200b"])
+def test_a_signature_without_a_name(who: str) -> None:
+    """Blanks and dots are no name."""
+    with pytest.raises(ValueError, match="a person's name"):
+        Signature(who=who)
+
+
+@pytest.mark.parametrize("needed", [-1, 101])
+def test_a_rule_that_makes_no_sense(needed: int) -> None:
+    """It is refused where it enters."""
+    with pytest.raises(ValueError, match="from 0 to 100"):
+        ApprovalRule(needed=needed)
+
+
+_people = st.builds(
+    Signature, who=st.sampled_from("ABCDE"), login=st.sampled_from(["x", "y", "z", ""]), machine=st.just("m")
+)
+
+
+@given(st.lists(_people, max_size=3), st.lists(_people, max_size=6), st.booleans(), st.integers(1, 3))
+def test_nobody_counts_twice_and_no_maker_counts(
+    makers: list[Signature], approvers: list[Signature], shared: bool, needed: int
+) -> None:
+    """Whoever signs what, under whatever login."""
+    rule = ApprovalRule(needed=needed, shared_logins=shared)
+    made = [proposal(by=by) for by in makers]
+    given_for = [Approval(digest=DIGEST, note="", by=by) for by in approvers]
+    counted = [one.by for one in counted_approvals(rule, made, given_for)]
+    assert len({one.who for one in counted}) == len(counted)
+    assert {one.who for one in counted}.isdisjoint(one.who for one in makers)
+    if not shared:
+        logins = [one.login for one in counted if one.login]
+        assert len(set(logins)) == len(logins)
+        assert set(logins).isdisjoint(one.login for one in makers if one.login)
+    refused = why_not_approved(rule, DIGEST, made, given_for, 0)
+    assert (refused is None) == (bool(makers) and len(counted) >= needed)
