@@ -73,11 +73,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "bulk write-off": (
         "bulk.decisions",
-        "State that a parked order never reached the service. The next run sends it again.",
+        "State that a parked order, or several, never reached the service. The next run sends them again.",
     ),
     "bulk acknowledge": (
         "bulk.decisions",
-        "State that you have seen the contradiction about an order. It is counted no more; its story keeps it.",
+        "State that you have seen the contradiction about an order, or several. It counts no more; the story keeps it.",
     ),
     "bulk lift-quarantine": (
         "bulk.decisions",

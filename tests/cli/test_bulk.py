@@ -240,6 +240,30 @@ async def test_a_parked_order_is_written_off_by_name(
     assert (0, 1, []) == (again.status, sandbox.executions("RUN-2"), sandbox.duplicates())
 
 
+async def test_several_parked_orders_are_written_off_at_once(
+    run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Named one by one or in a file; and none of them where one cannot be."""
+    for request_id in ("RUN-2", "RUN-3"):
+        sandbox.script(Fault.LOST_BEFORE, on="payout", request_id=request_id)
+    await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
+    await sandbox.settle()
+    await run("bulk", "reconcile", *sent, "--grace", "0", "--interval", "0")
+    who = ("--who", "A. Clerk", "--why", "letter of 3 May", "--journal", "j.sqlite", "--yes")
+    refused = await run("bulk", "write-off", "RUN-2", "RUN-1", *who)
+    assert (2, True) == (refused.status, "RUN-1 is successful; only a parked order can be written off" in refused.said)
+    nothing = await run("bulk", "write-off", *who)
+    assert (2, True) == (nothing.status, "REQUEST_ID: name an order" in nothing.said)
+    ids = tmp_path / "ids.txt"
+    ids.write_bytes("\ufeffRUN-3\r\n\r\nRUN-2\r\n".encode())
+    done = await run("bulk", "write-off", "RUN-2", "--file", str(ids), *who, "--json")
+    assert [{"request_id": "RUN-2", "state": "planned"}, {"request_id": "RUN-3", "state": "planned"}] == json.loads(
+        done.out
+    )["orders"]
+    missing = await run("bulk", "write-off", "--file", "none.txt", *who)
+    assert (2, True) == (missing.status, "--file: none.txt cannot be read" in missing.said)
+
+
 @pytest.fixture
 async def contradicted(run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...]) -> None:
     """All three orders were paid, and a notification says that the first one failed."""

@@ -1,6 +1,7 @@
 """`payments-async bulk write-off`, `acknowledge` and `lift-quarantine`: what a named person decides."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,85 +15,113 @@ from payments_async.bulk import acknowledge, lift_quarantine, write_off
 from payments_async.journal import Entry, Happening, Journal, JournalRefused, State
 
 Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
+IdsFile = Annotated[Path | None, typer.Option("--file", help="A text file with a request id on each line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 
 
 async def bulk_write_off(
     screen: Screen,
-    request_id: Annotated[str, typer.Argument(help="A parked order.")],
     who: Who,
     why: Annotated[str, typer.Option(help="What makes you sure, such as the service's letter.")],
+    request_ids: Annotated[list[str] | None, typer.Argument(metavar="REQUEST_ID...", help="Parked orders.")] = None,
+    ids_file: IdsFile = None,
     journal: JournalFile = None,
     yes: Yes = False,
 ) -> Exit:
-    """State that a parked order never reached the service. The next run sends it again.
+    """State that a parked order, or several, never reached the service. The next run sends them again.
 
     Ask the service first: if it has the order after all, it will be paid twice. A notification about it that was known
-    until now is thereby called false.
+    until now is thereby called false. Nothing is written off unless every one of them can be.
 
     Example: payments-async bulk write-off PAY-17 --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
     """
     _check(who, why)
     async with opened(journal) as held:
-        entry = await _shown(screen, held, request_id)
-        if entry.state is not State.PARKED:
-            raise BadInput(f"{request_id} is {entry.state}; only a parked order can be written off: reconcile first")
-        contradictions = _contradictions(await held.history(request_id)) if entry.conflict is not None else []
-        for words in contradictions:
-            screen.say(f"[bold red]called false by this[/]  {quoted(words)}")
-        if not yes and not screen.confirmed("Did it surely never reach the service? It will be sent again."):
-            return _unchanged(screen, request_id=request_id)
+        entries = [await _shown(screen, held, one) for one in _chosen(request_ids, ids_file)]
+        for entry in entries:
+            if entry.state is not State.PARKED:
+                raise BadInput(
+                    f"{clean(entry.request_id)} is {entry.state}; only a parked order can be written off: reconcile "
+                    "first. Nothing was changed"
+                )
+            words = _contradictions(await held.history(entry.request_id)) if entry.conflict is not None else []
+            screen.listing("[bold red]called false by this[/]", words, len(words))
+        question = "Did it surely never reach the service? It will be sent again."
+        if len(entries) > 1:
+            question = f"Did all {len(entries):,} surely never reach the service? They will be sent again."
+        if not yes and not screen.confirmed(question):
+            return _unchanged(screen, request_ids=[entry.request_id for entry in entries])
+        done: list[Entry] = []
         try:
-            now = await write_off(held, request_id, who, why, seen=entry.updated_at)
+            for entry in entries:
+                done += [await write_off(held, entry.request_id, who, why, seen=entry.updated_at)]
         except JournalRefused as error:
-            raise BadInput(str(error)) from error
-    screen.say(f"{quoted(request_id)} is {now.state} again, as {quoted(who)} states: {quoted(why)}")
-    screen.say(f"The next run of batch {quoted(now.batch_id)} sends it. Its whole story:")
-    screen.command(command_line("explain", request_id, journal=journal))
-    screen.document({"request_id": request_id, "state": now.state, "who": who, "why": why, "exit_status": Exit.FINE})
+            raise BadInput(f"{error}{_so_far(done)}") from error
+    for now in done:
+        screen.say(f"{quoted(now.request_id)} is {now.state} again, as {quoted(who)} states: {quoted(why)}")
+    batches = ", ".join(sorted({now.batch_id for now in done}))
+    screen.say(f"The next run of batch {quoted(batches)} sends {'it' if len(done) == 1 else 'them'}. The whole story:")
+    screen.command(command_line("explain", done[0].request_id, journal=journal))
+    orders = [{"request_id": now.request_id, "state": now.state} for now in done]
+    screen.document({**_one_or_all(orders), "who": who, "why": why, "exit_status": Exit.FINE})
     return Exit.FINE
 
 
 async def bulk_acknowledge(
     screen: Screen,
-    request_id: Annotated[str, typer.Argument(help="An order with evidence against evidence.")],
     who: Who,
     why: Annotated[str, typer.Option(help="What is true, and how you know, such as the service's letter.")],
+    request_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="REQUEST_ID...", help="Orders with evidence against evidence.")
+    ] = None,
+    ids_file: IdsFile = None,
     journal: JournalFile = None,
     yes: Yes = False,
 ) -> Exit:
-    """State that you have seen the contradiction about an order. It is counted no more; its story keeps it.
+    """State that you have seen the contradiction about an order, or several. It counts no more; the story keeps it.
 
-    Nothing is sent, and the order stays as it is. Ask the service first what is true.
+    Nothing is sent, and the orders stay as they are. Ask the service first what is true. Nothing is acknowledged unless
+    something contradicts every one of them.
 
     Example: payments-async bulk acknowledge PAY-17 --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
     """
     _check(who, why)
     async with opened(journal) as held:
-        entry = await _shown(screen, held, request_id)
-        if entry.conflict is None:
-            raise BadInput(f"nothing contradicts {request_id}, or somebody has acknowledged it; see `explain`")
-        contradictions = _contradictions(await held.history(request_id)) or [entry.conflict]
-        for words in contradictions:
-            screen.say(f"[bold red]contradiction[/]  {quoted(words)}")
-        if not yes and not screen.confirmed(f"Do you know what is true, and may it stay {entry.state}?"):
-            return _unchanged(screen, request_id=request_id)
-        now = await acknowledge(held, request_id, who, why, seen=entry.updated_at)
-    screen.say(f"{quoted(request_id)} stays {now.state}, as {quoted(who)} states: {quoted(why)}")
-    if now.conflict is not None:
-        screen.trouble(f"meanwhile there is another contradiction, to be acknowledged as well: {clean(now.conflict)}")
-    status = Exit.FINE if now.conflict is None else Exit.UNKNOWN
-    screen.document(
+        entries = [await _shown(screen, held, one) for one in _chosen(request_ids, ids_file)]
+        seen: list[list[str]] = []
+        for entry in entries:
+            if entry.conflict is None:
+                raise BadInput(
+                    f"nothing contradicts {clean(entry.request_id)}, or somebody has acknowledged it; see `explain`. "
+                    "Nothing was changed"
+                )
+            seen.append(_contradictions(await held.history(entry.request_id)) or [entry.conflict])
+            for words in seen[-1]:
+                screen.say(f"[bold red]contradiction[/]  {quoted(words)}")
+        question = f"Do you know what is true, and may it stay {entries[0].state}?"
+        if len(entries) > 1:
+            question = f"Do you know what is true of all {len(entries):,}, and may they stay as they are?"
+        if not yes and not screen.confirmed(question):
+            return _unchanged(screen, request_ids=[entry.request_id for entry in entries])
+        done = [await acknowledge(held, one.request_id, who, why, seen=one.updated_at) for one in entries]
+    for now in done:
+        screen.say(f"{quoted(now.request_id)} stays {now.state}, as {quoted(who)} states: {quoted(why)}")
+        if now.conflict is not None:
+            screen.trouble(
+                f"meanwhile there is another contradiction about {clean(now.request_id)}, to be acknowledged as well: "
+                f"{clean(now.conflict)}"
+            )
+    status = Exit.FINE if all(now.conflict is None for now in done) else Exit.UNKNOWN
+    orders = [
         {
-            "request_id": request_id,
+            "request_id": now.request_id,
             "state": now.state,
             "contradictions": contradictions,
-            "who": who,
-            "why": why,
             "later_contradiction": now.conflict,
-            "exit_status": status,
         }
-    )
+        for now, contradictions in zip(done, seen, strict=True)
+    ]
+    screen.document({**_one_or_all(orders), "who": who, "why": why, "exit_status": status})
     return status
 
 
@@ -137,6 +166,33 @@ async def bulk_lift_quarantine(
     return Exit.FINE
 
 
+def _chosen(request_ids: list[str] | None, file: Path | None) -> list[str]:
+    """The orders that are named, each once, in the sequence given.
+
+    Raises:
+        BadInput: None is, or the file cannot be read.
+    """
+    chosen = list(request_ids or ())
+    if file is not None:
+        try:
+            lines = file.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"--file: {file} cannot be read: {clean(str(error))}") from error
+        chosen += [line.strip() for line in lines if line.strip()]
+    if not chosen:
+        raise BadInput("REQUEST_ID: name an order, or a --file with an id on each line")
+    return list(dict.fromkeys(chosen))
+
+
+def _one_or_all(orders: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+    """For machines: one order by itself, several as a list."""
+    return orders[0] if len(orders) == 1 else {"orders": orders}
+
+
+def _so_far(done: Sequence[Entry]) -> str:
+    return f"; written off before that: {', '.join(clean(entry.request_id) for entry in done)}" if done else ""
+
+
 def _check(who: str, why: str) -> None:
     """Refuse a decision that nobody answers for, or without a reason."""
     if not who.strip() or not why.strip():
@@ -174,7 +230,7 @@ def _contradictions(story: Sequence[Happening]) -> list[str]:
     return found
 
 
-def _unchanged(screen: Screen, **about: str) -> Exit:
+def _unchanged(screen: Screen, **about: object) -> Exit:
     screen.trouble("nothing was changed")
     screen.document({**about, "exit_status": Exit.STOPPED})
     return Exit.STOPPED
