@@ -410,12 +410,15 @@ class Outbox:
             OrdersDiffer, HeldElsewhere, JournalUnavailable, ValueError, TypeError: As ``put``.
         """
         putting = self._put(order, not_before, priority)
-        ended = await (self._heard_of(putting, timeout) if putting.crew is None else self._told_of(putting, timeout))
-        if ended is not None:
-            return ended
+        with suppress(OrderUnknown):  # it ended, and has left for an archive meanwhile: as it is put once more below
+            waiting = self._heard_of if putting.crew is None else self._told_of
+            if (ended := await waiting(putting, timeout)) is not None:
+                return ended
         entry = putting.placed.result().entry
         with suppress(JournalClosed):  # everything is being closed: it is on disk, and goes on when it is opened again
-            entry = await self._journal.entry(entry.request_id) or entry
+            if (known := await self._journal.entry(entry.request_id)) is not None:
+                return known
+            return (await self._put(order, not_before, priority).placed).entry
         return entry
 
     async def settled(self, request_id: str | Acceptance, *, timeout: float) -> Entry:

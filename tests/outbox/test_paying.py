@@ -19,7 +19,8 @@ from yarl import URL
 
 from payments_async import CollectionOrder, MobileMoneyWallet
 from payments_async.bulk import Fuse
-from payments_async.journal import OrdersDiffer, SqliteJournal
+from payments_async.journal import News, OrdersDiffer, SqliteJournal
+from payments_async.journal.contract import Outcome, Permit
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
 
@@ -416,3 +417,23 @@ async def test_an_outbox_that_was_renamed(tmp_path: Path, caplog: pytest.LogCapt
         await here.outbox.put(payout(0))
         async with Outbox(here.payments, here.journal, "withdrawals", settles=False):
             assert "the journal holds outbox, where 1 orders wait" in caplog.text
+
+
+async def test_an_order_that_ends_and_leaves_for_an_archive_while_it_is_waited_for(tmp_path: Path) -> None:
+    """Whoever waits is told how it ended, and hears of no unknown order."""
+    async with desk(tmp_path, outbox={"works": False, "settles": False}) as here:
+        journal = here.journal
+        await journal.open_run("file", (await journal.run("outbox")).identity)
+        await journal.load("file", [payout(0)], owner="loader")
+        waiting = asyncio.ensure_future(here.outbox.pay(payout(0), timeout=A_MINUTE))
+        await asyncio.sleep(0)
+        chunk = await journal.claim_chunk("file", "worker")
+        assert chunk is not None
+        permit = await journal.permit(chunk, chunk.orders[0])
+        assert isinstance(permit, Permit)
+        await journal.record(Outcome(permit=permit, news=News.REJECTED))
+        await journal.release_chunk(chunk)
+        number = await journal.begin_archive("old", who="Ann", why="it is old")
+        async for page in journal.old_orders(older_than=1e-9):
+            await journal.prune_orders(number, page)
+        assert (None, "rejected") == (await journal.entry(payout(0).request_id), (await waiting).state)
