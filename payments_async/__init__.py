@@ -4,11 +4,9 @@ What stands here is imported when the first of it is asked for: who needs anothe
 ``payments_async.journal``, does not wait for the HTTP client.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from payments_async._public import name_publicly
 from payments_async._version import __version__
+
+TYPE_CHECKING = False  # true for type checkers; as little as possible is imported before Ctrl-C is heard
 
 if TYPE_CHECKING:
     from payments_async._auth import Credentials
@@ -128,10 +126,14 @@ _HOMES = (
 
 if not TYPE_CHECKING:  # or a mistyped name were good for type checkers
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         """A public name, the first time it is asked for; the others come with it."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        from payments_async._public import name_publicly
+
         for home in _HOMES:
             known = vars(import_module(f"{__name__}.{home}"))
             globals().update({one: known[one] for one in __all__ if one in known})

@@ -15,6 +15,7 @@ from typer.main import get_command
 from payments_async import PaymentsError
 from payments_async._cli.exit_codes import EXIT_CODES, BadInput, Exit, exit_of
 from payments_async._cli.screen import Screen, show_log
+from payments_async._cli.signals import interruptible
 
 Command = Callable[..., Coroutine[Any, Any, Exit]]
 
@@ -72,7 +73,8 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
             given[name] = screen if group is Screen else gathered(group)
         if "settings" in groups:
             screen.secrets |= given["settings"].secrets
-        return int(asyncio.run(function(**given)))
+        with interruptible():
+            return int(asyncio.run(function(**given)))
     except BadInput as error:
         return _told(screen, error, str(error), Exit.BAD_INPUT)
     except PaymentsError as error:
