@@ -23,7 +23,8 @@ from rich.table import Table
 from rich.text import Text
 
 from payments_async import PaymentsError
-from payments_async._cli.exit_codes import BadInput, remedy_of
+from payments_async._cli.exit_codes import BadInput
+from payments_async._cli.remedies import remedy_of
 from payments_async._masking import mask, redact
 
 _SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
