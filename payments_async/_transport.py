@@ -9,7 +9,7 @@ import socket
 import ssl as tls
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from payments_async._deadlines import Deadlines
-from payments_async._masking import Secret
+from payments_async._masking import Secret, redact
 from payments_async._version import __version__
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import retry_after, seconds_ahead
@@ -145,6 +145,24 @@ class _Request(aiohttp.ClientRequest):
         return await super().send(conn)
 
 
+async def _logged(call: Call[Any], exchange: Coroutine[Any, Any, Reply]) -> Reply:
+    """An exchange, with a line in the log of what was asked and what came back."""
+    clock = asyncio.get_running_loop().time
+    begun, came = clock(), "nothing"
+    try:
+        reply = await exchange
+        came = str(reply.status)
+        return reply
+    except TransportFailure as failure:
+        came = str(failure)
+        raise
+    finally:
+        seconds = round(clock() - begun, 3)
+        path = redact(call.path, call.private())
+        facts = {"method": call.method, "path": path, "status": came, "seconds": seconds, "request_id": call.request_id}
+        _log.debug("%s %s: %s after %s s", call.method, path, came, seconds, extra=facts)
+
+
 class Transport:
     """One HTTP client below one base address."""
 
@@ -232,12 +250,18 @@ class Transport:
             headers["Authorization"] = authorization
         return headers
 
-    async def exchange(self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str]) -> Reply:
-        """Send one call once and read its whole answer.
+    def exchange(
+        self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str]
+    ) -> Coroutine[Any, Any, Reply]:
+        """Send one call once and read its whole answer. Where the log is at DEBUG, a line tells of it.
 
         Raises:
             TransportFailure: Without a usable answer; says why, naming no person and no secret.
         """
+        made = self._exchanged(call, outgoing, headers)
+        return _logged(call, made) if _log.isEnabledFor(logging.DEBUG) else made
+
+    async def _exchanged(self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str]) -> Reply:
         http = self._http
         if http is None:
             raise TransportFailure("the HTTP client is closed")

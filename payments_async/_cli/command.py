@@ -14,8 +14,9 @@ from typer.main import get_command
 from payments_async import PaymentsError
 from payments_async._cli.exit_codes import EXIT_CODES, BadInput, Exit
 from payments_async._cli.help import PlainCommand
+from payments_async._cli.log import show_log
 from payments_async._cli.remedies import exit_of
-from payments_async._cli.screen import Screen, show_log
+from payments_async._cli.screen import Screen
 from payments_async._cli.signals import interruptible
 
 Command = Callable[..., Coroutine[Any, Any, Exit]]

@@ -3,11 +3,9 @@
 import ast
 import enum
 import json
-import logging
 import signal
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -30,7 +28,15 @@ from payments_async._masking import mask, redact
 _SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
 _PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines
 _LISTED = 20  # lines; the rest is for machines
-_LOG_FACTS = ("request_id", "sender", "why", "error", "transaction_id", "event_id", "handler")
+
+
+class LogLevel(enum.StrEnum):
+    """The least that a line of the log must be to be shown."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -40,7 +46,8 @@ class Screen:
     Attributes:
         as_json: One JSON document on standard output and nothing else.
         show_personal: Names, telephone and account numbers in full.
-        debug: Tracebacks.
+        debug: Tracebacks, and the whole log.
+        log: The least that a line of the log must be to be shown, or ``None``.
         secrets: Texts that are hidden wherever they would appear.
         out, err: Standard output and standard error.
     """
@@ -49,7 +56,15 @@ class Screen:
     show_personal: Annotated[bool, typer.Option("--show-personal", help="Names and numbers in full, not masked.")] = (
         False
     )
-    debug: Annotated[bool, typer.Option("--debug", help="A traceback with an error, masked.")] = False
+    debug: Annotated[bool, typer.Option("--debug", help="A traceback with an error, and the log; both masked.")] = False
+    log: Annotated[
+        LogLevel | None,
+        typer.Option(
+            envvar="PAYMENTS_LOG",
+            case_sensitive=False,
+            help="Show the log on standard error, from this level on; masked.",
+        ),
+    ] = None
     secrets: set[str] = attrs.field(factory=set, init=False)
     out: Console = attrs.field(init=False)
     err: Console = attrs.field(init=False)
@@ -194,26 +209,6 @@ class Screen:
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
-
-
-class _LogOnScreen(logging.Handler):
-    def __init__(self, screen: Screen) -> None:
-        super().__init__()
-        self._screen = screen
-
-    def emit(self, record: logging.LogRecord) -> None:
-        facts = " ".join(f"{name}={getattr(record, name)}" for name in _LOG_FACTS if hasattr(record, name))
-        self._screen.note(f"{record.levelname.lower()}: {record.getMessage()} {facts}".rstrip())
-
-
-def show_log(screen: Screen) -> None:
-    """Send the log and the warnings of the package to standard error with ``--debug``; else nowhere."""
-    log = logging.getLogger("payments_async")
-    log.handlers = [_LogOnScreen(screen) if screen.debug else logging.NullHandler()]
-    log.setLevel(logging.DEBUG if screen.debug else logging.WARNING)
-    log.propagate = False
-
-    warnings.showwarning = lambda message, *_, **__: screen.note(f"warning: {message}")
 
 
 def clean(text: str) -> str:
