@@ -176,6 +176,7 @@ class Transport:
         proxy: str | URL | None,
         trust_env: bool,
         reply_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         url = check_base_url(base_url)
@@ -192,7 +193,9 @@ class Transport:
         self._own: aiohttp.ClientSession | None = None
         self._trust_env = trust_env and not self._is_plain  # a proxy would take it off this machine
         self._reply_bytes = reply_bytes
+        self._clock = clock
         self._wall_clock = wall_clock
+        self._asked_at: float | None = None  # when the first call was made that no usable answer has followed
         self._dated: tuple[str, float] | None = None  # the Date of the last answer that had one, and when it came
         self._urls: dict[str, URL] = {}
         self._logged: set[str] = set()  # places whose failure was logged; the errors tell each one
@@ -218,6 +221,11 @@ class Transport:
     def clock_difference(self) -> float | None:
         """Seconds by which the clock at the other end is ahead of ours; ``None`` where no answer has told."""
         return None if self._dated is None else seconds_ahead(*self._dated)
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since the first call that was followed by no usable answer to any; 0 where there is none."""
+        return 0.0 if self._asked_at is None else self._clock() - self._asked_at
 
     async def open(self) -> None:
         """Make the HTTP client, unless one was brought."""
@@ -258,6 +266,8 @@ class Transport:
         Raises:
             TransportFailure: Without a usable answer; says why, naming no person and no secret.
         """
+        if self._asked_at is None:
+            self._asked_at = self._clock()
         made = self._exchanged(call, outgoing, headers)
         return _logged(call, made) if _log.isEnabledFor(logging.DEBUG) else made
 
@@ -324,6 +334,8 @@ class Transport:
         except BaseException:
             answer.close()
             raise
+        if answer.status < 500:
+            self._asked_at = None
         if answer.status < 300 and hdrs.RETRY_AFTER not in answer.headers:
             return Reply(answer.status, body)
         return Reply(answer.status, body, retry_after(answer.headers.get(hdrs.RETRY_AFTER), self._wall_clock()))

@@ -28,8 +28,8 @@ PINNED = {
     """,
     "payments_async.bulk": """
         Batch BatchChanged Difference Double Duplicate Duplicates FirstLook Fuse Issue Plan Problem
-        Reconciliation Repeat Report RunProgress Share acknowledge lift_quarantine plan read_batch read_money
-        reconcile report run_batch sample_payroll write_off
+        Reconciliation Repeat Report RunProgress SearchProgress Share acknowledge lift_quarantine plan read_batch
+        read_money reconcile report run_batch sample_payroll write_off
     """,
     "payments_async.ipn": """
         Answer ClientCertificateVerifier DOCUMENTED_SENDERS Delivery HandlerPolicy HmacVerifier Receiver
