@@ -3,6 +3,7 @@
 import ast
 import enum
 import json
+import re
 import signal
 import sys
 import traceback
@@ -28,6 +29,9 @@ from payments_async._masking import mask, redact
 _SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
 _PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines
 _LISTED = 20  # lines; the rest is for machines
+
+_NUMBER = re.compile(r"(?P<whole>-?[0-9,]+)(?P<decimals>\.[0-9]+)?(?P<rest>(?: [A-Z]{3})?)")
+_MONEY = re.compile(r"(?P<whole>-?[0-9,]+)(?P<decimals>\.[0-9]+)?(?P<rest> [A-Z]{3})")
 
 
 class LogLevel(enum.StrEnum):
@@ -118,7 +122,7 @@ class Screen:
         """Write a table for people, without its empty columns. Those named in ``right`` hold numbers."""
         if self.as_json:
             return
-        rows = list(rows)
+        rows = _even_columns(list(rows), [number for number, name in enumerate(columns) if name in right])
         kept = [number for number, _ in enumerate(columns) if not rows or any(str(row[number]) for row in rows)]
         shape = box.SIMPLE_HEAD if self.out.is_terminal else None
         table = Table(box=shape, pad_edge=False, header_style="bold")
@@ -147,9 +151,9 @@ class Screen:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(overflow="fold")
-        for name, value in pairs:
-            if value:
-                grid.add_row(name, Text(clean(value)))
+        shown = [(name, value) for name, value in pairs if value]
+        for (name, _), value in zip(shown, evenly([value for _, value in shown], _MONEY), strict=True):
+            grid.add_row(name, Text(clean(value)))
         self._print(grid)
 
     def _print(self, table: Table) -> None:
@@ -226,6 +230,30 @@ def money(amount: Decimal | None, currency: str | None = None) -> str:
     if amount is None:
         return ""
     return f"{amount:,f} {clean(currency)}" if currency else f"{amount:,f}"
+
+
+def evenly(texts: Sequence[str], pattern: re.Pattern[str] = _NUMBER) -> list[str]:
+    """These amounts with as many decimals each, so that they stand under each other; other texts as they are.
+
+    >>> evenly(["1,000", "17.50", "", "any"])
+    ['1,000.00', '17.50', '', 'any']
+    """
+    found = [pattern.fullmatch(text) for text in texts]
+    decimals = max((len(one["decimals"] or "") for one in found if one is not None), default=0)
+    return [
+        text if one is None or not decimals else f"{one['whole']}{(one['decimals'] or '.'):0<{decimals}}{one['rest']}"
+        for text, one in zip(texts, found, strict=True)
+    ]
+
+
+def _even_columns(rows: list[Sequence[str | Text]], numbers: Sequence[int]) -> list[Sequence[str | Text]]:
+    """Rows whose columns of these numbers show as many decimals in each cell."""
+    columns = [evenly([str(row[number]) for row in rows]) for number in numbers]
+    changed = [list(row) for row in rows]
+    for number, column in zip(numbers, columns, strict=True):
+        for row, text in zip(changed, column, strict=True):
+            row[number] = row[number] if isinstance(row[number], Text) else text
+    return [*changed]
 
 
 def counted(count: int, thing: str) -> str:

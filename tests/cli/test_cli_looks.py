@@ -19,6 +19,7 @@ from cli.commands import NO_SERVICE, Run, send
 import payments_async._cli
 from payments_async import Beneficiary, MobileMoneyWallet, PayoutOrder, __version__
 from payments_async._cli.app import COMMANDS, load_command
+from payments_async._cli.screen import evenly
 from payments_async.sandbox import Sandbox
 
 PAY = (
@@ -41,6 +42,31 @@ async def test_the_account_shows_its_balance(run: Run) -> None:
     """Every digit for people, a text with every digit for machines."""
     assert "1,000,000,000 UGX" in (await run("account")).out
     assert "1000000000" == json.loads((await run("account", "--json")).out)["balance"]
+
+
+async def test_amounts_stand_under_each_other(run: Run) -> None:
+    """In one column each has as many decimals; what is no amount stays as it is."""
+    for amount in ("1000", "1000.5", "20.25"):
+        ordered = [word if word != "1000" else amount for word in PAY]
+        assert 0 == (await run(*ordered, f"v-{amount}")).status
+    shown = (await run("transactions")).out
+    amounts = re.findall(r"-([0-9,.]+) UGX", shown)
+    assert {"1,000.00", "1,000.50", "20.25"} == set(amounts)
+
+
+@pytest.mark.parametrize(
+    ("texts", "even"),
+    [
+        pytest.param(["1,000", "17.5", "-3.125"], ["1,000.000", "17.500", "-3.125"], id="decimals"),
+        pytest.param(["1 UGX", "2.50 UGX"], ["1.00 UGX", "2.50 UGX"], id="currency"),
+        pytest.param(["400", "1,200"], ["400", "1,200"], id="counts"),
+        pytest.param(["any", "", "1.50"], ["any", "", "1.50"], id="words"),
+        pytest.param([], [], id="none"),
+    ],
+)
+def test_decimals_are_filled_up(texts: list[str], even: list[str]) -> None:
+    """With zeros alone: no digit is changed, and none is lost."""
+    assert even == evenly(texts)
 
 
 async def test_products_are_listed_and_one_is_shown_with_its_items(run: Run) -> None:

@@ -11,12 +11,11 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
-import attrs
 import typer
 
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened
-from payments_async._cli.screen import Screen, clean, counted, money, plain
+from payments_async._cli.screen import Screen, clean, counted, money
 from payments_async._cli.signals import until_stopped
 from payments_async.ipn import DOCUMENTED_SENDERS, THIS_MACHINE, Receiver, Refusal, TransactionEvent, serving
 
@@ -207,8 +206,7 @@ class _Heard:
 
     def _show(self, event: TransactionEvent, kind: str, **more: str) -> None:
         if self._screen.as_json:
-            members = {field.name: plain(getattr(event, field.name)) for field in attrs.fields(type(event))}
-            self._screen.line(json.dumps({"kind": kind, **more, **members}))
+            self._screen.line(json.dumps({"kind": kind, **more, **self._screen.people(event)}))
             return
         words = clean(f"{event.request_id or '(no request id)'}  {event.transaction_id}")
         amount = money(event.amount, event.currency_code)
