@@ -167,7 +167,8 @@ class Executor:
             unsettled = False
         except OutcomeUnknown as error:
             outcome, unsettled = error, True
-            _log.warning("outcome unknown", extra={"request_id": request_id})
+            what = request_id or call.label
+            _log.warning("outcome unknown: %s: %s", what, error.message, extra={"request_id": request_id})
             raise
         except PaymentsError as error:
             outcome = error

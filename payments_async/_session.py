@@ -96,6 +96,7 @@ class PaymentsSession:
             proxy=proxy,
             trust_env=trust_env,
             reply_bytes=limits.reply_bytes,
+            clock=clock,
             wall_clock=now,
         )
         _check_prefix(transport.base_url, dialect.api_prefix)
@@ -167,6 +168,15 @@ class PaymentsSession:
     def clock_difference(self) -> float | None:
         """Seconds by which the service's clock is ahead of ours, by its last answer; ``None`` where none has told."""
         return self._executor.transport.clock_difference
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since the first call that was followed by no usable answer to any; 0 where the service answers.
+
+        An answer of status 500 and above is none. It grows while calls wait, fail and are made again: show it to
+        whoever waits for them.
+        """
+        return self._executor.transport.silent_for
 
     async def aclose(self) -> None:
         """Take no further call, wait for those under way, and close. Closing twice is harmless."""

@@ -9,7 +9,7 @@ import socket
 import ssl as tls
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from payments_async._deadlines import Deadlines
-from payments_async._masking import Secret
+from payments_async._masking import Secret, redact
 from payments_async._version import __version__
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import retry_after, seconds_ahead
@@ -145,6 +145,24 @@ class _Request(aiohttp.ClientRequest):
         return await super().send(conn)
 
 
+async def _logged(call: Call[Any], exchange: Coroutine[Any, Any, Reply]) -> Reply:
+    """An exchange, with a line in the log of what was asked and what came back."""
+    clock = asyncio.get_running_loop().time
+    begun, came = clock(), "nothing"
+    try:
+        reply = await exchange
+        came = str(reply.status)
+        return reply
+    except TransportFailure as failure:
+        came = str(failure)
+        raise
+    finally:
+        seconds = round(clock() - begun, 3)
+        path = redact(call.path, call.private())
+        facts = {"method": call.method, "path": path, "status": came, "seconds": seconds, "request_id": call.request_id}
+        _log.debug("%s %s: %s after %s s", call.method, path, came, seconds, extra=facts)
+
+
 class Transport:
     """One HTTP client below one base address."""
 
@@ -158,6 +176,7 @@ class Transport:
         proxy: str | URL | None,
         trust_env: bool,
         reply_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         url = check_base_url(base_url)
@@ -174,7 +193,9 @@ class Transport:
         self._own: aiohttp.ClientSession | None = None
         self._trust_env = trust_env and not self._is_plain  # a proxy would take it off this machine
         self._reply_bytes = reply_bytes
+        self._clock = clock
         self._wall_clock = wall_clock
+        self._asked_at: float | None = None  # when the first call was made that no usable answer has followed
         self._dated: tuple[str, float] | None = None  # the Date of the last answer that had one, and when it came
         self._urls: dict[str, URL] = {}
         self._logged: set[str] = set()  # places whose failure was logged; the errors tell each one
@@ -200,6 +221,11 @@ class Transport:
     def clock_difference(self) -> float | None:
         """Seconds by which the clock at the other end is ahead of ours; ``None`` where no answer has told."""
         return None if self._dated is None else seconds_ahead(*self._dated)
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since the first call that was followed by no usable answer to any; 0 where there is none."""
+        return 0.0 if self._asked_at is None else self._clock() - self._asked_at
 
     async def open(self) -> None:
         """Make the HTTP client, unless one was brought."""
@@ -232,12 +258,20 @@ class Transport:
             headers["Authorization"] = authorization
         return headers
 
-    async def exchange(self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str]) -> Reply:
-        """Send one call once and read its whole answer.
+    def exchange(
+        self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str]
+    ) -> Coroutine[Any, Any, Reply]:
+        """Send one call once and read its whole answer. Where the log is at DEBUG, a line tells of it.
 
         Raises:
             TransportFailure: Without a usable answer; says why, naming no person and no secret.
         """
+        if self._asked_at is None:
+            self._asked_at = self._clock()
+        made = self._exchanged(call, outgoing, headers)
+        return _logged(call, made) if _log.isEnabledFor(logging.DEBUG) else made
+
+    async def _exchanged(self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str]) -> Reply:
         http = self._http
         if http is None:
             raise TransportFailure("the HTTP client is closed")
@@ -300,6 +334,8 @@ class Transport:
         except BaseException:
             answer.close()
             raise
+        if answer.status < 500:
+            self._asked_at = None
         if answer.status < 300 and hdrs.RETRY_AFTER not in answer.headers:
             return Reply(answer.status, body)
         return Reply(answer.status, body, retry_after(answer.headers.get(hdrs.RETRY_AFTER), self._wall_clock()))

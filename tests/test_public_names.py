@@ -5,6 +5,8 @@ import importlib
 import inspect
 import itertools
 import pickle
+import subprocess
+import sys
 import traceback
 import typing
 from pathlib import Path
@@ -19,15 +21,16 @@ PINNED = {
     "payments_async": """
         Acceptance Account Accounts AirtimeLine AuthenticationFailed BankAccount Beneficiary Card Cards
         CollectionOrder Collections Credentials Destination Dialect IncompleteListing InternetLine InvalidOrder
-        Limits Listing LocalFault MobileMoneyWallet NotSent Order OutcomeUnknown Page PaymentsError PaymentsSession
-        PayoutOrder Payouts Product ProductItem Products Rejected RetryPolicy ServiceFault Settlement
-        SeveralTransactions Transaction TransactionBeneficiary TransactionProduct TransactionStatus Transactions
-        UnreadableReply UtilityAccount Validation request_id_for
+        Limits Listing LocalFault MobileMoneyWallet NotSent Order OutcomeUnknown Page PaymentsError
+        PaymentsSession PayoutOrder Payouts Product ProductItem Products Rejected RetryPolicy ServiceFault
+        Settlement SeveralTransactions Transaction TransactionBeneficiary TransactionProduct TransactionStatus
+        Transactions UnreadableReply UtilityAccount Validation request_id_for
     """,
     "payments_async.bulk": """
         Batch BatchChanged Difference Double Duplicate Duplicates FirstLook Fuse Issue Ledger Plan Problem
-        Reconciliation Repeat Report Retries RunProgress Share acknowledge approval_sheet ledger lift_quarantine plan
-        read_batch read_money receipt reconcile report retry_file run_batch sample_payroll write_off
+        Reconciliation Repeat Report Retries RunProgress SearchProgress Share acknowledge approval_sheet ledger
+        lift_quarantine plan read_batch read_money receipt reconcile report retry_file run_batch sample_payroll
+        write_off
     """,
     "payments_async.ipn": """
         Answer ClientCertificateVerifier DOCUMENTED_SENDERS Delivery HandlerPolicy HmacVerifier Receiver
@@ -46,9 +49,8 @@ PINNED = {
     """,
     "payments_async.journal.contract": """
         Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
-        Hearing Inbox Laid Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed RULES RawNotification
-        Receipt
-        SAID Sighting StoredEvent Verdict Waiting next_state why_not_approved
+        Hearing Inbox Laid Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed RULES
+        RawNotification Receipt SAID Sighting StoredEvent Verdict Waiting next_state why_not_approved
     """,
     "payments_async.outbox": """
         Fuse HandlerPolicy Outbox OutboxHealth
@@ -174,6 +176,38 @@ def test_a_public_class_prints_as_users_import_it() -> None:
     assert traceback.format_exception_only(payments_async.NotSent("refused"))[0].startswith(
         "payments_async.NotSent: refused"
     )
+
+
+def test_the_names_at_the_top_are_those_that_type_checkers_see() -> None:
+    """They are imported when they are asked for: what Python finds then is what stands there for type checkers."""
+    tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
+    (for_checkers,) = [
+        node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    seen = {
+        alias.name: getattr(importlib.import_module(str(node.module)), alias.name)
+        for node in for_checkers.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert {name: getattr(payments_async, name) for name in seen} == seen
+    assert {*seen, "__version__"} == set(payments_async.__all__)
+
+
+def test_the_package_alone_brings_no_http_client() -> None:
+    """Who imports the journal, or stops a command while it is being imported, does not wait for it."""
+    script = "import sys, payments_async; print([name for name in ('aiohttp', 'msgspec') if name in sys.modules])"
+    assert (
+        "[]"
+        == subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.strip()
+    )
+
+
+def test_a_name_that_is_not_there_is_told_as_ever() -> None:
+    """A public name that nobody offers is an AttributeError, and an ImportError for who imports it."""
+    with pytest.raises(AttributeError, match="has no attribute 'Client'"):
+        payments_async.Client  # noqa: B018
+    assert {"PaymentsSession", "OutcomeUnknown"} <= set(dir(payments_async))
 
 
 def test_no_class_name_is_given_twice() -> None:

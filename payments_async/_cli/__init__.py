@@ -1,8 +1,9 @@
 """The command line `payments-async`, and the only room that reads the environment, prints and exits."""
 
 import gc
+import os
+import signal
 import sys
-from importlib.util import find_spec
 
 __all__ = ["COLLECT_AFTER", "main"]
 
@@ -11,10 +12,14 @@ __all__ = ["COLLECT_AFTER", "main"]
 COLLECT_AFTER = 20_000
 
 _NEEDED = ("typer", "rich", "phonenumbers")
+_STOPPED = 5  # as `exit_codes` has it, which is not imported yet
 
 
 def main() -> None:
     """Run the command line with the arguments of this process."""
+    signal.signal(signal.SIGINT, _stopped)  # no traceback, whatever is being imported: nothing was begun
+    from importlib.util import find_spec
+
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
         print(
             f"payments-async: the command line needs {', '.join(missing)}; "
@@ -27,3 +32,9 @@ def main() -> None:
     gc.freeze()  # what was imported stays: it need not be looked at again
     gc.set_threshold(COLLECT_AFTER)
     app(prog_name="payments-async")
+
+
+def _stopped(*_: object) -> None:
+    """End at once: before a command begins there is nothing to finish, and nothing that could be said of it."""
+    os.write(2, b"payments-async: stopped\n")
+    os._exit(_STOPPED)

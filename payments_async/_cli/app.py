@@ -5,12 +5,13 @@ A command is imported when it is named: whoever asks what there is, or for one o
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from payments_async import __version__
 from payments_async._cli.exit_codes import BULK_EXIT_CODES, EXIT_CODES, OUTBOX_EXIT_CODES
+from payments_async._cli.help import HELP_OPTIONS, PlainCommand, PlainGroup
 
 # The file in `commands` that each is in, and the first paragraph of its help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -147,31 +148,38 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 
 app = typer.Typer(
+    cls=PlainGroup,
+    context_settings=dict(HELP_OPTIONS),
     help="Payouts and collections that are never made twice, never lost, and always accounted for.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,  # a traceback with locals would show secrets and people
     pretty_exceptions_show_locals=False,
 )
 _GROUPS: Mapping[str, typer.Typer] = {
     "bulk": typer.Typer(
+        cls=PlainGroup,
         help="Batches of payouts from a file: planned, approved, run, reconciled, reported. Never paid twice, never "
         "lost.",
         epilog=BULK_EXIT_CODES,
         no_args_is_help=True,
     ),
     "outbox": typer.Typer(
+        cls=PlainGroup,
         help="Single orders of applications, and batches beside them: each sent once, by whoever works the outbox.",
         epilog=OUTBOX_EXIT_CODES,
         no_args_is_help=True,
     ),
-    "journal": typer.Typer(help="What is on disk: old orders moved into an archive.", no_args_is_help=True),
-    "ipn": typer.Typer(help="Notifications: hear them, send one to try a receiver out.", no_args_is_help=True),
+    "journal": typer.Typer(
+        cls=PlainGroup, help="What is on disk: old orders moved into an archive.", no_args_is_help=True
+    ),
+    "ipn": typer.Typer(
+        cls=PlainGroup, help="Notifications: hear them, send one to try a receiver out.", no_args_is_help=True
+    ),
 }
 
 
-def load_command(name: str) -> TyperCommand:
+def load_command(name: str) -> PlainCommand:
     """The command of this name, with its options and its whole help."""
     from payments_async._cli.command import made_command
 
@@ -183,7 +191,7 @@ def load_command(name: str) -> TyperCommand:
 def _add_command(name: str, about: str) -> None:
     """Add a command of which nothing but this is known before it is named."""
 
-    class Named(TyperCommand):
+    class Named(PlainCommand):
         def make_context(self, *given: Any, **more: Any) -> Any:
             return load_command(name).make_context(*given, **more)
 
@@ -197,6 +205,16 @@ for _name, (_, _about) in COMMANDS.items():
     _add_command(_name, _about)
 
 
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"payments-async {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def payments_async() -> None:
+def payments_async(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """Payouts and collections that are never made twice, never lost, and always accounted for."""

@@ -9,17 +9,20 @@ from typing import Any, cast
 
 import attrs
 import typer
-from typer.core import TyperCommand
 from typer.main import get_command
 
 from payments_async import PaymentsError
-from payments_async._cli.exit_codes import EXIT_CODES, BadInput, Exit, exit_of
-from payments_async._cli.screen import Screen, show_log
+from payments_async._cli.exit_codes import EXIT_CODES, BadInput, Exit
+from payments_async._cli.help import PlainCommand
+from payments_async._cli.log import show_log
+from payments_async._cli.remedies import exit_of
+from payments_async._cli.screen import Screen
+from payments_async._cli.signals import interruptible
 
 Command = Callable[..., Coroutine[Any, Any, Exit]]
 
 
-def made_command(name: str, function: Command) -> TyperCommand:
+def made_command(name: str, function: Command) -> PlainCommand:
     """An async function as a command. Its docstring is the help, its parameters are the options.
 
     A parameter whose type is an attrs class brings the options that are the fields of the class. Those of ``screen``,
@@ -41,8 +44,10 @@ def made_command(name: str, function: Command) -> TyperCommand:
     )
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     alone = typer.Typer(add_completion=False)
-    alone.command(name, help=function.__doc__, epilog=EXIT_CODES)(run)
-    return cast(TyperCommand, get_command(alone))
+    alone.command(name, help=function.__doc__, epilog=EXIT_CODES, cls=PlainCommand)(run)
+    made = cast(PlainCommand, get_command(alone))
+    made.name_values(run.__annotations__)
+    return made
 
 
 def _options(group: type) -> list[inspect.Parameter]:
@@ -72,7 +77,8 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
             given[name] = screen if group is Screen else gathered(group)
         if "settings" in groups:
             screen.secrets |= given["settings"].secrets
-        return int(asyncio.run(function(**given)))
+        with interruptible():
+            return int(asyncio.run(function(**given)))
     except BadInput as error:
         return _told(screen, error, str(error), Exit.BAD_INPUT)
     except PaymentsError as error:

@@ -1,8 +1,6 @@
-"""Exit codes: what a script that called us has to know."""
+"""Exit codes: what a script that called us has to know. It imports nothing of the package: a help waits for it."""
 
 import enum
-
-from payments_async import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault
 
 
 class Exit(enum.IntEnum):
@@ -33,30 +31,3 @@ OUTBOX_EXIT_CODES = (
 
 class BadInput(Exception):
     """Something the caller gave us is wrong. The message names it and the remedy."""
-
-
-def remedy_of(error: PaymentsError) -> str:
-    """What to do about an error, told in settings a person can change."""
-    if isinstance(error, AuthenticationFailed) and error.status == 404:
-        return "check the path in PAYMENTS_BASE_URL (--base-url): the service is not there"
-    if isinstance(error, AuthenticationFailed):
-        return (
-            "check PAYMENTS_APP_KEY, PAYMENTS_APP_PASSWORD and PAYMENTS_USER_ID, that this machine's address is "
-            "whitelisted in the portal, and try --authorization auto"
-        )
-    if isinstance(error, NotSent | ServiceFault) and error.status is None:
-        return f"{error.next_step}; if it stays, check PAYMENTS_BASE_URL (--base-url) with `payments-async doctor`"
-    return error.next_step
-
-
-def exit_of(error: PaymentsError) -> Exit:
-    """The exit status of an error the service or the way to it gave us."""
-    match error:
-        case AuthenticationFailed(status=404):
-            return Exit.BAD_INPUT
-        case AuthenticationFailed():
-            return Exit.STOPPED
-        case OutcomeUnknown():
-            return Exit.UNKNOWN
-        case _:
-            return Exit.FAILED

@@ -11,7 +11,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from payments_async import PaymentsSession
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.working import silence
 from payments_async.bulk import FirstLook, RunProgress
 from payments_async.journal import FINAL, Journal, JournalError, Progress, State
 
@@ -29,10 +31,20 @@ class LiveView:
         total: Orders of the batch.
         currency: Of the sums.
         settles: It is followed until its orders have ended: a second bar, and fewer lines in a pipe.
+        payments: Whose silence is told.
     """
 
-    def __init__(self, screen: Screen, total: int, currency: str | None, *, settles: bool = False) -> None:
+    def __init__(
+        self,
+        screen: Screen,
+        total: int,
+        currency: str | None,
+        *,
+        settles: bool = False,
+        payments: PaymentsSession | None = None,
+    ) -> None:
         self._screen = screen
+        self._payments = payments
         self._total = total
         self._currency = currency
         self._settles = settles
@@ -100,6 +112,26 @@ class LiveView:
             self._screen.say(words)
 
     @asynccontextmanager
+    async def attending(self) -> AsyncIterator[None]:
+        """Say now and then in a pipe that the service does not answer, which no progress tells; a terminal shows it."""
+
+        async def attend() -> None:
+            while True:
+                await asyncio.sleep(_WAIT_PIPED)
+                if words := silence(self._payments):
+                    self._screen.note(words)
+
+        if self._live is not None:
+            yield
+            return
+        task = asyncio.create_task(attend())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    @asynccontextmanager
     async def watching(self, journal: Journal, batch_id: str) -> AsyncIterator[None]:
         """Show what the journal says of a batch, for as long as the block runs."""
 
@@ -141,6 +173,8 @@ class LiveView:
             whole.add_row(Text(clean(looking(run.looked)), style="dim"))
         if run is not None and run.waits_for is not None:
             whole.add_row(Text(clean(_waiting(run)), style="yellow"))
+        if words := silence(self._payments):
+            whole.add_row(Text(words, style="yellow"))
         if self._doing:
             whole.add_row(Text(self._doing, "dim", no_wrap=True, overflow="ellipsis"))
         return whole

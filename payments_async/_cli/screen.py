@@ -3,11 +3,10 @@
 import ast
 import enum
 import json
-import logging
+import re
 import signal
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -23,13 +22,25 @@ from rich.table import Table
 from rich.text import Text
 
 from payments_async import PaymentsError
-from payments_async._cli.exit_codes import BadInput, remedy_of
+from payments_async._cli.exit_codes import BadInput
+from payments_async._cli.remedies import remedy_of
 from payments_async._masking import mask, redact
 
 _SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
 _PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines
 _LISTED = 20  # lines; the rest is for machines
-_LOG_FACTS = ("request_id", "sender", "why", "error", "transaction_id", "event_id", "handler")
+
+_NUMBER = re.compile(r"(?P<whole>-?[0-9,]+)(?P<decimals>\.[0-9]+)?(?P<rest>(?: [A-Z]{3})?)")
+_MONEY = re.compile(r"(?P<whole>-?[0-9,]+)(?P<decimals>\.[0-9]+)?(?P<rest> [A-Z]{3})")
+
+
+class LogLevel(enum.StrEnum):
+    """The least that a line of the log must be to be shown."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -39,7 +50,8 @@ class Screen:
     Attributes:
         as_json: One JSON document on standard output and nothing else.
         show_personal: Names, telephone and account numbers in full.
-        debug: Tracebacks.
+        debug: Tracebacks, and the whole log.
+        log: The least that a line of the log must be to be shown, or ``None``.
         secrets: Texts that are hidden wherever they would appear.
         out, err: Standard output and standard error.
     """
@@ -48,7 +60,15 @@ class Screen:
     show_personal: Annotated[bool, typer.Option("--show-personal", help="Names and numbers in full, not masked.")] = (
         False
     )
-    debug: Annotated[bool, typer.Option("--debug", help="A traceback with an error, masked.")] = False
+    debug: Annotated[bool, typer.Option("--debug", help="A traceback with an error, and the log; both masked.")] = False
+    log: Annotated[
+        LogLevel | None,
+        typer.Option(
+            envvar="PAYMENTS_LOG",
+            case_sensitive=False,
+            help="Show the log on standard error, from this level on; masked.",
+        ),
+    ] = None
     secrets: set[str] = attrs.field(factory=set, init=False)
     out: Console = attrs.field(init=False)
     err: Console = attrs.field(init=False)
@@ -102,7 +122,7 @@ class Screen:
         """Write a table for people, without its empty columns. Those named in ``right`` hold numbers."""
         if self.as_json:
             return
-        rows = list(rows)
+        rows = _even_columns(list(rows), [number for number, name in enumerate(columns) if name in right])
         kept = [number for number, _ in enumerate(columns) if not rows or any(str(row[number]) for row in rows)]
         shape = box.SIMPLE_HEAD if self.out.is_terminal else None
         table = Table(box=shape, pad_edge=False, header_style="bold")
@@ -131,9 +151,9 @@ class Screen:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(overflow="fold")
-        for name, value in pairs:
-            if value:
-                grid.add_row(name, Text(clean(value)))
+        shown = [(name, value) for name, value in pairs if value]
+        for (name, _), value in zip(shown, evenly([value for _, value in shown], _MONEY), strict=True):
+            grid.add_row(name, Text(clean(value)))
         self._print(grid)
 
     def _print(self, table: Table) -> None:
@@ -195,26 +215,6 @@ class Screen:
         return text
 
 
-class _LogOnScreen(logging.Handler):
-    def __init__(self, screen: Screen) -> None:
-        super().__init__()
-        self._screen = screen
-
-    def emit(self, record: logging.LogRecord) -> None:
-        facts = " ".join(f"{name}={getattr(record, name)}" for name in _LOG_FACTS if hasattr(record, name))
-        self._screen.note(f"{record.levelname.lower()}: {record.getMessage()} {facts}".rstrip())
-
-
-def show_log(screen: Screen) -> None:
-    """Send the log and the warnings of the package to standard error with ``--debug``; else nowhere."""
-    log = logging.getLogger("payments_async")
-    log.handlers = [_LogOnScreen(screen) if screen.debug else logging.NullHandler()]
-    log.setLevel(logging.DEBUG if screen.debug else logging.WARNING)
-    log.propagate = False
-
-    warnings.showwarning = lambda message, *_, **__: screen.note(f"warning: {message}")
-
-
 def clean(text: str) -> str:
     """Words from outside, fit for a terminal: control characters cannot move the cursor or set colours."""
     return "".join(character if character.isprintable() or character == "\n" else " " for character in text)
@@ -230,6 +230,30 @@ def money(amount: Decimal | None, currency: str | None = None) -> str:
     if amount is None:
         return ""
     return f"{amount:,f} {clean(currency)}" if currency else f"{amount:,f}"
+
+
+def evenly(texts: Sequence[str], pattern: re.Pattern[str] = _NUMBER) -> list[str]:
+    """These amounts with as many decimals each, so that they stand under each other; other texts as they are.
+
+    >>> evenly(["1,000", "17.50", "", "any"])
+    ['1,000.00', '17.50', '', 'any']
+    """
+    found = [pattern.fullmatch(text) for text in texts]
+    decimals = max((len(one["decimals"] or "") for one in found if one is not None), default=0)
+    return [
+        text if one is None or not decimals else f"{one['whole']}{(one['decimals'] or '.'):0<{decimals}}{one['rest']}"
+        for text, one in zip(texts, found, strict=True)
+    ]
+
+
+def _even_columns(rows: list[Sequence[str | Text]], numbers: Sequence[int]) -> list[Sequence[str | Text]]:
+    """Rows whose columns of these numbers show as many decimals in each cell."""
+    columns = [evenly([str(row[number]) for row in rows]) for number in numbers]
+    changed = [list(row) for row in rows]
+    for number, column in zip(numbers, columns, strict=True):
+        for row, text in zip(changed, column, strict=True):
+            row[number] = row[number] if isinstance(row[number], Text) else text
+    return [*changed]
 
 
 def counted(count: int, thing: str) -> str:

@@ -11,6 +11,7 @@ import typer
 
 from payments_async import Credentials, Dialect, Limits, PaymentsSession
 from payments_async._cli.exit_codes import BadInput
+from payments_async._cli.remedies import reason_of
 
 Scheme = Literal["Token", "Bearer", "auto"]
 
@@ -133,7 +134,7 @@ def _read_password(path: Path | None) -> str | None:
     try:
         text = sys.stdin.readline() if str(path) == "-" else path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
-        raise BadInput(f"--password-file: {path} cannot be read ({type(error).__name__})") from error
+        raise BadInput(f"--password-file: {path} cannot be read ({reason_of(error)})") from error
     password = text.strip("\r\n")
     if not password:
         raise BadInput(f"--password-file: {path} is empty")

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -11,6 +12,23 @@ from payments_async._cli.screen import Screen
 
 _STOPPING = "stopping: what is under way is finished first; once more breaks it off"
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise ``KeyboardInterrupt`` in this block alone, as asyncio needs it to end a loop in good order.
+
+    Before it, whoever started this process says what Ctrl-C does. After it nothing does: the outcome is known, and is
+    all that is left to be said.
+    """
+    if threading.current_thread() is not threading.main_thread():  # where there are no signals
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager

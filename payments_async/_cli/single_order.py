@@ -28,6 +28,7 @@ from payments_async._cli.screen import Screen, clean, money
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import Stop, draining
 from payments_async._cli.story import service_words
+from payments_async._cli.working import working
 from payments_async.bulk import RunProgress, read_money, reconcile, run_batch
 from payments_async.journal import Entry, Journal, JournalUnavailable, RunIdentity, State
 
@@ -188,7 +189,8 @@ class SingleOrder:
                     self.screen.trouble("not sent")
                     return Exit.STOPPED
                 try:  # what is wrong with the credentials or the way there is found out before anything can have left
-                    await payments.log_in()
+                    async with working(self.screen, "logging in", payments):
+                        await payments.log_in()
                 except (PaymentsError, asyncio.CancelledError):
                     self.screen.trouble("not sent: it is safe to send it again, with the same command")
                     raise
@@ -306,18 +308,19 @@ class _OrderRun:
 
     async def _sent(self, stop: Stop) -> tuple[str | None, Entry | None]:
         """Send what is planned, look up what may have left. Tells why it was not sent, and how it stands."""
-        progress = await run_batch(
-            self.payments,
-            self.journal,
-            self.asked.batch_id,
-            [self.asked.order],
-            concurrency=1,
-            stop=stop.drain,
-            look_first="never" if self.asked.sending.without_looking else "always",
-            patience=_PATIENCE,
-            lease=_LEASE,
-            progress=self._tell_wait,
-        )
+        async with working(self.asked.screen, "looking and sending", self.payments):
+            progress = await run_batch(
+                self.payments,
+                self.journal,
+                self.asked.batch_id,
+                [self.asked.order],
+                concurrency=1,
+                stop=stop.drain,
+                look_first="never" if self.asked.sending.without_looking else "always",
+                patience=_PATIENCE,
+                lease=_LEASE,
+                progress=self._tell_wait,
+            )
         if progress.looked is not None:
             self.asked.screen.note(looking(progress.looked))
         return progress.stopped, await self.journal.entry(self.asked.order.request_id)
@@ -336,7 +339,8 @@ class _OrderRun:
         wait = self.asked.sending.wait
         looking, asked = asyncio.ensure_future(self._look(entry)), asyncio.ensure_future(stop.drain.wait())
         try:
-            done, _ = await asyncio.wait((looking, asked), timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            async with working(self.asked.screen, f"waiting up to {wait:g} s for the final status", self.payments):
+                done, _ = await asyncio.wait((looking, asked), timeout=wait, return_when=asyncio.FIRST_COMPLETED)
             if looking in done:
                 looking.result()
         except PaymentsError as error:

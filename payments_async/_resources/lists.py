@@ -127,6 +127,7 @@ class Reader:
         clock: Seconds that only grow.
         abreast: Pages of a list asked for side by side, where it is known how many there are.
         requests: Pages asked for until now.
+        tell: Hears of each page that came.
         size: Rows of the next page.
         is_tried: A page of this size, or of a larger one, was given.
     """
@@ -136,6 +137,7 @@ class Reader:
     sleep: Callable[[float], Awaitable[object]]
     patience: float = 0.0
     abreast: int = attrs.field(default=1, kw_only=True)
+    tell: Callable[[], object] | None = attrs.field(default=None, kw_only=True)
     requests: int = attrs.field(init=False, default=0)
     size: int = attrs.field(init=False, default=_SIZES[0])
     is_tried: bool = attrs.field(init=False, default=False)
@@ -360,4 +362,6 @@ class Reading:
         reader.requests += 1
         page = await reader.page(number=number, size=reader.size, since=since, until=until, status=self._status)
         reader.is_tried = True
+        if reader.tell is not None:
+            reader.tell()
         return page

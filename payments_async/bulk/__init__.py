@@ -13,7 +13,15 @@ from payments_async.bulk._report._report import Report, report
 from payments_async.bulk._report._retries import Retries, retry_file
 from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._crew import FirstLook, RunProgress
-from payments_async.outbox._reconcile import Double, Reconciliation, acknowledge, lift_quarantine, reconcile, write_off
+from payments_async.outbox._reconcile import (
+    Double,
+    Reconciliation,
+    SearchProgress,
+    acknowledge,
+    lift_quarantine,
+    reconcile,
+    write_off,
+)
 from payments_async.outbox._run import run_batch
 from payments_async.outbox._sweeps import Difference
 
@@ -35,6 +43,7 @@ __all__ = [
     "Report",
     "Retries",
     "RunProgress",
+    "SearchProgress",
     "Share",
     "acknowledge",
     "approval_sheet",

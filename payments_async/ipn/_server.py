@@ -15,7 +15,7 @@ import attrs
 from aiohttp import web
 
 from payments_async._handlers import Tasks
-from payments_async.ipn._aiohttp import health, notify
+from payments_async.ipn._aiohttp import health, notify, peer_of
 from payments_async.ipn._intake import Intake
 from payments_async.ipn._receiver import Receiver, intake_of
 from payments_async.ipn._senders import Senders
@@ -193,12 +193,14 @@ def _handler(intake: Intake, path: str) -> Callable[[web.BaseRequest], Awaitable
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         segments = request.raw_path.partition("?")[0].rstrip("/").split("/")[1:]
         rest = segments[depth:]
-        if depth and "/".join(["", *segments[:depth]]) != path:
-            return web.Response(status=404)
-        token = rest.pop(0) if with_token and rest else None
-        if rest == ["health"] and request.method in ("GET", "HEAD"):
+        is_ours = not depth or "/".join(["", *segments[:depth]]) == path
+        token = rest.pop(0) if is_ours and with_token and rest else None
+        if is_ours and rest == ["health"] and request.method in ("GET", "HEAD"):
             return await health(intake, request, token)
-        return web.Response(status=404) if rest else await notify(intake, request, token)
+        if rest or not is_ours:
+            intake.refusals.note(peer_of(request), "it asks for another path than that of notifications")
+            return web.Response(status=404)
+        return await notify(intake, request, token)
 
     return handle
 

@@ -54,6 +54,21 @@ _NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items() if row.i
 
 
 @frozen(kw_only=True)
+class SearchProgress:
+    """How far a search for open orders is.
+
+    Attributes:
+        pages: Of the service's lists, read until now.
+        records: Transactions looked at one by one.
+        waits: Seconds until the list is read again, where that is all there is to do; else 0.
+    """
+
+    pages: int = 0
+    records: int = 0
+    waits: float = 0.0
+
+
+@frozen(kw_only=True)
 class Double:
     """An order of which the service shows more than one transaction: it may have been paid more than once.
 
@@ -110,6 +125,7 @@ async def reconcile(
     stuck_after: float = 86_400.0,
     reversals: bool = False,
     patience: float = 300.0,
+    progress: Callable[[SearchProgress], object] | None = None,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> Reconciliation:
@@ -134,6 +150,7 @@ async def reconcile(
         stuck_after: Seconds after which an accepted order without an end is reported.
         reversals: Also look whether a successful order was reversed since, which no documented notification tells.
         patience: Seconds for which a page of the list that cannot be had is asked for again.
+        progress: Hears of each page and each record that was read, and of each wait.
         clock: Unix seconds.
         sleep: Waits for seconds.
 
@@ -150,7 +167,7 @@ async def reconcile(
     await check_account(payments, journal)
     findings = Findings(journal)
     reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience, abreast=PAGES_ABREAST)
-    search = Search(payments, journal, findings, reader, grace=grace, interval=interval, clock=clock)
+    search = Search(payments, journal, findings, reader, grace=grace, interval=interval, clock=clock, progress=progress)
     if request_id is not None:
         return await _reconcile_one(journal, request_id, search, findings, sweeps=sweeps, stuck=clock() - stuck_after)
     await search.begin(batch_id)
@@ -316,6 +333,7 @@ class Search:
     Attributes:
         by_status: Also read the list of each status.
         remembers: What the list shows of orders that the journal does not hold is kept there, for they may come yet.
+        progress: Hears how far it is.
         is_doubted: The journal was copied or restored, and may have forgotten orders.
         has_swept: The list was read.
     """
@@ -329,6 +347,8 @@ class Search:
     clock: Callable[[], float] = attrs.field(kw_only=True)
     by_status: bool = attrs.field(kw_only=True, default=True)
     remembers: bool = attrs.field(kw_only=True, default=False)
+    progress: Callable[[SearchProgress], object] | None = attrs.field(kw_only=True, default=None)
+    _records: int = attrs.field(init=False, default=0)  # looked at one by one
     _sweeper: Sweeper = attrs.field(init=False)
     _batches: list[str | None] = attrs.field(init=False, factory=list)  # for whom sweeps are put on record
     _first: float | None = attrs.field(init=False, default=None)  # the first moment that matters, beside the open ones
@@ -340,6 +360,13 @@ class Search:
 
     def __attrs_post_init__(self) -> None:
         self._sweeper = Sweeper(self.payments, self.journal, self.findings, self.reader, remembers=self.remembers)
+        if self.progress is not None:
+            self.reader.tell = self._tell
+
+    def _tell(self, waits: float = 0.0) -> None:
+        """Tell how far it is, to whoever wants to hear it."""
+        if self.progress is not None:
+            self.progress(SearchProgress(pages=self.reader.requests, records=self._records, waits=waits))
 
     async def begin(self, batch_id: str | None) -> None:
         """Find out from which moment on the list matters, for orders that are not open too."""
@@ -366,6 +393,7 @@ class Search:
         window = self._window(sought, (order.at for order in sought.each() if order.is_open))
         for turn in range(sweeps):
             if turn:
+                self._tell(waits=self.interval)
                 await sleep(self.interval)
             if window is not None:
                 await self.sweep_window(window)
@@ -535,6 +563,8 @@ class Search:
         found: list[tuple[SoughtOrder, Transaction]] = []
         try:
             async for order, record in self.payments.map(look, worth_it(), concurrency=_READS):
+                self._records += 1
+                self._tell()
                 match record:
                     case Transaction():
                         statusless += record.status is None

@@ -19,6 +19,7 @@ PLACES = {
     "import aiohttp": "import aiohttp",
     "its dependencies": "import aiohttp, attrs, cattrs, msgspec",
     "payments_async": "import payments_async",
+    "... PaymentsSession": "from payments_async import PaymentsSession",
     "... .journal": "import payments_async.journal",
     "... .ipn": "import payments_async.ipn",
     "... .bulk": "import payments_async.bulk",

@@ -1,19 +1,25 @@
 """Commands that only look: what they show, what they hide, and what they say of a bad setting."""
 
+import importlib.util
 import inspect
 import json
+import os
+import re
+import signal
 import ssl
 import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
 
+import attrs
 import pytest
 from cli.commands import NO_SERVICE, Run, send
 
 import payments_async._cli
-from payments_async import Beneficiary, MobileMoneyWallet, PayoutOrder
+from payments_async import Beneficiary, MobileMoneyWallet, PayoutOrder, __version__
 from payments_async._cli.app import COMMANDS, load_command
+from payments_async._cli.screen import evenly
 from payments_async.sandbox import Sandbox
 
 PAY = (
@@ -36,6 +42,31 @@ async def test_the_account_shows_its_balance(run: Run) -> None:
     """Every digit for people, a text with every digit for machines."""
     assert "1,000,000,000 UGX" in (await run("account")).out
     assert "1000000000" == json.loads((await run("account", "--json")).out)["balance"]
+
+
+async def test_amounts_stand_under_each_other(run: Run) -> None:
+    """In one column each has as many decimals; what is no amount stays as it is."""
+    for amount in ("1000", "1000.5", "20.25"):
+        ordered = [word if word != "1000" else amount for word in PAY]
+        assert 0 == (await run(*ordered, f"v-{amount}")).status
+    shown = (await run("transactions")).out
+    amounts = re.findall(r"-([0-9,.]+) UGX", shown)
+    assert {"1,000.00", "1,000.50", "20.25"} == set(amounts)
+
+
+@pytest.mark.parametrize(
+    ("texts", "even"),
+    [
+        pytest.param(["1,000", "17.5", "-3.125"], ["1,000.000", "17.500", "-3.125"], id="decimals"),
+        pytest.param(["1 UGX", "2.50 UGX"], ["1.00 UGX", "2.50 UGX"], id="currency"),
+        pytest.param(["400", "1,200"], ["400", "1,200"], id="counts"),
+        pytest.param(["any", "", "1.50"], ["any", "", "1.50"], id="words"),
+        pytest.param([], [], id="none"),
+    ],
+)
+def test_decimals_are_filled_up(texts: list[str], even: list[str]) -> None:
+    """With zeros alone: no digit is changed, and none is lost."""
+    assert even == evenly(texts)
 
 
 async def test_products_are_listed_and_one_is_shown_with_its_items(run: Run) -> None:
@@ -205,6 +236,35 @@ def test_a_list_of_commands_says_what_the_help_of_each_begins_with(name: str) ->
     assert (name.rpartition(" ")[2], about) == (command.name, inspect.cleandoc(command.help or "").split("\n\n")[0])
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+async def test_a_flag_is_shown_as_a_flag(run: Run, name: str) -> None:
+    """What goes with an option is named in words, never as Python calls it, and with a flag goes nothing."""
+    shown = (await run(*name.split(), "-h", COLUMNS="160", TERMINAL_WIDTH="160")).out
+    assert [] == re.findall(r"<(?:bool|str|int|float|path|list|datetime)[^>]*>|BOOLEAN", shown)
+    assert re.search(r"--json +One JSON document", shown)
+    assert re.search(r"--help +-h +Show this message", shown)
+
+
+async def test_the_version_is_told(run: Run) -> None:
+    """A line with the name and the version, by no other import."""
+    assert (0, f"payments-async {__version__}\n") == attrs.astuple(await run("--version"))[:2]
+
+
+def test_a_shell_completes_commands_and_their_options() -> None:
+    """By what --install-completion puts in place, which asks the program itself."""
+
+    def offered(typed: str) -> list[str]:
+        asks = {"_PAYMENTS_ASYNC_COMPLETE": "complete_bash", "COMP_WORDS": f"payments-async {typed}"}
+        where = {"COMP_CWORD": str(len(typed.split()))}
+        command = [sys.executable, "-m", "payments_async"]
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, env=os.environ | asks | where
+        ).stdout.split()
+
+    assert ["run", "report", "retry-file", "receipt", "reconcile"] == offered("bulk r")
+    assert ["--amount", "--airtime", "--area", "--app-key", "--authorization"] == offered("pay --a")
+
+
 def test_help_imports_no_command() -> None:
     """Whoever asks what there is does not wait for all of it; whoever names a command waits for that one."""
     ask = (
@@ -222,10 +282,11 @@ def test_help_imports_no_command() -> None:
 
 def test_a_missing_extra_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Without the extra the command names it instead of a traceback."""
-    monkeypatch.setattr(payments_async._cli, "find_spec", lambda name: None if name == "typer" else ssl)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "typer" else ssl)
     monkeypatch.setattr(sys, "argv", ["payments-async"])
     with pytest.raises(SystemExit) as ended:
         payments_async._cli.main()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as it was before the command line took it
     said = capsys.readouterr().err
     assert (2, 1) == (ended.value.code, said.count("\n"))
     assert "pip install 'payments-async[cli]'" in said

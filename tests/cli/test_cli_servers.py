@@ -205,3 +205,33 @@ async def test_whom_a_receiver_refuses_is_said(run: Run) -> None:
         assert "127.0.0.1: the peer 127.0.0.1 is not among the known senders" in said
         await line_with(process.stderr, "0 notifications heard")
         assert 0 == await asyncio.wait_for(process.wait(), 60)
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "words", "remedy"),
+    [
+        pytest.param((), "/ipn", "not among the known senders", "add --sender 127.0.0.1", id="stranger"),
+        pytest.param(
+            ("--trusted-proxy", "127.0.0.1"), "/ipn", "names nobody before it", "send X-Forwarded-For", id="proxy"
+        ),
+        pytest.param(("--sender", "127.0.0.1"), "/other", "another path", "must have the path of --path", id="path"),
+        pytest.param(
+            ("--sender", "127.0.0.1", "--path-token", "0123456789abcdefgh"),
+            "/ipn/0123456789abcdefgg",
+            "the path token is wrong",
+            "must end with --path-token",
+            id="token",
+        ),
+    ],
+)
+async def test_a_refusal_names_its_remedy_while_it_runs(
+    run: Run, options: tuple[str, ...], path: str, words: str, remedy: str
+) -> None:
+    """Nobody has to stop a receiver to learn that it refuses everything, and what would let it hear."""
+    async with started("ipn", "serve", "--port", "0", *options) as process:
+        found = re.search(r"http://[^/]+", await line_with(process.stderr, "listening"))
+        assert found is not None
+        assert 3 == (await run("ipn", "send", f"{found.group()}{path}")).status
+        assert "refused 1 time: 127.0.0.1" in await line_with(process.stderr, words)
+        await line_with(process.stderr, remedy)
+        await line_with(process.stderr, "so far: 0 notifications heard, 1 refused")

@@ -3,11 +3,12 @@
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.screen import Screen, money
 from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.working import working
 
 
 async def account(screen: Screen, settings: ConnectionSettings) -> Exit:
     """Show the account and its balance."""
-    async with settings.session() as payments:
+    async with settings.session() as payments, working(screen, "asking the service", payments):
         found = await payments.accounts.get()
     screen.fields(
         [

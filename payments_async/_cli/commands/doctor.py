@@ -9,8 +9,9 @@ import attrs
 from yarl import URL
 
 from payments_async import PaymentsError
-from payments_async._cli.exit_codes import BadInput, Exit, exit_of, remedy_of
+from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.http import HttpAnswer, exchange
+from payments_async._cli.remedies import exit_of, remedy_of
 from payments_async._cli.screen import Screen, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 

@@ -8,6 +8,7 @@ import typer
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, OlderThan, opened, seconds_of
 from payments_async._cli.screen import Screen, clean, counted, quoted
+from payments_async._cli.working import working
 from payments_async.journal import JournalUnavailable, archive_orders
 
 
@@ -43,7 +44,9 @@ async def journal_prune(
             screen.document({"orders": 0, "exit_status": Exit.STOPPED})
             return Exit.STOPPED
         try:
-            done = await archive_orders(held, archive, older_than=seconds, who=who, why=why)
+            moved: list[int] = [0]
+            async with working(screen, lambda: f"moving old orders: {moved[-1]:,} have left"):
+                done = await archive_orders(held, archive, older_than=seconds, who=who, why=why, progress=moved.append)
         except FileExistsError as error:
             raise BadInput(f"--archive: {clean(str(error))}") from error
         except ValueError as error:

@@ -8,6 +8,7 @@ from payments_async import PaymentsSession
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.screen import Screen, money
 from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.working import working
 
 
 async def products(
@@ -19,7 +20,8 @@ async def products(
     async with settings.session() as payments:
         if product_id is not None:
             return await _product(screen, payments, product_id)
-        found = [product async for product in payments.products.iterate()]
+        async with working(screen, "reading the list of products", payments):
+            found = [product async for product in payments.products.iterate()]
     rows = [
         [one.product_id, one.name or "", one.category_id or "", one.currency_code or "", _yes(one.is_active)]
         for one in found
@@ -30,8 +32,9 @@ async def products(
 
 
 async def _product(screen: Screen, payments: PaymentsSession, product_id: str) -> Exit:
-    found = await payments.products.get(product_id)
-    items = [item async for item in payments.products.items(product_id)]
+    async with working(screen, "reading the product", payments):
+        found = await payments.products.get(product_id)
+        items = [item async for item in payments.products.items(product_id)]
     screen.fields(
         [
             ("product", found.product_id),

@@ -8,8 +8,9 @@ import typer
 
 from payments_async import PaymentsSession, Transaction, TransactionStatus
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.screen import Screen, money
+from payments_async._cli.screen import Screen, counted, money
 from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.working import working
 
 _DAYS = 7
 _NOT_SHOWN = (
@@ -43,18 +44,20 @@ async def transactions(
     wanted = _status(status)
     async with settings.session() as payments:
         if transaction_id is not None:
-            one = await payments.transactions.get(transaction_id)
+            async with working(screen, "asking the service", payments):
+                one = await payments.transactions.get(transaction_id)
             _show(screen, one)
             screen.document(screen.people(one))
             return Exit.FINE
         if request_id is not None:
             return await _find(screen, payments, request_id, first, last)
         found: list[Transaction] = []
-        async for one in payments.transactions.iterate(since=first, until=last, status=wanted):
-            if limit and len(found) == limit:
-                screen.note(f"stopped after {limit} rows; --limit 0 shows all")
-                break
-            found.append(one)
+        async with working(screen, lambda: f"reading the list: {counted(len(found), 'row')}", payments):
+            async for one in payments.transactions.iterate(since=first, until=last, status=wanted):
+                if limit and len(found) == limit:
+                    screen.note(f"stopped after {limit} rows; --limit 0 shows all")
+                    break
+                found.append(one)
     rows = [
         [
             _moment(one.created_on),
@@ -75,7 +78,8 @@ async def transactions(
 
 async def _find(screen: Screen, payments: PaymentsSession, request_id: str, since: date, until: date | None) -> Exit:
     """Show every transaction of one order; none, or more than one, settles nothing."""
-    found = await payments.transactions.find_all(request_id, since=since, until=until)
+    async with working(screen, f"looking for {request_id}", payments):
+        found = await payments.transactions.find_all(request_id, since=since, until=until)
     for one in found:
         _show(screen, one)
     screen.document(screen.people(found))

@@ -7,6 +7,7 @@ import typer
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.screen import Screen
 from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.working import working
 
 
 async def validate(
@@ -17,7 +18,7 @@ async def validate(
     amount: Annotated[str, typer.Argument(help="As in 1500.50.")],
 ) -> Exit:
     """Ask the service whether it would take an order. Sends no order; status 3 is a no."""
-    async with settings.session() as payments:
+    async with settings.session() as payments, working(screen, "asking the service", payments):
         try:
             answer = await payments.products.validate(product_item_id, customer_reference, amount)
         except ValueError as error:

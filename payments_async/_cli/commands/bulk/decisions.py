@@ -23,7 +23,7 @@ async def bulk_write_off(
     screen: Screen,
     who: Who,
     why: Annotated[str, typer.Option(help="What makes you sure, such as the service's letter.")],
-    request_ids: Annotated[list[str] | None, typer.Argument(metavar="REQUEST_ID...", help="Parked orders.")] = None,
+    request_ids: Annotated[list[str] | None, typer.Argument(metavar="REQUEST_ID", help="Parked orders.")] = None,
     ids_file: IdsFile = None,
     journal: JournalFile = None,
     yes: Yes = False,
@@ -72,7 +72,7 @@ async def bulk_acknowledge(
     who: Who,
     why: Annotated[str, typer.Option(help="What is true, and how you know, such as the service's letter.")],
     request_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="REQUEST_ID...", help="Orders with evidence against evidence.")
+        list[str] | None, typer.Argument(metavar="REQUEST_ID", help="Orders with evidence against evidence.")
     ] = None,
     ids_file: IdsFile = None,
     journal: JournalFile = None,

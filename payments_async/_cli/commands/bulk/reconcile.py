@@ -1,6 +1,9 @@
 """`payments-async bulk reconcile`: what is open, settled by what the service shows."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated
 
 import attrs
@@ -19,8 +22,12 @@ from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, ope
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
-from payments_async.bulk import Reconciliation, reconcile
-from payments_async.journal import State
+from payments_async._cli.working import working
+from payments_async.bulk import Reconciliation, SearchProgress, reconcile
+from payments_async.journal import Journal, JournalError, Progress, State
+
+_LOOKED_FOR = (State.ACCEPTED, State.UNKNOWN, State.PARKED)
+_LOOK = 1.0  # seconds between two looks into the journal
 
 
 async def bulk_reconcile(
@@ -51,9 +58,18 @@ async def bulk_reconcile(
             f"looking for {before.counts[State.ACCEPTED]:,} accepted and {before.counts[State.UNKNOWN]:,} unknown "
             f"orders; an order that is not found is looked for {sweeps} times, {interval:g} s apart"
         )
-        found = await reconcile(
-            payments, held, name, grace=grace, sweeps=sweeps, interval=interval, reversals=reversals
-        )
+        view = _Search(before)
+        async with working(screen, view.words, payments), view.following(held, name):
+            found = await reconcile(
+                payments,
+                held,
+                name,
+                grace=grace,
+                sweeps=sweeps,
+                interval=interval,
+                reversals=reversals,
+                progress=view.take,
+            )
         progress = await held.progress(name)
         only = name or (runs[0].batch_id if len(runs) == 1 else None)
         currency = None if only is None else await currency_of(held, only)
@@ -77,6 +93,50 @@ async def bulk_reconcile(
     known = {**attrs.asdict(found, recurse=False), "strangers": strangers}  # whose records name people
     screen.document({**known, "progress": progress_document(progress), "exit_status": status})
     return status
+
+
+class _Search:
+    """How far a reconciliation is, in words."""
+
+    def __init__(self, before: Progress) -> None:
+        self._before = self._now = _open(before)
+        self._search = SearchProgress()
+        self._waits_until = 0.0
+
+    def take(self, search: SearchProgress) -> None:
+        """Take news of the search."""
+        self._search = search
+        self._waits_until = time.monotonic() + search.waits
+
+    @asynccontextmanager
+    async def following(self, journal: Journal, name: str | None) -> AsyncIterator[None]:
+        """Look into the journal how many orders are left, for as long as the block runs."""
+
+        async def follow() -> None:
+            while True:
+                await asyncio.sleep(_LOOK)
+                with suppress(JournalError):  # whoever needs the journal complains of it
+                    self._now = _open(await journal.progress(name))
+
+        task = asyncio.create_task(follow())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.result()  # a broken display says so
+
+    def words(self) -> str:
+        """What is done now, and how much of it."""
+        if self._search.waits:
+            return f"reading the list again in {max(0.0, self._waits_until - time.monotonic()):.0f} s"
+        done = [counted(self._search.pages, "page"), counted(self._search.records, "transaction")]
+        return f"looking: {done[0]} of lists, {done[1]} one by one; {self._now:,} of {self._before:,} orders open"
+
+
+def _open(progress: Progress) -> int:
+    return sum(progress.counts[state] for state in _LOOKED_FOR)
 
 
 def _show(screen: Screen, found: Reconciliation) -> None:

@@ -10,6 +10,7 @@ from payments_async._cli.batch_state import exit_after, show_archives, show_unpa
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
 from payments_async._cli.screen import Screen, clean, counted, plain, quoted
+from payments_async._cli.working import working
 from payments_async.bulk import report
 
 
@@ -34,14 +35,15 @@ async def bulk_report(
         both = csv is None and html is None
         stem = re.sub(r"[^\w.-]", "_", name).lstrip(".") or "batch"
         try:
-            written = await report(
-                held,
-                name,
-                csv=Path(f"{stem}-report.csv") if both else csv,
-                html=Path(f"{stem}-report.html") if both else html,
-                personal=screen.show_personal,
-                overwrite=overwrite,
-            )
+            async with working(screen, "writing the report"):
+                written = await report(
+                    held,
+                    name,
+                    csv=Path(f"{stem}-report.csv") if both else csv,
+                    html=Path(f"{stem}-report.html") if both else html,
+                    personal=screen.show_personal,
+                    overwrite=overwrite,
+                )
         except FileExistsError as error:
             raise BadInput(
                 f"{clean(str(error)).partition(';')[0]}; nothing was written; --overwrite replaces it"

@@ -164,22 +164,24 @@ class _BatchRun:
 
     async def _sent(self, journal: Journal) -> RunProgress:
         """Send what is planned, and tell how far that came."""
-        with LiveView(self.screen, self.plan.count, self.plan.currency) as view, draining(self.screen) as stop:
+        view = LiveView(self.screen, self.plan.count, self.plan.currency, payments=self.payments)
+        with view, draining(self.screen) as stop:
             try:
-                progress = await run_batch(
-                    self.payments,
-                    journal,
-                    self.batch_id,
-                    self.plan.orders,
-                    concurrency=self.limits.concurrency,
-                    progress=view,
-                    fuse=self.fuse,
-                    stop=stop.drain,
-                    source_digest=self.plan.digest,
-                    adoption=self.adoption,
-                    approvals=self.approvals,
-                    look_first="never" if self.limits.without_looking else "always",
-                )
+                async with view.attending():
+                    progress = await run_batch(
+                        self.payments,
+                        journal,
+                        self.batch_id,
+                        self.plan.orders,
+                        concurrency=self.limits.concurrency,
+                        progress=view,
+                        fuse=self.fuse,
+                        stop=stop.drain,
+                        source_digest=self.plan.digest,
+                        adoption=self.adoption,
+                        approvals=self.approvals,
+                        look_first="never" if self.limits.without_looking else "always",
+                    )
             except HeldElsewhere as error:
                 raise BadInput(
                     f"{error.message}\n  nothing was sent. Go on with that journal; only if it is lost, adopt them: "

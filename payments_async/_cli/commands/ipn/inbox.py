@@ -7,6 +7,7 @@ import typer
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened, seconds_of
 from payments_async._cli.screen import Screen, counted, quoted
+from payments_async._cli.working import working
 from payments_async.journal.contract import StoredEvent
 
 
@@ -60,7 +61,7 @@ async def ipn_prune(
     Example: payments-async ipn prune --older-than 90d --journal payroll.sqlite
     """
     seconds = seconds_of(older_than)
-    async with opened(journal) as inbox:
+    async with opened(journal) as inbox, working(screen, "forgetting old notifications"):
         pruned = await inbox.prune_inbox(older_than=seconds)
     screen.say(f"{counted(pruned.events, 'notification')} forgotten")
     screen.document({"events": pruned.events, "deliveries": pruned.deliveries})

@@ -13,6 +13,7 @@ from yarl import URL
 
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.http import exchange
+from payments_async._cli.remedies import reason_of
 from payments_async._cli.screen import Screen, quoted
 
 _AMOUNT = "AMOUNT-GOES-HERE"  # the standard JSON writer cannot write an exact number
@@ -69,9 +70,7 @@ async def ipn_send(
     try:
         answers = [await exchange("POST", address, body=body) for _ in range(times)]
     except (OSError, ValueError) as error:
-        screen.trouble(
-            f"{address.host}:{address.port} did not take it ({type(error).__name__})", "is a receiver there?"
-        )
+        screen.trouble(f"{address.host}:{address.port} did not take it ({reason_of(error)})", "is a receiver there?")
         return Exit.FAILED
     told = [{"status": answer.status, "body": answer.body.decode("utf-8", "replace")} for answer in answers]
     for one in told:

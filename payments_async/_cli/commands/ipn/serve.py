@@ -3,24 +3,39 @@
 import asyncio
 import json
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
-import attrs
 import typer
 
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened
-from payments_async._cli.screen import Screen, clean, counted, money, plain
+from payments_async._cli.screen import Screen, clean, counted, money
 from payments_async._cli.signals import until_stopped
 from payments_async.ipn import DOCUMENTED_SENDERS, THIS_MACHINE, Receiver, Refusal, TransactionEvent, serving
 
-_QUIET = 5.0  # seconds between two words about whom is refused
+_LOOK = 1.0  # seconds between two looks at whom the receiver refused
+_QUIET = 10.0  # seconds between two words about how often, where nobody new was refused
 _SHOWN = 10
+# What a refusal says, and what to do where it was a mistake; {} is the address.
+_REMEDIES: Mapping[str, str] = {
+    "names nobody before it": "let that proxy send X-Forwarded-For with the address of whom it serves",
+    "itself a trusted proxy": "let the proxies send X-Forwarded-For with the address of whom they serve",
+    "not among the known senders": "if the service sends from there, add --sender {}; a proxy of yours: "
+    "--trusted-proxy {}",
+    "neither a known sender nor a trusted proxy": "if the service sends from there, add --sender {}; a proxy of yours: "
+    "--trusted-proxy {}",
+    "no sender is configured": "if the service sends from there, add --sender {}",
+    "headers disagree": "let your proxies set X-Forwarded-For or Forwarded, and remove what others have set",
+    "path token is wrong": "the address that the portal has for notifications must end with --path-token",
+    "another path": "the address that the portal has for notifications must have the path of --path",
+    "connections already": "a flood, or one proxy for all of them: then add --trusted-proxy {}",
+}
 
 
 async def ipn_serve(
@@ -82,7 +97,7 @@ async def ipn_serve(
             raise BadInput(str(error)) from error
         receiver.on(TransactionEvent, name="payments-async ipn serve")(heard)
         visitors = THIS_MACHINE if visitor is None else tuple(visitor)
-        refused = _Refused(screen, receiver)
+        refused = _Refused(screen, receiver, heard)
         token = "/..." if path_token else ""
         try:
             async with serving(receiver, host, port, path=path, visitors=visitors) as (at, on):
@@ -128,26 +143,46 @@ def _name(host: str, port: int) -> str | None:
 
 
 class _Refused:
-    """Says whom the receiver refuses, and how often."""
+    """Says whom the receiver refuses, why, how often, and what to do where that is a mistake."""
 
-    def __init__(self, screen: Screen, receiver: Receiver) -> None:
+    def __init__(self, screen: Screen, receiver: Receiver, heard: "_Heard") -> None:
         self._screen = screen
         self._receiver = receiver
+        self._heard = heard
         self._told: dict[tuple[str, str], int] = {}
 
-    async def tell_now_and_then(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
-        """Say what is new, every few seconds."""
+    async def tell_now_and_then(
+        self,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Say at once who is new, and now and then how often the others were refused."""
+        said_at = clock()
         while True:
-            await sleep(_QUIET)
+            await sleep(_LOOK)
             refusals = self._receiver.refusals()
-            self.tell([one for one in refusals if self._told.get((one.address, one.why)) != one.times])
+            new = [one for one in refusals if self._told.get((one.address, one.why)) != one.times]
+            if clock() - said_at < _QUIET:
+                new = [one for one in new if (one.address, one.why) not in self._told]
+            if not new:
+                continue
+            said_at = clock()
+            self.tell(new)
+            times = sum(one.times for one in refusals)
+            self._screen.note(f"so far: {counted(self._heard.count, 'notification')} heard, {times:,} refused")
 
     def tell(self, refusals: Sequence[Refusal]) -> None:
         """Say it of the first of these."""
         for address, why, times in refusals[:_SHOWN]:
+            is_new = (address, why) not in self._told
             self._told[address, why] = times
-            why = clean(why.removeprefix("refused: "))
-            self._screen.note(f"refused {counted(times, 'time')}: {clean(address)}: {why}")
+            words = clean(why.removeprefix("refused: "))
+            self._screen.note(f"refused {counted(times, 'time')}: {clean(address)}: {words}")
+            remedy = next((remedy for said, remedy in _REMEDIES.items() if said in why), None)
+            if is_new and remedy is not None:
+                self._screen.note(f"  {remedy.format(*[clean(address)] * 2)}")
+        for address, why, times in refusals[_SHOWN:]:
+            self._told[address, why] = times
         if len(refusals) > _SHOWN:
             self._screen.note(f"and {len(refusals) - _SHOWN:,} others")
 
@@ -171,8 +206,7 @@ class _Heard:
 
     def _show(self, event: TransactionEvent, kind: str, **more: str) -> None:
         if self._screen.as_json:
-            members = {field.name: plain(getattr(event, field.name)) for field in attrs.fields(type(event))}
-            self._screen.line(json.dumps({"kind": kind, **more, **members}))
+            self._screen.line(json.dumps({"kind": kind, **more, **self._screen.people(event)}))
             return
         words = clean(f"{event.request_id or '(no request id)'}  {event.transaction_id}")
         amount = money(event.amount, event.currency_code)

@@ -1,0 +1,73 @@
+"""What a command does that lasts: said on standard error until it is done, with the seconds it has taken so far."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from rich.live import Live
+from rich.spinner import Spinner
+
+from payments_async import PaymentsSession
+from payments_async._cli.screen import Screen, clean
+
+_LONG = 2.0  # seconds after which a wait is worth a word on a terminal
+_PIPED = 10.0  # ... and in a pipe, again and again
+_SILENT = 5.0  # seconds without an answer that are worth a word
+_TICK = 0.25  # seconds between two looks
+
+
+def silence(payments: PaymentsSession | None) -> str:
+    """That the service does not answer, and since when; empty where it does."""
+    seconds = 0.0 if payments is None else payments.silent_for
+    return f"the service does not answer since {seconds:.0f} s, trying again" if seconds >= _SILENT else ""
+
+
+@asynccontextmanager
+async def working(
+    screen: Screen,
+    words: str | Callable[[], str],
+    payments: PaymentsSession | None = None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> AsyncIterator[None]:
+    """Say what is done for as long as the block runs: a line that moves on a terminal, one now and then in a pipe.
+
+    It is on standard error, so with ``--json`` and into a file it is said too. What takes no two seconds is not said.
+
+    Args:
+        words: What is done, or what gives it as it goes on.
+        payments: Whose silence is told.
+    """
+    begun = clock()
+
+    def line() -> str:
+        said = clean(words if isinstance(words, str) else words())
+        return "; ".join(filter(None, (f"{said}, {clock() - begun:.0f} s", silence(payments))))
+
+    say = _say_live if screen.err.is_terminal else _say_piped
+    saying = asyncio.ensure_future(say(screen, line, sleep))
+    try:
+        yield
+    finally:
+        saying.cancel()
+        await asyncio.wait({saying})
+        if not saying.cancelled():
+            saying.result()  # a broken display says so
+
+
+async def _say_live(screen: Screen, line: Callable[[], str], sleep: Callable[[float], Awaitable[object]]) -> None:
+    await sleep(_LONG)
+    spinner = Spinner("line", line(), style="dim")
+    with Live(spinner, console=screen.err, transient=True, refresh_per_second=8):
+        screen.err.show_cursor(True)  # it was hidden, and a kill -9 would leave the terminal without one
+        while True:
+            spinner.update(text=line())
+            await sleep(_TICK)
+
+
+async def _say_piped(screen: Screen, line: Callable[[], str], sleep: Callable[[float], Awaitable[object]]) -> None:
+    while True:
+        await sleep(_PIPED)
+        screen.note(line())

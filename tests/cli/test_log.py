@@ -1,0 +1,61 @@
+"""The log on the command line: asked for by a setting, each line with its facts, and nobody in it."""
+
+import logging
+import re
+
+import pytest
+from cli.commands import NO_SERVICE, Run
+
+from payments_async._cli.log import FactsFormatter
+from payments_async.sandbox import Fault, Sandbox
+
+PAY = "pay --amount 1000 --item MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG --name Grace --wallet +256772000017 --yes"
+
+
+async def test_a_line_for_each_exchange(run: Run) -> None:
+    """Method, path, status, seconds and the request id: enough to see at night what was asked, and of whom."""
+    said = (await run(*PAY.split(), "--request-id", "772000018", PAYMENTS_LOG="debug")).err
+    exchange = r"debug POST /api/transactions/payouts/mobilemoney: 20. after \d\.\d+ s request_id=772000018"
+    assert re.search(exchange, said)
+    assert re.search(r"debug POST /api/auth/login: 200 after", said)
+    assert not [person for person in ("Grace", "772000017") if person in said]
+
+
+async def test_a_line_tells_what_it_is_about(run: Run, sandbox: Sandbox) -> None:
+    """An unknown outcome names its order and the reason, in the line itself."""
+    sandbox.script(Fault.LOST_AFTER, on="payout")
+    said = (await run(*PAY.split(), "--request-id", "v-1", PAYMENTS_LOG="WARNING")).err
+    (line,) = [line for line in said.splitlines() if "outcome unknown" in line]
+    assert re.search(r"warning outcome unknown: v-1: POST /api/transactions/payouts/mobilemoney: \w+", line)
+    assert "debug" not in said
+
+
+async def test_an_exchange_without_an_answer_says_why(run: Run) -> None:
+    """In place of the status stands what was in the way."""
+    said = (await run("account", "--log", "debug", PAYMENTS_BASE_URL=NO_SERVICE)).err
+    assert re.search(r"debug POST /api/auth/login: [a-z].* after \d", said)
+
+
+async def test_nothing_is_logged_unasked(run: Run) -> None:
+    """What a command says is for people; the log is for those who look for something."""
+    assert "" == (await run("account")).err
+    assert "--log" in (await run("account", PAYMENTS_LOG="loud")).err
+
+
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        pytest.param({"request_id": "v-1", "attempt": 2}, "trying again request_id=v-1 attempt=2", id="facts"),
+        pytest.param({"why": "no answer came"}, "trying again why='no answer came'", id="words"),
+        pytest.param({"request_id": None, "error": ""}, "trying again", id="nothing-known"),
+        pytest.param({"error": "called 0772000017"}, "trying again error='called ***017'", id="a-person"),
+        pytest.param({"request_id": "0772000017"}, "trying again request_id=0772000017", id="an-id-like-a-telephone"),
+        pytest.param({"error": "key-of-ours said"}, "trying again error='*** said'", id="a-secret"),
+        pytest.param({"error": "\x1b[2J"}, r"trying again error=\x1b[2J", id="controls"),
+        pytest.param({"what": "again"}, "trying again", id="said-already"),
+    ],
+)
+def test_facts_stand_behind_the_words(facts: dict[str, object], line: str) -> None:
+    """Each once, masked as everywhere."""
+    record = logging.makeLogRecord({"msg": "trying again", "levelname": "INFO", **facts})
+    assert f"info {line}" == FactsFormatter(lambda: {"key-of-ours"}).format(record).partition(" ")[2]
