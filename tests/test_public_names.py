@@ -36,12 +36,14 @@ PINNED = {
         UNIX_SOCKET Verifier serve serving
     """,
     "payments_async.journal": """
-        Adoption Archive ArchivedOrder ArchivedOrders Entry FINAL Happening HeldElsewhere Journal JournalBehind
-        JournalClosed JournalCorrupt JournalError JournalFull JournalLocked JournalLost JournalOutdated
-        JournalReadOnly JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy News
-        NotAJournal NotLookedFor NotParked OrderUnknown OrdersArchived OrdersDiffer PostgresJournal Progress Pruned
-        RegistryDamaged Run RunIdentity RunUnknown SqliteJournal Standing State StateFolder StoredJournal
-        Sweep WrongAccount archive_orders journal_at
+        Adoption Archive ArchivedOrder ArchivedOrders Copied Entry FINAL Happening HeldElsewhere Journal JournalBehind
+        JournalClosed JournalCorrupt JournalError JournalFull JournalLocked JournalLost JournalMoved JournalOutdated
+        JournalReadOnly JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy
+        Migration News
+        NotAJournal NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived OrdersDiffer PlaceTaken
+        PostgresJournal Progress Pruned
+        RegistryDamaged Run RunIdentity RunUnknown SqliteJournal Standing State StateFolder StillWorked
+        StoredJournal Sweep WrongAccount archive_orders copy_journal journal_at
     """,
     "payments_async.journal.contract": """
         Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from payments_async._public import name_publicly
 from payments_async.journal._archive import ArchivedOrders, archive_orders
+from payments_async.journal._engine._copying import Copied, copy_journal
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._faults import (
@@ -18,6 +19,7 @@ from payments_async.journal._faults import (
     JournalFull,
     JournalLocked,
     JournalLost,
+    JournalMoved,
     JournalOutdated,
     JournalReadOnly,
     JournalRefused,
@@ -28,12 +30,15 @@ from payments_async.journal._faults import (
     LoadBusy,
     NotAJournal,
     NotLookedFor,
+    NotMigrated,
     NotParked,
     OrdersArchived,
     OrdersDiffer,
     OrderUnknown,
+    PlaceTaken,
     RegistryDamaged,
     RunUnknown,
+    StillWorked,
     WrongAccount,
 )
 from payments_async.journal._inbox import Pruned
@@ -52,6 +57,7 @@ from payments_async.journal._records import (
 )
 from payments_async.journal._sqlite._journal import SqliteJournal
 from payments_async.journal._states import FINAL, News, State
+from payments_async.journal._versions import Migration
 from payments_async.journal.contract import Journal
 
 if TYPE_CHECKING:
@@ -62,6 +68,7 @@ __all__ = [
     "Archive",
     "ArchivedOrder",
     "ArchivedOrders",
+    "Copied",
     "Entry",
     "FINAL",
     "Happening",
@@ -74,6 +81,7 @@ __all__ = [
     "JournalFull",
     "JournalLocked",
     "JournalLost",
+    "JournalMoved",
     "JournalOutdated",
     "JournalReadOnly",
     "JournalRefused",
@@ -82,13 +90,16 @@ __all__ = [
     "JournalUnusable",
     "LeaseLost",
     "LoadBusy",
+    "Migration",
     "News",
     "NotAJournal",
     "NotLookedFor",
+    "NotMigrated",
     "NotParked",
     "OrderUnknown",
     "OrdersArchived",
     "OrdersDiffer",
+    "PlaceTaken",
     "PostgresJournal",
     "Progress",
     "Pruned",
@@ -100,10 +111,12 @@ __all__ = [
     "Standing",
     "State",
     "StateFolder",
+    "StillWorked",
     "StoredJournal",
     "Sweep",
     "WrongAccount",
     "archive_orders",
+    "copy_journal",
     "journal_at",
 ]
 

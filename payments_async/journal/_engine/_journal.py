@@ -69,6 +69,7 @@ from payments_async.journal._statements import (
     _evidence,
     _history,
     _loading,
+    _moving,
     _notifications,
     _open,
     _pending,
@@ -78,6 +79,7 @@ from payments_async.journal._statements import (
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._states import State
+from payments_async.journal._versions import Migration
 from payments_async.journal.contract import Journal
 
 T = TypeVar("T")
@@ -96,6 +98,9 @@ class StoredJournal(Journal):
     Args:
         database: Gives the database, before it is opened: once, and again in a process that was forked off.
         crash_at: Called with the name of every point between two steps (``CRASH_POINTS``), for tests that kill there.
+
+    Attributes:
+        new_database: The database, not open.
     """
 
     _put_all = staticmethod(_puts.put_all)
@@ -103,13 +108,13 @@ class StoredJournal(Journal):
     def __init__(
         self, database: Callable[[], JournalDatabase], *, crash_at: Callable[[str], None] | None = None
     ) -> None:
-        self._new_database = database
+        self.new_database = database
         self._crash_at = crash_at
         self._prepare()
 
     def _prepare(self) -> None:
         """Everything that belongs to one process."""
-        self._database = self._new_database()
+        self._database = self.new_database()
         self._writer = Writer(self._database, crash_at=self._crash_at)
         self._uids: dict[str, str] = {}
         self._registrars: dict[str, _puts.Registrar] = {}
@@ -130,7 +135,28 @@ class StoredJournal(Journal):
         Raises:
             JournalError: That cannot be found out.
         """
-        return await asyncio.to_thread(self._new_database().exists)
+        return await asyncio.to_thread(self.new_database().exists)
+
+    async def migration(self) -> Migration:
+        """What bringing the journal up to date would do. It is not opened, and nothing is changed.
+
+        Raises:
+            JournalTooNew: A newer version of this package has changed it beyond what this one may use.
+            JournalError: With what to do about it.
+        """
+        return await asyncio.to_thread(self.new_database().migration)
+
+    async def migrate(self) -> Migration:
+        """Bring the journal up to date, in one transaction; tells what was done. It is not opened.
+
+        Processes of the version before may have it open and go on; none of them writes meanwhile. A file is brought up
+        to date whenever it is opened, a database by this alone, which also makes the tables where there are none: by
+        the role that they belong to.
+
+        Raises:
+            JournalTooNew, JournalError: As ``migration``.
+        """
+        return await asyncio.to_thread(self.new_database().migrate)
 
     @property
     def is_new(self) -> bool:
@@ -686,6 +712,15 @@ class StoredJournal(Journal):
 
     async def backlog(self) -> Backlog:
         return await self._read(_pending.backlog)
+
+    async def retire(self, move: str, to: str) -> None:
+        """Seal the journal, once what the dead had in hand was taken from them: nothing is written to it any more.
+
+        Raises:
+            StillWorked: Somebody has something in hand.
+        """
+        await self.expire_chunks()
+        await self._submit("retire", _moving.retire, move, to)
 
     def _leave_to_the_parent(self) -> None:
         """Begin anew in a process that was forked off: closing what it inherited would break the locks of the other."""
