@@ -16,7 +16,7 @@ from weakref import WeakSet
 from payments_async.journal._engine._memory import Anchor, Memory
 from payments_async.journal._engine._quarantine import quarantine_all
 from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost, JournalUnavailable
-from payments_async.journal._sqlite._opening import STEPS, birth_of, inode_of
+from payments_async.journal._sqlite._opening import ARRIVED, STEPS, birth_of, inode_of
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._versions import Step, Version, check_usable
@@ -114,6 +114,7 @@ class Epoch:
         inode, birth = inode_of(self._path), birth_of(self._path) or ""
         is_another = known["epoch"] != inode or "" != known["birth"] != birth != ""
         is_unmarked = commits > 0 and marked is None and (anchored is None or not self._is_elsewhere(self.journal_id))
+        is_unmarked = is_unmarked and ARRIVED not in known
         highest = max(marked or 0, anchored or 0)
         if is_another or is_unmarked or commits < highest:
             quarantine_all(Commit(connection, self._database, self._clock()))
@@ -121,6 +122,7 @@ class Epoch:
         self._inode, self._birth = inode, birth
         facts = [("epoch", inode), ("birth", birth), ("commits", str(commits))]
         connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
+        connection.execute("DELETE FROM meta WHERE key = ?", (ARRIVED,))
         connection.execute("COMMIT")
         self._follow(commits)
 

@@ -29,6 +29,7 @@ _AT_FDCWD, _STATX_BTIME = -100, 0x800
 _SECONDS, _NANOSECONDS = 80, 88  # where the birth time lies in what statx(2) fills in
 APPLICATION_ID = 0x5041594A  # "PAYJ", in the header of the file
 _ENDS = "", "-wal", "-shm"  # of the names of a journal's files
+ARRIVED = "arrived"  # a fact: the journal came whole from elsewhere, and was not opened here yet, so nothing marks it
 _SEALS = "moved_"  # how the names of triggers begin
 _OLDEST_SQLITE = (3, 37, 0)  # RETURNING, STRICT
 
@@ -419,10 +420,14 @@ def make_filled(
         PlaceTaken: There is such a file by now.
         JournalError: With what to do about it.
     """
+
+    def arriving(connection: Connection) -> dict[str, str]:
+        return fill(connection) | {ARRIVED: "yes"}
+
     unfinished = path.with_name(f".{path.name}-arriving")
     for end in _ENDS:
         unfinished.with_name(f"{unfinished.name}{end}").unlink(missing_ok=True)
-    if not _make(unfinished, path, fill, steps=steps, placing=placing):
+    if not _make(unfinished, path, arriving, steps=steps, placing=placing):
         raise PlaceTaken(f"{path} is there already")
 
 

@@ -18,7 +18,7 @@ _PAGE = 1000  # rows at a time
 # what is known of this very place, and of no other
 _OWN_FACTS = frozenset(
     {"epoch", "birth", "written", "version", "oldest", "moved_to", "moved_at", "move", "is_moved"}
-    | {"came_by", "came_from", "came_at"}
+    | {"came_by", "came_from", "came_at", "arrived"}
 )
 _STAYS = frozenset({"meta", "duty", "holder", "watch"})  # who is here now, and what is written by hand
 _REMEMBER = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
