@@ -36,7 +36,8 @@ PINNED = {
         UNIX_SOCKET Verifier serve serving
     """,
     "payments_async.journal": """
-        Adoption Archive ArchivedOrder ArchivedOrders Copied Entry FINAL Happening HeldElsewhere Journal JournalBehind
+        Adoption Archive ArchivedOrder ArchivedOrders Circumstance Copied Entry
+        Examination FINAL Flaw Happening HeldElsewhere Journal JournalBehind
         JournalClosed JournalCorrupt JournalError JournalFull JournalLocked JournalLost JournalMoved JournalOutdated
         JournalReadOnly JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy
         Migration News

@@ -10,6 +10,7 @@ from payments_async.journal._archive import ArchivedOrders, archive_orders
 from payments_async.journal._engine._copying import Copied, copy_journal
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
+from payments_async.journal._examination import Circumstance, Examination, Flaw
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalBehind,
@@ -68,9 +69,12 @@ __all__ = [
     "Archive",
     "ArchivedOrder",
     "ArchivedOrders",
+    "Circumstance",
     "Copied",
     "Entry",
+    "Examination",
     "FINAL",
+    "Flaw",
     "Happening",
     "HeldElsewhere",
     "Journal",

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol
 
 from payments_async.journal._engine._memory import Memory
+from payments_async.journal._examination import Circumstance
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import Table
@@ -99,6 +100,12 @@ class JournalDatabase(Database, Protocol):
 
     def tables(self, connection: Connection, /) -> dict[str, Table]:
         """Its tables."""
+
+    def open_examiner(self) -> Connection:
+        """A connection that only reads, for as long as that takes."""
+
+    def circumstances(self, connection: Connection, /) -> tuple[Circumstance, ...]:
+        """What the journal relies on."""
 
     def storable(self, row: Sequence[Any], /) -> list[Any]:
         """A row of another database, as this one can hold it."""

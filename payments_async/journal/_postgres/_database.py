@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 
 from payments_async.journal._engine._memory import Memory, StateFolder
+from payments_async.journal._examination import Circumstance
 from payments_async.journal._faults import (
     JournalError,
     JournalLost,
@@ -23,7 +24,7 @@ from payments_async.journal._faults import (
     NotMigrated,
     PlaceTaken,
 )
-from payments_async.journal._postgres import _faults, _rights, _schema
+from payments_async.journal._postgres import _circumstances, _faults, _rights, _schema
 from payments_async.journal._postgres._attendant import Attendant
 from payments_async.journal._postgres._connection import PgConnection, connected, shown, without_nul
 from payments_async.journal._postgres._identity import IS_DURABLE, Identity, Server, server_of
@@ -49,6 +50,8 @@ _SESSION = (
     "SET tcp_keepalives_count = 3",
     "SET tcp_user_timeout = 15000",
 )
+
+_READ_ONLY = "SET default_transaction_read_only = on", "SET default_transaction_isolation = 'repeatable read'"
 
 
 class Tally:
@@ -234,19 +237,21 @@ class PostgresDatabase:
                 f"{self.named}: the database keeps its texts in {server.encoding}, which has no letters for some; make "
                 "one with ENCODING 'UTF8'"
             )
-        told = connection.raw.info.backend_pid
-        if told == _pid_of(connection):
-            return
-        other = self._connected()  # something stands between: does it give one session to two of us?
-        try:
-            pids = {_pid_of(connection), _pid_of(other)}
-        finally:
-            other.close()
-        if len(pids) == 1:
+        if self._is_shared(connection):
             raise JournalUnavailable(
                 f"{self.named}: the pooler in between lends a session for one transaction only; the journal needs "
                 "sessions of its own (pool_mode = session), or the server itself"
             )
+
+    def _is_shared(self, connection: PgConnection) -> bool:
+        """Whether something stands between us and the server that gives one session to two of us."""
+        if connection.raw.info.backend_pid == _pid_of(connection):
+            return False
+        other = self._connected()
+        try:
+            return _pid_of(connection) == _pid_of(other)
+        finally:
+            other.close()
 
     def _check_durable(self, *, is_durable: bool) -> None:
         if not is_durable and not self._is_unsafe_allowed:
@@ -269,8 +274,7 @@ class PostgresDatabase:
 
     def open_reader(self) -> PgConnection:
         """A connection that only reads."""
-        settings = "SET default_transaction_read_only = on", "SET default_transaction_isolation = 'repeatable read'"
-        return self._patiently(lambda: self._connected(*settings))
+        return self._patiently(lambda: self._connected(*_READ_ONLY))
 
     def _connected(self, *settings: str) -> PgConnection:
         connection = connected(self._dsn, place=self.named, name=_APPLICATION)
@@ -386,6 +390,29 @@ class PostgresDatabase:
     def tables(self, connection: Connection, /) -> dict[str, Table]:
         """Its tables."""
         return _schema.tables_of(connection, self._schema)
+
+    def open_examiner(self) -> PgConnection:
+        """A connection that only reads, for as long as that takes. Raises ``NotAJournal`` where there is none."""
+        connection = self._connected("SET statement_timeout = 0", *_READ_ONLY)
+        try:
+            _rights.check(connection, self._schema, self.named)
+            if not _schema.version_of(connection, self._schema).number:
+                raise NotAJournal(f"{self.named}: there is no journal")
+        except Exception as error:
+            connection.close()
+            if isinstance(error, psycopg.Error):
+                raise self.translated(error) from error
+            raise
+        return connection
+
+    def circumstances(self, connection: Connection, /) -> tuple[Circumstance, ...]:
+        """What the server is like for whoever connects as this user."""
+        assert isinstance(connection, PgConnection)
+        plain = connected(self._dsn, place=self.named, name=_APPLICATION)
+        try:
+            return _circumstances.circumstances(plain, self._schema, is_shared=self._is_shared(connection))
+        finally:
+            plain.close()
 
     def storable(self, row: Sequence[Any], /) -> list[Any]:
         """A row without what a text of PostgreSQL cannot hold."""

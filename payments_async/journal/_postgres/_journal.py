@@ -24,7 +24,7 @@ from payments_async.journal._postgres import _tray
 from payments_async.journal._postgres._borrowed import ask
 from payments_async.journal._postgres._connection import is_whole
 from payments_async.journal._postgres._database import DEFAULT_SCHEMA, PostgresDatabase
-from payments_async.journal._postgres._schema import STEPS, check, quoted
+from payments_async.journal._postgres._schema import STEPS, quoted
 from payments_async.journal._records import Chunk, Entry, Laid, Placed, body_digest
 from payments_async.journal._statements import _puts
 from payments_async.journal._versions import Step
@@ -217,7 +217,3 @@ class PostgresJournal(StoredJournal):
         if answer["verdict"] == "elsewhere":
             raise NotAJournal(f"the connection leads to another journal than {self._postgres.named}")
         return answer
-
-    async def check(self) -> None:
-        """Read every table once and raise ``JournalCorrupt`` if it is damaged. Takes minutes for millions of orders."""
-        await self._read(check)

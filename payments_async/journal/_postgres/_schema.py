@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from payments_async.journal._faults import JournalCorrupt, JournalOutdated, NotAJournal
+from payments_async.journal._faults import JournalOutdated, NotAJournal
 from payments_async.journal._postgres._connection import NO_TRANSACTION, PgConnection
 from payments_async.journal._postgres._faults import MOVED
 from payments_async.journal._statements._database import Connection
@@ -334,30 +334,6 @@ def columns_of(connection: PgConnection, schema: str) -> set[str]:
         (schema,),
     )
     return {name for (name,) in found.fetchall()}
-
-
-def check(connection: Connection) -> None:
-    """Read every table from its beginning to its end, and compare the sums beside the orders with the orders.
-
-    Raises:
-        JournalCorrupt: They are not the same.
-    """
-    connection.execute("SET statement_timeout = 0")
-    try:
-        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
-        for (table,) in tables:
-            connection.execute(f"SELECT sum(length(CAST(t.* AS TEXT))) FROM {quoted(table)} t").fetchone()  # noqa: S608
-        found = connection.execute(
-            f"""SELECT run, state, sum(count) FROM (SELECT run, state, count FROM progress
-            UNION ALL SELECT id >> {SHIFT}, state, -count(*) FROM outbox GROUP BY 1, 2
-            UNION ALL SELECT id >> {SHIFT}, state, -count(*) FROM archived GROUP BY 1, 2) AS one
-            GROUP BY run, state HAVING sum(count) <> 0 LIMIT 1""",  # noqa: S608 - a number
-        ).fetchone()
-    finally:
-        connection.execute("RESET statement_timeout")
-    if found is not None:
-        run, state, more = found
-        raise JournalCorrupt(f"the journal is damaged (run {run} counts {more} more orders {state} than it has)")
 
 
 def tables_of(connection: Connection, schema: str) -> dict[str, Table]:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from payments_async.journal._engine._memory import Memory, StateFolder
+from payments_async.journal._examination import Circumstance
 from payments_async.journal._faults import JournalError, JournalReadOnly, JournalUnavailable, NotAJournal, PlaceTaken
-from payments_async.journal._sqlite import _faults, _opening
+from payments_async.journal._sqlite import _circumstances, _faults, _opening
 from payments_async.journal._sqlite._identity import Epoch, Liveness
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
@@ -198,6 +199,23 @@ class SqliteDatabase:
     def tables(self, connection: Connection, /) -> dict[str, Table]:
         """Its tables."""
         return _opening.tables_of(connection)
+
+    def open_examiner(self) -> Connection:
+        """A connection that only reads. Raises ``NotAJournal`` where there is no file."""
+        if not self.exists():
+            raise NotAJournal(f"there is no file {self._path}")
+        connection = _opening.open_reader(self.place, busy_timeout=self._busy_timeout)
+        try:
+            if not _opening.version_in(connection).number:
+                raise NotAJournal(f"{self._path}: the file is empty")
+        except Exception:
+            connection.close()
+            raise
+        return connection
+
+    def circumstances(self, connection: Connection, /) -> tuple[Circumstance, ...]:
+        """What the file relies on."""
+        return _circumstances.circumstances(self.place, connection, self._state_folder)
 
     def storable(self, row: Sequence[Any], /) -> list[Any]:
         """A row as it is: a file holds everything."""

@@ -74,7 +74,3 @@ class SqliteJournal(StoredJournal):
             own = self._writer.next_commit()  # our own is heard of at once, that of another process is looked for
             await asyncio.wait([own], timeout=min(left, _LOOK_AGAIN))
         return version
-
-    async def check(self) -> None:
-        """Read the whole file and raise ``JournalCorrupt`` if it is damaged. Takes seconds for millions of orders."""
-        await self._read(_opening.check)

@@ -12,7 +12,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from payments_async.journal._faults import (
-    JournalCorrupt,
     JournalOutdated,
     JournalReadOnly,
     JournalUnavailable,
@@ -227,17 +226,6 @@ def version_of(connection: Connection) -> int:
     """A number that is another one after every commit of any other connection."""
     (version,) = connection.execute("PRAGMA data_version").fetchone()
     return int(version)
-
-
-def check(connection: Connection) -> None:
-    """Read the whole file.
-
-    Raises:
-        JournalCorrupt: It is damaged.
-    """
-    found = connection.execute("PRAGMA integrity_check(3)").fetchall()
-    if found != [("ok",)]:
-        raise JournalCorrupt(f"the journal is damaged ({'; '.join(str(words) for (words,) in found)})")
 
 
 def _connect(path: Path, busy_timeout: float, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
