@@ -11,9 +11,10 @@ import typer
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, OlderThan, named, opened, refused, seconds_of
 from payments_async._cli.screen import Screen, clean, counted, quoted
-from payments_async.journal import JournalError, JournalUnavailable, archive_orders, copy_journal
+from payments_async.journal import Circumstance, JournalError, JournalUnavailable, archive_orders, copy_journal
 
 _TOLD_EVERY = 5.0  # seconds between two lines in a pipe
+_UNCOUNTED = 1000  # from so many on nobody counts
 
 
 async def journal_migrate(
@@ -49,6 +50,45 @@ async def journal_migrate(
             screen.say(quoted(statement.strip()))
     screen.say("nothing was done" if dry_run else "done")
     return Exit.FINE
+
+
+async def journal_check(screen: Screen, journal: JournalFile = None) -> Exit:
+    """Prove that a journal is whole and agrees with itself, and look at what it relies on. Changes nothing.
+
+    Everything is read as it is at one moment: each order with its digest, its chunk and its permit, all of them with
+    the sums beside them, the notifications, attempts and changes with their orders. Whoever works goes on meanwhile.
+    Beside it, of a database its settings, its replication and the rights of this user; of a file whether SQLite finds
+    it whole, its permissions, its disk and its folder. Status 3 where anything is wrong.
+
+    Example: payments-async journal check --journal payments.sqlite
+    """
+    place = named(journal)
+    if not await place.exists():
+        raise BadInput(f"--journal: there is no journal {place}; check the name")
+    began = time.monotonic()
+    with _counting(screen, "orders read") as tell:
+        async with refused(place):
+            found = await place.unopened().examine(progress=tell)
+    took = f"{time.monotonic() - began:.1f} s"
+    rows = [(one.name, _word(one), one.found, one.remedy) for one in found.circumstances]
+    screen.table(("what", "", "how it is", "what to do"), rows)
+    screen.say()
+    read = f"{counted(found.orders, 'order')}, {counted(found.notifications, 'notification')}"
+    screen.say(f"read in {took}: {read}, {counted(found.changes, 'change')}")
+    for flaw in found.flaws:
+        many = f"{flaw.count:,}" if flaw.count < _UNCOUNTED else f"{flaw.count:,} or more"
+        screen.trouble(f"{flaw.about}: {many}, such as {', '.join(flaw.examples)}", flaw.remedy)
+    status = Exit.FINE if found.is_sound else Exit.FAILED
+    if found.is_sound:
+        screen.say("every order, notification and change agrees with the rest")
+    elif not found.flaws:
+        screen.trouble("the orders agree with each other, but what the journal relies on is not as it has to be")
+    screen.document({"sound": found.is_sound, "examination": found, "exit_status": status})
+    return status
+
+
+def _word(one: Circumstance) -> str:
+    return "wrong" if one.is_wrong else "note" if one.remedy else "fine"
 
 
 async def journal_copy(
@@ -107,19 +147,23 @@ async def journal_copy(
 
 
 @contextmanager
-def _counting(screen: Screen, what: str) -> Iterator[Callable[[int], None]]:
-    """Show how many, as they rise: on a terminal at once, in a pipe now and then."""
+def _counting(screen: Screen, what: str) -> Iterator[Callable[..., None]]:
+    """Show how many, as they rise, and of how many if that is known: on a terminal at once, in a pipe now and then."""
+
+    def words(count: int, total: int | None = None) -> str:
+        return f"{count:,} {what}" if total is None else f"{count:,} of {total:,} {what}"
+
     if screen.is_live:
         with screen.out.status("") as status:
-            yield lambda count: status.update(f"{count:,} {what}")
+            yield lambda *counts: status.update(words(*counts))
         return
     told = time.monotonic()
 
-    def tell(count: int) -> None:
+    def tell(*counts: int) -> None:
         nonlocal told
         if time.monotonic() - told >= _TOLD_EVERY:
             told = time.monotonic()
-            screen.say(f"{count:,} {what}")
+            screen.say(words(*counts))
 
     yield tell
 

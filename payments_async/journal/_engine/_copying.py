@@ -69,6 +69,7 @@ async def copy_journal(
     Raises:
         StillWorked: Somebody works with it. Nothing was done.
         PlaceTaken: There is something in the other place. Nothing was done.
+        JournalCorrupt: It does not agree with itself. Nothing was done; `examine` tells more.
         JournalMoved: It has gone to yet another place before.
         JournalError: With what to do about it.
     """
@@ -79,6 +80,7 @@ async def copy_journal(
     moved = moved_of(facts)
     if moved is None:
         await asyncio.to_thread(copying.there.check_free)
+        await source.check()  # what is wrong here would be wrong there, and look as if the copy had done it
         crash_at("copy.begun")
         async with source as opened:
             await opened.retire(secrets.token_hex(16), destination.place)

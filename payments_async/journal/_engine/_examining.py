@@ -6,9 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from payments_async.journal._engine._database import JournalDatabase
-from payments_async.journal._examination import Examination
+from payments_async.journal._examination import Circumstance, Examination
+from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import snapshot
 from payments_async.journal._statements._examining import count_rows, flaws_of
+from payments_async.journal._statements._moving import facts_of, moved_of
 
 
 def examined(database: JournalDatabase, progress: Callable[[int, int], object] | None) -> Examination:
@@ -24,6 +26,7 @@ def examined(database: JournalDatabase, progress: Callable[[int, int], object] |
     try:
         circumstances = database.circumstances(connection)
         with snapshot(connection):
+            circumstances = (*_place(connection), *circumstances)
             orders, notifications, changes = count_rows(connection)
             flaws = flaws_of(connection, lambda read: None if progress is None else progress(read, orders))
     except database.Error as error:
@@ -39,3 +42,14 @@ def examined(database: JournalDatabase, progress: Callable[[int, int], object] |
         flaws=tuple(flaws),
         circumstances=circumstances,
     )
+
+
+def _place(connection: Connection) -> tuple[Circumstance, ...]:
+    """Whether it is the journal still."""
+    moved = moved_of(facts_of(connection))
+    if moved is None:
+        return ()
+    remedy = "name that place; this one is sealed, and may be kept or deleted"
+    if not moved.is_done:
+        remedy = "the same `journal copy` again makes sure that all of it has arrived; until then keep this one"
+    return (Circumstance(name="place", found=f"moved to {moved.to}", remedy=remedy),)
