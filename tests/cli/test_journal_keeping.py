@@ -1,7 +1,6 @@
 """`payments-async journal migrate|check|copy`: what is shown, and with which status it ends."""
 
 import json
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -63,7 +62,7 @@ async def test_a_terminal_is_asked_first(run_on_terminal: Run, run: Run, file: s
     assert (5, True) == (ran.status, "Nothing is sent from j.sqlite any more. [y/N]" in ran.out)
     ran = await run("journal", "copy", file, "new.sqlite")
     assert (2, True) == (ran.status, "--yes: needed where there is no terminal" in ran.said)
-    assert "new.sqlite" not in os.listdir()
+    assert not await SqliteJournal("new.sqlite").exists()
     nothing = await run("journal", "copy", "none.sqlite", "new.sqlite", "--yes")
     assert (2, True) == (nothing.status, "FROM: there is no journal none.sqlite" in nothing.said)
 

@@ -220,12 +220,7 @@ class Identity:
         self.hear_of(commits)
         if self.memory is None or self._anchor is not None:  # it is open where we are back at a server that was away
             return
-        anchor = self.memory.anchor(self.journal_id)
-        try:
-            anchor.open(self.journal_id, commits)
-        except OSError as error:
-            self.memory.give_up(error)
+        place = server.place(self._schema)
+        self._anchor = self.memory.followed(self.journal_id, place, commits=commits, now=now)
+        if self._anchor is None:
             self.memory = None
-            return
-        self._anchor = anchor
-        self.memory.registry.note_place(self.journal_id, server.place(self._schema), now)

@@ -212,15 +212,11 @@ class Epoch:
         self._anchors.append(mark)
         if self.memory is None:
             return
-        anchor = self.memory.anchor(self.journal_id)
-        try:
-            anchor.open(self.journal_id, commits)
-        except OSError as error:
-            self.memory.give_up(error)
+        anchor = self.memory.followed(self.journal_id, self._path, commits=commits, now=self._clock())
+        if anchor is None:
             self.memory = None
-            return
-        self._anchors.append(anchor)
-        self.memory.registry.note_place(self.journal_id, self._path, self._clock())
+        else:
+            self._anchors.append(anchor)
 
     def _committed(self, commit: Commit, count: int) -> None:
         """Let the mark and the anchor follow a commit that is on disk."""
