@@ -39,13 +39,14 @@ PINNED = {
         UNIX_SOCKET Verifier serve serving
     """,
     "payments_async.journal": """
-        Adoption Approval ApprovalRule Archive ArchivedOrder ArchivedOrders Entry FINAL Happening HeldElsewhere
-        Journal JournalBehind JournalClosed JournalCorrupt JournalError JournalFull JournalLocked JournalLost
-        JournalOutdated JournalReadOnly JournalRefused JournalTooNew JournalUnavailable JournalUnusable
-        LeaseLost LoadBusy News NotAJournal NotApproved NotLookedFor NotParked OrderUnknown OrdersArchived
-        OrdersDiffer PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity RunUnknown
-        Signature SqliteJournal Standing State StateFolder StoredJournal Sweep WrongAccount archive_orders
-        journal_at
+        Adoption Approval ApprovalRule Archive ArchivedOrder ArchivedOrders Circumstance Copied Entry
+        Examination FINAL Flaw Happening HeldElsewhere Journal JournalBehind JournalClosed JournalCorrupt
+        JournalError JournalFull JournalLocked JournalLost JournalMoved JournalOutdated JournalReadOnly
+        JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy Migration News
+        NotAJournal NotApproved NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived OrdersDiffer
+        PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity RunUnknown Signature
+        SqliteJournal Standing State StateFolder StillWorked StoredJournal Sweep WrongAccount archive_orders
+        copy_journal journal_at
     """,
     "payments_async.journal.contract": """
         Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding

@@ -124,6 +124,18 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "journal",
         "Move orders that ended long ago into an archive, so that the journal stays small. None of them is sent again.",
     ),
+    "journal migrate": (
+        "journal",
+        "Bring a journal up to date with this version, or make its tables. Others of the version before go on with it.",
+    ),
+    "journal check": (
+        "journal",
+        "Prove that a journal is whole and agrees with itself, and look at what it relies on. Changes nothing.",
+    ),
+    "journal copy": (
+        "journal",
+        "Move a journal to another place, such as from a file into PostgreSQL, with all that it knows.",
+    ),
     "ipn serve": (
         "ipn.serve",
         "Hear notifications and show each on a line, until stopped. With --json each line is a document.",
@@ -171,7 +183,9 @@ _GROUPS: Mapping[str, typer.Typer] = {
         no_args_is_help=True,
     ),
     "journal": typer.Typer(
-        cls=PlainGroup, help="What is on disk: old orders moved into an archive.", no_args_is_help=True
+        cls=PlainGroup,
+        help="What is on disk: checked, brought up to date, moved; old orders moved into an archive.",
+        no_args_is_help=True,
     ),
     "ipn": typer.Typer(
         cls=PlainGroup, help="Notifications: hear them, send one to try a receiver out.", no_args_is_help=True

@@ -103,9 +103,7 @@ async def opened(place: JournalPlace | None, *, new: bool = False) -> AsyncItera
     Raises:
         BadInput: No place was named, nothing is there, or the journal says no.
     """
-    if place is None:
-        kept = f"; `pay` and `collect` keep theirs as {', '.join(map(str, _own_journals()))}" if _own_journals() else ""
-        raise BadInput(f"--journal: name the journal's file, or set PAYMENTS_JOURNAL{kept}")
+    place = named(place)
     if not new and not await place.exists():
         what = "file" if isinstance(place.unopened(), SqliteJournal) else "journal in"
         raise BadInput(f"--journal: there is no {what} {place}; check the name")
@@ -115,6 +113,27 @@ async def opened(place: JournalPlace | None, *, new: bool = False) -> AsyncItera
     except JournalError as error:
         if new and isinstance(error, JournalUnavailable):
             raise
+        raise BadInput(f"--journal {place}: {str(error).removeprefix(f'{place}: ')}") from error
+
+
+def named(place: JournalPlace | None) -> JournalPlace:
+    """The place that was named.
+
+    Raises:
+        BadInput: None was.
+    """
+    if place is None:
+        kept = f"; `pay` and `collect` keep theirs as {', '.join(map(str, _own_journals()))}" if _own_journals() else ""
+        raise BadInput(f"--journal: name the journal's file, or set PAYMENTS_JOURNAL{kept}")
+    return place
+
+
+@asynccontextmanager
+async def refused(place: JournalPlace) -> AsyncIterator[None]:
+    """Let what the journal of a place says no to be bad input. Raises ``BadInput``."""
+    try:
+        yield
+    except JournalError as error:
         raise BadInput(f"--journal {place}: {str(error).removeprefix(f'{place}: ')}") from error
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from payments_async._public import name_publicly
 from payments_async.journal._approvals import Approval, ApprovalRule, Proposal, Signature
 from payments_async.journal._archive import ArchivedOrders, archive_orders
+from payments_async.journal._engine._copying import Copied, copy_journal
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
+from payments_async.journal._examination import Circumstance, Examination, Flaw
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalBehind,
@@ -19,6 +21,7 @@ from payments_async.journal._faults import (
     JournalFull,
     JournalLocked,
     JournalLost,
+    JournalMoved,
     JournalOutdated,
     JournalReadOnly,
     JournalRefused,
@@ -30,12 +33,15 @@ from payments_async.journal._faults import (
     NotAJournal,
     NotApproved,
     NotLookedFor,
+    NotMigrated,
     NotParked,
     OrdersArchived,
     OrdersDiffer,
     OrderUnknown,
+    PlaceTaken,
     RegistryDamaged,
     RunUnknown,
+    StillWorked,
     WrongAccount,
 )
 from payments_async.journal._inbox import Pruned
@@ -54,6 +60,7 @@ from payments_async.journal._records import (
 )
 from payments_async.journal._sqlite._journal import SqliteJournal
 from payments_async.journal._states import FINAL, News, State
+from payments_async.journal._versions import Migration
 from payments_async.journal.contract import Journal
 
 if TYPE_CHECKING:
@@ -66,8 +73,12 @@ __all__ = [
     "Archive",
     "ArchivedOrder",
     "ArchivedOrders",
+    "Circumstance",
+    "Copied",
     "Entry",
+    "Examination",
     "FINAL",
+    "Flaw",
     "Happening",
     "HeldElsewhere",
     "Journal",
@@ -78,6 +89,7 @@ __all__ = [
     "JournalFull",
     "JournalLocked",
     "JournalLost",
+    "JournalMoved",
     "JournalOutdated",
     "JournalReadOnly",
     "JournalRefused",
@@ -86,14 +98,17 @@ __all__ = [
     "JournalUnusable",
     "LeaseLost",
     "LoadBusy",
+    "Migration",
     "News",
     "NotAJournal",
     "NotApproved",
     "NotLookedFor",
+    "NotMigrated",
     "NotParked",
     "OrderUnknown",
     "OrdersArchived",
     "OrdersDiffer",
+    "PlaceTaken",
     "PostgresJournal",
     "Progress",
     "Proposal",
@@ -107,10 +122,12 @@ __all__ = [
     "Standing",
     "State",
     "StateFolder",
+    "StillWorked",
     "StoredJournal",
     "Sweep",
     "WrongAccount",
     "archive_orders",
+    "copy_journal",
     "journal_at",
 ]
 

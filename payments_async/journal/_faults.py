@@ -13,6 +13,8 @@
         JournalCorrupt        ... it is damaged
         JournalTooNew         ... a newer version of this package wrote it
         JournalOutdated       ... a version that was never released wrote it
+        NotMigrated           ... an older version wrote it, and nobody has brought it up to date
+        JournalMoved          ... it was copied to another place, which is the journal from then on
         NotAJournal           ... it is something else
         JournalLost           ... a journal with orders was there, and this is not it
       JournalRefused          the journal is fine and says no
@@ -24,6 +26,8 @@
         RunUnknown            ... it holds no such batch, or not all of it
         OrderUnknown          ... it holds no such order
         LeaseLost             ... the chunk is no longer yours
+        StillWorked           ... somebody works with it, and it is to go to another place
+        PlaceTaken            ... there is something already where it is to go
         NotParked             ... only a parked order can be written off
         NotLookedFor          ... what was sent since it was copied or restored was not looked for yet
         NotApproved           ... too few persons have approved the batch
@@ -69,7 +73,7 @@ class JournalLocked(JournalUnavailable):
 class JournalReadOnly(JournalUnavailable):
     """We may read the file, or its directory, but not write it."""
 
-    remedy = "give this user write permission on the file and on its directory"
+    remedy = "let this user write it: the file and its directory, or the tables of the database"
 
 
 class JournalFull(JournalUnavailable):
@@ -119,6 +123,21 @@ class JournalOutdated(JournalUnusable):
     """A version of this package that was never released made the file, with other tables."""
 
     remedy = "finish what is open in it with the version that wrote it, then begin a new journal"
+
+
+class NotMigrated(JournalUnusable):
+    """An older version of this package wrote it, and bringing it up to date is for somebody who may change tables."""
+
+    remedy = (
+        "`payments-async journal migrate --journal DSN`, as the role that the tables belong to; what is of the version "
+        "before goes on meanwhile"
+    )
+
+
+class JournalMoved(JournalUnusable):
+    """The journal was copied to another place: nothing is sent from here, nor taken, any more."""
+
+    remedy = "name that place wherever this one is named: --journal, PAYMENTS_JOURNAL, your application"
 
 
 class NotAJournal(JournalUnusable):
@@ -235,6 +254,20 @@ class LeaseLost(JournalRefused):
     """The lease of the chunk ran out and somebody else took it over."""
 
     remedy = "send nothing more of this chunk; outcomes of what was sent are still taken"
+
+
+class StillWorked(JournalRefused):
+    """The journal is to go to another place, and somebody works with it. Nothing was done."""
+
+    remedy = (
+        "stop whoever works with it (workers, receivers, applications), then copy; the dead are found by themselves"
+    )
+
+
+class PlaceTaken(JournalRefused):
+    """The journal is to go to a place where there is something already. Nothing was done."""
+
+    remedy = "name a file that is not there, or a namespace without tables"
 
 
 class NotParked(JournalRefused):

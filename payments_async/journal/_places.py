@@ -18,15 +18,18 @@ def journal_at(place: str | Path) -> StoredJournal:
     """The journal in a file, or in a PostgreSQL database: for settings such as ``PAYMENTS_JOURNAL``.
 
     Args:
-        place: A path, or a DSN that begins with ``postgresql://``.
+        place: A path, or a DSN that begins with ``postgresql://``. What has ``://`` in it is no path.
 
     Raises:
-        ValueError: The DSN is none.
+        ValueError: The DSN is none, or of another database.
         ModuleNotFoundError: The extra ``postgres`` is not installed.
     """
-    if isinstance(place, str) and place.startswith(_SCHEMES):
-        return postgres_journal()(place)
-    return SqliteJournal(place)
+    if not isinstance(place, str) or "://" not in place:
+        return SqliteJournal(place)
+    dsn = place.strip()  # as it comes out of a file or a form
+    if not dsn.startswith(_SCHEMES):  # it is shown nowhere: what looks like another DSN may hold a password
+        raise ValueError(f"place: of databases only those are known whose DSN begins with {_SCHEMES[0]}")
+    return postgres_journal()(dsn)
 
 
 def postgres_journal() -> type[PostgresJournal]:

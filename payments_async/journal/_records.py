@@ -16,6 +16,11 @@ from payments_async._wire.orders import read_order
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._states import News, State, next_state
 
+# The service's have 36 characters, and notifications are refused with more than these: an index of PostgreSQL takes no
+# row of more than 2,704 bytes, and what an answer says must not keep its outcome from being written down.
+_LONGEST_TRANSACTION_ID = 256
+_KEPT_OF_IT = 64
+
 
 def _without_slash(address: str) -> str:
     return address.rstrip("/")
@@ -251,7 +256,8 @@ class Outcome:
     Attributes:
         permit: The permit it was made under.
         news: ``ACCEPTED``, ``REJECTED``, ``UNKNOWN``, or ``NOT_SENT`` when it is proved that nothing was carried out.
-        transaction_id: What the answer named.
+        transaction_id: What the answer named. Of one that is too long to be one a stand-in is kept, by which it is
+            known again, and the whole of it in the message.
         code, message: The service's words, masked. Leave the message of an acceptance out: it says nothing. A code of
             more than 63 bits is put into the message.
         holds_back: It was not sent, and never can be as it is: an order of an outbox is in nobody's hands from then
@@ -277,6 +283,9 @@ class Outcome:
             amend(self, "message", _writable(self.message))
         if self.transaction_id is not None and not self.transaction_id.isascii():
             amend(self, "transaction_id", _writable(self.transaction_id))
+        if self.transaction_id is not None and len(self.transaction_id) > _LONGEST_TRANSACTION_ID:
+            amend(self, "message", f"{self.message or ''} {_in_full(self.transaction_id)}".strip())
+            amend(self, "transaction_id", _stand_in(self.transaction_id))
 
 
 def check_named(who: str, why: str) -> None:
@@ -309,7 +318,8 @@ class Evidence:
         news: What was found.
         source: Where, in a few words: ``"list FAILED"``, ``"record"``, ``"operator"``.
         request_id: As the source names it; ``None`` when it names none.
-        transaction_id: As the source names it.
+        transaction_id: As the source names it. Of one that is too long to be one a stand-in is kept, by which it is
+            known again, and the whole of it in the detail.
         amount: With whatever sign; magnitudes are compared.
         currency: As the source names it.
         at: Unix seconds when it was seen; now by default.
@@ -328,6 +338,9 @@ class Evidence:
     def __attrs_post_init__(self) -> None:
         if self.request_id is None and self.transaction_id is None:
             raise ValueError("evidence: name the request id or the transaction id")
+        if self.transaction_id is not None and len(self.transaction_id) > _LONGEST_TRANSACTION_ID:
+            amend(self, "detail", f"{self.detail or ''} {_in_full(self.transaction_id)}".strip())
+            amend(self, "transaction_id", _stand_in(self.transaction_id))
 
 
 @frozen(kw_only=True)
@@ -679,6 +692,15 @@ def order_of(request_id: str, amount: Decimal, body: bytes) -> Order:
         return read_order(request_id, amount, body)
     except ValueError as error:
         raise JournalCorrupt(f"order {request_id} cannot be read") from error
+
+
+def _stand_in(transaction_id: str) -> str:
+    """What an over-long transaction id is known by: the same for the same one, and for no other."""
+    return f"{transaction_id[:_KEPT_OF_IT]}... ({hashlib.sha256(transaction_id.encode()).hexdigest()[:32]})"
+
+
+def _in_full(transaction_id: str) -> str:
+    return f"(the transaction id in full, of {len(transaction_id):,} characters: {transaction_id})"
 
 
 def pack_transaction_id(text: str | None) -> bytes | None:

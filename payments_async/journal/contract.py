@@ -102,6 +102,7 @@ _OPERATIONS = (
     "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "check_writable",
     "hear", "claim_changes", "release_changes", "note_change_done", "finish_changes", "retry_change", "revive_changes",
     "prune_changes", "forget_changes", "take_duty", "leave_duty", "begin_archive", "prune_orders", "end_archive",
+    "retire",
 )  # fmt: skip
 _WITHIN = (
     "claim_chunk.token_raised",

@@ -58,8 +58,9 @@ def empty(dsn: str, name: str) -> None:
         found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (name,)).fetchall()
         tables = [f'DELETE FROM "{name}"."{table}"' for (table,) in found if table != "meta"]  # noqa: S608
         if tables:
-            identity = f"""DELETE FROM "{name}".meta WHERE key <> 'version'"""  # noqa: S608
-            connection.execute("; ".join(["BEGIN", *tables, identity, "COMMIT"]).encode())
+            identity = f"""DELETE FROM "{name}".meta WHERE key NOT IN ('version', 'oldest')"""  # noqa: S608
+            unsealed = f'DROP FUNCTION IF EXISTS "{name}".refuse() CASCADE'  # of a journal that was moved
+            connection.execute("; ".join(["BEGIN", unsealed, *tables, identity, "COMMIT"]).encode())
 
 
 @cache

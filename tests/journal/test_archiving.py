@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 import pytest
-from journal.conftest import Opens
+from journal.conftest import Home, Opens
 from journal.factories import (
     BATCH,
     IDENTITY,
@@ -40,7 +40,7 @@ from payments_async.journal import (
     State,
     archive_orders,
 )
-from payments_async.journal.contract import Arrival, Change, Doubt, Evidence, Outcome, Receipt
+from payments_async.journal.contract import Arrival, Change, Doubt, Evidence, Outcome, Receipt, Sighting
 
 DAY = 86_400.0
 SHOP = "shop"
@@ -352,7 +352,30 @@ async def test_a_reversal_of_an_archived_order_counts(journal: Journal, clock: C
     assert (order(1, batch=SHOP).request_id, State.REVERSED) == (change.request_id, change.state)
     # what it was is archived, so that no handler can be given it: it is a dead letter, which a person is shown
     assert [] == list(await journal.claim_changes(SHOP, [State.REVERSED], "app", lease=30, limit=10))
-    assert [order(1, batch=SHOP).request_id] == [dead.request_id async for dead in journal.dead_changes()]
+    (dead,) = [dead async for dead in journal.dead_changes()]
+    assert (order(1, batch=SHOP).request_id, True) == (dead.request_id, "left for an archive" in (dead.error or ""))
+
+
+async def test_what_a_list_has_shown_of_an_order_leaves_with_it(
+    home: Home, opens: Opens, clock: Clock, file: Path
+) -> None:
+    """That is known again by what stays of it; of one that nobody has put it stays, and keeps that from being sent."""
+    async with opens() as journal:
+        seen = [order(number, batch=SHOP) for number in (0, 7)]
+        await journal.open_outbox(SHOP, IDENTITY)
+        await journal.note_sightings(
+            [
+                Sighting(request_id=one.request_id.upper(), transaction_id=transaction_id(place), amount=one.amount,
+                         currency="UGX", news=News.LOOKED_UP_SUCCESSFUL)
+                for place, one in enumerate(seen)
+            ]
+        )  # fmt: skip
+        assert State.SUCCESSFUL is (await journal.put(SHOP, seen[0])).entry.state
+        await journal.acknowledge(seen[0].request_id, **SIGNED)
+        clock.pass_(91 * DAY)
+        assert 1 == (await archive(journal, file)).orders
+        assert [(seen[1].request_id,)] == home.rows("SELECT request_id FROM sighting")
+        assert State.SUCCESSFUL is (await journal.put(SHOP, seen[1])).entry.state
 
 
 async def test_what_contradicts_an_archived_order_is_kept_and_moves_nothing(

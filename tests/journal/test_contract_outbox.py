@@ -529,6 +529,31 @@ async def test_what_no_database_keeps_fails_alone(journal: Journal) -> None:
     assert {"sending": 1, "unknown": 2} == await counts(journal)
 
 
+async def test_a_transaction_id_too_long_to_be_one(journal: Journal) -> None:
+    """Ends nothing, and is known again: no other one is taken for it, and the whole of it is kept in words."""
+    chunk = await claimed(journal, 2)
+    long, other = "t" * 10_000, "t" * 9_999 + "u"
+    for place in range(2):
+        permit = await permitted(journal, chunk, place)
+        await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=long))
+    assert {"accepted": 2} == await counts(journal)
+    for number, named in enumerate((long, other)):
+        about = order(number)
+        facts = {"request_id": about.request_id, "amount": about.amount, "currency": "UGX"}
+        looked = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="record", transaction_id=named, **facts)
+        await journal.apply_evidence(looked)
+    one, two = [await journal.entry(order(number).request_id) for number in range(2)]
+    assert one is not None
+    assert two is not None
+    assert (State.SUCCESSFUL, None) == (one.state, one.conflict)
+    assert (State.ACCEPTED, True) == (two.state, "another transaction" in (two.conflict or ""))
+    assert one.transaction_id is not None
+    assert len(one.transaction_id) < 256
+    assert one.transaction_id.startswith("ttt")
+    assert long in (one.message or "")
+    await journal.apply_evidence(Evidence(news=News.LOOKED_UP_REVERSED, source="record", transaction_id=long))
+
+
 # Evidence
 
 

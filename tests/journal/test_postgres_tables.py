@@ -28,7 +28,7 @@ async def home(tmp_path: Path) -> Home:
 async def test_every_table_has_the_same_columns(home: Home) -> None:
     """Each of the type that holds the same values, and empty where it may be."""
     with closing(sqlite3.connect(":memory:")) as file:
-        for statement in _opening._FIRST:
+        for statement in _opening.STEPS[0].statements:
             file.execute(statement)
         expected = {
             (table, column): (_TYPES[kind], bool(needed or key))
@@ -49,7 +49,7 @@ async def test_every_table_has_the_same_columns(home: Home) -> None:
 async def test_every_index_is_there_in_both(home: Home) -> None:
     """By name, of the same columns, of all rows or of some."""
     with closing(sqlite3.connect(":memory:")) as file:
-        for statement in _opening._FIRST:
+        for statement in _opening.STEPS[0].statements:
             file.execute(statement)
         expected = {
             name: (table, "UNIQUE" in sql, "WHERE" in sql)
@@ -75,7 +75,7 @@ async def test_texts_compare_byte_by_byte(home: Home) -> None:
 @pytest.mark.parametrize(
     ("damage", "error"),
     [
-        ("UPDATE meta SET value = '99' WHERE key = 'version'", JournalTooNew),
+        ("UPDATE meta SET value = '99' WHERE key IN ('version', 'oldest')", JournalTooNew),
         ("ALTER TABLE outbox DROP COLUMN priority", JournalOutdated),
         ("DROP TABLE meta", NotAJournal),
         ("DELETE FROM meta WHERE key = 'version'", NotAJournal),

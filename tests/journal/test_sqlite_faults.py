@@ -36,7 +36,8 @@ from payments_async.journal import (
     SqliteJournal,
     State,
 )
-from payments_async.journal._sqlite._opening import _STEPS, VERSION, migrate
+from payments_async.journal._sqlite._opening import STEPS, migrate
+from payments_async.journal._versions import Step
 from payments_async.journal.contract import Arrival, Outcome, Permit, RawNotification
 from payments_async.sandbox import Fault, Sandbox
 from payments_async.testing import notification
@@ -116,9 +117,11 @@ async def test_a_newer_version_is_left_alone(path: Path) -> None:
     """An older package would not know its rules."""
     await made(path)
     connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'oldest'", (len(STEPS) + 1,))
+    connection.commit()
     connection.close()
-    assert f"version {VERSION + 1}" in await refused(path, JournalTooNew)
+    assert f"version {len(STEPS) + 1}" in await refused(path, JournalTooNew)
 
 
 async def test_a_journal_with_other_tables_is_left_alone(path: Path) -> None:
@@ -140,10 +143,11 @@ async def test_an_older_version_is_brought_up_to_date(path: Path) -> None:
     """Step by step, each once, in one transaction; a step that fails leaves the file as it was."""
     await made(path)
     connection = sqlite3.connect(path, isolation_level=None)
-    steps = (*_STEPS, ("ALTER TABLE run ADD COLUMN colour TEXT", "UPDATE run SET colour = 'red'"))
+    red = "ALTER TABLE run ADD COLUMN colour TEXT", "UPDATE run SET colour = 'red'"
+    steps = (*STEPS, Step(about="colours", statements=red, oldest=2))
     with pytest.raises(sqlite3.OperationalError):
-        migrate(connection, steps=(*steps, ("no such statement",)))
-    assert (VERSION,) == connection.execute("PRAGMA user_version").fetchone()
+        migrate(connection, steps=(*steps, Step(about="none", statements=("no such statement",), oldest=2)))
+    assert (len(STEPS),) == connection.execute("PRAGMA user_version").fetchone()
     migrate(connection, steps=steps)
     migrate(connection, steps=steps)
     assert ("red",) == connection.execute("SELECT colour FROM run").fetchone()

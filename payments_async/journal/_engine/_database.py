@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Protocol
 
 from payments_async.journal._engine._memory import Memory
+from payments_async.journal._examination import Circumstance
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
+from payments_async.journal._statements._moving import Table
+from payments_async.journal._versions import Migration
 
 
 class JournalDatabase(Database, Protocol):
@@ -83,3 +86,40 @@ class JournalDatabase(Database, Protocol):
 
     def dead(self) -> AbstractAsyncContextManager[Sequence[str]]:
         """The holders that died without an end. Once the block has ended well, nobody is told of them again."""
+
+    # bringing it up to date, and to another place; nothing is open meanwhile
+
+    def migration(self) -> Migration:
+        """What bringing the tables up to date would do. Raises ``JournalError``."""
+
+    def migrate(self) -> Migration:
+        """Do it, all in one transaction; tells what was done. Raises ``JournalError``."""
+
+    def facts(self) -> dict[str, str]:
+        """What the journal says of itself; nothing where there is none. Raises ``JournalError``."""
+
+    def tables(self, connection: Connection, /) -> dict[str, Table]:
+        """Its tables."""
+
+    def open_examiner(self) -> Connection:
+        """A connection that only reads, for as long as that takes."""
+
+    def circumstances(self, connection: Connection, /) -> tuple[Circumstance, ...]:
+        """What the journal relies on."""
+
+    def storable(self, row: Sequence[Any], /) -> list[Any]:
+        """A row of another database, as this one can hold it."""
+
+    def retired(self) -> AbstractContextManager[Connection]:
+        """A connection to a journal that is sealed, in a transaction which keeps others away, and is undone at last."""
+
+    def check_free(self) -> None:
+        """Whether a journal can be made here. Raises ``PlaceTaken`` where there is one, or ``JournalError``."""
+
+    def make_whole(self, fill: Callable[[Connection], dict[str, str]], *, placing: Callable[[], None]) -> None:
+        """Make a journal whose rows come from elsewhere, all of it or nothing.
+
+        Args:
+            fill: Writes them into the tables, and tells what the journal says of itself.
+            placing: Called when all is there, before it counts.
+        """

@@ -21,11 +21,14 @@ from payments_async._wire.orders import write_order
 from payments_async.journal._approvals import Approval, ApprovalRule, Proposal, Signature
 from payments_async.journal._changes import Change, Hearing
 from payments_async.journal._engine._database import JournalDatabase
+from payments_async.journal._engine._examining import examined
 from payments_async.journal._engine._memory import Loading, PutRegistrar, Registry, held_elsewhere
 from payments_async.journal._engine._writer import Writer
+from payments_async.journal._examination import Examination
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalClosed,
+    JournalCorrupt,
     JournalError,
     JournalUnavailable,
     OrdersDiffer,
@@ -71,6 +74,7 @@ from payments_async.journal._statements import (
     _evidence,
     _history,
     _loading,
+    _moving,
     _notifications,
     _open,
     _pending,
@@ -80,6 +84,7 @@ from payments_async.journal._statements import (
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._states import State
+from payments_async.journal._versions import Migration
 from payments_async.journal.contract import Journal
 
 T = TypeVar("T")
@@ -98,6 +103,9 @@ class StoredJournal(Journal):
     Args:
         database: Gives the database, before it is opened: once, and again in a process that was forked off.
         crash_at: Called with the name of every point between two steps (``CRASH_POINTS``), for tests that kill there.
+
+    Attributes:
+        new_database: The database, not open.
     """
 
     _put_all = staticmethod(_puts.put_all)
@@ -105,13 +113,13 @@ class StoredJournal(Journal):
     def __init__(
         self, database: Callable[[], JournalDatabase], *, crash_at: Callable[[str], None] | None = None
     ) -> None:
-        self._new_database = database
+        self.new_database = database
         self._crash_at = crash_at
         self._prepare()
 
     def _prepare(self) -> None:
         """Everything that belongs to one process."""
-        self._database = self._new_database()
+        self._database = self.new_database()
         self._writer = Writer(self._database, crash_at=self._crash_at)
         self._uids: dict[str, str] = {}
         self._registrars: dict[str, _puts.Registrar] = {}
@@ -132,7 +140,49 @@ class StoredJournal(Journal):
         Raises:
             JournalError: That cannot be found out.
         """
-        return await asyncio.to_thread(self._new_database().exists)
+        return await asyncio.to_thread(self.new_database().exists)
+
+    async def migration(self) -> Migration:
+        """What bringing the journal up to date would do. It is not opened, and nothing is changed.
+
+        Raises:
+            JournalTooNew: A newer version of this package has changed it beyond what this one may use.
+            JournalError: With what to do about it.
+        """
+        return await asyncio.to_thread(self.new_database().migration)
+
+    async def migrate(self) -> Migration:
+        """Bring the journal up to date, in one transaction; tells what was done. It is not opened.
+
+        Processes of the version before may have it open and go on; none of them writes meanwhile. A file is brought up
+        to date whenever it is opened, a database by this alone, which also makes the tables where there are none: by
+        the role that they belong to.
+
+        Raises:
+            JournalTooNew, JournalError: As ``migration``.
+        """
+        return await asyncio.to_thread(self.new_database().migrate)
+
+    async def examine(self, *, progress: Callable[[int, int], object] | None = None) -> Examination:
+        """Read all of the journal as it is at this moment, and what it relies on; open or not. Nothing is changed.
+
+        Nobody who works waits for it. Takes seconds for a hundred thousand orders.
+
+        Args:
+            progress: Called with how many orders were read, and how many there are, now and then, in another thread.
+
+        Raises:
+            JournalError: It cannot be read.
+        """
+        return await asyncio.to_thread(examined, self.new_database(), progress)
+
+    async def check(self) -> None:
+        """Raise ``JournalCorrupt`` where the journal is damaged, or does not agree with itself; see ``examine``."""
+        found = await self.examine()
+        damages = [one.found for one in found.circumstances if one.is_wrong and one.name == "file"]
+        damages += [f"{flaw.about}: {', '.join(flaw.examples)}" for flaw in found.flaws]
+        if damages:
+            raise JournalCorrupt(f"{self.place}: the journal is damaged ({'; '.join(damages)})")
 
     @property
     def is_new(self) -> bool:
@@ -710,6 +760,15 @@ class StoredJournal(Journal):
 
     async def backlog(self) -> Backlog:
         return await self._read(_pending.backlog)
+
+    async def retire(self, move: str, to: str) -> None:
+        """Seal the journal, once what the dead had in hand was taken from them: nothing is written to it any more.
+
+        Raises:
+            StillWorked: Somebody has something in hand.
+        """
+        await self.expire_chunks()
+        await self._submit("retire", _moving.retire, move, to)
 
     def _leave_to_the_parent(self) -> None:
         """Begin anew in a process that was forked off: closing what it inherited would break the locks of the other."""

@@ -582,6 +582,18 @@ class Memory:
         """The anchor of a journal."""
         return Anchor(self.folder / "anchors" / journal_id)
 
+    def followed(self, journal_id: str, path: Path, *, commits: int, now: float) -> Anchor | None:
+        """The anchor of a journal that is here now, to count its commits; ``None``, and closed, where none can be."""
+        anchor = self.anchor(journal_id)
+        try:
+            anchor.open(journal_id, commits)
+        except OSError as error:
+            _say_so(self.folder, error)
+            self.close()
+            return None
+        self.registry.note_place(journal_id, path, now)
+        return anchor
+
     def lost_at(self, path: Path, *, but: str | None = None) -> str | None:
         """What was at a path, in words, if it was another journal with orders that has not been seen elsewhere."""
         for journal_id in self.registry.journals_at(path):
@@ -590,11 +602,6 @@ class Memory:
                 batches = ", ".join(map(str, self.registry.batches_of(journal_id)))
                 return f"a journal with {batches}" if batches else "a journal with orders"
         return None
-
-    def give_up(self, error: OSError) -> None:
-        """Say that nothing can be remembered after all."""
-        _say_so(self.folder, error)
-        self.close()
 
     def close(self) -> None:
         """Close the registry."""

@@ -92,13 +92,13 @@ class PgConnection:
         except psycopg.DataError as error:
             if error.sqlstate is not None:
                 raise
-            cursor.execute(_numbered(sql), _without_nul(parameters))  # nothing was sent yet
+            cursor.execute(_numbered(sql), without_nul(parameters))  # nothing was sent yet
         return cursor
 
     def executemany(self, sql: str, parameters: Iterable[Sequence[object]], /) -> psycopg.RawCursor[tuple[Any, ...]]:
         """Do one statement for many rows, without waiting for each."""
         cursor = psycopg.RawCursor(self.raw)
-        cursor.executemany(_numbered(sql), map(_without_nul, parameters))
+        cursor.executemany(_numbered(sql), map(without_nul, parameters))
         return cursor
 
     def script(self, sql: str) -> tuple[Any, ...] | None:
@@ -216,7 +216,7 @@ class _BoolDumper(Dumper):
         return b"1" if obj else b"0"
 
 
-def _without_nul(parameters: Sequence[object]) -> Sequence[object]:
+def without_nul(parameters: Sequence[object]) -> Sequence[object]:
     """Values among which no text has a NUL."""
     for value in parameters:
         if isinstance(value, str) and _NUL in value:

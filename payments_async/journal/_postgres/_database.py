@@ -6,22 +6,33 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
 from payments_async.journal._engine._memory import Memory, StateFolder
-from payments_async.journal._faults import JournalError, JournalLost, JournalUnavailable, NotAJournal
-from payments_async.journal._postgres import _faults, _schema
+from payments_async.journal._examination import Circumstance
+from payments_async.journal._faults import (
+    JournalError,
+    JournalLost,
+    JournalUnavailable,
+    NotAJournal,
+    NotMigrated,
+    PlaceTaken,
+)
+from payments_async.journal._postgres import _circumstances, _faults, _rights, _schema
 from payments_async.journal._postgres._attendant import Attendant
-from payments_async.journal._postgres._connection import PgConnection, connected, shown
+from payments_async.journal._postgres._connection import PgConnection, connected, shown, without_nul
 from payments_async.journal._postgres._identity import IS_DURABLE, Identity, Server, server_of
 from payments_async.journal._postgres._schema import literal, quoted
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
+from payments_async.journal._statements._moving import Table, check_here, facts_of, write_facts
+from payments_async.journal._versions import Migration, Step, Version, migration
 
 DEFAULT_SCHEMA = "payments"
 _APPLICATION = "payments-async"
@@ -39,6 +50,8 @@ _SESSION = (
     "SET tcp_keepalives_count = 3",
     "SET tcp_user_timeout = 15000",
 )
+
+_READ_ONLY = "SET default_transaction_read_only = on", "SET default_transaction_isolation = 'repeatable read'"
 
 
 class Tally:
@@ -82,6 +95,7 @@ class PostgresDatabase:
         statement_timeout: Seconds that a statement may take.
         is_unsafe_allowed: Whether a server may forget what it called committed.
         clock: Unix seconds in place of the database's clock.
+        steps: What this version of the package knows of the tables.
     """
 
     Error: type[Exception] = psycopg.Error
@@ -96,6 +110,7 @@ class PostgresDatabase:
         statement_timeout: float,
         is_unsafe_allowed: bool,
         clock: Callable[[], float] | None,
+        steps: Sequence[Step] = _schema.STEPS,
     ) -> None:
         self._dsn = dsn
         self._schema = schema
@@ -104,11 +119,12 @@ class PostgresDatabase:
         self._statement_timeout = statement_timeout
         self._is_unsafe_allowed = is_unsafe_allowed
         self._clock = clock
+        self._steps = steps
         self._ahead = 0.0  # seconds that the clock of the database is ahead of this machine's
         self.named = shown(dsn) if schema == DEFAULT_SCHEMA else f"{shown(dsn)} ({schema})"
         self.is_new = False
         self.holder = ""
-        self._identity = Identity(self, named=self.named, schema=schema)
+        self._identity = Identity(self, named=self.named, schema=schema, steps=steps)
         self._attendant: Attendant | None = None
         self._was_open = False
         # those who write wait for each other by this number; others in the database have other ones, or do no harm
@@ -175,11 +191,18 @@ class PostgresDatabase:
         return connection
 
     def _make_ready(self, connection: PgConnection, memory: Memory | None) -> None:
-        """Make sure of the server, bring the tables up to date, and find out whether they are those that were here."""
+        """Make sure of the server, make the tables where there are none, and find out whether they are those of here.
+
+        Raises:
+            NotMigrated: They are of an older version: all machines would wait, and this user may not change them.
+        """
         server = server_of(connection)
         self._check_safe(connection, server)
         now = self.begin(connection)
-        _schema.migrate(connection, self._schema)
+        version = self._checked(connection)
+        if 0 < version.number < len(self._steps):
+            raise NotMigrated(f"{self.named}: it is of version {version.number}, this package's is {len(self._steps)}")
+        _schema.migrate(connection, self._schema, self._steps)
         known = connection.execute("SELECT value FROM meta WHERE key = 'journal_id'").fetchone()
         if self._was_open and (known is None or known[0] != self.journal_id):
             raise JournalLost(f"{self.named}: the tables of the journal were emptied or replaced while it was open")
@@ -193,6 +216,19 @@ class PostgresDatabase:
         connection.execute("COMMIT")
         done()
 
+    def _checked(self, connection: PgConnection) -> Version:
+        """Of which version the tables are, if they are here and this user may use them.
+
+        Raises:
+            JournalReadOnly: They may not.
+            JournalMoved: The journal has gone to another place.
+        """
+        _rights.check(connection, self._schema, self.named)
+        version = _schema.version_of(connection, self._schema)
+        if version.number:
+            check_here(facts_of(connection), self.named)
+        return version
+
     def _check_safe(self, connection: PgConnection, server: Server) -> None:
         """Raise ``JournalUnavailable`` where a permit might be forgotten, or a lock is not ours for long."""
         self._check_durable(is_durable=server.is_durable)
@@ -201,19 +237,21 @@ class PostgresDatabase:
                 f"{self.named}: the database keeps its texts in {server.encoding}, which has no letters for some; make "
                 "one with ENCODING 'UTF8'"
             )
-        told = connection.raw.info.backend_pid
-        if told == _pid_of(connection):
-            return
-        other = self._connected()  # something stands between: does it give one session to two of us?
-        try:
-            pids = {_pid_of(connection), _pid_of(other)}
-        finally:
-            other.close()
-        if len(pids) == 1:
+        if self._is_shared(connection):
             raise JournalUnavailable(
                 f"{self.named}: the pooler in between lends a session for one transaction only; the journal needs "
                 "sessions of its own (pool_mode = session), or the server itself"
             )
+
+    def _is_shared(self, connection: PgConnection) -> bool:
+        """Whether something stands between us and the server that gives one session to two of us."""
+        if connection.raw.info.backend_pid == _pid_of(connection):
+            return False
+        other = self._connected()
+        try:
+            return _pid_of(connection) == _pid_of(other)
+        finally:
+            other.close()
 
     def _check_durable(self, *, is_durable: bool) -> None:
         if not is_durable and not self._is_unsafe_allowed:
@@ -226,7 +264,7 @@ class PostgresDatabase:
         """Whether there is a journal; for this alone nothing has to be open."""
         connection = self._connected()
         try:
-            if not _schema.version_of(connection, self._schema):
+            if not _schema.version_of(connection, self._schema).number:
                 return False
             return connection.execute("SELECT 1 FROM meta WHERE key = 'journal_id'").fetchone() is not None
         except psycopg.Error as error:
@@ -236,8 +274,7 @@ class PostgresDatabase:
 
     def open_reader(self) -> PgConnection:
         """A connection that only reads."""
-        settings = "SET default_transaction_read_only = on", "SET default_transaction_isolation = 'repeatable read'"
-        return self._patiently(lambda: self._connected(*settings))
+        return self._patiently(lambda: self._connected(*_READ_ONLY))
 
     def _connected(self, *settings: str) -> PgConnection:
         connection = connected(self._dsn, place=self.named, name=_APPLICATION)
@@ -323,6 +360,128 @@ class PostgresDatabase:
             self.commits.rise()
         if is_laid:
             self.tray.rise()
+
+    # bringing it up to date, and to another place
+
+    def migration(self) -> Migration:
+        """What bringing the tables up to date would do."""
+        with self._alone() as connection:
+            _rights.check(connection, self._schema, self.named)
+            steps = _schema.steps_for(self._schema, self._steps)
+            return migration(_schema.version_of(connection, self._schema), steps)
+
+    def migrate(self) -> Migration:
+        """Do it, while nobody else writes."""
+        with self._alone() as connection:
+            self._check_safe(connection, server_of(connection))
+            self.begin(connection)
+            self._checked(connection)
+            done = _schema.migrate(connection, self._schema, self._steps)
+            connection.execute("COMMIT")
+            return done
+
+    def facts(self) -> dict[str, str]:
+        """What the journal says of itself; nothing where there is none."""
+        with self._alone() as connection:
+            is_there = _schema.version_of(connection, self._schema).number
+            facts = facts_of(connection) if is_there else {}
+            return facts if "journal_id" in facts else {}
+
+    def tables(self, connection: Connection, /) -> dict[str, Table]:
+        """Its tables."""
+        return _schema.tables_of(connection, self._schema)
+
+    def open_examiner(self) -> PgConnection:
+        """A connection that only reads, for as long as that takes. Raises ``NotAJournal`` where there is none."""
+        connection = self._connected("SET statement_timeout = 0", *_READ_ONLY)
+        try:
+            _rights.check(connection, self._schema, self.named)
+            if not _schema.version_of(connection, self._schema).number:
+                raise NotAJournal(f"{self.named}: there is no journal")
+        except Exception as error:
+            connection.close()
+            if isinstance(error, psycopg.Error):
+                raise self.translated(error) from error
+            raise
+        return connection
+
+    def circumstances(self, connection: Connection, /) -> tuple[Circumstance, ...]:
+        """What the server is like for whoever connects as this user."""
+        assert isinstance(connection, PgConnection)
+        plain = connected(self._dsn, place=self.named, name=_APPLICATION)
+        try:
+            return _circumstances.circumstances(plain, self._schema, is_shared=self._is_shared(connection))
+        finally:
+            plain.close()
+
+    def storable(self, row: Sequence[Any], /) -> list[Any]:
+        """A row without what a text of PostgreSQL cannot hold."""
+        return list(without_nul(row))
+
+    def seal_tables(self, connection: Connection, words: str, /) -> None:
+        """Have whatever writes fail."""
+        _schema.seal(connection, self._schema, words)
+
+    def unseal_tables(self, connection: Connection, /) -> None:
+        """Take that back."""
+        _schema.unseal(connection, self._schema)
+
+    @contextmanager
+    def retired(self) -> Iterator[Connection]:
+        """A connection to a journal that is sealed, which keeps others from writing."""
+        with self._alone() as connection:
+            self.begin(connection)
+            yield connection
+
+    def check_free(self) -> None:
+        """Whether there can be a journal: makes one, and undoes it."""
+        with self._alone() as connection:
+            self._begin_whole(connection)
+
+    def make_whole(self, fill: Callable[[Connection], dict[str, str]], *, placing: Callable[[], None]) -> None:
+        """Make a journal whose rows come from elsewhere, in one transaction."""
+        with self._alone() as connection:
+            server = self._begin_whole(connection)
+            write_facts(connection, fill(connection))
+            _schema.go_on_after(connection, self._schema)
+            self._identity.vouch(connection, server)
+            placing()
+            connection.execute("COMMIT")
+
+    def _begin_whole(self, connection: PgConnection) -> Server:
+        """Begin to make a journal where there is none, with empty tables. Raises ``PlaceTaken`` or ``JournalLost``."""
+        server = server_of(connection)
+        self._check_safe(connection, server)
+        self.begin(connection)
+        _rights.check(connection, self._schema, self.named)
+        _schema.migrate(connection, self._schema, self._steps)
+        if "journal_id" in facts_of(connection):
+            raise PlaceTaken(f"{self.named}: there is a journal already")
+        memory = Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
+        try:
+            self._identity.check_absent(server, memory)
+        finally:
+            if memory is not None:
+                memory.close()
+        return server
+
+    @contextmanager
+    def _alone(self) -> Iterator[PgConnection]:
+        """A connection for a while, however long a statement takes or is waited for; what it did not commit is undone.
+
+        Nobody else waits for longer than we for them.
+        """
+        connection = self._connected(
+            "SET statement_timeout = 0",
+            "SET idle_in_transaction_session_timeout = 0",
+            f"SET lock_timeout = {_milliseconds(self._busy_timeout)}",
+        )
+        try:
+            yield connection
+        except psycopg.Error as error:
+            raise self.translated(error) from error
+        finally:
+            connection.close()
 
     # errors
 

@@ -9,10 +9,12 @@ from payments_async.journal._faults import (
     JournalError,
     JournalFull,
     JournalLocked,
+    JournalMoved,
     JournalReadOnly,
     JournalUnavailable,
 )
 
+MOVED = "PM001"  # raised by the tables themselves
 _LOST = "the connection to the database was lost"
 # by SQLSTATE, or by its class where that says enough
 _FAULTS: dict[str, tuple[type[JournalError], str]] = {
@@ -53,6 +55,8 @@ def translated(error: psycopg.Error, place: str | None = None) -> JournalError:
     if state is None:
         words = _LOST if isinstance(error, psycopg.OperationalError) else "the database refused"
         return JournalUnavailable(f"{before}{words} ({type(error).__name__})")
+    if state == MOVED:
+        return JournalMoved(f"{before}{error.diag.message_primary}")  # words of ours
     kind, words = _found(state) or _UNFORESEEN
     return kind(f"{before}{words} ({state} {type(error).__name__})")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._postgres._tray import quarantine_everything
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
+from payments_async.journal._versions import Step, Version, check_usable
 
 # the timeline is that of the log that is being written; the control file tells of it only some time after a promotion
 IS_DURABLE = "current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on'"
@@ -29,7 +30,8 @@ _WRITTEN = """INSERT INTO meta (key, value) VALUES ('written', CAST(txid_current
     ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 _IS_AS_WRITTEN = "EXISTS (SELECT 1 FROM meta w WHERE w.key = 'written' AND w.value = CAST(w.xmin AS TEXT))"
 _COUNT = f"""UPDATE meta SET value = CAST(CAST(value AS BIGINT) + 1 AS TEXT) WHERE key = 'commits'
-    RETURNING value, {_IS_AS_WRITTEN}"""  # noqa: S608 - no value in it
+    RETURNING value, {_IS_AS_WRITTEN},
+    coalesce((SELECT o.value FROM meta o WHERE o.key = 'oldest'), '1')"""  # noqa: S608 - no value in it
 _CATCH_UP = "UPDATE meta SET value = CAST(greatest(CAST(value AS BIGINT), ?) AS TEXT) WHERE key = 'commits'"
 
 
@@ -97,21 +99,29 @@ class Identity:
         database: Which this is the identity of.
         named: As its user calls it, for the words of an error.
         schema: The namespace.
+        steps: What this version of the package knows of the tables.
 
     Attributes:
         journal_id: A copy has the same.
         memory: What remembers it on this machine, if anything does.
     """
 
-    def __init__(self, database: Database, *, named: str, schema: str) -> None:
+    def __init__(self, database: Database, *, named: str, schema: str, steps: Sequence[Step]) -> None:
         self._database = database
         self._named = named
         self._schema = schema
+        self._steps = steps
         self._anchor: Anchor | None = None
         self._highest = 0  # count of commits that was heard of since it was opened
         self._lock = threading.Lock()  # who writes and who hears of others are two threads
         self.journal_id = ""
         self.memory: Memory | None = None
+
+    def check_absent(self, server: Server, memory: Memory | None) -> None:
+        """Raise ``JournalLost`` where this machine knows of another journal with orders in this place."""
+        there = None if memory is None else memory.lost_at(server.place(self._schema), but=self.journal_id)
+        if there is not None:
+            raise JournalLost(f"{self._named}: {there} was here, and is not any more")
 
     def make(
         self, connection: Connection, server: Server, memory: Memory | None, *, journal_id: str, remembers: bool
@@ -121,9 +131,14 @@ class Identity:
         Raises:
             JournalLost: There was a journal with orders in this place.
         """
-        self._check_place(server, memory)
-        about = {"journal_id": journal_id, "commits": "0", "epoch": server.epoch}
-        connection.executemany(_REMEMBER, (about | {"remembers": "yes" if remembers else "no"}).items())
+        self.check_absent(server, memory)
+        about = {"journal_id": journal_id, "commits": "0", "remembers": "yes" if remembers else "no"}
+        connection.executemany(_REMEMBER, about.items())
+        self.vouch(connection, server)
+
+    def vouch(self, connection: Connection, server: Server) -> None:
+        """Let what is there now be the journal of this server, from this very transaction on."""
+        connection.executemany(_REMEMBER, [("epoch", server.epoch)])
         connection.execute(_WRITTEN)
 
     def begin(self, connection: Connection, server: Server, memory: Memory | None, now: float) -> Callable[[], None]:
@@ -140,7 +155,7 @@ class Identity:
         self.memory = memory if known["remembers"] == "yes" else None
         if memory is not None and self.memory is None:
             memory.close()
-        self._check_place(server, self.memory)
+        self.check_absent(server, self.memory)
         anchored = None if self.memory is None else self.memory.anchor(self.journal_id).read()
         highest = max(self._highest, 0 if anchored is None else anchored[0])
         (is_as_written,) = connection.execute(f"SELECT {_IS_AS_WRITTEN}").fetchone()
@@ -156,11 +171,14 @@ class Identity:
 
         Raises:
             JournalBehind: A copy of the journal has made commits that this one does not hold.
+            JournalTooNew: A newer version of this package has changed the tables beyond what this one may use.
         """
         if not commit.moves:
             return None
-        commits, is_as_written = commit.execute(_COUNT).fetchone()
+        commits, is_as_written, oldest = commit.execute(_COUNT).fetchone()
         count = int(commits)
+        if int(oldest) > len(self._steps):  # a newer version has taken away what this one uses, since it was opened
+            check_usable(Version(int(oldest), int(oldest)), self._steps)
         if not is_as_written:
             raise JournalBehind(f"{self._named}: the tables were put back from a copy, which has forgotten some of it")
         if self._heard_of() >= count:
@@ -197,23 +215,12 @@ class Identity:
         if memory is not None:
             memory.close()
 
-    def _check_place(self, server: Server, memory: Memory | None) -> None:
-        """Raise ``JournalLost`` where this machine knows of another journal with orders in this place."""
-        there = None if memory is None else memory.lost_at(server.place(self._schema), but=self.journal_id)
-        if there is not None:
-            raise JournalLost(f"{self._named}: {there} was here, and is not any more")
-
     def _follow(self, commits: int, server: Server, now: float) -> None:
         """Open the anchor, to count the commits in it."""
         self.hear_of(commits)
         if self.memory is None or self._anchor is not None:  # it is open where we are back at a server that was away
             return
-        anchor = self.memory.anchor(self.journal_id)
-        try:
-            anchor.open(self.journal_id, commits)
-        except OSError as error:
-            self.memory.give_up(error)
+        place = server.place(self._schema)
+        self._anchor = self.memory.followed(self.journal_id, place, commits=commits, now=now)
+        if self._anchor is None:
             self.memory = None
-            return
-        self._anchor = anchor
-        self.memory.registry.note_place(self.journal_id, server.place(self._schema), now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
@@ -24,9 +24,10 @@ from payments_async.journal._postgres import _tray
 from payments_async.journal._postgres._borrowed import ask
 from payments_async.journal._postgres._connection import is_whole
 from payments_async.journal._postgres._database import DEFAULT_SCHEMA, PostgresDatabase
-from payments_async.journal._postgres._schema import check, quoted
+from payments_async.journal._postgres._schema import STEPS, quoted
 from payments_async.journal._records import Chunk, Entry, Laid, Placed, body_digest
 from payments_async.journal._statements import _puts
+from payments_async.journal._versions import Step
 
 _LONGEST = 63  # bytes of a name in PostgreSQL
 
@@ -61,6 +62,7 @@ class PostgresJournal(StoredJournal):
     """
 
     _put_all = staticmethod(_tray.put_all)
+    _steps: ClassVar[Sequence[Step]] = STEPS
 
     def __init__(
         self,
@@ -91,6 +93,7 @@ class PostgresJournal(StoredJournal):
             statement_timeout=statement_timeout,
             is_unsafe_allowed=allow_unsafe,
             clock=clock,
+            steps=self._steps,
         )
         super().__init__(self._make, crash_at=crash_at)
 
@@ -214,7 +217,3 @@ class PostgresJournal(StoredJournal):
         if answer["verdict"] == "elsewhere":
             raise NotAJournal(f"the connection leads to another journal than {self._postgres.named}")
         return answer
-
-    async def check(self) -> None:
-        """Read every table once and raise ``JournalCorrupt`` if it is damaged. Takes minutes for millions of orders."""
-        await self._read(check)

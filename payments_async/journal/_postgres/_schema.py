@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from payments_async.journal._faults import JournalCorrupt, JournalOutdated, JournalTooNew, NotAJournal
+import attrs
+
+from payments_async.journal._faults import JournalOutdated, NotAJournal
 from payments_async.journal._postgres._connection import NO_TRANSACTION, PgConnection
+from payments_async.journal._postgres._faults import MOVED
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import IS_UNSETTLED, MIXED, SHIFT
+from payments_async.journal._statements._moving import Table, tables_in
+from payments_async.journal._versions import Migration, Step, Version, migration
 
 # Texts compare byte by byte, as everywhere in the package, whatever the language of the database.
 _TEXT = 'TEXT COLLATE "C"'
@@ -235,10 +240,9 @@ END$$;
 REVOKE ALL ON FUNCTION {s}.mark_told FROM PUBLIC;
 """
 
-# Step n brings a namespace from version n to n + 1. A step that was released is never edited: add another below it.
-# Each leaves what the version before it reads and writes as it was, so that both may run side by side meanwhile.
-_STEPS: tuple[str, ...] = (_TABLES + _WITHIN,)
-VERSION = len(_STEPS)
+# Step n brings a namespace from version n to n + 1; as many of the same about as a file has.
+STEPS: tuple[Step, ...] = (Step(about="make the tables", statements=(_TABLES + _WITHIN,), oldest=1),)
+_NEVER_SEALED = {"meta", "holder", "watch"}  # who is here, and where the journal has gone
 _SOON = 1.0  # seconds that a transaction may still take after it has put an order, and be seen all the same
 TRAY = "tray"  # what is told when an order lies there; of anything else only that something was committed
 _CREATED = re.compile(r"CREATE TABLE [^;(]*\.(\w+) \(([^;]*)\);")
@@ -262,8 +266,8 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def steps_for(schema: str) -> list[str]:
-    """The statements of each step, for a namespace."""
+def steps_for(schema: str, steps: Sequence[Step] = STEPS) -> tuple[Step, ...]:
+    """The steps, for a namespace."""
     words = {
         "s": quoted(schema),
         "t": _TEXT,
@@ -272,12 +276,17 @@ def steps_for(schema: str) -> list[str]:
         "soon": _SOON,
         "channel": literal(schema),
         "tray": TRAY,
+        "mixed": MIXED,
+        "unsettled": IS_UNSETTLED,
     }
-    return [step.format(**words, mixed=MIXED, unsettled=IS_UNSETTLED) for step in _STEPS]
+    return tuple(
+        attrs.evolve(step, statements=tuple(statement.format(**words) for statement in step.statements))
+        for step in steps
+    )
 
 
-def version_of(connection: PgConnection, schema: str) -> int:
-    """Of which version the tables of a namespace are; 0 where there are none.
+def version_of(connection: PgConnection, schema: str) -> Version:
+    """Of which version the tables of a namespace are.
 
     Raises:
         NotAJournal: It holds something else.
@@ -289,80 +298,108 @@ def version_of(connection: PgConnection, schema: str) -> int:
     ).fetchall()
     tables = {name for (name,) in found}
     if not tables:
-        return 0
-    if not {"meta", "run", "outbox"} <= tables:
+        return Version(0, 0)
+    known: dict[str, str] = {}
+    if {"meta", "run", "outbox"} <= tables:
+        sql = f"SELECT key, value FROM {quoted(schema)}.meta WHERE key IN ('version', 'oldest')"  # noqa: S608
+        known = dict(connection.execute(sql).fetchall())
+    if "version" not in known:
         raise NotAJournal(f"the namespace {schema} holds something else")
-    known = connection.execute(f"SELECT value FROM {quoted(schema)}.meta WHERE key = 'version'").fetchone()  # noqa: S608
-    if known is None:
-        raise NotAJournal(f"the namespace {schema} holds something else")
-    return int(known[0])
+    return Version(int(known["version"]), int(known.get("oldest", known["version"])))
 
 
-def migrate(connection: PgConnection, schema: str) -> bool:
-    """Bring the tables up to date in the transaction that is open; tells whether there were none before.
+def migrate(connection: PgConnection, schema: str, steps: Sequence[Step] = STEPS) -> Migration:
+    """Bring the tables up to date in the transaction that is open, or make them; tells what was done.
 
     Raises:
         NotAJournal, JournalTooNew, JournalOutdated: The tables are none of ours; they are left as they were.
     """
-    version = version_of(connection, schema)
-    if version > VERSION:
-        raise JournalTooNew(f"the journal is of version {version}, this package knows {VERSION}")
-    if version == 0 and not _exists(connection, schema):  # who may not make one may use one that is there
+    todo = migration(version_of(connection, schema), steps_for(schema, steps))
+    if todo.before == 0 and not _exists(connection, schema):  # who may not make one may use one that is there
         connection.script(f"CREATE SCHEMA {quoted(schema)}")
-    steps = steps_for(schema)
-    for step in steps[version:]:
-        connection.script(step)
-    if version < VERSION:
-        connection.execute(
-            f"""INSERT INTO {quoted(schema)}.meta (key, value) VALUES ('version', ?)
+    for statement in todo.statements:
+        connection.script(statement)
+    if todo.steps:
+        connection.executemany(
+            f"""INSERT INTO {quoted(schema)}.meta (key, value) VALUES (?, ?)
             ON CONFLICT (key) DO UPDATE SET value = excluded.value""",  # noqa: S608 - the namespace alone
-            (str(VERSION),),
+            [("version", str(todo.after)), ("oldest", str(todo.oldest))],
         )
-    _check_columns(connection, schema)
-    return version == 0
+    if todo.after == 1:
+        _check_columns(connection, schema)
+    return todo
 
 
 def _check_columns(connection: PgConnection, schema: str) -> None:
     """Before the first release tables changed within one version: those that lack a column are left alone."""
-    wanted = {
-        f"{table}.{column}"
-        for table, columns in _CREATED.findall(steps_for(schema)[-1])
-        for column in _COLUMN.findall(columns)
-    }
+    (made,) = steps_for(schema)[0].statements
+    wanted = {f"{table}.{column}" for table, columns in _CREATED.findall(made) for column in _COLUMN.findall(columns)}
     if lacking := wanted - columns_of(connection, schema):
-        raise JournalOutdated(f"the journal has no {min(lacking)}, which one of version {VERSION} has")
+        raise JournalOutdated(f"the journal has no {min(lacking)}, which one of version 1 has")
 
 
 def columns_of(connection: PgConnection, schema: str) -> set[str]:
     """Every column of every table, as ``table.column``."""
     found = connection.execute(
-        "SELECT table_name || '.' || column_name FROM information_schema.columns WHERE table_schema = ?", (schema,)
+        """SELECT c.relname || '.' || a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+        JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = ? AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped""",
+        (schema,),
     )
     return {name for (name,) in found.fetchall()}
 
 
-def check(connection: Connection) -> None:
-    """Read every table from its beginning to its end, and compare the sums beside the orders with the orders.
+def tables_of(connection: Connection, schema: str) -> dict[str, Table]:
+    """Every table, with its columns and those that a row is known by."""
+    found = connection.execute(
+        """SELECT c.relname, a.attname, coalesce(array_position(CAST(i.indkey AS smallint[]), a.attnum), -1)
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+        LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+        WHERE n.nspname = ? AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
+        ORDER BY c.relname, a.attnum""",
+        (schema,),
+    ).fetchall()
+    return tables_in(found)
 
-    Raises:
-        JournalCorrupt: They are not the same.
-    """
-    connection.execute("SET statement_timeout = 0")
-    try:
-        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
-        for (table,) in tables:
-            connection.execute(f"SELECT sum(length(CAST(t.* AS TEXT))) FROM {quoted(table)} t").fetchone()  # noqa: S608
-        found = connection.execute(
-            f"""SELECT run, state, sum(count) FROM (SELECT run, state, count FROM progress
-            UNION ALL SELECT id >> {SHIFT}, state, -count(*) FROM outbox GROUP BY 1, 2
-            UNION ALL SELECT id >> {SHIFT}, state, -count(*) FROM archived GROUP BY 1, 2) AS one
-            GROUP BY run, state HAVING sum(count) <> 0 LIMIT 1""",  # noqa: S608 - a number
-        ).fetchone()
-    finally:
-        connection.execute("RESET statement_timeout")
-    if found is not None:
-        run, state, more = found
-        raise JournalCorrupt(f"the journal is damaged (run {run} counts {more} more orders {state} than it has)")
+
+def seal(connection: Connection, schema: str, words: str) -> None:
+    """Let nobody write any more, whatever they have read: an application's own transaction, too."""
+    assert isinstance(connection, PgConnection)
+    s = quoted(schema)
+    raises = f"RAISE EXCEPTION USING ERRCODE = '{MOVED}', MESSAGE = {literal(words)};"
+    connection.script(
+        f"CREATE FUNCTION {s}.refuse() RETURNS trigger LANGUAGE plpgsql AS $refuse$BEGIN {raises} END$refuse$"
+    )
+    for table in tables_of(connection, schema):
+        if table not in _NEVER_SEALED:
+            connection.script(
+                f"CREATE TRIGGER moved BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {s}.{quoted(table)} "
+                f"FOR EACH STATEMENT EXECUTE FUNCTION {s}.refuse()"
+            )
+
+
+def unseal(connection: Connection, schema: str) -> None:
+    """Let everybody write again."""
+    assert isinstance(connection, PgConnection)
+    connection.script(f"DROP FUNCTION {quoted(schema)}.refuse() CASCADE")
+
+
+def go_on_after(connection: PgConnection, schema: str) -> None:
+    """Let the numbers that the database gives go on after the highest ones, and the planner know of the rows."""
+    found = connection.execute(
+        """SELECT c.relname, a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+        JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ? AND a.attidentity <> ''""",
+        (schema,),
+    ).fetchall()
+    for table, column in found:
+        name = f"{quoted(schema)}.{quoted(table)}"
+        connection.execute(
+            f"""SELECT setval(pg_get_serial_sequence(?, ?), highest) FROM (SELECT max({quoted(column)}) AS highest
+            FROM {name}) AS rows WHERE highest IS NOT NULL""",  # noqa: S608 - names alone
+            (name, column),
+        )
+    for table in tables_of(connection, schema):
+        connection.execute(f"ANALYZE {quoted(schema)}.{quoted(table)}")
 
 
 def _exists(connection: PgConnection, schema: str) -> bool:

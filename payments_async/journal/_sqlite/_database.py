@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from payments_async.journal._engine._memory import Memory, StateFolder
-from payments_async.journal._faults import JournalError, JournalUnavailable, NotAJournal
-from payments_async.journal._sqlite import _faults, _opening
+from payments_async.journal._examination import Circumstance
+from payments_async.journal._faults import JournalError, JournalReadOnly, JournalUnavailable, NotAJournal, PlaceTaken
+from payments_async.journal._sqlite import _circumstances, _faults, _opening
 from payments_async.journal._sqlite._identity import Epoch, Liveness
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
+from payments_async.journal._statements._moving import Table, check_here, facts_of, write_facts
+from payments_async.journal._versions import Migration, Step, migration
 
 
 class SqliteDatabase:
@@ -24,6 +28,7 @@ class SqliteDatabase:
         state_folder: Where it is remembered outside of its own folder; ``None`` for nowhere.
         busy_timeout: Seconds to wait for another process.
         clock: Unix seconds: the machine's, the same for every process on the file.
+        steps: What this version of the package knows of the tables.
 
     Attributes:
         place: The file, as SQLite finds it, for what lies beside it.
@@ -39,14 +44,16 @@ class SqliteDatabase:
         state_folder: str | Path | StateFolder | None,
         busy_timeout: float,
         clock: Callable[[], float],
+        steps: Sequence[Step] = _opening.STEPS,
     ) -> None:
         self._path = path
+        self._steps = steps
         self._state_folder = state_folder
         self._busy_timeout = busy_timeout
         self.now = clock
         self.place = Path(os.path.realpath(path))
         self.is_new = False
-        self._epoch = Epoch(self.place, self, named=path, clock=clock)
+        self._epoch = Epoch(self.place, self, named=path, clock=clock, steps=steps)
         self._liveness = Liveness(self.place)
 
     @property
@@ -83,7 +90,8 @@ class SqliteDatabase:
             has_log = _opening.has_log(self.place)
             connection = _opening.open_writer(self.place, busy_timeout=self._busy_timeout)
             try:
-                _opening.migrate(connection)
+                check_here(_facts_in(connection), str(self._path))
+                _opening.migrate(connection, steps=self._steps)
             except NotAJournal:
                 self._epoch.check_absent(memory)  # what was there says more
                 raise
@@ -166,4 +174,108 @@ class SqliteDatabase:
         if self.place.exists():
             return False
         self._epoch.check_absent(memory)
-        return _opening.make(self.place, remembers=self._state_folder is not None)
+        return _opening.make(self.place, remembers=self._state_folder is not None, steps=self._steps)
+
+    # bringing it up to date, and to another place
+
+    def migration(self) -> Migration:
+        """What bringing the tables up to date would do; opening the file does it by itself."""
+        with self._alone() as connection:
+            return migration(_opening.version_in(connection), self._steps)
+
+    def migrate(self) -> Migration:
+        """Do it; opening the file does so by itself."""
+        with self._alone() as connection:
+            check_here(_facts_in(connection), str(self._path))
+            return _opening.migrate(connection, steps=self._steps)
+
+    def facts(self) -> dict[str, str]:
+        """What the journal says of itself; nothing where there is no file."""
+        if not self.exists():
+            return {}
+        with self._alone() as connection:
+            return _facts_in(connection)
+
+    def tables(self, connection: Connection, /) -> dict[str, Table]:
+        """Its tables."""
+        return _opening.tables_of(connection)
+
+    def open_examiner(self) -> Connection:
+        """A connection that only reads. Raises ``NotAJournal`` where there is no file."""
+        if not self.exists():
+            raise NotAJournal(f"there is no file {self._path}")
+        connection = _opening.open_reader(self.place, busy_timeout=self._busy_timeout)
+        try:
+            if not _opening.version_in(connection).number:
+                raise NotAJournal(f"{self._path}: the file is empty")
+        except Exception:
+            connection.close()
+            raise
+        return connection
+
+    def circumstances(self, connection: Connection, /) -> tuple[Circumstance, ...]:
+        """What the file relies on."""
+        return _circumstances.circumstances(self.place, connection, self._state_folder)
+
+    def storable(self, row: Sequence[Any], /) -> list[Any]:
+        """A row as it is: a file holds everything."""
+        return list(row)
+
+    def seal_tables(self, connection: Connection, words: str, /) -> None:
+        """Have whatever writes a row fail."""
+        _opening.seal(connection, words)
+
+    def unseal_tables(self, connection: Connection, /) -> None:
+        """Take that back."""
+        _opening.unseal(connection)
+
+    @contextmanager
+    def retired(self) -> Iterator[Connection]:
+        """A connection to a file that is sealed, which nobody else can write meanwhile."""
+        with self._alone() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+
+    def check_free(self) -> None:
+        """Whether there can be a file. Raises ``PlaceTaken``, ``JournalLost`` or ``JournalReadOnly``."""
+        if self.place.exists():
+            raise PlaceTaken(f"{self._path} is there already")
+        if not os.access(self.place.parent, os.W_OK | os.X_OK):
+            raise JournalReadOnly(f"{self._path} cannot be made")
+        memory = Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
+        try:
+            self._epoch.check_absent(memory)
+        finally:
+            self._epoch.close()
+
+    def make_whole(self, fill: Callable[[Connection], dict[str, str]], *, placing: Callable[[], None]) -> None:
+        """Make a file whose rows come from elsewhere: under another name, until all is there."""
+        self.check_free()
+
+        def filled(connection: Connection) -> dict[str, str]:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_opening.WRITES_CHANGES)
+            facts = fill(connection)
+            write_facts(connection, facts)
+            connection.execute("COMMIT")
+            return facts
+
+        _opening.make_filled(self.place, filled, placing=placing, steps=self._steps)
+
+    @contextmanager
+    def _alone(self) -> Iterator[sqlite3.Connection]:
+        """The file as it is, for a moment."""
+        if not self.exists():
+            raise NotAJournal(f"there is no file {self._path}")
+        connection = _opening.open_writer(self.place, busy_timeout=self._busy_timeout)
+        try:
+            yield connection
+        except sqlite3.Error as error:
+            raise self.translated(error) from error
+        finally:
+            connection.close()
+
+
+def _facts_in(connection: sqlite3.Connection) -> dict[str, str]:
+    """What a journal says of itself; nothing where there are no tables yet. Raises ``NotAJournal``."""
+    return facts_of(connection) if _opening.version_in(connection).number else {}

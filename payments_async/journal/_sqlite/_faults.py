@@ -10,10 +10,12 @@ from payments_async.journal._faults import (
     JournalError,
     JournalFull,
     JournalLocked,
+    JournalMoved,
     JournalReadOnly,
     JournalUnavailable,
     NotAJournal,
 )
+from payments_async.journal._statements._moving import MOVED
 
 FAULTS: dict[int, tuple[type[JournalError], str]] = {
     sqlite3.SQLITE_BUSY: (JournalLocked, "the journal is held by another process"),
@@ -39,5 +41,7 @@ def translated(error: Exception, path: Path | None = None) -> JournalError:
     code, file = getattr(error, "sqlite_errorcode", None), "" if path is None else f"{path}: "
     if code is None:
         return JournalUnavailable(f"{file}the database refused ({type(error).__name__}: {error})")
+    if code == sqlite3.SQLITE_CONSTRAINT_TRIGGER and str(error).startswith(MOVED):
+        return JournalMoved(f"{file}{error}")
     kind, words = FAULTS.get(code & 0xFF, (JournalUnavailable, "the database refused"))
     return kind(f"{file}{words} ({getattr(error, 'sqlite_errorname', code)}: {error})")

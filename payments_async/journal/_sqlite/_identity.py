@@ -6,7 +6,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -16,12 +16,15 @@ from weakref import WeakSet
 from payments_async.journal._engine._memory import Anchor, Memory
 from payments_async.journal._engine._quarantine import quarantine_all
 from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost, JournalUnavailable
-from payments_async.journal._sqlite._opening import birth_of, inode_of
+from payments_async.journal._sqlite._opening import ARRIVED, STEPS, birth_of, inode_of
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
+from payments_async.journal._versions import Step, Version, check_usable
 
 _Lock = Callable[[int], None]
 _TRIES = 8
+_COUNT = """UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'commits'
+    RETURNING value, coalesce((SELECT o.value FROM meta o WHERE o.key = 'oldest'), 1)"""
 
 
 class Epoch:
@@ -38,6 +41,7 @@ class Epoch:
         database: Which is in it.
         named: As its user calls it, for the words of an error.
         clock: Unix seconds.
+        steps: What this version of the package knows of the tables.
 
     Attributes:
         journal_id: Whose identity the file has; a copy has the same.
@@ -45,12 +49,19 @@ class Epoch:
     """
 
     def __init__(
-        self, path: Path, database: Database, *, named: Path | None = None, clock: Callable[[], float] = time.time
+        self,
+        path: Path,
+        database: Database,
+        *,
+        named: Path | None = None,
+        clock: Callable[[], float] = time.time,
+        steps: Sequence[Step] = STEPS,
     ) -> None:
         self._path = path
         self._database = database
         self._named = path if named is None else named
         self._clock = clock
+        self._steps = steps
         self._anchors: list[Anchor] = []
         self._inode = self._birth = ""
         self.journal_id = ""
@@ -103,6 +114,7 @@ class Epoch:
         inode, birth = inode_of(self._path), birth_of(self._path) or ""
         is_another = known["epoch"] != inode or "" != known["birth"] != birth != ""
         is_unmarked = commits > 0 and marked is None and (anchored is None or not self._is_elsewhere(self.journal_id))
+        is_unmarked = is_unmarked and ARRIVED not in known
         highest = max(marked or 0, anchored or 0)
         if is_another or is_unmarked or commits < highest:
             quarantine_all(Commit(connection, self._database, self._clock()))
@@ -110,6 +122,7 @@ class Epoch:
         self._inode, self._birth = inode, birth
         facts = [("epoch", inode), ("birth", birth), ("commits", str(commits))]
         connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
+        connection.execute("DELETE FROM meta WHERE key = ?", (ARRIVED,))
         connection.execute("COMMIT")
         self._follow(commits)
 
@@ -119,14 +132,15 @@ class Epoch:
         Raises:
             JournalBehind: A copy of the file has made commits that this one does not hold.
             JournalUnavailable: It was deleted or replaced: what is written to it is gone as soon as it is closed.
+            JournalTooNew: A newer version of this package has changed the tables beyond what this one may use.
         """
         self._check_place()
         if not commit.moves:
             return partial(_checkpoint, commit)
-        (commits,) = commit.execute(
-            "UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'commits' RETURNING value"
-        ).fetchone()
+        commits, oldest = commit.execute(_COUNT).fetchone()
         count = int(commits)
+        if int(oldest) > len(self._steps):  # a newer version has taken away what this one uses, since it was opened
+            check_usable(Version(int(oldest), int(oldest)), self._steps)
         if any(anchor.count() >= count for anchor in self._anchors):
             raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
         return lambda: self._committed(commit, count)
@@ -198,15 +212,11 @@ class Epoch:
         self._anchors.append(mark)
         if self.memory is None:
             return
-        anchor = self.memory.anchor(self.journal_id)
-        try:
-            anchor.open(self.journal_id, commits)
-        except OSError as error:
-            self.memory.give_up(error)
+        anchor = self.memory.followed(self.journal_id, self._path, commits=commits, now=self._clock())
+        if anchor is None:
             self.memory = None
-            return
-        self._anchors.append(anchor)
-        self.memory.registry.note_place(self.journal_id, self._path, self._clock())
+        else:
+            self._anchors.append(anchor)
 
     def _committed(self, commit: Commit, count: int) -> None:
         """Let the mark and the anchor follow a commit that is on disk."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._database import SqliteDatabase
+from payments_async.journal._versions import Step
 
 _LOOK_AGAIN = 0.05  # seconds between two looks for what another process has committed
 
@@ -36,6 +38,8 @@ class SqliteJournal(StoredJournal):
         is_new: Opening it has made it: it knows no earlier payment.
     """
 
+    _steps: ClassVar[Sequence[Step]] = _opening.STEPS
+
     def __init__(
         self,
         path: str | Path,
@@ -54,6 +58,7 @@ class SqliteJournal(StoredJournal):
             state_folder=state_folder,
             busy_timeout=busy_timeout,
             clock=time.time if clock is None else clock,
+            steps=self._steps,
         )
         super().__init__(database, crash_at=crash_at)
 
@@ -69,7 +74,3 @@ class SqliteJournal(StoredJournal):
             own = self._writer.next_commit()  # our own is heard of at once, that of another process is looked for
             await asyncio.wait([own], timeout=min(left, _LOOK_AGAIN))
         return version
-
-    async def check(self) -> None:
-        """Read the whole file and raise ``JournalCorrupt`` if it is damaged. Takes seconds for millions of orders."""
-        await self._read(_opening.check)

@@ -9,24 +9,27 @@ import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from itertools import chain
 from pathlib import Path
 
 from payments_async.journal._faults import (
-    JournalCorrupt,
     JournalOutdated,
     JournalReadOnly,
-    JournalTooNew,
     JournalUnavailable,
     NotAJournal,
+    PlaceTaken,
 )
 from payments_async.journal._sqlite._faults import translated
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import IS_UNSETTLED, MIXED
+from payments_async.journal._statements._moving import Table, tables_in
+from payments_async.journal._versions import Migration, Step, Version, migration
 
 _AT_FDCWD, _STATX_BTIME = -100, 0x800
 _SECONDS, _NANOSECONDS = 80, 88  # where the birth time lies in what statx(2) fills in
 APPLICATION_ID = 0x5041594A  # "PAYJ", in the header of the file
+_ENDS = "", "-wal", "-shm"  # of the names of a journal's files
+ARRIVED = "arrived"  # a fact: the journal came whole from elsewhere, and was not opened here yet, so nothing marks it
+_SEALS = "moved_"  # how the names of triggers begin
 _OLDEST_SQLITE = (3, 37, 0)  # RETURNING, STRICT
 
 # The id of an order is its run's number, 28 bits higher, and its own number within the run: orders of one run lie side
@@ -203,9 +206,8 @@ WRITES_CHANGES = """CREATE TRIGGER IF NOT EXISTS outbox_changed AFTER UPDATE OF 
     FROM run r WHERE r.id = NEW.id >> 28;
     END"""
 
-# Step n brings a file from version n to n + 1. A step that was released is never edited: add another below it.
-_STEPS: tuple[tuple[str, ...], ...] = (_FIRST,)
-VERSION = len(_STEPS)
+# Step n brings a file from version n to n + 1.
+STEPS: tuple[Step, ...] = (Step(about="make the tables", statements=_FIRST, oldest=1),)
 
 
 def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
@@ -238,17 +240,6 @@ def version_of(connection: Connection) -> int:
     """A number that is another one after every commit of any other connection."""
     (version,) = connection.execute("PRAGMA data_version").fetchone()
     return int(version)
-
-
-def check(connection: Connection) -> None:
-    """Read the whole file.
-
-    Raises:
-        JournalCorrupt: It is damaged.
-    """
-    found = connection.execute("PRAGMA integrity_check(3)").fetchall()
-    if found != [("ok",)]:
-        raise JournalCorrupt(f"the journal is damaged ({'; '.join(str(words) for (words,) in found)})")
 
 
 def _connect(path: Path, busy_timeout: float, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
@@ -287,8 +278,10 @@ def _make_durable(connection: sqlite3.Connection) -> None:
         raise JournalUnavailable("synchronous=FULL could not be set")
 
 
-def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequence[Sequence[str]] = _STEPS) -> None:
-    """Bring the tables of an older version up to date, in one transaction.
+def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequence[Step] = STEPS) -> Migration:
+    """Bring the tables of an older version up to date, in one transaction; tells what was done.
+
+    No copy is made before: the version before may still use them, and whoever is killed in between has done nothing.
 
     Args:
         new: Make them, in a file that has none.
@@ -298,41 +291,55 @@ def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequenc
     """
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise JournalUnavailable(f"SQLite {sqlite3.sqlite_version} is too old; 3.37 or later is needed")
-    version = _version(connection, len(steps))
-    if version == len(steps):
-        _check_tables(connection, steps)
-        return
-    if version == 0 and not new:
+    found = version_in(connection)
+    if found.number == 0 and not new:
         raise NotAJournal("the file is empty")
+    if found.number >= len(steps):
+        todo = migration(found, steps)
+        if found.number == len(steps):
+            _check_tables(connection, steps)
+        return todo
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for step in steps[_version(connection, len(steps)) :]:  # asked again: another process may have been quicker
-            for statement in step:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {len(steps)}")
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        todo = migration(version_in(connection), steps)  # asked again: another process may have been quicker
+        for statement in todo.statements:
+            connection.execute(statement)
+        if todo.steps:
+            about = str(todo.oldest)
+            connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('oldest', ?)", (about,))
+            connection.execute(f"PRAGMA user_version = {todo.after}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+    return todo
 
 
-def _version(connection: sqlite3.Connection, newest: int) -> int:
+def version_in(connection: sqlite3.Connection) -> Version:
+    """Of which version the tables of a file are. Raises ``NotAJournal``."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application != APPLICATION_ID and (application or version or tables):
         raise NotAJournal("the file is a database of something else")
-    if version > newest:
-        raise JournalTooNew(f"the journal is of version {version}, this package knows {newest}")
-    return int(version)
+    if not version:
+        return Version(0, 0)
+    try:
+        oldest = connection.execute("SELECT value FROM meta WHERE key = 'oldest'").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_ERROR:
+            raise
+        oldest = None  # no such table
+    return Version(int(version), int(version) if oldest is None else int(oldest[0]))
 
 
-def _check_tables(connection: sqlite3.Connection, steps: Sequence[Sequence[str]]) -> None:
+def _check_tables(connection: sqlite3.Connection, steps: Sequence[Step]) -> None:
     """Before the first release tables changed within one version: a file that lacks some is left alone."""
     with closing(sqlite3.connect(":memory:")) as pattern:
-        for statement in chain.from_iterable(steps):
-            pattern.execute(statement)
+        for step in steps:
+            for statement in step.statements:
+                pattern.execute(statement)
         wanted = _columns(pattern)
     lacking = wanted - _columns(connection)
     if lacking:
@@ -347,7 +354,38 @@ def _columns(connection: sqlite3.Connection) -> set[str]:
     return {name for (name,) in found}
 
 
-def make(path: Path, *, remembers: bool, draw: Callable[[int], str] = secrets.token_hex) -> bool:
+def tables_of(connection: Connection) -> dict[str, Table]:
+    """Every table, with its columns and those that a row is known by."""
+    found = connection.execute(
+        """SELECT m.name, c.name, c.pk - 1 FROM sqlite_master m, pragma_table_info(m.name) c
+        WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, c.cid"""
+    )
+    return tables_in(found.fetchall())
+
+
+def seal(connection: Connection, words: str) -> None:
+    """Let nobody write any more."""
+    quoted = words.replace("'", "''")
+    for table in tables_of(connection):
+        if table != "meta":
+            for event in ("INSERT", "UPDATE", "DELETE"):
+                connection.execute(
+                    f"CREATE TRIGGER {_SEALS}{table}_{event} BEFORE {event} ON {table} "
+                    f"BEGIN SELECT RAISE(ABORT, '{quoted}'); END"
+                )
+
+
+def unseal(connection: Connection) -> None:
+    """Let everybody write again."""
+    found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    for (name,) in found:
+        if name.startswith(_SEALS):
+            connection.execute(f"DROP TRIGGER {name}")
+
+
+def make(
+    path: Path, *, remembers: bool, draw: Callable[[int], str] = secrets.token_hex, steps: Sequence[Step] = STEPS
+) -> bool:
     """Make a journal; tells whether this call has made it, or another process was quicker.
 
     It is made under another name and then linked to its own: so nobody ever sees a journal without its tables, and
@@ -360,7 +398,50 @@ def make(path: Path, *, remembers: bool, draw: Callable[[int], str] = secrets.to
     Raises:
         JournalError: With what to do about it.
     """
-    unfinished = path.with_name(f".{path.name}-new-{draw(4)}")
+
+    def identified(_: Connection) -> dict[str, str]:
+        return {"journal_id": draw(16), "commits": "0", "remembers": "yes" if remembers else "no"}
+
+    return _make(path.with_name(f".{path.name}-new-{draw(4)}"), path, identified, steps=steps, placing=lambda: None)
+
+
+def make_filled(
+    path: Path,
+    fill: Callable[[Connection], dict[str, str]],
+    *,
+    placing: Callable[[], None],
+    steps: Sequence[Step] = STEPS,
+) -> None:
+    """Make a journal whose rows come from elsewhere; what somebody who was killed has left of one is replaced.
+
+    Args:
+        fill: Writes them, and tells what the journal says of itself, beside what it knows of its own file.
+        placing: Called when all of it is on disk, before it has its name.
+
+    Raises:
+        PlaceTaken: There is such a file by now.
+        JournalError: With what to do about it.
+    """
+
+    def arriving(connection: Connection) -> dict[str, str]:
+        return fill(connection) | {ARRIVED: "yes"}
+
+    unfinished = path.with_name(f".{path.name}-arriving")
+    for end in _ENDS:
+        unfinished.with_name(f"{unfinished.name}{end}").unlink(missing_ok=True)
+    if not _make(unfinished, path, arriving, steps=steps, placing=placing):
+        raise PlaceTaken(f"{path} is there already")
+
+
+def _make(
+    unfinished: Path,
+    path: Path,
+    fill: Callable[[Connection], dict[str, str]],
+    *,
+    steps: Sequence[Step],
+    placing: Callable[[], None],
+) -> bool:
+    """Make a journal under one name, and give it the other once it is whole; tells whether nobody was quicker."""
     try:
         # orders name people; the files beside it (-wal, -shm) take over its permissions
         os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -369,32 +450,22 @@ def make(path: Path, *, remembers: bool, draw: Callable[[int], str] = secrets.to
     except OSError as error:
         raise JournalUnavailable(f"{path} cannot be made ({error.strerror})") from error
     try:
-        _fill(unfinished, remembers=remembers, journal_id=draw(16))
+        connection = open_writer(unfinished, busy_timeout=0.0)
+        try:
+            migrate(connection, new=True, steps=steps)
+            about = fill(connection) | {"epoch": inode_of(unfinished), "birth": birth_of(unfinished) or ""}
+            connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", about.items())
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file alone is the journal
+        finally:
+            connection.close()
+        placing()
         return _put_in_place(unfinished, path)
     except OSError as error:
         raise JournalUnavailable(f"{path} cannot be made ({error.strerror})") from error
     finally:
-        for end in ("", "-wal", "-shm"):
+        for end in _ENDS:
             with suppress(OSError):
                 unfinished.with_name(f"{unfinished.name}{end}").unlink(missing_ok=True)
-
-
-def _fill(path: Path, *, remembers: bool, journal_id: str) -> None:
-    """Give a new file its tables and its identity."""
-    connection = open_writer(path, busy_timeout=0.0)
-    try:
-        migrate(connection, new=True)
-        about = {
-            "journal_id": journal_id,
-            "commits": "0",
-            "epoch": inode_of(path),
-            "birth": birth_of(path) or "",
-            "remembers": "yes" if remembers else "no",
-        }
-        connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", about.items())
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file alone is the journal
-    finally:
-        connection.close()
 
 
 def _put_in_place(unfinished: Path, path: Path) -> bool:

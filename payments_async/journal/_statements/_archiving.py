@@ -119,6 +119,8 @@ def prune_orders(commit: Commit, archive: int, orders: Sequence[OldOrder]) -> in
         )
         for sql in _LEAVE:
             commit.execute(sql, (row.id,))
+        # what a list has shown of it before it was put; that of an order which nobody has put stays, and warns of it
+        commit.execute("DELETE FROM sighting WHERE request_id = ?", (row.request_id.lower(),))
         runs[run_of(row.id)] = runs.get(run_of(row.id), 0) + 1
     for run, count in runs.items():
         commit.execute("UPDATE run SET archived = archived + ? WHERE id = ?", (count, run))

@@ -48,6 +48,7 @@ _CLAIMED = f"""SELECT {_FACTS}, change.done, r.batch_id, {_ORDER} FROM change
     WHERE change.id IN ({{marks}}) ORDER BY change.id"""  # noqa: S608 - no value in it
 _FINISH = """UPDATE change SET status = ?, error = ?, owner = NULL, holder = NULL
     WHERE id IN ({marks}) AND status = 'pending'"""
+_GONE = "its order had left for an archive: no handler can be given it, so a person does what is to be done (`explain`)"
 _names = msgspec.json.Decoder(list[str]).decode
 
 
@@ -245,7 +246,7 @@ def _told(commit: Commit, rows: Sequence[Sequence[Any]]) -> Sequence[Change]:
         change, (done, batch_id, *stored) = _change(row[:width]), row[width:]
         try:
             if not stored or stored[0] is None:
-                raise JournalCorrupt("its order is not in the journal any more")
+                raise JournalCorrupt(_GONE if change.request_id else "its order is not in the journal any more")
             entry = entry_of(row_of(stored), batch_id, unconfirmed.get(change.request_id, 0))
             finished = _finished(done)
         except JournalCorrupt as error:

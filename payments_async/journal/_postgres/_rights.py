@@ -1,0 +1,60 @@
+"""What a user of the database may do with the tables of a journal, and what has to be granted for the rest."""
+
+from __future__ import annotations
+
+from payments_async.journal._faults import JournalReadOnly
+from payments_async.journal._postgres._connection import PgConnection
+from payments_async.journal._postgres._schema import quoted
+
+_LACKING = """SELECT c.relname, string_agg(p.what, ', ' ORDER BY p.what)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS p(what)
+    WHERE n.nspname = ? AND c.relkind IN ('r', 'p') AND NOT has_table_privilege(c.oid, p.what)
+    GROUP BY c.relname ORDER BY c.relname"""
+_FUNCTIONS = """SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname = ? AND p.proname IN ('next_number', 'next_run', 'next_archive')
+    AND NOT has_function_privilege(p.oid, 'EXECUTE') ORDER BY p.proname"""
+_PLACE = """SELECT current_user, has_database_privilege(current_database(), 'CREATE'),
+    (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace n WHERE nspname = ?),
+    (SELECT has_schema_privilege(oid, 'CREATE') OR EXISTS (SELECT 1 FROM pg_class c WHERE c.relnamespace = n.oid)
+    FROM pg_namespace n WHERE nspname = ?)"""
+_SHOWN = 3  # tables that are named
+
+
+def check(connection: PgConnection, schema: str, named: str) -> None:
+    """Whether this user may use the tables, or make them where there are none.
+
+    Raises:
+        JournalReadOnly: They may not; it says what is to be granted.
+    """
+    if words := lacking(connection, schema):
+        raise JournalReadOnly(f"{named}: {words}")
+
+
+def lacking(connection: PgConnection, schema: str) -> str | None:
+    """What this user lacks, and the statements that grant it; ``None`` where nothing is lacking."""
+    found = connection.execute(_PLACE, (schema, schema)).fetchone()
+    assert found is not None
+    user, may_make, may_use, may_fill = found
+    if may_use is None:
+        return None if may_make else f"there is no namespace {schema}, and the user {user} may not make one: {_MAKE}"
+    if not may_fill:
+        return f"there are no tables in the namespace {schema}, and the user {user} may not make any: {_MAKE}"
+    s, u = quoted(schema), quoted(user)
+    grants = [f"GRANT USAGE ON SCHEMA {s} TO {u}"] if not may_use else []
+    words = [f"use the namespace {schema}"] if not may_use else []
+    tables = connection.execute(_LACKING, (schema,)).fetchall()
+    if tables:
+        words += [f"{rights} {table}" for table, rights in tables[:_SHOWN]]
+        words += [f"{len(tables) - _SHOWN} tables more"] if len(tables) > _SHOWN else []
+        grants.append(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {s} TO {u}")
+    functions = [name for (name,) in connection.execute(_FUNCTIONS, (schema,)).fetchall()]
+    if functions:
+        words.append(f"EXECUTE {', '.join(functions)}")
+        grants += [f"GRANT EXECUTE ON FUNCTION {s}.{name} TO {u}" for name in functions]
+    if not grants:
+        return None
+    return f"the user {user} may not {'; '.join(words)}. As the owner of the tables: {'; '.join(grants)}"
+
+
+_MAKE = "let the owner do so once, by `payments-async journal migrate`, and grant the use of the tables"

@@ -1,0 +1,318 @@
+"""A journal of one version and a package of another: side by side for one step, and never a guess."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import psycopg
+import pytest
+from journal import postgres
+from journal.factories import BATCH, claimed, loaded, permitted
+
+from payments_async.journal import (
+    JournalReadOnly,
+    JournalTooNew,
+    News,
+    NotMigrated,
+    PostgresJournal,
+    SqliteJournal,
+    State,
+    StoredJournal,
+)
+from payments_async.journal._postgres import _schema
+from payments_async.journal._sqlite import _opening
+from payments_async.journal._versions import Step
+from payments_async.journal.contract import Outcome
+
+TESTS = Path(__file__).parent.parent
+NOW = len(_opening.STEPS)
+# what a next version might bring, and what the one after that might take away
+COLOURS = Step(about="a colour for each batch", statements=("ALTER TABLE {s}run ADD COLUMN colour TEXT",), oldest=NOW)
+NO_NOTES = Step(about="no policies any more", statements=("ALTER TABLE {s}run DROP COLUMN policy",), oldest=NOW + 1)
+
+
+def in_words(step: Step, place: str) -> Step:
+    """A made-up step, in the words of one database."""
+    return attrs.evolve(step, statements=tuple(text.replace("{s}", place) for text in step.statements))
+
+
+def versions(kind: type[StoredJournal], steps: Sequence[Step], place: str, *more: Step) -> Any:
+    """A journal as a version of the package has it that knows more steps."""
+    return type(kind.__name__, (kind,), {"_steps": (*steps, *(in_words(step, place) for step in more))})
+
+
+@attrs.frozen
+class Place:
+    """Where a journal is, for packages of several versions.
+
+    Attributes:
+        of: Gives the journal, unopened, of a package that knows more steps than this one does.
+        is_automatic: Opening it brings it up to date.
+    """
+
+    of: Callable[..., StoredJournal]
+    is_automatic: bool
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty place."""
+    if request.param == "sqlite":
+        return Place(lambda *more: versions(SqliteJournal, _opening.STEPS, "", *more)(tmp_path / "j.db"), True)
+    dsn, steps = postgres.new_database(), _schema.STEPS
+    return Place(lambda *more: versions(PostgresJournal, steps, "{s}.", *more)(dsn), False)
+
+
+def test_both_databases_have_the_same_steps() -> None:
+    """A version is the same in a file and in a database: in number, in words, and in who may go on beside it."""
+    assert [(step.about, step.oldest) for step in _opening.STEPS] == [
+        (step.about, step.oldest) for step in _schema.STEPS
+    ]
+
+
+async def test_a_new_journal_has_all_steps(place: Place) -> None:
+    """Of whichever version it is made."""
+    async with place.of(COLOURS) as journal:
+        assert journal.is_new
+    assert () == (await place.of(COLOURS).migration()).steps
+
+
+async def test_what_would_be_done_is_shown_and_not_done(place: Place) -> None:
+    """With the words and the statements of each step."""
+    async with place.of():
+        pass
+    for _ in range(2):
+        todo = await place.of(COLOURS, NO_NOTES).migration()
+        assert (NOW, NOW + 2, NOW + 1) == (todo.before, todo.after, todo.oldest)
+        assert (COLOURS.about, NO_NOTES.about) == todo.steps
+        assert 1 == sum("ADD COLUMN colour" in statement for statement in todo.statements)
+
+
+async def test_a_worker_of_the_version_before_goes_on(place: Place) -> None:
+    """While the journal is brought up to date, and afterwards, beside one of the new version; also one that comes."""
+    async with place.of() as old:
+        chunk = await claimed(old, 4)
+        before = await permitted(old, chunk, 0)
+        done = await place.of(COLOURS).migrate()
+        assert (NOW, NOW + 1, (COLOURS.about,)) == (done.before, done.after, done.steps)
+        await old.record(Outcome(permit=before, news=News.ACCEPTED))
+        async with place.of(COLOURS) as new, place.of() as late:
+            await late.record(Outcome(permit=await permitted(new, chunk, 1), news=News.ACCEPTED))
+            await new.record(Outcome(permit=await permitted(old, chunk, 2), news=News.ACCEPTED))
+        assert 3 == (await old.progress(BATCH)).counts[State.ACCEPTED]
+
+
+async def test_a_worker_two_versions_behind_gets_no_permit(place: Place) -> None:
+    """What it relies on may be gone: it hears so, is granted nothing, and nothing that it asked for is half done."""
+    async with place.of() as old:
+        chunk = await claimed(old)
+        assert NOW + 1 == (await place.of(COLOURS, NO_NOTES).migrate()).oldest
+        with pytest.raises(JournalTooNew, match=f"which {NOW + 1} and later may use; this package knows {NOW}"):
+            await old.permit(chunk, chunk.orders[0])
+    with pytest.raises(JournalTooNew):
+        await place.of().__aenter__()
+    with pytest.raises(JournalTooNew):
+        await place.of().migration()
+    async with place.of(COLOURS, NO_NOTES) as journal:
+        assert 3 == (await journal.progress(BATCH)).counts[State.PLANNED]
+
+
+async def test_an_older_journal_that_is_opened(place: Place) -> None:
+    """A file is brought up to date on the way; a database by whoever may, and its workers are told what to say."""
+    async with place.of() as journal:
+        await loaded(journal)
+    newer = place.of(COLOURS)
+    if not place.is_automatic:
+        with pytest.raises(NotMigrated, match="payments-async journal migrate --journal") as caught:
+            await newer.__aenter__()
+        assert f"it is of version {NOW}, this package's is {NOW + 1}" in caught.value.message
+        await newer.migrate()
+    async with newer as journal:
+        assert 3 == (await journal.progress(BATCH)).counts[State.PLANNED]
+    assert () == (await newer.migrate()).steps
+
+
+async def test_several_that_bring_a_journal_up_to_date_at_once(place: Place) -> None:
+    """One of them does it; the others find it done."""
+    async with place.of():
+        pass
+    done = await asyncio.gather(*(place.of(COLOURS).migrate() for _ in range(4)))
+    assert 1 == sum(bool(one.steps) for one in done)
+    assert {NOW + 1} == {one.after for one in done}
+
+
+async def test_a_step_that_fails(place: Place) -> None:
+    """Leaves all as it was, also what the steps before it did."""
+    async with place.of():
+        pass
+    wrong = Step(about="a mistake", statements=("ALTER TABLE {s}nothing ADD COLUMN colour TEXT",), oldest=NOW)
+    with pytest.raises(Exception, match=r"nothing|tables are not there"):
+        await place.of(COLOURS, wrong).migrate()
+    assert (NOW, (COLOURS.about,)) == ((todo := await place.of(COLOURS).migration()).before, todo.steps)
+    async with place.of():
+        pass
+
+
+_KILLED = """
+import os, signal, sqlite3, sys
+from journal.test_migrations import COLOURS, in_words
+from payments_async.journal._postgres import _schema
+from payments_async.journal._sqlite import _opening
+kind, place = sys.argv[1:]
+if kind == "sqlite":
+    import sqlite3
+    connection = sqlite3.connect(place, isolation_level=None)
+    connection.set_trace_callback(lambda sql: os.kill(os.getpid(), signal.SIGKILL) if "user_version =" in sql else None)
+    _opening.migrate(connection, steps=(*_opening.STEPS, in_words(COLOURS, "")))
+else:
+    from payments_async.journal._postgres._connection import connected
+    connection = connected(place, place="here", name="killed")
+    connection.execute("BEGIN")
+    _schema.migrate(connection, "payments", (*_schema.STEPS, in_words(COLOURS, "{s}.")))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_who_is_killed_in_the_middle_has_done_nothing(tmp_path: Path, kind: str) -> None:
+    """The next one does all of it; whoever had the journal open goes on meanwhile."""
+    where = postgres.new_database() if kind == "postgres" else str(tmp_path / "j.db")
+    journals: dict[str, tuple[Any, Any, str]] = {
+        "sqlite": (SqliteJournal, _opening.STEPS, ""),
+        "postgres": (PostgresJournal, _schema.STEPS, "{s}."),
+    }
+    of, steps, words = journals[kind]
+    async with of(where) as old:
+        chunk = await claimed(old)
+        environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+        command = [sys.executable, "-c", _KILLED, kind, where]
+        died = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True)
+        assert -signal.SIGKILL == died.returncode, died.stderr.decode()
+        await old.record(Outcome(permit=await permitted(old, chunk), news=News.ACCEPTED))
+        assert (COLOURS.about,) == (await versions(of, steps, words, COLOURS)(where).migrate()).steps
+        await old.record(Outcome(permit=await permitted(old, chunk, 1), news=News.ACCEPTED))
+
+
+# Roles: one that the tables belong to, and one that works with them
+
+
+OWNER, WORKER = f"payments_owner_{os.getpid()}", f"payments_worker_{os.getpid()}"  # of all databases of a server
+GRANTS = (
+    'GRANT USAGE ON SCHEMA payments TO "{role}"',
+    'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA payments TO "{role}"',
+    'GRANT EXECUTE ON FUNCTION pg_control_system() TO "{role}"',
+)
+
+
+@attrs.frozen
+class Roles:
+    """A database of one role, and another one that may connect to it."""
+
+    dsn: str
+    owner: PostgresJournal
+    worker: PostgresJournal
+
+    def do(self, *statements: str) -> None:
+        """Do something as the administrator."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.format(role=WORKER).encode())
+
+
+@pytest.fixture
+def roles() -> Iterator[Roles]:
+    """A namespace that is yet to be made by its owner."""
+    dsn = postgres.new_database()
+
+    def as_(role: str) -> PostgresJournal:
+        return PostgresJournal(f"{dsn}&options=-c%20role%3D{role}", state_folder=None)
+
+    roles = Roles(dsn, as_(OWNER), as_(WORKER))
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        name = connection.info.dbname
+        connection.execute(f"CREATE ROLE {OWNER}; CREATE ROLE {WORKER}".encode())
+        connection.execute(f'GRANT CREATE ON DATABASE "{name}" TO {OWNER}'.encode())
+        connection.execute(f"GRANT EXECUTE ON FUNCTION pg_control_system() TO {OWNER}".encode())
+    yield roles
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"DROP OWNED BY {OWNER}, {WORKER} CASCADE".encode())
+        connection.execute(f"DROP ROLE {OWNER}, {WORKER}".encode())
+
+
+async def test_the_owner_makes_the_tables_and_a_worker_works_with_them(roles: Roles) -> None:
+    """By the documented grants, a role that may make nothing sends a whole batch, and hears notifications."""
+    done = await roles.owner.migrate()
+    assert (0, NOW) == (done.before, done.after)
+    roles.do(*GRANTS)
+    async with roles.worker as journal:
+        assert journal.is_new
+        chunk = await claimed(journal, 3)
+        for position in range(3):
+            permit = await permitted(journal, chunk, position)
+            await journal.record(Outcome(permit=permit, news=News.ACCEPTED))
+        await journal.release_chunk(chunk)
+        assert await journal.claim_chunk(BATCH, "another") is None
+        assert 3 == (await journal.progress(BATCH)).counts[State.ACCEPTED]
+        assert not await asyncio.to_thread(_may_make_a_table, roles.dsn)
+    async with roles.worker as journal:
+        assert not journal.is_new
+
+
+def _may_make_a_table(dsn: str) -> bool:
+    with psycopg.connect(f"{dsn}&options=-c%20role%3D{WORKER}") as connection:
+        (found,) = connection.execute("SELECT has_schema_privilege('payments', 'CREATE')").fetchone() or (None,)
+    return bool(found)
+
+
+@pytest.mark.parametrize(
+    ("grants", "words"),
+    [
+        ((), "may not use the namespace payments; .* GRANT USAGE ON SCHEMA"),
+        (GRANTS[:1], "may not DELETE, INSERT, SELECT, UPDATE archive; .* GRANT SELECT, INSERT, UPDATE, DELETE ON ALL"),
+        ((*GRANTS, "REVOKE UPDATE ON payments.chunk FROM {role}"), "may not UPDATE chunk. As the owner"),
+        (
+            (*GRANTS, "REVOKE EXECUTE ON FUNCTION payments.next_run FROM PUBLIC"),
+            "may not EXECUTE next_run. As the owner of the tables: GRANT EXECUTE ON FUNCTION",
+        ),
+    ],
+)
+async def test_a_worker_that_lacks_a_right(roles: Roles, grants: Sequence[str], words: str) -> None:
+    """Hears which, and what the owner has to say."""
+    await roles.owner.migrate()
+    roles.do(GRANTS[2], *grants)
+    with pytest.raises(JournalReadOnly, match=words):
+        await roles.worker.__aenter__()
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_a_worker_where_no_tables_are_yet(roles: Roles, is_there: bool) -> None:
+    """Cannot make them, and says who can."""
+    roles.do(GRANTS[2], *(["CREATE SCHEMA payments", GRANTS[0]] if is_there else []))
+    with pytest.raises(JournalReadOnly, match=r"payments_worker_[0-9]+ may not make (one|any): .* journal migrate"):
+        await roles.worker.__aenter__()
+
+
+async def test_a_worker_does_not_bring_the_tables_up_to_date(roles: Roles) -> None:
+    """It may not, and names the command; the role that may uses it, and the worker goes on with the new tables."""
+    await roles.owner.migrate()
+    roles.do(*GRANTS)
+    wider = Step(about="a table of colours", statements=("CREATE TABLE {s}.colour (name TEXT)",), oldest=NOW)
+    newer = versions(PostgresJournal, _schema.STEPS, "{s}", wider)
+    owner, worker = (newer(f"{roles.dsn}&options=-c%20role%3D{role}") for role in (OWNER, WORKER))
+    with pytest.raises(NotMigrated):
+        await worker.__aenter__()
+    with pytest.raises(JournalReadOnly):
+        await worker.migrate()
+    await owner.migrate()
+    with pytest.raises(JournalReadOnly, match="may not DELETE, INSERT, SELECT, UPDATE colour"):
+        await worker.__aenter__()
+    roles.do(*GRANTS)
+    async with worker as journal:
+        assert 0 == len(await journal.runs())
