@@ -27,10 +27,10 @@ PINNED = {
         Transactions UnreadableReply UtilityAccount Validation request_id_for
     """,
     "payments_async.bulk": """
-        Batch BatchChanged Difference Double Duplicate Duplicates FirstLook Fuse Issue Ledger Plan Problem
-        Reconciliation Repeat Report Retries RunProgress SearchProgress Share acknowledge approval_sheet ledger
-        lift_quarantine plan read_batch read_money receipt reconcile report retry_file run_batch sample_payroll
-        write_off
+        Batch BatchChanged Comparison Difference Double Duplicate DuplicateGroup Duplicates FirstLook Fuse Guess
+        Issue Ledger PayeeChange Plan PlanProgress Problem Reconciliation Repeat Report Retries RunProgress
+        SearchProgress Share acknowledge approval_sheet ledger lift_quarantine plan read_batch read_money
+        receipt reconcile report retry_file run_batch sample_payroll write_off
     """,
     "payments_async.ipn": """
         Answer ClientCertificateVerifier DOCUMENTED_SENDERS Delivery HandlerPolicy HmacVerifier Receiver

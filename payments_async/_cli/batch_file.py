@@ -1,17 +1,24 @@
 """A batch file on the command line: the options that say how to read it, and its problems as those of an option."""
 
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import attrs
 import typer
 
+from payments_async._cli.column_memory import ColumnMemory
 from payments_async._cli.exit_codes import BadInput
-from payments_async._cli.screen import Screen, clean
-from payments_async.bulk import Batch, BatchChanged, read_batch
+from payments_async._cli.journal import JournalPlace
+from payments_async._cli.screen import Screen, clean, counted, money
+from payments_async._cli.steps import Step
+from payments_async._cli.working import working
+from payments_async.bulk import Batch, BatchChanged, Guess, read_batch
 
 BatchFile = Annotated[Path, typer.Argument(help="CSV, JSON lines or XLSX.")]
 BatchId = Annotated[str, typer.Option(help="Names the batch, once and for ever, as in payroll-2026-11.")]
+_OPTIONS = {"mapping": "--map", "item": "--item", "encoding": "--encoding", "delimiter": "--delimiter"}
 Validate = Annotated[bool, typer.Option("--validate", help="Ask the service about every row.")]
 
 
@@ -35,14 +42,108 @@ class FileFormat:
     """How a file is written, where it does not say so itself."""
 
     kind: Annotated[str | None, typer.Option(help="Kind of rows that name none.")] = None
+    item: Annotated[str | None, typer.Option(help="Item of rows that name none.")] = None
+    guess_items: Annotated[
+        bool, typer.Option("--guess-items", help="Else guess it by the operator of the phone number; to be looked at.")
+    ] = False
+    mapped: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="COLUMN=HEADING",
+            help="Which heading is which, as in name='Employee Name'; kept beside the journal.",
+        ),
+    ] = None
     currency: Annotated[str | None, typer.Option(help="Currency of rows that name none.")] = None
     encoding: Annotated[str | None, typer.Option(help="Of a text file; guessed by default.")] = None
     delimiter: Annotated[str | None, typer.Option(help="Of a CSV file; guessed by default.")] = None
     sheet: Annotated[str | None, typer.Option(help="Of a workbook; the first by default.")] = None
 
+    def mapping(self) -> dict[str, str]:
+        """The headings by column.
 
-async def read_file(screen: Screen, path: Path, option: str = "", **how: object) -> Batch:
-    """The batch in a file; its notes are shown.
+        Raises:
+            BadInput: One is written otherwise.
+        """
+        found: dict[str, str] = {}
+        for text in self.mapped or ():
+            column, sign, heading = text.partition("=")
+            if not sign or not heading.strip() or column.strip() in found:
+                raise BadInput(f"--map {clean(text)}: write it once, as in --map name='Employee Name'")
+            found[column.strip()] = heading.strip()
+        return found
+
+
+@attrs.frozen(kw_only=True)
+class PaymentsFile:
+    """A file that was read, and how.
+
+    Attributes:
+        how: The options that read it in the same way again.
+    """
+
+    batch: Batch
+    how: Mapping[str, object]
+
+
+async def read_payments(
+    screen: Screen,
+    path: Path,
+    batch_id: str | None,
+    rows: RowOptions,
+    file_format: FileFormat,
+    journal: JournalPlace | None,
+) -> PaymentsFile:
+    """The payments in a file, by the columns that were said to be which, now or once before.
+
+    Where rows name no item and somebody can be asked, they are asked about guesses.
+
+    Raises:
+        BadInput: The file cannot be read at all.
+    """
+    said = file_format.mapping()
+    memory = ColumnMemory(journal)
+    how: dict[str, Any] = {
+        "batch_id": batch_id,
+        "derive_request_ids": rows.derive_request_ids,
+        **attrs.asdict(file_format, filter=lambda field, _: field.name != "mapped"),
+    }
+    mapping = said or memory
+    batch = await read_file(screen, path, mapping=mapping, **how)
+    if file_format.item is None and not file_format.guess_items and _lacks_items(batch) and _can_ask(screen):
+        guessed = await read_file(screen, path, mapping=mapping, **{**how, "guess_items": True})
+        show_guesses(screen, guessed.guesses)
+        if guessed.guesses and screen.confirmed("Rows name no item. Take these guesses?"):
+            batch, how["guess_items"] = guessed, True
+    show_notes(screen, path, batch)
+    _tell_columns(screen, memory, said, batch)
+    return PaymentsFile(batch=batch, how={**how, "map": [f"{column}={said[column]}" for column in said] or None})
+
+
+async def read_compared(
+    screen: Screen, path: Path, file_format: FileFormat, journal: JournalPlace | None, option: str
+) -> Batch:
+    """The payments in a file that others are compared with: nothing of it is sent, so nobody is asked.
+
+    Raises:
+        BadInput: The file cannot be read at all.
+    """
+    said, memory = file_format.mapping(), ColumnMemory(journal)
+
+    def mapping(headings: Sequence[str]) -> Mapping[str, str]:
+        return said if said and set(said.values()) <= {heading.strip() for heading in headings} else memory(headings)
+
+    how = attrs.asdict(file_format, filter=lambda field, _: field.name not in {"mapped", "guess_items"})
+    batch = await read_file(
+        screen, path, option, mapping=mapping, guess_items=True, derive_request_ids=True, batch_id="compared", **how
+    )
+    if left_out := batch.rows - len(batch.orders):
+        screen.note(f"{path.name}: {counted(left_out, 'row')} cannot be read, and not compared")
+    return batch
+
+
+async def read_file(screen: Screen, path: Path, option: str = "", **how: Any) -> Batch:
+    """The batch in a file.
 
     Args:
         option: That named the file.
@@ -53,11 +154,69 @@ async def read_file(screen: Screen, path: Path, option: str = "", **how: object)
     """
     named = f"{option}: " if option else ""
     try:
-        batch = await read_batch(path, **how)  # type: ignore[arg-type]
+        step = Step(f"reading {path.name}")
+        async with working(screen, step):
+            return await read_batch(path, progress=step.rows(path.name), **how)
     except FileNotFoundError as error:
         raise BadInput(f"{named}there is no file {path}; check the name") from error
     except (OSError, ValueError, ImportError, BatchChanged) as error:
+        argument, _, what = str(error).partition(": ")
+        if argument in _OPTIONS:
+            raise BadInput(f"{_OPTIONS[argument]}: {clean(what)}") from error
         raise BadInput(f"{named}{path.name or path} cannot be read: {clean(str(error))}") from error
+
+
+def show_guesses(screen: Screen, guesses: tuple[Guess, ...]) -> None:
+    """Write which items were guessed of whose telephone numbers."""
+    if not guesses:
+        return
+    screen.say(
+        "[bold yellow]Guessed[/] by the operators that numbers were given to; people keep theirs when they change:"
+    )
+    rows = [[one.operator, one.kind, one.product_item_id, f"{one.orders:,}", money(one.total)] for one in guesses]
+    screen.table(["Numbers of", "Kind", "Item", "Orders", "Sum"], rows, right=["Orders", "Sum"])
+    screen.say()
+
+
+def check_guesses(batch: Batch, approved: str | None, *, yes: bool) -> None:
+    """Refuse guesses that nobody looks at.
+
+    Raises:
+        BadInput: Nobody is asked, and nobody has approved them.
+    """
+    if batch.guesses and yes and approved is None:
+        raise BadInput(
+            "--guess-items: somebody has to look at the guesses: plan the file, and name the digest that was approved "
+            "(--plan), or leave out --yes"
+        )
+
+
+def _lacks_items(batch: Batch) -> bool:
+    return any(one.column == "product_item_id" and not one.value for one in batch.problems)
+
+
+def _can_ask(screen: Screen) -> bool:
+    return screen.is_live and sys.stdin.isatty()
+
+
+def show_notes(screen: Screen, path: Path, batch: Batch) -> None:
+    """Write what a person should know of a file."""
     for note in batch.notes:
         screen.note(f"{path.name}: {note}")
-    return batch
+
+
+def _tell_columns(screen: Screen, memory: ColumnMemory, said: Mapping[str, str], batch: Batch) -> None:
+    """Keep what was said of columns, once all of it was found; or say where it comes from."""
+    if not said:
+        if batch.mapping and memory.path is not None:
+            since = memory.since(batch.headings)
+            screen.note(
+                f"{counted(len(batch.mapping), 'column')} as said on {since} ({memory.path}); --map says otherwise"
+            )
+    elif batch.headings and len(batch.mapping) == len(said):
+        if memory.keep(batch.headings, batch.mapping):
+            screen.note(f"kept in {memory.path}: a file with this header is read so from now on")
+        elif memory.path is not None:
+            screen.note(f"{memory.path} cannot be written: next time say --map again")
+        else:
+            screen.note("without --journal nothing is kept: next time say --map again")

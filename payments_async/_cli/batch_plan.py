@@ -1,56 +1,179 @@
 """A plan of a batch: made from a file, shown to whoever approves it, and told to machines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
 
 import attrs
+import typer
 
 from payments_async import PaymentsSession
-from payments_async._cli.batch_file import RowOptions
+from payments_async._cli.batch_file import FileFormat, RowOptions, read_compared, show_guesses
 from payments_async._cli.exit_codes import BadInput
-from payments_async._cli.screen import Screen, counted, money, quoted
-from payments_async.bulk import Batch, BatchChanged, Duplicate, Issue, Plan, Share, plan
+from payments_async._cli.journal import JournalPlace
+from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.steps import Step
+from payments_async._cli.working import working
+from payments_async.bulk import (
+    Batch,
+    BatchChanged,
+    Comparison,
+    Duplicate,
+    DuplicateGroup,
+    Issue,
+    PayeeChange,
+    Plan,
+    Share,
+    plan,
+    read_money,
+)
 from payments_async.journal import Journal
+
+_EXAMPLES = 3  # of things that are alike
+_LISTED = 20  # lines of a list
+_CHANGES = {
+    "other account": "Known name, other account than last time, which is not paid any more",
+    "other name": "Known account, other name than last time",
+    "amount": "Other amount than last time",
+    "new": "New",
+    "gone": "Gone",
+}
+
+
+@attrs.frozen(kw_only=True)
+class PlanChecks:
+    """What a batch is held against."""
+
+    compare: Annotated[
+        str | None, typer.Option(metavar="BATCH|FILE", help="Compare with this, as with last month's.")
+    ] = None
+    compare_change: Annotated[
+        str, typer.Option(metavar="PERCENT", help="... and tell of amounts that changed by more.")
+    ] = "20"
+    max_each: Annotated[str | None, typer.Option(help="What one payee may get in all; more is a problem.")] = None
+
+    def flags(self) -> dict[str, object]:
+        """The options that make a run hold it against the same, but for the comparison, which only shows."""
+        return {"max_each": self.max_each}
+
+    async def chosen(
+        self,
+        screen: Screen,
+        held: Journal | None,
+        file_format: FileFormat,
+        journal: JournalPlace | None,
+        *,
+        max_total: str | None = None,
+    ) -> dict[str, object]:
+        """The same as arguments of ``plan``; a file to compare with is read.
+
+        Raises:
+            BadInput: One of them is wrong.
+        """
+        return {
+            "compare": await self._other(screen, held, file_format, journal),
+            "compare_change": _percent(self.compare_change),
+            "max_each": _amount("--max-each", self.max_each),
+            "max_total": _amount("--max-total", max_total),
+        }
+
+    async def _other(
+        self,
+        screen: Screen,
+        held: Journal | None,
+        file_format: FileFormat,
+        journal: JournalPlace | None,
+    ) -> str | Batch | None:
+        if self.compare is None:
+            return None
+        names = [] if held is None else [run.batch_id for run in await held.runs()]
+        if self.compare in names:
+            return self.compare
+        path = Path(self.compare)
+        if not _is_file(path):
+            known = f"it has {', '.join(map(clean, names[-10:]))}" if names else "it has none"
+            raise BadInput(f"--compare: there is neither a batch in the journal ({known}) nor a file {path}")
+        return await read_compared(screen, path, file_format, journal, "--compare")
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file()
+
+
+def _percent(text: str) -> Decimal:
+    try:
+        number = Decimal(text.strip().removesuffix("%"))
+    except InvalidOperation:
+        number = Decimal(-1)
+    if not number.is_finite() or number < 0:
+        raise BadInput(f"--compare-change: {clean(text)} is no percentage; write it as in 20")
+    return number
+
+
+def _amount(option: str, text: str | None) -> Decimal | None:
+    if text is None:
+        return None
+    try:
+        return read_money(text.strip())[0]
+    except ValueError as error:
+        raise BadInput(f"{option}: {clean(text)}: {error}") from error
 
 
 async def make_plan(
+    screen: Screen,
     payments: PaymentsSession,
     batch: Batch,
     batch_id: str,
     journal: Journal | None,
     rows: RowOptions,
+    checks: Mapping[str, object] | None = None,
     *,
     validate: bool,
     concurrency: int = 50,
     rate: float | None = None,
 ) -> Plan:
-    """The plan of a batch.
+    """The plan of a batch; how far it is shows meanwhile.
+
+    Args:
+        checks: Further arguments of ``plan``.
 
     Raises:
         BadInput: The file was changed meanwhile.
     """
     try:
-        return await plan(
-            payments,
-            batch,
-            batch_id=batch_id,
-            journal=journal,
-            validate=validate,
-            skip_bad=rows.skip_bad,
-            acknowledged=rows.acknowledge,
-            concurrency=concurrency,
-            rate=rate,
-        )
+        step = Step("reading the account and the products")
+        async with working(screen, step, payments):
+            return await plan(
+                payments,
+                batch,
+                batch_id=batch_id,
+                journal=journal,
+                validate=validate,
+                skip_bad=rows.skip_bad,
+                acknowledged=rows.acknowledge,
+                concurrency=concurrency,
+                rate=rate,
+                progress=step.plan,
+                **(checks or {}),  # type: ignore[arg-type]  # as PlanChecks made them
+            )
     except BatchChanged as error:
         raise BadInput("the file was changed while it was read; begin again") from error
 
 
-def show_plan(screen: Screen, made: Plan, title: str) -> None:
-    """Write the summary of a plan."""
+def show_plan(screen: Screen, made: Plan, title: str, *, everything: bool = False) -> None:
+    """Write the summary of a plan.
+
+    Args:
+        everything: All that is known, and not the first of what is alike.
+    """
     total = quoted(money(made.total, made.currency))
     screen.say(f"[bold]{quoted(title)}[/]: {counted(made.count, 'payout')}, [bold]{total}[/]")
     screen.say()
     for name, shares in (("Kind", made.by_kind), ("Item", made.by_item)):
         _show_shares(screen, name, shares, made)
+    show_guesses(screen, made.guesses)
     screen.fields(
         [
             ("balance", f"{money(made.balance, made.currency)}"),
@@ -61,19 +184,15 @@ def show_plan(screen: Screen, made: Plan, title: str) -> None:
             ("digest", made.digest),
         ]
     )
-    _show_concerns(
-        screen, f"{counted(made.problem_count, 'problem')}: nothing can be sent as it is", "red", made.problems
-    )
+    issues = _IssueList(screen, everything=everything)
+    issues.show(f"{counted(made.problem_count, 'problem')}: nothing can be sent as it is", "red", made.problems)
     looked = "looked at" if made.acknowledged else "look at it; nothing is sent without --acknowledge"
-    _show_concerns(screen, f"{counted(len(made.concerns), 'concern')}: {looked}", "yellow", made.concerns)
-    _show_concerns(screen, f"{made.left_out:,} left out", "yellow", made.skipped)
-    found = made.duplicates
-    title = (
-        f"\n[bold yellow]Paid twice?[/] Same beneficiary and amount: {found.same_amount:,}; "
-        f"same beneficiary, another amount: {found.other_amount:,}"
-    )
-    screen.listing(title, map(_duplicate, found.shown), found.same_amount + found.other_amount)
-    _show_concerns(screen, "Look at this", "yellow", made.warnings)
+    issues.show(f"{counted(len(made.concerns), 'concern')}: {looked}", "yellow", made.concerns)
+    issues.show(f"{made.left_out:,} left out", "yellow", made.skipped)
+    _show_duplicates(screen, made, everything=everything)
+    if made.comparison is not None:
+        _show_comparison(screen, made.comparison, made.currency, everything=everything)
+    issues.show("Look at this", "yellow", made.warnings)
 
 
 def check_plan(made: Plan, approved: str | None) -> None:
@@ -109,8 +228,98 @@ def _show_shares(screen: Screen, name: str, shares: Mapping[str, Share], made: P
         screen.say()
 
 
-def _show_concerns(screen: Screen, title: str, style: str, concerns: Sequence[Issue]) -> None:
-    screen.listing(f"\n[bold {style}]{title}[/]", map(str, concerns), len(concerns))
+@attrs.frozen
+class _IssueList:
+    """Writes issues; of those that are alike the first, and how many more."""
+
+    _screen: Screen
+    _everything: bool = attrs.field(kw_only=True)
+
+    def show(self, title: str, style: str, issues: Sequence[Issue]) -> None:
+        """Write a list, what is rare before what is frequent."""
+        groups: dict[tuple[str, str], list[Issue]] = {}
+        for issue in issues:
+            groups.setdefault((issue.field, issue.remedy), []).append(issue)
+        lines = [line for alike in sorted(groups.values(), key=_weight) for line in self._lines(alike)]
+        _show_lines(self._screen, f"\n[bold {style}]{title}[/]", lines, everything=self._everything)
+
+    def _lines(self, alike: Sequence[Issue]) -> Iterable[str]:
+        shown = alike if self._everything else alike[:_EXAMPLES]
+        for issue in shown:
+            yield str(issue)
+            if len(issue.examples) > 1:
+                yield f"  such as {', '.join(issue.examples if self._everything else issue.examples[:_EXAMPLES])}"
+        if len(alike) > len(shown):
+            rows = ", ".join(str(one.row) for one in alike[_EXAMPLES:8] if one.row is not None)
+            yield f"  and {len(alike) - len(shown):,} more like that{f' (rows {rows}, ...)' if rows else ''}"
+
+
+def _weight(alike: Sequence[Issue]) -> tuple[bool, int]:
+    """What concerns all of the batch comes first, then what is rare."""
+    return any(one.row is not None or one.orders for one in alike), sum(one.orders or 1 for one in alike)
+
+
+def _show_lines(screen: Screen, title: str, lines: Sequence[str], *, everything: bool) -> None:
+    if not lines:
+        return
+    screen.say(title)
+    for line in lines if everything else lines[:_LISTED]:
+        screen.say(f"  {quoted(line)}")
+    if len(lines) > _LISTED and not everything:
+        screen.say(f"  and {len(lines) - _LISTED:,} lines more; `bulk plan` shows them with --all or --json")
+
+
+def _show_duplicates(screen: Screen, made: Plan, *, everything: bool) -> None:
+    """Who is paid twice: what is odd first, and last month's payees, who are many, last."""
+    found = made.duplicates
+    if not found.groups:
+        return
+    screen.say(
+        f"\n[bold yellow]Paid twice?[/] Same beneficiary and amount: {found.same_amount:,}; "
+        f"same beneficiary, another amount: {found.other_amount:,}"
+    )
+    shown: dict[tuple[str | None, bool], list[Duplicate]] = {}
+    for one in found.shown:
+        shown.setdefault((one.batch_id, one.same_amount), []).append(one)
+    for group in found.groups[:_LISTED]:
+        members = shown.get((group.batch_id, group.same_amount), [])
+        screen.say(f"  {quoted(_group(group))}")
+        for one in islice(members, None if everything else _EXAMPLES):
+            screen.say(f"    {quoted(_duplicate(one))}")
+        told = len(members) if everything else min(len(members), _EXAMPLES)
+        if group.count > told:
+            screen.say(f"    and {group.count - told:,} more")
+
+
+def _group(group: DuplicateGroup) -> str:
+    amounts = "the same amount" if group.same_amount else "another amount"
+    where = f"paid by batch {group.batch_id} of late, too" if group.batch_id else "twice within this batch"
+    return f"{group.count:,} {where}, {amounts}:"
+
+
+def _show_comparison(screen: Screen, found: Comparison, currency: str | None, *, everything: bool) -> None:
+    """What is not as it was."""
+    screen.say(
+        f"\n[bold]Compared with {quoted(found.other)}[/] ({counted(found.count, 'payout')}, "
+        f"{quoted(money(found.total, currency))}): {counted(found.same, 'payee')} as before"
+    )
+    for kind, count in found.counts.items():
+        if not count:
+            continue
+        members = [one for one in found.shown if one.kind == kind]
+        screen.say(f"  {count:,} {_CHANGES[kind][0].lower()}{_CHANGES[kind][1:]}:")
+        told = members if everything else members[:_EXAMPLES]
+        for one in told:
+            screen.say(f"    {quoted(_change(one))}")
+        if count > len(told):
+            screen.say(f"    and {count - len(told):,} more")
+
+
+def _change(one: PayeeChange) -> str:
+    amounts = " -> ".join(f"{amount:,f}" for amount in (one.before, one.now) if amount is not None)
+    if one.before and one.now is not None and one.before != one.now:
+        amounts += f" ({(one.now - one.before) * 100 / one.before:+.0f} %)"
+    return f"{one.request_id}: {amounts} to {one.payee}"
 
 
 def _duplicate(one: Duplicate) -> str:

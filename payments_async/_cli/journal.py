@@ -191,13 +191,13 @@ def own_journal(identity: RunIdentity) -> JournalPlace:
     """The file of one account. A simulated service has another one than the real service, whatever it is called."""
     whose = "\0".join((identity.base_address, identity.user_id))
     host = _NO_NAME.sub("-", urlsplit(identity.base_address).netloc.lower())
-    return JournalPlace(str(_folder() / f"{host}-{hashlib.sha256(whose.encode()).hexdigest()[:12]}.sqlite"))
+    return JournalPlace(str(folder_of_user() / f"{host}-{hashlib.sha256(whose.encode()).hexdigest()[:12]}.sqlite"))
 
 
 def _own_journals() -> list[Path]:
     """The files that there are, of all accounts."""
     try:
-        return sorted(_folder().glob("*.sqlite"))
+        return sorted(folder_of_user().glob("*.sqlite"))
     except BadInput:
         return []
 
@@ -223,7 +223,12 @@ def may_be_made(screen: Screen, place: JournalPlace, *, named: bool, is_wanted: 
     return True
 
 
-def _folder() -> Path:
+def folder_of_user() -> Path:
+    """The folder of the accounts' own journals.
+
+    Raises:
+        BadInput: There is none.
+    """
     try:
         folder = platformdirs.user_data_path("payments-async", appauthor=False)
     except RuntimeError:

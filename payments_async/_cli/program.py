@@ -17,9 +17,11 @@ def command_line(command: str, *arguments: str, **options: object) -> str:
 def _flags(options: Mapping[str, object]) -> list[str]:
     flags = []
     for name, value in options.items():
-        if value is not None and value is not False:
-            flags.append(f"--{name.replace('_', '-')}")
-            flags += [] if value is True else [str(value)]
+        values = value if isinstance(value, list) else [value]
+        for one in values:
+            if one is not None and one is not False:
+                flags.append(f"--{name.replace('_', '-')}")
+                flags += [] if one is True else [str(one)]
     return flags
 
 

@@ -1,11 +1,12 @@
 """Batches of payouts in files: read, planned, run and reconciled."""
 
 from payments_async._public import name_publicly
-from payments_async.bulk._file._batch import Batch, Repeat, read_batch, sample_payroll
+from payments_async.bulk._file._batch import Batch, Guess, Repeat, read_batch, sample_payroll
 from payments_async.bulk._file._cells import read_money
 from payments_async.bulk._file._tables import BatchChanged
-from payments_async.bulk._plan._checks import Duplicate, Duplicates
-from payments_async.bulk._plan._plan import Plan, Share, plan
+from payments_async.bulk._plan._checks import Duplicate, DuplicateGroup, Duplicates
+from payments_async.bulk._plan._comparison import Comparison, PayeeChange
+from payments_async.bulk._plan._plan import Plan, PlanProgress, Share, plan
 from payments_async.bulk._problems import Issue, Problem
 from payments_async.bulk._report._ledger import Ledger, ledger
 from payments_async.bulk._report._papers import approval_sheet, receipt
@@ -28,15 +29,20 @@ from payments_async.outbox._sweeps import Difference
 __all__ = [
     "Batch",
     "BatchChanged",
+    "Comparison",
     "Difference",
     "Double",
     "Duplicate",
+    "DuplicateGroup",
     "Duplicates",
     "FirstLook",
     "Fuse",
+    "Guess",
     "Issue",
     "Ledger",
+    "PayeeChange",
     "Plan",
+    "PlanProgress",
     "Problem",
     "Reconciliation",
     "Repeat",

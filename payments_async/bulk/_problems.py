@@ -95,7 +95,8 @@ class Issue:
         remedy: What is wrong and what to do about it.
         request_id: The first order it concerns, where it concerns orders.
         row: Row of the file, for what the file's reader refused.
-        orders: How many orders it concerns.
+        orders: How many orders it concerns; of what concerns payees, how many of them.
+        examples: The first of these orders.
     """
 
     field: str
@@ -104,6 +105,7 @@ class Issue:
     request_id: str | None = None
     row: int | None = None
     orders: int = 0
+    examples: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         where = "the batch"

@@ -16,7 +16,11 @@ KINDS = {
         "bank_code": "BANK01",
     },
     "airtime": {"product_id": "MTNAIRTIMEUG", "product_item_id": "MTNAIRTIMEUG_MTNAIRTIMEUG"},
-    "internet": {"product_id": "AIRTELDATABUNDLESUG", "product_item_id": "AIRTELDATABUNDLESUG_24510766"},
+    "internet": {
+        "product_id": "AIRTELDATABUNDLESUG",
+        "product_item_id": "AIRTELDATABUNDLESUG_24510766",
+        "phone_number": "+256752000001",
+    },
     "utility": {
         "product_id": "NWSCWATERUG",
         "product_item_id": "NWSCWATERUG_NWSCWATERUG",

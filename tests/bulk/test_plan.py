@@ -151,7 +151,9 @@ async def test_products_and_items_are_read_once(payments: PaymentsSession, sandb
 
 async def test_a_strange_pattern_only_warns(payments: PaymentsSession) -> None:
     """The service publishes patterns that are junk: they never block an order."""
-    made = await plan(payments, [order(1, product_item_id="AIRTELDATABUNDLESUG_24510766", amount=Decimal(2000))])
+    wallet = MobileMoneyWallet("+256752000001")
+    bundle = order(1, destination=wallet, product_item_id="AIRTELDATABUNDLESUG_24510766", amount=Decimal(2000))
+    made = await plan(payments, [bundle])
     assert made.is_clean
     assert ["destination"] == [one.field for one in made.warnings]
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import attrs
 import typer
 
-from payments_async._cli.batch_file import read_file
+from payments_async._cli.batch_file import read_file, show_notes
 from payments_async._cli.batch_state import in_words, show_progress
 from payments_async._cli.demo.folder import DemoFolder, DemoState, held
 from payments_async._cli.demo.report import show_demo
@@ -71,6 +71,7 @@ async def _setup(screen: Screen, chosen: DemoOptions, path: Path) -> DemoSetup:
         BadInput: The file cannot be read, is empty or holds a bad row; the message names each.
     """
     batch = await read_file(screen, path, "--file")
+    show_notes(screen, path, batch)
     if batch.problems:
         lines = [str(problem) for problem in batch.problems[:_PROBLEMS_SHOWN]]
         if (more := len(batch.problems) - _PROBLEMS_SHOWN) > 0:

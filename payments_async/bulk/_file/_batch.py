@@ -6,23 +6,26 @@ import asyncio
 import hashlib
 import os
 import struct
-import tempfile
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from decimal import Decimal
 from importlib.resources import as_file, files
 from itertools import islice
 from pathlib import Path
-from typing import IO, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import attrs
 
-from payments_async._frozen import frozen
+from payments_async._frozen import field, frozen
 from payments_async._masking import redact
 from payments_async._orders import PayoutOrder
-from payments_async.bulk._file._cells import PhoneReader, read_currency
-from payments_async.bulk._file._rows import COLUMNS, Columns, RowReading, Rules, always_needed, read_kind, read_row
-from payments_async.bulk._file._tables import FileRow, Layout, Table, find_layout, open_table
+from payments_async.bulk._file._buckets import Buckets
+from payments_async.bulk._file._cells import SPOILED, PhoneReader, Unusable, read_currency, read_identifier
+from payments_async.bulk._file._headings import COLUMNS, Columns
+from payments_async.bulk._file._rows import RowReading, Rules, always_needed, read_kind, read_row
+from payments_async.bulk._file._tables import FEWEST_COLUMNS, FileRow, Layout, Table, find_layout, open_table
+from payments_async.bulk._file._totals import EXACT, TOTAL, ControlSums
 from payments_async.bulk._problems import Issue, Problem, harmless, problem
 
 T = TypeVar("T")
@@ -30,7 +33,6 @@ T = TypeVar("T")
 RepeatKind = Literal["nothing", "amount", "details"]
 _RECORD = struct.Struct("<16sQQqq")
 _ID = 16
-_BUCKETS = 256
 _REPEATED = {
     "nothing": "repeats row {first} exactly; delete it, or give it an id of its own if both are meant",
     "amount": "row {first} has this id with another amount; delete the wrong one, or give this one an id of its own",
@@ -38,7 +40,11 @@ _REPEATED = {
     "or give this one an id of its own",
 }
 _CUT_OFF = "the file ends within this row and may be cut off; export it again, with a line break after the last row"
-_NO_HEADER = "no header, or none that is known; put one such as request_id,kind,amount,name,... above the rows"
+_NO_HEADER = (
+    "no header, or none that is known; put one such as request_id,kind,amount,name,... above the rows, or say which "
+    "heading is which (--map name='Employee Name')"
+)
+_OTHER_SHEETS = "; only the sheet {} was looked at, and the workbook also has {}: name the right one (--sheet)"
 _TORN = (
     "followed by {}, which may be the rest of it; put an amount with a comma in quotation marks, and write {}.00 where "
     "that is the whole amount"
@@ -51,7 +57,6 @@ _HIDDEN_ROWS = (
 )
 _HIDDEN_COLUMN = "the column is hidden in the spreadsheet, and is read; show it and look at it"
 _HIDDEN_SHEET = "the sheet is hidden in the spreadsheet, and would be paid; show it and look at it, or name another"
-_FEWEST_COLUMNS = 3  # a row of cells may have one that sounds like a column, such as a kind "bank"
 
 
 @frozen(kw_only=True)
@@ -95,7 +100,7 @@ class BatchOrders(Iterable[PayoutOrder], AsyncIterable[PayoutOrder]):
             return
         with open_table(self._path, self._layout) as table:
             for row in table.rows:
-                if row.problem or row.number in self._refused:
+                if row.problem or row.total is not None or row.number in self._refused:
                     continue
                 order = read_row(row.cells, self._rules).order
                 if order is not None:
@@ -131,6 +136,25 @@ async def read_in_threads(items: Iterable[T], size: int = 500) -> AsyncIterator[
 
 
 @frozen(kw_only=True)
+class Guess:
+    """Orders whose item follows from the operators that their telephone numbers were given to.
+
+    People keep their numbers when they change the operator: somebody has to look at it.
+
+    Attributes:
+        operator, kind, product_item_id: What was guessed of which.
+        orders: How many.
+        total: The exact sum of their amounts.
+    """
+
+    operator: str
+    kind: str
+    product_item_id: str
+    orders: int
+    total: Decimal
+
+
+@frozen(kw_only=True)
 class Batch:
     """A file that was checked from the first row to the last.
 
@@ -147,8 +171,11 @@ class Batch:
             column that is read. ``plan`` takes them as problems until they are acknowledged.
         notes: What a person should know, though nothing is wrong: a guessed encoding, columns nobody reads.
         repeats: The rows with a request id that an earlier row has; each is among the problems too.
-        rows: Rows with something in them, good and bad, without the header.
+        rows: Rows with something in them, good and bad, without the header, titles above it, and rows of totals.
         digest: SHA-256 of the file's bytes, in hexadecimal digits.
+        headings: Of the header, as the file has them; empty where it has none.
+        mapping: The headings that somebody said stand for these columns, as far as the file has them.
+        guesses: The items that were guessed, with ``guess_items``.
     """
 
     path: Path
@@ -159,6 +186,9 @@ class Batch:
     repeats: tuple[Repeat, ...]
     rows: int
     digest: str
+    headings: tuple[str, ...] = ()
+    mapping: Mapping[str, str] = field(factory=dict)
+    guesses: tuple[Guess, ...] = ()
 
 
 async def read_batch(
@@ -167,11 +197,15 @@ async def read_batch(
     kind: str | None = None,
     derive_request_ids: bool = False,
     batch_id: str | None = None,
+    item: str | None = None,
+    guess_items: bool = False,
+    mapping: Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]] | None = None,
     currency: str | None = None,
     region: str = "UG",
     encoding: str | None = None,
     delimiter: str | None = None,
     sheet: str | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> Batch:
     """Check a file of payouts (CSV, JSON lines or XLSX) in a thread of its own, and report every bad row at once.
 
@@ -192,11 +226,20 @@ async def read_batch(
             so do rows that are alike in all of these: they are told as repeated. Without ``batch_id`` or a message
             that names the month, next month's salary has the id of this month's.
         batch_id: Batch that all orders are marked with.
+        item: Item of the rows that name none.
+        guess_items: Give rows without an item the one of the operator that their telephone number was given to, where
+            that is known: mobile money, and airtime. It is a guess; see ``Batch.guesses``. ``item`` comes before it.
+        mapping: Which heading stands for which column, as in ``{"name": "Employee Name"}``; other headings are known
+            by their words. Or a function that is given the headings and tells that, such as one that remembers.
         currency: Currency of the rows that name none; a row that names another is refused.
         region: Where telephone numbers without a country code belong.
         encoding: Of a text file, when the guess is wrong.
         delimiter: Of a CSV file, when the guess is wrong.
         sheet: Of a workbook; the first one by default.
+        progress: Called now and then, in the thread, with the number of rows that were read.
+
+    Titles above the header are no rows, and neither is a row of a total: it has to agree with the sum of all amounts
+    above it, or of those since the total before.
 
     Raises:
         OSError: When the file cannot be read.
@@ -207,6 +250,8 @@ async def read_batch(
     """
     rules = Rules(
         kind=None if kind is None else read_kind(kind),
+        item=None if item is None else _read_item(item),
+        guess_items=guess_items,
         currency=None if currency is None else read_currency(currency),
         batch_id=batch_id,
         derive_request_ids=derive_request_ids,
@@ -218,10 +263,17 @@ async def read_batch(
         if stopped.is_set():
             raise InterruptedError("the reading of the batch was cancelled")
 
+    def told(rows: int) -> None:
+        go_on()
+        if progress is not None:
+            progress(rows)
+
     def work() -> Batch:
         source = Path(path)
-        layout = find_layout(source, encoding=encoding, delimiter=delimiter, sheet=sheet, go_on=go_on)
-        return _survey(source, layout, rules, go_on)
+        layout = find_layout(
+            source, encoding=encoding, delimiter=delimiter, sheet=sheet, mapped=mapping or {}, go_on=go_on
+        )
+        return _survey(source, layout, rules, told)
 
     try:
         return await asyncio.to_thread(work)
@@ -239,11 +291,18 @@ def sample_payroll() -> Iterator[Path]:
         yield path
 
 
-def _survey(path: Path, layout: Layout, rules: Rules, go_on: Callable[[], None]) -> Batch:
+def _read_item(item: str) -> str:
+    try:
+        return read_identifier(item.strip() or "=")
+    except Unusable as error:
+        raise ValueError(f"item: {item!r} is none; {error}") from None
+
+
+def _survey(path: Path, layout: Layout, rules: Rules, told: Callable[[int], None]) -> Batch:
     """Check every row of a file, in one walk that keeps no row.
 
     Args:
-        go_on: Called now and then; it may raise to stop the walk.
+        told: Called now and then with the number of rows; it may raise to stop the walk.
     """
     with open_table(path, layout, looks=True) as table, Repeats() as repeats:
         walk = _Walk(path, layout, table, rules)
@@ -251,7 +310,7 @@ def _survey(path: Path, layout: Layout, rules: Rules, go_on: Callable[[], None])
         if sound is not None:
             for row in table.rows:
                 if not walk.rows % 1024:
-                    go_on()
+                    told(walk.rows)
                 walk.check_row(row, repeats)
                 if len(walk.problems) > _MOST_PROBLEMS:
                     return walk.given_up()
@@ -260,7 +319,7 @@ def _survey(path: Path, layout: Layout, rules: Rules, go_on: Callable[[], None])
         return walk.given_up()
     if walk.last and walk.last.short and not layout.fingerprint.ends_a_line and layout.format == "csv":
         walk.refuse(walk.last.number, walk.last.line, "", "", _CUT_OFF)
-    ids = _request_ids(path, layout, {repeat.row for repeat in found}) if found else {}
+    ids = _request_ids(path, walk.layout, {repeat.row for repeat in found}) if found else {}
     for repeat in found:
         remedy = _REPEATED[repeat.difference].format(first=repeat.first_row)
         walk.refuse(repeat.row, repeat.line, "request_id", ids.get(repeat.row, ""), remedy)
@@ -268,6 +327,7 @@ def _survey(path: Path, layout: Layout, rules: Rules, go_on: Callable[[], None])
         return walk.given_up()
     walk.tell_torn()
     walk.tell_lacking()
+    walk.forget_guesses()
     good = walk.good - len(walk.refused) if sound else 0
     if sound is None:
         return walk.batch(good, repeats=found)
@@ -279,8 +339,8 @@ class _Walk:
 
     def __init__(self, path: Path, layout: Layout, table: Table, rules: Rules) -> None:
         self._path = path
-        self._layout = layout
         self._table = table
+        self._first_layout = layout
         columns = table.columns
         self._rules = attrs.evolve(rules, unusable=columns.absent if columns else frozenset())
         self._header_row = columns.row if columns else 1
@@ -289,6 +349,9 @@ class _Walk:
         self.rows = 0
         self.good = 0
         self.last: FileRow | None = None
+        self._spoiled: set[int] = set()  # rows that look like others to who does not look at how cells are shown
+        self._sums = ControlSums()
+        self._guessed: dict[tuple[str, str, str], tuple[int, Decimal]] = {}
         self._ignored: dict[str, list[int]] = {}  # column: how many rows fill it in vain, and the first of them
         self._hidden: list[int] = []  # rows nobody sees and that would be paid
         self._torn: list[tuple[int, int, str, str]] | None = []  # None once a column of codes explains all of them
@@ -305,17 +368,34 @@ class _Walk:
         repeats: tuple[Repeat, ...] = (),
     ) -> Batch:
         """What was found; ``good`` of the rows are orders."""
-        refused = frozenset(self.refused)
+        refused = frozenset(self.refused | self._spoiled)
+        columns = self._table.columns
         return Batch(
             path=self._path,
-            orders=BatchOrders(path=self._path, layout=self._layout, rules=self._rules, refused=refused, count=good),
+            orders=BatchOrders(path=self._path, layout=self.layout, rules=self._rules, refused=refused, count=good),
             problems=tuple(sorted(self.problems, key=_place)),
             concerns=concerns,
             notes=notes,
             repeats=repeats,
             rows=self.rows,
-            digest=self._layout.fingerprint.digest,
+            digest=self.layout.fingerprint.digest,
+            headings=columns.headings if columns else (),
+            mapping={
+                column: heading
+                for column, heading in self._table.mapping.items()
+                if columns is None or column in columns.names
+            },
+            guesses=tuple(
+                Guess(operator=operator, kind=kind, product_item_id=item, orders=orders, total=total)
+                for (operator, kind, item), (orders, total) in sorted(self._guessed.items())
+                if orders
+            ),
         )
+
+    @property
+    def layout(self) -> Layout:
+        """How the file is read, and is to be read again."""
+        return attrs.evolve(self._first_layout, mapped=self._table.mapping)
 
     def given_up(self) -> Batch:
         """A file that is wrong from end to end: none of its rows is an order."""
@@ -327,27 +407,44 @@ class _Walk:
         """Whether rows can be paid by this header; ``None`` when they cannot even be read."""
         if columns is None:
             return True  # each row names its own, or there is none
-        if len(columns.doubled) + sum(map(bool, columns.names)) < _FEWEST_COLUMNS:
-            self._blame_header("", "", _NO_HEADER)  # what stands there may be a person's
+        if columns.known < FEWEST_COLUMNS:
+            sheet = self._table.sheet
+            remedy = _NO_HEADER  # what else stands there may be a person's
+            if columns.known:
+                remedy += f"; row {columns.row} has {', '.join(filter(None, columns.names))} alone"
+            if sheet is not None and sheet.others:
+                remedy += _OTHER_SHEETS.format(_listed([sheet.name]), _listed(sheet.others))
+            self._blame_header("", "", remedy)
             return None
+        for column, heading in columns.mapping.items():
+            if column not in columns.names and column not in columns.doubled:
+                remedy = f"the file has no such heading; it has {_listed([h for h in columns.headings if h])}"
+                self._blame_header(column, heading, remedy)
         for column, headings in columns.doubled.items():
             self._blame_header(column, " / ".join(headings), "the file has this column twice; keep one of them")
-        for column in sorted(always_needed(self._rules) & columns.absent - columns.doubled.keys()):
+        for column in sorted(always_needed(self._rules) & columns.absent - columns.doubled.keys() - self._told):
             others = f"; it has no use for {_listed(columns.unknown)}" if columns.unknown else ""
-            self._blame_header(column, "", f"the file has no such column{others}; add it, or mend its heading")
+            self._blame_header(column, "", f"the file has no such column{others}; {_missing(column, columns.unknown)}")
         return not self.problems
 
     def check_row(self, row: FileRow, repeats: Repeats) -> None:
         """Read one row, and keep what is to be said about it."""
+        if row.total is not None:
+            self._check_total(row, row.total)
+            return
         self.rows += 1
         self.last = row
         if row.problem:
             column, remedy = row.problem
             self._blame(row, column, row.cells.get(column, ""), remedy)
+            self._sums.add(None)
             return
         reading = read_row(row.cells, self._rules)
         for column, value, remedy in reading.problems:
             self._blame(row, column, value, remedy)
+        if any(value.__class__ in SPOILED for _, value, _ in reading.problems):
+            self._spoiled.add(row.number)
+        self._sums.add(reading.amount)
         for column in reading.lacking:
             self._bad.add(row.number)
             self._lacking.setdefault(column, (row.number, reading.kind))
@@ -356,13 +453,28 @@ class _Walk:
         if request_id := reading.values.get("request_id"):
             repeats.add(request_id, row.number, row.line, *_hashes(reading))
         if reading.order is not None:
-            self.good += 1
-            if self._table.sheet is not None and row.number in self._table.sheet.hidden_rows:
-                self._hidden.append(row.number)
-            if row.torn:
-                self._take_torn(row)
+            self._take_order(row, reading.order, reading.operator)
         if row.is_witness:
             self._torn = None
+
+    def _check_total(self, row: FileRow, stated: str) -> None:
+        remedy = self._sums.check(row.number, stated)
+        if remedy is not None:
+            self.problems.append(problem(row.number, row.line, TOTAL, stated, remedy))
+
+    def _take_order(self, row: FileRow, order: PayoutOrder, operator: str | None) -> None:
+        """Count a row that makes an order.
+
+        Args:
+            operator: Whose item was guessed, where it was.
+        """
+        self.good += 1
+        if operator is not None:
+            self._count_guess(operator, order, 1)
+        if self._table.sheet is not None and row.number in self._table.sheet.hidden_rows:
+            self._hidden.append(row.number)
+        if row.torn:
+            self._take_torn(row)
 
     @property
     def torn(self) -> int:
@@ -395,6 +507,22 @@ class _Walk:
         for place in self._torn or ():
             self._refuse_torn(*place)
 
+    def forget_guesses(self) -> None:
+        """Do not count what was guessed of rows that were refused later."""
+        if not self._guessed or not self.refused:
+            return
+        with open_table(self._path, self.layout) as table:
+            for row in table.rows:
+                if row.number in self.refused:
+                    reading = read_row(row.cells, self._rules)
+                    if reading.operator is not None and reading.order is not None:
+                        self._count_guess(reading.operator, reading.order, -1)
+
+    def _count_guess(self, operator: str, order: PayoutOrder, count: int) -> None:
+        key = operator, order.kind, order.product_item_id
+        orders, total = self._guessed.get(key, (0, Decimal(0)))
+        self._guessed[key] = orders + count, EXACT.fma(order.amount, count, total)
+
     def tell_lacking(self) -> None:
         """Say once which columns rows need that the file is without."""
         if not self.rows and not self.problems:
@@ -415,8 +543,17 @@ class _Walk:
     def notes(self) -> Iterator[str]:
         """What a person should know, though nothing is wrong."""
         table = self._table
-        if self._layout.note:
-            yield self._layout.note
+        if self.layout.note:
+            yield self.layout.note
+        for number, title in table.titles:
+            yield f"row {number} stands above the header and is no payment: {_listed([title])}"
+        if table.mapping:
+            said = ", ".join(f"{column} = {_listed([heading])}" for column, heading in table.mapping.items())
+            yield f"columns as they were said to be: {said}"
+        for number in self._sums.agreed:
+            yield f"row {number} is a total, and agrees with the amounts above"
+        if self._rules.item is not None:
+            yield f"rows that name no item have {harmless(self._rules.item)}"
         if unknown := [*(table.columns.unknown if table.columns else ()), *table.unknown]:
             yield f"columns that are not known and not read: {_listed(unknown)}"
         for column, (count, first) in self._ignored.items():
@@ -445,6 +582,14 @@ class _Walk:
         for position in sorted(sheet.hidden_columns):
             if position < len(names) and (name := names[position]) is not None:
                 yield Issue(field=name, value="", remedy=_HIDDEN_COLUMN)
+
+
+def _missing(column: str, unknown: Sequence[str]) -> str:
+    """What to do about a column that the file does not have."""
+    if column == "product_item_id":
+        return "add it, name one for all rows (--item), or have it guessed by the numbers' operators (--guess-items)"
+    mapped = f", or say which heading it is (--map {column}='...')" if unknown else ""
+    return f"add it, or mend its heading{mapped}"
 
 
 def _may_be_meant(reading: RowReading) -> bool:
@@ -486,11 +631,7 @@ class Repeats(ExitStack):
 
     def __init__(self, *, memory: int = 16 * 2**20) -> None:
         super().__init__()
-        self._limit = memory // _RECORD.size
-        self._waiting = 0
-        self._buckets = [bytearray() for _ in range(_BUCKETS)]
-        self._spilled: list[list[tuple[int, int]]] = [[] for _ in range(_BUCKETS)]  # where in the file, how long
-        self._file: IO[bytes] | None = None
+        self._buckets = self.enter_context(Buckets(memory=memory))
 
     def add(self, request_id: str, row: int, line: int, amount: int, content: int) -> None:
         """Take down one row.
@@ -500,37 +641,16 @@ class Repeats(ExitStack):
             content: Hash of all that the row says.
         """
         digest = hashlib.blake2b(request_id.encode("utf-8", "surrogatepass"), digest_size=_ID).digest()
-        self._buckets[digest[0]] += _RECORD.pack(digest, row, line, amount, content)
-        self._waiting += 1
-        if self._waiting >= self._limit:
-            self._spill()
+        self._buckets.add(digest[0], _RECORD.pack(digest, row, line, amount, content))
 
     def found(self) -> Iterator[Repeat]:
         """Every row whose id an earlier row has, in no particular order."""
-        for number in range(_BUCKETS):
+        for records in self._buckets.each():
             first: dict[bytes, tuple[int, int, int]] = {}
-            for digest, row, line, amount, content in _RECORD.iter_unpack(self._bucket(number)):
+            for digest, row, line, amount, content in _RECORD.iter_unpack(records):
                 if (earlier := first.setdefault(digest, (row, amount, content)))[0] != row:
                     difference = _difference(earlier[1:], (amount, content))
                     yield Repeat(row=row, line=line, first_row=earlier[0], difference=difference)
-
-    def _spill(self) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="payments-async-")  # noqa: SIM115  lives as long as self
-            self.enter_context(self._file)
-        for bucket, pieces in zip(self._buckets, self._spilled, strict=True):
-            pieces.append((self._file.tell(), len(bucket)))
-            self._file.write(bucket)
-            bucket.clear()
-        self._waiting = 0
-
-    def _bucket(self, number: int) -> bytes:
-        pieces = []
-        for offset, length in self._spilled[number]:
-            assert self._file is not None
-            self._file.seek(offset)
-            pieces.append(self._file.read(length))
-        return b"".join([*pieces, self._buckets[number]])
 
 
 def _difference(first: tuple[int, int], later: tuple[int, int]) -> RepeatKind:

@@ -6,6 +6,7 @@ import re
 from decimal import Decimal
 from types import ModuleType
 
+from payments_async._amounts import MAX_DIGITS as LONGEST_AMOUNT
 from payments_async.bulk._problems import begins_formula
 
 RUINED = "ruined by a spreadsheet"
@@ -41,10 +42,33 @@ class NumberCell(_TypedCell):
     __slots__ = ()
 
 
+class ExactCell(NumberCell):
+    """The digits of a number that a program wrote, as JSON has them: none of them was rounded away."""
+
+    __slots__ = ()
+
+
 class DateCell(_TypedCell):
     """The text of a cell that the file holds as a date or a time."""
 
     __slots__ = ()
+
+
+class PercentCell(_TypedCell):
+    """A number that the sheet shows as a percentage."""
+
+    __slots__ = ()
+    remedy = "a percentage; enter what is meant as a plain number or text"
+
+
+class UnsavedCell(_TypedCell):
+    """A formula whose value was not saved with the workbook."""
+
+    __slots__ = ()
+    remedy = "a formula without a saved value; open the workbook in a spreadsheet, save it there, and read it again"
+
+
+SPOILED: frozenset[type] = frozenset({PercentCell, UnsavedCell})
 
 
 def read_identifier(text: str) -> str:
@@ -54,7 +78,7 @@ def read_identifier(text: str) -> str:
     if isinstance(text, DateCell):
         raise Unusable(f"{RUINED}, which made a date of it; {AS_TEXT}")
     if isinstance(text, NumberCell) and not text.isdecimal():
-        raise Unusable(f"a number with a fraction or more than 15 digits is no identifier; {AS_TEXT}")
+        raise Unusable(f"a number with a fraction or more digits than a spreadsheet keeps is no identifier; {AS_TEXT}")
     if _SCIENTIFIC.fullmatch(text):
         raise Unusable(f"{RUINED}, which rounded it; {AS_TEXT}")
     if begins_formula(text):
@@ -68,6 +92,8 @@ def read_identifier(text: str) -> str:
 
 def read_account(text: str) -> str:
     """The number of an account or a meter, where leading zeros count."""
+    if isinstance(text, ExactCell):
+        raise Unusable("a number, so leading zeros may be lost; write it as a text, in quotation marks")
     if isinstance(text, NumberCell):
         raise Unusable(f"stored as a number, so leading zeros may be lost; {AS_TEXT}")
     text = text.removeprefix("'")  # how spreadsheets mark a text
@@ -121,6 +147,8 @@ _POINT_AND_THREE = re.compile(r"[0-9]+\.[0-9]{3}", re.ASCII)
 _EXPECTED = "write digits with commas between thousands and one point before cents, as in 1,500,000 or 500.50"
 # What an amount looks like that is refused, first match wins, and the remedy.
 _REFUSALS = (
+    (re.compile(r"=.*", re.S), "a formula, not an amount; export the sheet with values, or enter the amount"),
+    (re.compile(r"[0-9.,]+ ?%"), "a percentage, not an amount; enter the amount"),
     (re.compile(r"[+-]?(?:s?nan|inf(?:inity)?)[0-9]*", re.I), "not a number; enter the amount"),
     (re.compile(r"[-\u2212(].*|.*-"), "negative; an amount is above zero, the direction comes from the kind"),
     (re.compile(r"\+.*"), "begins with a sign; write the digits alone"),
@@ -137,7 +165,8 @@ def read_money(text: str) -> tuple[Decimal, str | None]:
     """An amount above zero, exact, and the currency written beside it, if any.
 
     Raises:
-        Unusable: For what is ambiguous, negative, zero, no number, or has more than two decimals or 15 digits.
+        Unusable: For what is ambiguous, negative, zero, no number, or has more than two decimals or 15 digits; 30 where
+            it is a number in JSON.
 
     >>> read_money("1,500,000"), read_money("UGX 500.50"), read_money("14,500/=")
     ((Decimal('1500000'), None), (Decimal('500.50'), 'UGX'), (Decimal('14500'), None))
@@ -147,7 +176,7 @@ def read_money(text: str) -> tuple[Decimal, str | None]:
     if isinstance(text, DateCell):
         raise Unusable("a spreadsheet made a date of it; format the column as a number and enter the amount again")
     digits, currency = _without_currency(text.replace("\u00a0", " ").replace("\u202f", " "))
-    amount = _exact(digits, point_is_sure=isinstance(text, NumberCell))
+    amount = _exact(digits, point_is_sure=isinstance(text, NumberCell), most=_most_digits(text))
     if not amount:
         raise Unusable("zero; an amount is above zero: enter it, or leave the order out")
     return amount, currency
@@ -180,7 +209,12 @@ def _currency_word(word: str) -> str:
     return code
 
 
-def _exact(digits: str, *, point_is_sure: bool) -> Decimal:
+def _most_digits(text: str) -> int:
+    """How many digits are surely as somebody wrote them, and not rounded on the way."""
+    return LONGEST_AMOUNT if isinstance(text, ExactCell) else MAX_DIGITS
+
+
+def _exact(digits: str, *, point_is_sure: bool, most: int = MAX_DIGITS) -> Decimal:
     """The amount that these digits are, if they can be read in one way alone."""
     if not point_is_sure and _POINT_AND_THREE.fullmatch(digits):
         raise Unusable(f"ambiguous: the point may mean thousands or cents; {_EXPECTED}")
@@ -191,8 +225,8 @@ def _exact(digits: str, *, point_is_sure: bool) -> Decimal:
     whole, _, cents = plain.partition(".")
     if len(cents.rstrip("0")) > 2:
         raise Unusable("more than two decimals; round it to cents in the file")
-    if len(whole) + len(cents) > MAX_DIGITS:
-        raise Unusable(f"more than {MAX_DIGITS} digits; enter the amount")
+    if len(whole) + len(cents) > most:
+        raise Unusable(f"more than {most} digits; enter the amount")
     return Decimal(plain)
 
 
@@ -200,6 +234,7 @@ _WRITTEN_PHONE = re.compile(r"\+?[0-9 ()./\u00a0\u2010-\u2015-]+", re.ASCII)
 _SCIENTIFIC_PHONE = re.compile(r"[+]?[0-9]+(?:[.,][0-9]+)?[eE][+-]?[0-9]+", re.ASCII)
 _ZERO_FRACTION_PHONE = re.compile(r"[+]?[0-9]{7,15}[.,]0+", re.ASCII)
 _WHOLE_PHONE = re.compile(r"[0-9]{9,15}", re.ASCII)
+_ROUNDED_PHONE = re.compile(r"[0-9]{4,10}0{5}", re.ASCII)  # 2.56772E+11, opened once more and saved as a number
 
 
 class PhoneReader:
@@ -232,6 +267,8 @@ class PhoneReader:
             raise Unusable(f"{RUINED}: digits are lost or added; {AS_TEXT}")
         if isinstance(text, NumberCell) and not _WHOLE_PHONE.fullmatch(text):
             raise Unusable(f"{RUINED}, or no telephone number: expected 9 to 15 digits; {AS_TEXT}")
+        if type(text) is NumberCell and _ROUNDED_PHONE.fullmatch(text):
+            raise Unusable(f"{RUINED}, it seems: a number that ends in so many zeros was rounded; {AS_TEXT}")
         return self.parsed(text.removeprefix("'"))
 
     def parsed(self, text: str) -> str:

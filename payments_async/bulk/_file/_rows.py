@@ -1,19 +1,18 @@
-"""One row of a batch file, under the headings people write, as an order or as everything that is wrong with it."""
+"""One row of a batch file as an order, or as everything that is wrong with it."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import lru_cache
 
 import attrs
 
-from payments_async._frozen import field, frozen
 from payments_async._kinds import PAYOUT_KINDS
 from payments_async._orders import Beneficiary, PayoutOrder
 from payments_async._request_ids import request_id_for
 from payments_async.bulk._file._cells import (
+    SPOILED,
     Unusable,
     read_account,
     read_currency,
@@ -23,91 +22,8 @@ from payments_async.bulk._file._cells import (
     read_name,
     read_text,
 )
-
-_SYNONYMS = {
-    "request_id": "id, request, request no, request number, request ref, request reference, payment id, payout id, "
-    "payment reference, payment ref, client reference, external id, external reference, unique id",
-    "kind": "type, payment type, payout type, payment method, payout method, method, channel, kind of payout",
-    "amount": "amt, sum, value, net pay, net amount, net salary, payment amount, payout amount, amount to pay",
-    "currency": "ccy, cur, currency code",
-    "name": "full name, names, beneficiary, beneficiary name, recipient, recipient name, payee, payee name, "
-    "employee, employee name, customer name, account name, staff name",
-    "phone_number": "phone, phone no, telephone, telephone number, telephone no, tel, tel no, mobile, mobile number, "
-    "mobile no, mobile phone, msisdn, cell, cell phone, cellphone number, wallet, wallet number, contact, "
-    "contact number, beneficiary phone, beneficiary phone number, recipient phone",
-    "email_address": "email, e mail, mail, e mail address, beneficiary email",
-    "product_id": "product, product code",
-    "product_item_id": "product item, item, item id, product item code, provider item id",
-    "account_number": "account, account no, acct, acct no, acct number, acc no, acc number, bank account, "
-    "bank account no, bank account number, beneficiary account, beneficiary account number, iban",
-    "bank_code": "bank, bank id, sort code, bank sort code",
-    "customer_reference": "customer ref, customer number, customer no, customer id, customer account, meter, "
-    "meter number, meter no, utility account, utility account number",
-    "area": "customer area, town, branch area, service area",
-    "message": "narration, description, remarks, remark, reason, purpose, note, notes, comment, "
-    "comments, payment message",
-    "metadata": "meta, meta data, extra, extra data",
-}
-COLUMNS = tuple(_SYNONYMS)
-
-
-@frozen(kw_only=True)
-class Columns:
-    """What a header line says.
-
-    Attributes:
-        row: The row it stands in.
-        names: Name of each column by position; ``None`` for one that is not known or is doubled.
-        unknown: Headings that no column is known by; blank headings are not among them.
-        doubled: For each column that is there twice, how the file heads it.
-    """
-
-    row: int
-    names: tuple[str | None, ...]
-    unknown: tuple[str, ...] = ()
-    doubled: dict[str, tuple[str, ...]] = field(factory=dict)
-
-    @property
-    def absent(self) -> frozenset[str]:
-        """The columns that the file does not have, or has twice."""
-        return frozenset(COLUMNS).difference(self.names)
-
-
-def plain_word(text: str) -> str:
-    """The letters and digits of a text, without regard to case, accents, blanks and punctuation."""
-    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", text).casefold()))
-
-
-_BY_WORD = {plain_word(name): name for name in COLUMNS} | {
-    plain_word(word): name for name, words in _SYNONYMS.items() for word in words.split(",")
-}
-
-
-@lru_cache(maxsize=1024)  # the keys of JSON lines are the same on every line
-def column_named(heading: str) -> str | None:
-    """The column that a heading stands for.
-
-    >>> column_named("Request ID"), column_named(" E-mail:"), column_named("shoe size")
-    ('request_id', 'email_address', None)
-    """
-    return _BY_WORD.get(plain_word(heading))
-
-
-def match_columns(row: int, headings: Sequence[str]) -> Columns:
-    """Find the known columns in a header line."""
-    found: dict[str, list[str]] = {}
-    names = [column_named(heading) for heading in headings]
-    for name, heading in zip(names, headings, strict=True):
-        if name:
-            found.setdefault(name, []).append(heading.strip())
-    doubled = {name: tuple(given) for name, given in found.items() if len(given) > 1}
-    return Columns(
-        row=row,
-        names=tuple(None if name in doubled else name for name in names),
-        unknown=tuple(h.strip() for h, name in zip(headings, names, strict=True) if name is None and h.strip()),
-        doubled=doubled,
-    )
-
+from payments_async.bulk._file._headings import plain_word
+from payments_async.bulk._file._operators import WORKS_BY_NUMBER, item_for, operator_of
 
 _KIND_BY_WORD = {
     plain_word(word): name for name, kind in PAYOUT_KINDS.items() for word in (name, *kind.words.split(","))
@@ -152,6 +68,9 @@ _READERS: Mapping[str, Callable[[str], str]] = {
     "metadata": read_text,
 }
 _EMPTY = "empty; fill it in"
+_NO_ITEM = (
+    "empty; fill it in, name one for all rows (--item), or have it guessed by the numbers' operators (--guess-items)"
+)
 _NO_KIND = f"empty; write {', '.join(list(PAYOUT_KINDS)[:-1])} or {list(PAYOUT_KINDS)[-1]}"
 
 
@@ -164,6 +83,8 @@ class Rules:
         currency: Currency of the rows that name none; one that names another is refused.
         batch_id: Batch that the orders are marked with.
         derive_request_ids: Whether a row without a request id gets one.
+        item: Item of the rows that name none.
+        guess_items: Whether a row without one gets the item of the operator that its telephone number was given to.
         phone: Reads a telephone number.
         unusable: Columns the file does not have, or has twice. That was said once; rows do not repeat it.
         readers: Reads a cell, by its column.
@@ -173,6 +94,8 @@ class Rules:
     currency: str | None
     batch_id: str | None
     derive_request_ids: bool
+    item: str | None = None
+    guess_items: bool = False
     phone: Callable[[str], str]
     unusable: frozenset[str] = frozenset()
     readers: Mapping[str, Callable[[str], str]] = attrs.field(
@@ -193,6 +116,7 @@ class RowReading:
         kind: The kind, as far as it is known.
         amount: The amount, as far as it could be read.
         currency: The currency, likewise.
+        operator: Whose item was guessed, where it was.
     """
 
     cells: Mapping[str, str]
@@ -205,6 +129,7 @@ class RowReading:
     kind: str | None = None
     amount: Decimal | None = None
     currency: str | None = None
+    operator: str | None = None
 
     def need(self, column: str, remedy: str = _EMPTY) -> None:
         """Complain of a cell that is empty."""
@@ -216,8 +141,12 @@ class RowReading:
 
 def always_needed(rules: Rules) -> frozenset[str]:
     """The columns without which no row can be read."""
-    given = {"kind"} if rules.kind else set()
-    return frozenset(_NEEDED_BY_ALL) - given - ({"request_id"} if rules.derive_request_ids else set())
+    given = {
+        "kind": rules.kind is not None,
+        "request_id": rules.derive_request_ids,
+        "product_item_id": rules.item is not None or rules.guess_items,
+    }
+    return frozenset(column for column in _NEEDED_BY_ALL if not given.get(column))
 
 
 def read_row(cells: Mapping[str, str], rules: Rules) -> RowReading:
@@ -226,6 +155,9 @@ def read_row(cells: Mapping[str, str], rules: Rules) -> RowReading:
     _take_kind(row, rules)
     _find_ignored(row)
     for column, cell in cells.items():
+        if cell.__class__ in SPOILED:
+            row.problems.append((column, cell, cell.remedy))  # type: ignore[attr-defined]  # all of these have one
+            continue
         read = rules.readers.get(column)
         if read is not None and column not in row.ignored:
             try:
@@ -233,9 +165,11 @@ def read_row(cells: Mapping[str, str], rules: Rules) -> RowReading:
             except Unusable as error:
                 row.problems.append((column, cell, str(error)))
     _take_money(row, rules)
-    for column in ("amount", "name", "product_item_id"):
+    for column in ("amount", "name"):
         if column not in cells:
             row.need(column)
+    if "product_item_id" not in cells:
+        _take_item(row, rules)
     _check_destination(row)
     if "request_id" not in cells:
         _name_row(row, rules)
@@ -263,7 +197,7 @@ def _take_money(row: RowReading, rules: Rules) -> None:
     """The amount and its currency, which may stand in a column, beside the amount, or hold for all rows."""
     stated = row.values.get("currency")
     beside = None
-    if cell := row.cells.get("amount"):
+    if (cell := row.cells.get("amount")) and cell.__class__ not in SPOILED:
         try:
             row.amount, beside = read_money(cell)
         except Unusable as error:
@@ -275,6 +209,25 @@ def _take_money(row: RowReading, rules: Rules) -> None:
     if rules.currency and row.currency and row.currency != rules.currency:
         where, value = ("currency", stated) if stated else ("amount", cell or "")
         row.problems.append((where, value, f"the batch is in {rules.currency}; move this row to a batch of its own"))
+
+
+def _take_item(row: RowReading, rules: Rules) -> None:
+    """The item of a row that names none: that of all rows, or the one of the operator of its telephone number."""
+    if rules.item is not None:
+        row.values["product_item_id"] = rules.item
+        return
+    if not rules.guess_items or row.kind is None:
+        row.need("product_item_id", _NO_ITEM)
+        return
+    phone = row.values.get("phone_number") if row.kind in WORKS_BY_NUMBER else None
+    operator = operator_of(phone) if phone else None
+    item = item_for(operator, row.kind) if operator else None
+    if item is not None:
+        row.operator, row.values["product_item_id"] = operator, item
+    elif phone or row.kind not in WORKS_BY_NUMBER:  # a row without its number is blamed for that
+        what = f"no item for {row.kind} through {operator}" if operator else "no item that follows from the number"
+        remedy = f"empty, and there is {what}; fill it in (see `payments-async products`)"
+        row.problems.append(("product_item_id", "", remedy))
 
 
 def _check_destination(row: RowReading) -> None:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -20,8 +20,8 @@ import attrs
 import msgspec
 
 from payments_async._frozen import field, frozen
-from payments_async.bulk._file._cells import NumberCell
-from payments_async.bulk._file._rows import Columns, column_named, match_columns
+from payments_async.bulk._file._cells import ExactCell
+from payments_async.bulk._file._headings import Columns, Mapped, Naming
 from payments_async.bulk._file._workbooks import Sheet, open_sheet
 
 BLOCK = 2**20
@@ -49,6 +49,13 @@ _MIDDLE_GROUP = re.compile(r"[0-9]{3}", re.ASCII)
 _LAST_GROUP = re.compile(r"[0-9]{3}(?:\.[0-9]{1,2})?(?: ?[A-Za-z]{3,4}|/=|/-)?", re.ASCII)
 _ANY_WHOLE = re.compile(r"(?:[A-Za-z]{3,4}\.? ?)?[0-9]+", re.ASCII)
 _CENTS = re.compile(r"[0-9]{2}(?: ?[A-Za-z]{3,4}|/=|/-)?", re.ASCII)
+FEWEST_COLUMNS = 3  # a row of cells may have one that sounds like a column, such as a kind "bank"
+_TITLES = 10  # rows above the header at most
+_LONGEST_TITLE = 3  # cells: a row of more may be a payment
+# What stands beside the sum of a column; whoever pays has a number of their own, and a sum has none.
+_TOTAL = re.compile(r"(?:(?:grand|sub|net|page|control|batch|overall)[ -]?)?totals?\b.{0,40}|sum|jumla", re.I)
+_PAYS_TO = ("phone_number", "account_number", "customer_reference")
+_BESIDE_TOTAL = frozenset({"amount", "currency"})
 _WORDS = frozenset({"message", "metadata"})  # columns in which nobody writes a bare number of two or three digits
 _exact_json = msgspec.json.Encoder(decimal_format="number")
 
@@ -200,6 +207,9 @@ def _mark(block: bytes) -> bytes:
     return hashlib.blake2b(block, digest_size=_MARK).digest()
 
 
+_Record = tuple[int, int, list[str], str | None]  # row, line, cells, remedy
+
+
 class Torn(NamedTuple):
     """A row read otherwise: its amount may go on in the next cells.
 
@@ -223,6 +233,7 @@ class FileRow(NamedTuple):
         short: Whether it has fewer cells than the header.
         torn: Other readings, where the amount may be torn at a comma.
         is_witness: Whether an amount that is surely whole stands beside a number of three digits.
+        total: For a row that is no payment but the sum of those above, what stands there for the amount.
     """
 
     number: int
@@ -232,6 +243,7 @@ class FileRow(NamedTuple):
     short: bool = False
     torn: tuple[Torn, ...] = ()
     is_witness: bool = False
+    total: str | None = None
 
 
 @frozen(kw_only=True)
@@ -245,6 +257,7 @@ class Layout:
         sheet: Name of the sheet in a workbook; ``None`` for the first one.
         note: What a person should know of how it was found out.
         fingerprint: The content it was found out from.
+        mapped: What somebody said of its headings.
     """
 
     format: Format
@@ -253,6 +266,7 @@ class Layout:
     sheet: str | None
     note: str | None
     fingerprint: Fingerprint
+    mapped: Mapped = field(factory=dict)
 
 
 @attrs.define
@@ -264,12 +278,16 @@ class Table:
         rows: Can be walked through once.
         unknown: Names that rows used without a header to say so; known once the rows were walked through.
         sheet: The sheet of a workbook that is read.
+        mapping: What somebody said of the headings, by column; without a header known after the first row.
+        titles: Rows above the header, each with what stands there.
     """
 
     columns: Columns | None
     rows: Iterator[FileRow]
     unknown: dict[str, None] = attrs.field(factory=dict)
     sheet: Sheet | None = None
+    mapping: dict[str, str] = attrs.field(factory=dict)
+    titles: Sequence[tuple[int, str]] = ()
 
 
 @contextmanager
@@ -289,20 +307,26 @@ def open_table(path: Path, layout: Layout, *, looks: bool = False) -> Iterator[T
         match layout.format:
             case "xlsx":
                 with open_sheet(file, layout.sheet, looks=looks) as sheet:
-                    yield _spreadsheet(sheet)
+                    yield _spreadsheet(sheet, layout)
             case "csv":
-                yield _csv(io.TextIOWrapper(file, layout.encoding, newline=""), layout.delimiter)
+                yield _csv(io.TextIOWrapper(file, layout.encoding, newline=""), layout)
             case "jsonl":
-                unknown: dict[str, None] = {}
-                yield Table(None, _objects(io.TextIOWrapper(file, layout.encoding, newline=""), unknown), unknown)
+                yield _objects(io.TextIOWrapper(file, layout.encoding, newline=""), layout)
 
 
 def find_layout(
-    path: Path, *, encoding: str | None, delimiter: str | None, sheet: str | None, go_on: Callable[[], None]
+    path: Path,
+    *,
+    encoding: str | None,
+    delimiter: str | None,
+    sheet: str | None,
+    mapped: Mapped,
+    go_on: Callable[[], None],
 ) -> Layout:
     """Read a file once, and find out what was not told of it.
 
     Args:
+        mapped: What somebody says of its headings.
         go_on: Called now and then; it may raise to stop the reading.
 
     Raises:
@@ -319,10 +343,11 @@ def find_layout(
     return Layout(
         format=format_,
         encoding=encoding or guess,
-        delimiter=delimiter or find_delimiter(content.head, encoding or guess),
+        delimiter=delimiter or find_delimiter(content.head, encoding or guess, Naming(mapped)),
         sheet=sheet,
         note=None if encoding or format_ == "xlsx" else guessed,
         fingerprint=content,
+        mapped=mapped,
     )
 
 
@@ -333,39 +358,72 @@ def _format_of(head: bytes, encoding: str) -> Format:
     return "jsonl" if head.decode(encoding, "ignore").lstrip("\ufeff \t\r\n")[:1] in {"{", "["} else "csv"
 
 
-def find_delimiter(head: bytes, encoding: str) -> str:
-    """The delimiter that lets the header name the most columns; any sign will do that is no letter, digit or quote."""
+def find_delimiter(head: bytes, encoding: str, naming: Naming | None = None) -> str:
+    """The delimiter that lets the header name the most columns; any sign will do that is no letter, digit or quote.
+
+    Where no sign does, the usual one of which there are the most.
+    """
+    naming = naming or Naming({})
     lines = [line for line in head.decode(encoding, "ignore").lstrip("\ufeff").splitlines() if line.strip(_USUAL + " ")]
     if not lines:
         return ","
     if told := _SEPARATOR_LINE.fullmatch(lines[0]):
         return str(told[1])
-    unusual = (sign for sign in dict.fromkeys(lines[0]) if not sign.isalnum() and sign not in _USUAL + "\"'_ \r\n")
+    lines = lines[: _TITLES + 1]  # the header may stand below a title
+    signs = (sign for sign in dict.fromkeys("".join(lines)) if not sign.isalnum() and sign not in _USUAL + "\"'_ \r\n")
 
     def fit(delimiter: str) -> int:
-        return sum(column_named(cell) is not None for cell in lines[0].replace('"', "").split(delimiter))
+        headings = (line.replace('"', "").split(delimiter) for line in lines)
+        return max(sum(name is not None for name in naming.names(cells)) for cells in headings)
 
-    candidates: list[str] = [*_USUAL, *unusual]
-    return max(candidates, key=fit)  # max takes the first of equals
+    candidates: list[str] = [*_USUAL, *signs]
+    best = max(candidates, key=fit)  # max takes the first of equals
+    return best if fit(best) > 1 else max(_USUAL, key="".join(lines).count)
 
 
-def _csv(text: io.TextIOWrapper, delimiter: str) -> Table:
-    records = _records(text, delimiter)
+def _csv(text: io.TextIOWrapper, layout: Layout) -> Table:
+    records = _records(text, layout.delimiter)
+    header = _find_header(records, Naming(layout.mapped), layout.delimiter)
+    if not isinstance(header, _Header):  # without a header no row can be understood
+        return Table(None, iter(header))
+    rows = _named(records, header.columns, layout.delimiter)
+    return Table(header.columns, rows, mapping=header.columns.mapping, titles=header.titles)
+
+
+@attrs.frozen(kw_only=True)
+class _Header:
+    """The header line of a file, and what stands above it."""
+
+    columns: Columns
+    titles: Sequence[tuple[int, str]] = ()
+
+
+def _find_header(records: Iterator[_Record], naming: Naming, delimiter: str) -> _Header | list[FileRow]:
+    """The first row that names columns, where only titles stand above it; else the row that comes next to it.
+
+    Returns:
+        A damaged row in place of one, or no row where there is none.
+    """
+    best: Columns | None = None
+    titles: list[tuple[int, str]] = []
     for number, line, record, problem in records:
-        if problem:  # without a header no row can be understood
-            return Table(None, iter([FileRow(number, line, {}, ("", problem))]))
-        if not any(map(str.strip, record)) or (number == 1 and _SEPARATOR_LINE.fullmatch(delimiter.join(record))):
+        if problem:
+            return [FileRow(number, line, {}, ("", problem))] if best is None else _Header(columns=best)
+        filled = [cell.strip() for cell in record if cell.strip()]
+        if not filled or (number == 1 and _SEPARATOR_LINE.fullmatch(delimiter.join(record))):
             continue
-        columns = match_columns(number, record)
-        return Table(columns, _named(records, columns, delimiter))
-    return Table(None, iter(()))
+        columns = naming.columns(number, record)
+        if columns.known >= FEWEST_COLUMNS:
+            return _Header(columns=columns, titles=titles)
+        best = columns if best is None or columns.known > best.known else best
+        titles.append((number, " ".join(filled)))
+        if len(filled) > _LONGEST_TITLE or len(titles) > _TITLES:
+            break
+    return [] if best is None else _Header(columns=best)
 
 
 class _EndlessLine(Exception):
     """A line so long that it would fill the memory."""
-
-
-_Record = tuple[int, int, list[str], str | None]  # row, line, cells, remedy
 
 
 def _records(text: io.TextIOWrapper, delimiter: str) -> Iterator[_Record]:
@@ -434,7 +492,21 @@ def _named(records: Iterator[_Record], columns: Columns, delimiter: str) -> Iter
             )
             yield FileRow(number, line, cells, ("", remedy))
         elif cells or any(map(str.strip, record)):
-            yield FileRow(number, line, cells, None, short, torn, is_witness)
+            total = None if _has_payee(cells) else _total(record, columns.names, cells)
+            yield FileRow(number, line, cells, None, short, torn, is_witness, total)
+
+
+def _has_payee(cells: Mapping[str, str]) -> bool:
+    """Whether a row surely has a number of somebody: such numbers end with a digit, and the word for a sum does not."""
+    return any(cells[name][-1:].isdigit() for name in _PAYS_TO if name in cells)
+
+
+def _total(record: Sequence[str], names: Sequence[str | None], cells: Mapping[str, str]) -> str | None:
+    """What a row has for the amount that is the sum of others; ``None`` for any other row."""
+    labels = {name for name, cell in zip(names, record, strict=False) if _TOTAL.fullmatch(cell.strip())}
+    if not labels or not labels.union(_BESIDE_TOTAL).issuperset(cells):
+        return None
+    return cells.get("amount", "") if "amount" not in labels else ""
 
 
 def _torn_amounts(record: Sequence[str], amount: int, names: Sequence[str | None]) -> tuple[Torn, ...]:
@@ -460,16 +532,24 @@ def _torn_amounts(record: Sequence[str], amount: int, names: Sequence[str | None
     return tuple(found)
 
 
-def _spreadsheet(sheet: Sheet) -> Table:
-    for number, record in sheet.rows:
-        if any(record):
-            columns = match_columns(number, record)
-            return Table(columns, _named(((n, n, cells, None) for n, cells in sheet.rows), columns, ""), {}, sheet)
-    return Table(None, iter(()), {}, sheet)
+def _spreadsheet(sheet: Sheet, layout: Layout) -> Table:
+    records: Iterator[_Record] = ((number, number, cells, None) for number, cells in sheet.rows)
+    header = _find_header(records, Naming(layout.mapped), "")
+    if not isinstance(header, _Header):
+        return Table(None, iter(header), sheet=sheet)
+    rows = _named(records, header.columns, "")
+    return Table(header.columns, rows, sheet=sheet, mapping=header.columns.mapping, titles=header.titles)
 
 
-def _objects(text: io.TextIOWrapper, unknown: dict[str, None]) -> Iterator[FileRow]:
-    number, lines = 0, _lines(text)
+def _objects(text: io.TextIOWrapper, layout: Layout) -> Table:
+    table = Table(None, iter(()))
+    table.rows = _each_object(_lines(text), table, Naming(layout.mapped))
+    return table
+
+
+def _each_object(lines: Iterator[str], table: Table, naming: Naming) -> Iterator[FileRow]:
+    number = 0
+    named: Naming | None = None
     while True:
         number += 1
         try:
@@ -479,25 +559,34 @@ def _objects(text: io.TextIOWrapper, unknown: dict[str, None]) -> Iterator[FileR
             return
         if line is None:
             return
-        if line.strip():
-            yield _object(number, line, unknown)
+        if not line.strip():
+            continue
+        pairs = _pairs(line)
+        if pairs is None:
+            remedy = "not a JSON object; write one {...} on each line, without commas between"
+            yield FileRow(number, number, {}, ("", remedy))
+            continue
+        if named is None:  # the keys of the first object are its header
+            table.mapping = naming.mapping([key for key, _ in pairs])
+            named = Naming(table.mapping)
+        yield _object(number, line, pairs, named, table.unknown)
 
 
-def _object(number: int, line: str, unknown: dict[str, None]) -> FileRow:
+def _pairs(line: str) -> _Pairs | None:
     try:
         pairs = json.loads(
-            line, parse_float=NumberCell, parse_int=NumberCell, parse_constant=NumberCell, object_pairs_hook=_Pairs
+            line, parse_float=ExactCell, parse_int=ExactCell, parse_constant=ExactCell, object_pairs_hook=_Pairs
         )
     except (ValueError, RecursionError):
-        pairs = None
-    if not isinstance(pairs, _Pairs):
-        return FileRow(
-            number, number, {}, ("", "not a JSON object; write one {...} on each line, without commas between")
-        )
+        return None
+    return pairs if isinstance(pairs, _Pairs) else None
+
+
+def _object(number: int, line: str, pairs: _Pairs, naming: Naming, unknown: dict[str, None]) -> FileRow:
     cells: dict[str, str] = {}
     seen: set[str] = set()
-    for key, value in pairs:
-        name = column_named(key)
+    names = naming.names([key for key, _ in pairs])
+    for (key, value), name in zip(pairs, names, strict=True):
         if name is None:
             if len(unknown) < 100:
                 unknown[key] = None
@@ -522,7 +611,7 @@ class _Pairs(list[tuple[str, object]]):
 
 def _json_text(value: object) -> str:
     match value:
-        case NumberCell():
+        case ExactCell():
             return value
         case str():
             return value.strip()

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import posixpath
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,8 @@ _LONGEST_CELL = 2**15  # the format allows no more
 _OLD = b"\xd0\xcf\x11\xe0"
 _YES = frozenset({"1", "true"})
 _HEIGHTLESS = frozenset({"0", "0.0"})
+_PERCENT_FORMATS = frozenset({"9", "10"})  # the built-in ones
+_QUOTED = re.compile(r'"[^"]*"|\\.')
 _CSV = "export the sheet as CSV"
 
 _DAMAGED = "the workbook is damaged, or no workbook; open it in a spreadsheet and save it as XLSX again"
@@ -97,7 +100,7 @@ def _told() -> Iterator[object]:
                 f"sheet: the workbook has no sheet {sheet!r}; it has {', '.join(map(repr, names))}"
             )
         name, state, relation = sheets[0 if sheet is None else names.index(sheet)]
-        seen = _Seen()
+        seen = _Seen(_percent_styles(book, place) if looks else frozenset())
         if looks:
             _parse(book, _relations(book, place).get(relation, ""), seen.begin)
     yield {
@@ -106,6 +109,8 @@ def _told() -> Iterator[object]:
         "is_hidden": state in ("hidden", "veryHidden"),
         "rows": sorted(seen.rows),
         "columns": seen.hidden_positions(),
+        "percents": seen.positions_of(seen.percents),
+        "formulas": seen.positions_of(seen.formulas),
     }
     yield from _blocks(_rows(data, name))
 
@@ -152,12 +157,20 @@ def _plain(cell: object) -> object:
 class _Seen:
     """What was seen of a sheet so far. Its dimension is measured: what it says of itself is too often wrong.
 
+    Args:
+        percent_styles: Cells of these styles show a percentage.
+
     Attributes:
         rows: Numbers of hidden rows with something in them.
+        percents, formulas: Where such cells are: by column, the first and last rows of each stretch of them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, percent_styles: frozenset[str]) -> None:
         self.rows: set[int] = set()
+        self.percents: dict[int, list[list[int]]] = {}
+        self.formulas: dict[int, list[list[int]]] = {}
+        self._percent_styles = percent_styles
+        self._style: str | None = None
         self._columns: set[int] = set()
         self._row = self._column = 0
         self._place: str | None = None
@@ -171,13 +184,22 @@ class _Seen:
         """Hidden columns by where they stand in a row that is read, from 0: empty columns on the left are not read."""
         return sorted(column - self._left for column in self._columns if column >= self._left)
 
+    def positions_of(self, stretches: Mapping[int, list[list[int]]]) -> dict[int, list[list[int]]]:
+        """These stretches by where their columns stand in a row that is read."""
+        return {column - self._left: rows for column, rows in stretches.items() if column >= self._left}
+
     def begin(self, tag: str, values: Mapping[str, str]) -> None:
         """Take the beginning of an element. The usual ones come first: there are millions of them."""
         if tag == "c":
             self._column += 1
             self._place = values.get("r")
+            self._style = values.get("s")
         elif tag in ("v", "is"):
             self._take_value()
+            if self._style in self._percent_styles:
+                self._take_stretch(self.percents)
+        elif tag == "f":
+            self._take_stretch(self.formulas)
         elif tag == "row":
             self._row = _number(values.get("r")) or self._row + 1
             self._column = 0
@@ -188,15 +210,25 @@ class _Seen:
         elif tag == "sheetFormatPr":
             self._by_default = values.get("zeroHeight") in _YES
 
-    def _take_value(self) -> None:
+    def _take_stretch(self, stretches: dict[int, list[list[int]]]) -> None:
+        row, letters = self._cell()
+        rows = stretches.setdefault(_column(letters), [])
+        if rows and rows[-1][1] == row - 1:
+            rows[-1][1] = row
+        elif not rows or rows[-1][1] < row:  # what jumps back was not written by a spreadsheet
+            rows.append([row, row])
+
+    def _cell(self) -> tuple[int, str | int]:
+        """Row and column of the cell that has begun."""
         place = self._place
-        letters: str | int
         if place is None:
-            row, letters = self._row, self._column  # a column without a name
-        else:
-            letters = place.rstrip("0123456789")
-            row = _number(place[len(letters) :]) or self._row
-            self._row = row
+            return self._row, self._column  # a column without a name
+        letters = place.rstrip("0123456789")
+        return _number(place[len(letters) :]) or self._row, letters
+
+    def _take_value(self) -> None:
+        row, letters = self._cell()
+        self._row = row
         self._cells += 1
         if row != self._bottom or letters not in self._letters:
             self._grow(row, letters)
@@ -272,6 +304,30 @@ def _sheets(book: zipfile.ZipFile, place: str) -> list[tuple[str, str, str]]:
 
     _parse(book, place, begin)
     return found
+
+
+def _percent_styles(book: zipfile.ZipFile, place: str) -> frozenset[str]:
+    """The styles of cells that show a percentage, as cells name them."""
+    folder, name = posixpath.split(place)
+    targets = _targets(book, posixpath.join(folder, "_rels", f"{name}.rels"), folder).values()
+    part = next((target for kind, target in targets if kind.endswith("/styles")), None)
+    if part is None:
+        return frozenset()
+    formats = set(_PERCENT_FORMATS)
+    styles: list[bool] = []
+    within = ""
+
+    def begin(tag: str, values: Mapping[str, str]) -> None:
+        nonlocal within
+        if tag == "numFmt" and "%" in _QUOTED.sub("", values.get("formatCode", "")):
+            formats.add(values.get("numFmtId", ""))
+        elif tag in ("cellStyleXfs", "cellXfs", "cellStyles", "dxfs"):
+            within = tag
+        elif tag == "xf" and within == "cellXfs":
+            styles.append(values.get("numFmtId") in formats)
+
+    _parse(book, part, begin)
+    return frozenset(str(number) for number, shows in enumerate(styles) if shows)
 
 
 def _relations(book: zipfile.ZipFile, place: str) -> dict[str, str]:

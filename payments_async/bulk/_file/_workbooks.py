@@ -6,17 +6,19 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from decimal import Context, Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
 from payments_async._frozen import field, frozen
-from payments_async.bulk._file._cells import DateCell, NumberCell
+from payments_async.bulk._file._cells import DateCell, NumberCell, PercentCell, UnsavedCell
 
 _READER = Path(__file__).with_name("_workbook_reader.py")
 _EXACT = 10**15  # a spreadsheet keeps 15 digits
+_PERCENT = Context(prec=15)  # what a spreadsheet keeps; a hundred times it has no more
 _PIECE = 2**20
 _PATIENCE = 360.0  # seconds until the next rows; the reader's own limit of computing time is lower
 _GAVE_UP = "the workbook takes too much memory or time to be read; export the sheet as CSV"
@@ -78,7 +80,7 @@ def open_sheet(workbook: IO[bytes], name: str | None, *, looks: bool = True) -> 
                 is_hidden=about["is_hidden"],
                 hidden_rows=frozenset(about["rows"]),
                 hidden_columns=frozenset(about["columns"]),
-                rows=lines.rows(),
+                rows=lines.rows(_Stretches(about["percents"]), _Stretches(about["formulas"])),
             )
         finally:
             process.kill()
@@ -120,13 +122,42 @@ class _Lines:
             raise ValueError(told["error"])
         return None if told == {"end": True} else told
 
-    def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """All rows with their numbers."""
+    def rows(self, percents: _Stretches, formulas: _Stretches) -> Iterator[tuple[int, list[str]]]:
+        """All rows with their numbers.
+
+        Args:
+            percents, formulas: Where they are, as far as somebody looked.
+        """
         number = 0
         while (block := self.next()) is not None:
             for row in block:
                 number += 1
-                yield number, list(map(_cell_text, row))
+                cells = list(map(_cell_text, row))
+                for position in percents.at(number, len(cells)):
+                    if isinstance(cells[position], NumberCell):
+                        cells[position] = PercentCell(f"{_PERCENT.multiply(Decimal(cells[position]), 100):f}%")
+                for position in formulas.at(number, len(cells)):
+                    cells[position] = cells[position] or UnsavedCell("a formula")
+                yield number, cells
+
+
+class _Stretches:
+    """Cells of a kind, as first and last rows by column; asked row after row.
+
+    Args:
+        told: Pairs of rows by the column's position, as the reader tells them.
+    """
+
+    def __init__(self, told: Mapping[str, Sequence[Sequence[int]]]) -> None:
+        self._left = {int(position): list(reversed(pairs)) for position, pairs in told.items()}
+
+    def at(self, row: int, width: int) -> Iterator[int]:
+        """The columns that have one in this row, below a width."""
+        for position, pairs in self._left.items():
+            while pairs and pairs[-1][1] < row:
+                pairs.pop()
+            if pairs and pairs[-1][0] <= row and position < width:
+                yield position
 
 
 def _cell_text(cell: str | float | bool | list[str]) -> str:

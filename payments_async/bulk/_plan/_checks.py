@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import re
 import tempfile
 import time
+from array import array
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from decimal import Context, Decimal
-from operator import attrgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
@@ -23,9 +24,12 @@ from payments_async._models import Product, ProductItem, Validation
 from payments_async._orders import BankAccount, CollectionOrder, Order, PayoutOrder
 from payments_async._session import PaymentsSession
 from payments_async.bulk._file._batch import Repeat, Repeats
+from payments_async.bulk._file._operators import WORKS_BY_NUMBER, operator_named_by, operator_of
 from payments_async.bulk._problems import OrderIssue
 from payments_async.bulk._retry_ids import earlier_id
 from payments_async.journal import Journal
+from payments_async.journal._engine._memory import Holder
+from payments_async.journal._engine._registered import RegisteredOrders
 from payments_async.journal._records import ArchivedOrder, Entry, Run
 from payments_async.journal._states import State
 
@@ -34,10 +38,12 @@ _SLOW = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P?[=<!]")  # may take for ever on a 
 _REMEMBERED = 100_000  # answers
 _Question: TypeAlias = tuple[str, str, Decimal]
 _SHOWN = 1000
+_SHOWN_OF_BATCH = 100  # with one other batch
 _EXACT = Context(prec=40)  # the usual 28 digits could make two amounts alike
 _SIEVE = 32 * 2**20  # bits, 4 MiB of them: one for each of 33,000,000 beneficiaries
 _MEMORY = 4 * 2**20  # bytes for each of three heaps; the rest goes to temporary files
 _BANK_NAMED = "looks like the name of a bank; the service wants the bank's code, which its products tell: check it"
+_MOST_BATCHES = 2**16 - 1  # other batches that are told apart
 _LONGEST_WORD = 5  # capital letters that may be a code
 _SWIFT = (8, 11)  # letters and digits of a bank's code between banks
 
@@ -227,21 +233,50 @@ def bank_named(order: Order) -> OrderIssue | None:
     return None
 
 
-def _payee_key(order: Order) -> str:
-    """The same for orders that pay into the same wallet, account or line, however its number is punctuated.
+def operator_fits(order: Order) -> OrderIssue | None:
+    """What is to be said of an order through another operator than its number was given to. People keep numbers."""
+    if order.kind not in WORKS_BY_NUMBER or (named := operator_named_by(item_of(order))) is None:
+        return None
+    if (own := operator_of(reference_of(order))) is None or own == named:
+        return None
+    return OrderIssue(
+        "product_item_id",
+        item_of(order),
+        f"an item of {named}, and the number was given out by {own}; correct one of them, unless the number was moved",
+        blocks=False,
+        concerns=True,
+    )
+
+
+class Payee(NamedTuple):
+    """One wallet, account or line.
+
+    Attributes:
+        key: The same for all orders that pay into it, however its number is punctuated. Personal.
+        masked: Its number, masked.
+    """
+
+    key: str
+    masked: str
+
+
+def payee_of(order: Order) -> Payee:
+    """Who is paid by an order.
 
     Salary and airtime for one telephone number are two destinations, and so is one number at two utilities.
     """
     kind, reference = KINDS[order.kind], reference_of(order)
-    if kind.reference == "phone_number":
-        reference = "".join(filter(str.isdecimal, reference))
+    number = reference
+    if kind.reference == "phone_number" and not (number := reference.removeprefix("+")).isdecimal():
+        number = "".join(filter(str.isdecimal, reference))
     match kind.unique_within:
         case None:
-            return f"{kind.name} {reference}"
+            key = f"{kind.name} {number}"
         case "product_item_id":
-            return f"{kind.name} {item_of(order)} {reference}"
+            key = f"{kind.name} {item_of(order)} {number}"
         case field:
-            return f"{kind.name} {getattr(destination_of(order), field)} {reference}"
+            key = f"{kind.name} {getattr(destination_of(order), field)} {number}"
+    return Payee(key, mask(reference))
 
 
 @frozen(kw_only=True)
@@ -268,18 +303,64 @@ class Duplicate:
 
 
 @frozen(kw_only=True)
+class DuplicateGroup:
+    """Duplicates that are alike.
+
+    Attributes:
+        batch_id: Of the other orders, when the journal holds them in another batch.
+        same_amount: Whether the amounts are alike too.
+        count: How many pairs.
+    """
+
+    batch_id: str | None
+    same_amount: bool
+    count: int
+
+
+@frozen(kw_only=True)
 class Duplicates:
     """What was found.
 
     Attributes:
         same_amount: Pairs with the same beneficiary and amount.
         other_amount: Pairs with the same beneficiary and another amount.
-        shown: The first thousand, those with the same amount first.
+        groups: The same by where the other order is, the odd ones first: those within the batch, then a few with some
+            other batch before many, such as all of last month's.
+        shown: The first thousand, in the sequence of the groups.
     """
 
     same_amount: int = 0
     other_amount: int = 0
+    groups: tuple[DuplicateGroup, ...] = ()
     shown: tuple[Duplicate, ...] = ()
+
+
+def _oddity(group: tuple[tuple[int, bool], _Alike]) -> tuple[bool, int, bool]:
+    """What comes first: pairs within the batch, the same amount; then a few with another batch, and many at last."""
+    (number, same), alike = group
+    return number >= 0, alike.count if number >= 0 else 0, not same
+
+
+class _Alike:
+    """Repeats of a kind.
+
+    Attributes:
+        count: All of them; the first are kept.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: list[tuple[int, Repeat]] = []  # a heap, the last row on top
+
+    def add(self, repeat: Repeat, most: int) -> None:
+        """Take one down, and keep so many."""
+        self.count += 1
+        keep = heapq.heappush if len(self._first) < most else heapq.heappushpop
+        keep(self._first, (-repeat.row, repeat))
+
+    def first(self) -> list[Repeat]:
+        """Those that are kept, by row."""
+        return [repeat for _, repeat in sorted(self._first, reverse=True)]
 
 
 class Payees(ExitStack):
@@ -287,6 +368,9 @@ class Payees(ExitStack):
 
     Of the journal's orders it keeps those that pay somebody the batch pays too (of a batch of millions, a few more:
     a bit for each beneficiary tells them apart), so that a long journal costs no room.
+
+    Attributes:
+        prior_count: How many orders of the journal were looked at.
     """
 
     def __init__(self) -> None:
@@ -298,35 +382,56 @@ class Payees(ExitStack):
         self._count = 0
         self._ours = 0
         self._paid = BitSet()
+        self.prior_count = 0
+        self._batches: dict[str, int] = {}
+        self._batch_of = array("H")  # which batch, by the number of a prior order
 
-    def add(self, order: Order) -> None:
+    def add(self, order: Order, payee: Payee) -> None:
         """Take down an order of the batch."""
-        key = _payee_key(order)
-        self._paid.add(hash(key) % _SIEVE)
-        self._add(key, order, "", "")
+        self._paid.add(hash(payee.key) % _SIEVE)
+        self._add(payee, order, "", "")
         self._ours = self._count
 
     def add_prior(self, order: Order, batch_id: str, state: str) -> None:
         """Take down an order that the journal holds in another batch, where it pays one of those."""
-        key = _payee_key(order)
-        if hash(key) % _SIEVE in self._paid:
-            self._add(key, order, batch_id, state)
+        self.prior_count += 1
+        payee = payee_of(order)
+        if hash(payee.key) % _SIEVE in self._paid:
+            self._batch_of.append(self._batches.setdefault(batch_id, min(len(self._batches), _MOST_BATCHES)))
+            self._add(payee, order, batch_id, state)
 
-    def _add(self, key: str, order: Order, batch_id: str, state: str) -> None:
-        amount = order.amount
+    def _add(self, payee: Payee, order: Order, batch_id: str, state: str) -> None:
+        key, amount = payee.key, order.amount
         digest = hash(amount)
         self._twice.add(key, self._count, 0, digest, digest)
         self._alike.add(f"{key} {_EXACT.normalize(amount)}", self._count, 0, digest, digest)
-        cells = (order.request_id, mask(reference_of(order)), str(amount), batch_id, state)
+        cells = (order.request_id, payee.masked, str(amount), batch_id, state)
         self._lines.write("\t".join(cells).encode() + b"\n")
         self._count += 1
 
     def found(self) -> Duplicates:
         """What was found. It takes a second for each million of orders."""
-        alike, others = BitSet(), BitSet()
-        same = heapq.nsmallest(_SHOWN, self._marked(self._alike, alike, without=BitSet()), key=attrgetter("row"))
-        other = heapq.nsmallest(_SHOWN, self._marked(self._twice, others, without=alike), key=attrgetter("row"))
-        return Duplicates(same_amount=alike.count, other_amount=others.count, shown=self._named(same, other))
+        as_much, others = BitSet(), BitSet()
+        groups: dict[tuple[int, bool], _Alike] = {}
+        for same, found in (
+            (True, self._marked(self._alike, as_much, without=BitSet())),
+            (False, self._marked(self._twice, others, without=as_much)),
+        ):
+            for repeat in found:
+                number = -1 if repeat.row < self._ours else self._batch_of[repeat.row - self._ours]
+                groups.setdefault((number, same), _Alike()).add(repeat, _SHOWN if number < 0 else _SHOWN_OF_BATCH)
+        names = {number: batch_id for batch_id, number in self._batches.items()}
+        weighed = sorted(groups.items(), key=_oddity)
+        chosen = [(repeat, same) for (_, same), alike in weighed for repeat in alike.first()][:_SHOWN]
+        return Duplicates(
+            same_amount=as_much.count,
+            other_amount=others.count,
+            groups=tuple(
+                DuplicateGroup(batch_id=names.get(number), same_amount=same, count=alike.count)
+                for (number, same), alike in weighed
+            ),
+            shown=self._named(chosen),
+        )
 
     def _marked(self, repeats: Repeats, marks: BitSet, *, without: BitSet) -> Iterator[Repeat]:
         for repeat in repeats.found():
@@ -334,8 +439,7 @@ class Payees(ExitStack):
                 marks.add(repeat.row)
                 yield repeat
 
-    def _named(self, alike: list[Repeat], others: list[Repeat]) -> tuple[Duplicate, ...]:
-        chosen = [*((repeat, True) for repeat in alike), *((repeat, False) for repeat in others)][:_SHOWN]
+    def _named(self, chosen: list[tuple[Repeat, bool]]) -> tuple[Duplicate, ...]:
         wanted = {row for repeat, _ in chosen for row in (repeat.row, repeat.first_row)}
         self._lines.seek(0)
         lines = {n: line.decode().rstrip("\n").split("\t") for n, line in enumerate(self._lines) if n in wanted}
@@ -372,6 +476,7 @@ class PriorOrders:
     _journal: Journal | None
     _batch_id: str | None
     _recent: float
+    _registered: RegisteredOrders | None = None
     _clock: Callable[[], float] = time.time
     _is_empty: bool = attrs.field(init=False, default=True)
     run: Run | None = attrs.field(init=False, default=None)
@@ -379,6 +484,7 @@ class PriorOrders:
     _earlier: Mapping[str, Entry | ArchivedOrder | None] = attrs.field(
         init=False, factory=dict
     )  # what some of them try again
+    _elsewhere: Mapping[str, Holder] = attrs.field(init=False, factory=dict)
 
     async def begin(self) -> None:
         """Find out what there is."""
@@ -386,17 +492,35 @@ class PriorOrders:
         self._is_empty = not runs
         self.run = next((run for run in runs if run.batch_id == self._batch_id), None)
 
+    @property
+    def knows_nothing(self) -> bool:
+        """Whether there is a journal, and nothing in it."""
+        return self._journal is not None and self._is_empty
+
+    async def has_batch(self, batch_id: str) -> bool:
+        """Whether the journal holds a batch of that name."""
+        return self._journal is not None and batch_id in [run.batch_id for run in await self._journal.runs()]
+
     async def entries(self, orders: Sequence[PayoutOrder]) -> Mapping[str, Entry]:
         """What the journal holds under these request ids."""
-        if self._journal is None or self._is_empty:
-            return {}
         request_ids = [order.request_id for order in orders]
         earlier = [one for one in map(earlier_id, request_ids) if one is not None]
-        entries = await self._journal.entries_of([*request_ids, *earlier])
-        archived = await self._journal.archived_of([one for one in (*request_ids, *earlier) if one not in entries])
+        entries: Mapping[str, Entry] = {}
+        archived: Mapping[str, ArchivedOrder] = {}
+        if self._journal is not None and not self._is_empty:
+            entries = await self._journal.entries_of([*request_ids, *earlier])
+            archived = await self._journal.archived_of([one for one in (*request_ids, *earlier) if one not in entries])
         self._earlier = {one: entries.get(one) or archived.get(one) for one in earlier}
         self._gone = frozenset(archived).intersection(request_ids)
+        if self._registered is not None:
+            unknown = [one for one in request_ids if one not in entries and one not in self._gone]
+            self._elsewhere = await asyncio.to_thread(self._registered.holders, unknown)
         return entries
+
+    def close(self) -> None:
+        """Close what was opened for it."""
+        if self._registered is not None:
+            self._registered.close()
 
     def has_left(self, order: PayoutOrder) -> bool:
         """Whether one of the orders that were asked for last has ended long ago, and is in an archive."""
@@ -410,6 +534,12 @@ class PriorOrders:
         """Why the journal would refuse an order that is not recorded."""
         if self.has_left(order):
             return OrderIssue("request_id", "", "it ended long ago and is in an archive: it is not sent again")
+        if (holder := self._elsewhere.get(order.request_id)) is not None:
+            remedy = (
+                f"it may have been sent already: the journal {holder.path or 'that was lost'} holds it in batch "
+                f"{holder.batch_id}; go on with that one, or leave the order out"
+            )
+            return OrderIssue("request_id", "", remedy)
         if entry is None and self.run is not None and self.run.ready:
             remedy = f"batch {self.run.batch_id} was approved without this order; put it into a batch of its own"
             return OrderIssue("request_id", "", remedy)

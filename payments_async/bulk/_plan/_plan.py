@@ -6,9 +6,13 @@ import asyncio
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import closing
 from decimal import Context, Decimal
-from itertools import count, islice
+from itertools import count as counted_up
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
 
 import attrs
 
@@ -19,7 +23,8 @@ from payments_async._models import Account
 from payments_async._orders import PayoutOrder
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire.orders import write_order
-from payments_async.bulk._file._batch import Batch, BatchOrders, read_in_threads
+from payments_async.bulk._file._batch import Batch, BatchOrders, Guess, read_in_threads
+from payments_async.bulk._file._totals import TOTAL
 from payments_async.bulk._plan._checks import (
     BitSet,
     Catalogue,
@@ -28,16 +33,26 @@ from payments_async.bulk._plan._checks import (
     PriorOrders,
     Validations,
     bank_named,
+    operator_fits,
+    payee_of,
 )
+from payments_async.bulk._plan._comparison import Comparison, PayeeLedger
 from payments_async.bulk._problems import Issue, OrderIssue, Problem, harmless
-from payments_async.journal import Journal
+from payments_async.journal import Journal, StateFolder
+from payments_async.journal._engine._registered import RegisteredOrders
 from payments_async.journal._records import Entry, body_digest
 from payments_async.journal._states import State
+from payments_async.outbox._sweeps import account_of
 
 _AT_ONCE = 500  # orders
 _SHOWN = 1000  # different issues; more are counted
 _EXACT = Context(prec=100)  # the usual 28 digits could round a great sum
 _VERSION = b"payments-async plan 1\0"
+_EXAMPLES = 5  # orders named of those that an issue concerns
+_NOTHING_KNOWN = (
+    "the journal is new and knows no earlier payment, so nobody can be told who was paid before; where an older one "
+    "exists, use that: one journal for all that a company pays"
+)
 _REPEATED = OrderIssue("request_id", "", "an earlier order of this batch has this request id; leave one of them out")
 
 
@@ -54,6 +69,22 @@ class Share:
     def with_one(self, amount: Decimal) -> Share:
         """One order more."""
         return Share(count=self.count + 1, total=_EXACT.add(self.total, amount))
+
+
+@frozen(kw_only=True)
+class PlanProgress:
+    """How far a plan is.
+
+    Attributes:
+        step: ``"orders"`` are judged; those ``"paid of late"`` and those of the ``"other batch"`` are read; what all of
+            it comes to is ``"summed up"``.
+        done: Orders of this step.
+        total: ... and how many there are, where that is known.
+    """
+
+    step: Literal["orders", "paid of late", "other batch", "summed up"]
+    done: int = 0
+    total: int | None = None
 
 
 @frozen(kw_only=True)
@@ -77,7 +108,9 @@ class Plan:
         currency: Of the account; what the orders say when it names none.
         seconds: How long the sending may take: a guess from how fast the service answered.
         digest: SHA-256 over all that the orders say, in their sequence, in hexadecimal digits. The same digest is the
-            same payments.
+            same payments; an item that was guessed is part of it.
+        guesses: Items that were guessed by the operators of telephone numbers; see ``read_batch``.
+        comparison: With the batch that it was compared with.
         orders: What would be sent, to be walked through as often as needed; pass it to ``run_batch``.
     """
 
@@ -100,6 +133,8 @@ class Plan:
     currency: str | None
     seconds: float
     digest: str
+    guesses: tuple[Guess, ...]
+    comparison: Comparison | None
     orders: Iterable[PayoutOrder] = field(repr=False)
 
     @property
@@ -120,6 +155,12 @@ async def plan(
     concurrency: int = 20,
     rate: float | None = None,
     recent: float = 7 * 86_400.0,
+    compare: str | Batch | Iterable[PayoutOrder] | None = None,
+    compare_change: Decimal | int = 20,
+    max_each: Decimal | int | None = None,
+    max_total: Decimal | int | None = None,
+    state_folder: str | Path | StateFolder | None = None,
+    progress: Callable[[PlanProgress], object] | None = None,
 ) -> Plan:
     """Look at a batch from all sides; nothing is sent and nothing is written down. Memory does not grow with it.
 
@@ -137,9 +178,18 @@ async def plan(
         concurrency: Calls under way at once, of the validation now and of the run in the estimate.
         rate: Orders a second that the run allows itself, for the estimate.
         recent: Seconds back in which an order of another batch to the same beneficiary counts as a duplicate.
+        compare: What the batch is compared with, such as last month's: the name of a batch in the journal, what
+            ``read_batch`` gave, or orders.
+        compare_change: By how many per cent what a payee gets has to change to be told.
+        max_each: What one payee may get by all orders of the batch together; more is a problem.
+        max_total: What all orders may come to; likewise.
+        state_folder: Where this machine remembers its journals: an order that another journal holds, which may have
+            sent it, is a problem. By default it is left to ``run_batch`` to find that out.
+        progress: Called now and then.
 
     Raises:
-        TypeError: The orders can be walked through only once.
+        TypeError: The orders can be walked through only once, or an argument is a ``float``.
+        ValueError: There is no such batch to compare with.
         BatchChanged: The file was changed since it was read.
         Rejected, NotSent, ServiceFault: The account or the products could not be read.
         JournalUnavailable: The journal could not be read.
@@ -148,12 +198,17 @@ async def plan(
     if isinstance(source, Iterator):
         raise TypeError("orders: an iterator would be used up by planning; pass a list, or what read_batch gave")
     account = await payments.accounts.get()
-    prior = PriorOrders(journal, batch_id, recent)
+    limits = PlanLimits(each=_exact("max_each", max_each), total=_exact("max_total", max_total))
+    change = _exact("compare_change", compare_change)
+    registered = None if state_folder is None else RegisteredOrders(state_folder, account_of(payments))
+    prior = PriorOrders(journal, batch_id, recent, registered)
     await prior.begin()
+    if isinstance(compare, str) and (journal is None or not await prior.has_batch(compare)):
+        raise ValueError(f"compare: the journal holds no batch {compare}")
     catalogue = Catalogue(payments)
     # a file's reader has told repeated ids already, in constant memory
     ids: set[str] | None = None if isinstance(orders, Batch) else set()
-    walk = _Walk(catalogue, account, prior, skip_bad=skip_bad, acknowledged=acknowledged, ids=ids)
+    walk = _Walk(catalogue, account, prior, skip_bad=skip_bad, acknowledged=acknowledged, ids=ids, limits=limits)
     if isinstance(orders, Batch):
         walk.take_file(orders)
     clock = executor_of(payments).clock
@@ -162,14 +217,91 @@ async def plan(
     wait = max(clock() - began, 0.001)  # one read stands for a payout
     speed = min(math.inf if rate is None else rate, concurrency / wait)
     validations = Validations(payments, concurrency) if validate else None
-    with Payees() as payees:
+    tell = progress or (lambda _: None)
+    count = len(source) if isinstance(source, Sized) else None
+    with Payees() as payees, PayeeLedger() as ledger, closing(prior):
         async for some in _some_at_once(source):
-            await walk.take(some, payees, validations)
-        return await walk.end(payees, source, speed)
+            await walk.take(some, payees, ledger, validations)
+            tell(PlanProgress(step="orders", done=walk.number, total=count))
+        if compare is not None:
+            async for others in _orders_of(compare, journal):
+                await asyncio.to_thread(_take_others, ledger, others)
+                tell(PlanProgress(step="other batch", done=ledger.other_count))
+        async for entries in prior.paid():
+            for entry in entries:
+                payees.add_prior(entry.order, entry.batch_id, entry.state)
+            tell(PlanProgress(step="paid of late", done=payees.prior_count))
+        tell(PlanProgress(step="summed up", total=count))
+        comparison = None
+        if compare is not None and change is not None:
+            comparison = await asyncio.to_thread(ledger.compared, _name_of(compare), change)
+        return await walk.end(payees, ledger, source, speed, comparison)
+
+
+@frozen(kw_only=True)
+class PlanLimits:
+    """What a batch may come to; ``None`` for no limit.
+
+    Attributes:
+        each: For one payee.
+        total: For all of them.
+    """
+
+    each: Decimal | None
+    total: Decimal | None
+
+
+def _exact(name: str, value: Decimal | int | None) -> Decimal | None:
+    """A number that was handed in, exact and not below zero."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Decimal | int):
+        raise TypeError(f"{name}: pass a Decimal or a whole number, not {type(value).__name__}")
+    if not 0 <= (number := Decimal(value)) < Decimal("Infinity"):
+        raise ValueError(f"{name}: expected a number from 0, not {value}")
+    return number
+
+
+def _name_of(compare: str | Batch | Iterable[PayoutOrder]) -> str:
+    match compare:
+        case str():
+            return compare
+        case Batch():
+            return compare.path.name
+        case _:
+            return "other orders"
+
+
+async def _orders_of(
+    compare: str | Batch | Iterable[PayoutOrder], journal: Journal | None
+) -> AsyncIterator[Sequence[PayoutOrder]]:
+    """The payouts of a batch that is compared with, some at a time."""
+    if not isinstance(compare, str):
+        async for orders in _some_at_once(compare.orders if isinstance(compare, Batch) else compare):
+            yield orders
+        return
+    assert journal is not None
+    some: list[PayoutOrder] = []
+    async for entry in journal.entries(compare):
+        if isinstance(entry.order, PayoutOrder):
+            some.append(entry.order)
+        if len(some) == _AT_ONCE:
+            yield some
+            some = []
+    yield some
+
+
+def _take_others(ledger: PayeeLedger, orders: Sequence[PayoutOrder]) -> None:
+    for order in orders:
+        ledger.add_other(order, payee_of(order))
 
 
 class _Walk:
-    """What was seen of a batch so far."""
+    """What was seen of a batch so far.
+
+    Attributes:
+        number: How many orders.
+    """
 
     def __init__(
         self,
@@ -180,7 +312,10 @@ class _Walk:
         skip_bad: bool,
         acknowledged: bool,
         ids: set[str] | None,
+        limits: PlanLimits,
     ) -> None:
+        self._limits = limits
+        self._guesses: tuple[Guess, ...] = ()
         self._catalogue = catalogue
         self._account = account
         self._prior = prior
@@ -189,22 +324,32 @@ class _Walk:
         self._concerns = _Issues()
         self._file_concerns: tuple[Issue, ...] = ()
         self._problems, self._skipped, self._warnings = _Issues(), _Issues(), _Issues()
-        self._kinds: defaultdict[str, Share] = defaultdict(Share)
-        self._items: defaultdict[str, Share] = defaultdict(Share)
+        self._tallies: defaultdict[tuple[str, str], list[Any]] = defaultdict(
+            lambda: [0, Decimal(0)]
+        )  # by kind and item
         self._open = Share()
         self._left_out = BitSet()
         self._digest = hashlib.sha256(_VERSION)
         self._currencies: set[str] = set()
         self._ids = ids
-        self._number = self._recorded = self._rows_left_out = 0
+        self.number = self._recorded = self._rows_left_out = 0
 
     def take_file(self, batch: Batch) -> None:
         """Take what the reader of the file refused."""
-        (self._skipped if self._skip_bad else self._problems).add_file(batch.problems)
+        against = self._skipped if self._skip_bad else self._problems
+        against.add_file(one for one in batch.problems if one.column != TOTAL)
+        self._problems.add_file(one for one in batch.problems if one.column == TOTAL)
+        self._guesses = batch.guesses
         self._rows_left_out = batch.rows - len(batch.orders)
         self._file_concerns = batch.concerns
 
-    async def take(self, orders: Sequence[PayoutOrder], payees: Payees, validations: Validations | None) -> None:
+    async def take(
+        self,
+        orders: Sequence[PayoutOrder],
+        payees: Payees,
+        ledger: PayeeLedger,
+        validations: Validations | None,
+    ) -> None:
         """Judge and count some orders."""
         entries = await self._prior.entries(orders)
         new = [order for order in orders if not self._prior.is_recorded(order, entries.get(order.request_id))]
@@ -218,12 +363,12 @@ class _Walk:
         for order in orders:
             entry = entries.get(order.request_id)
             repeats = self._ids is not None and order.request_id in self._ids
-            self._take_one(order, [_REPEATED] if repeats else issues.get(order.request_id, []), entry, payees)
+            self._take_one(order, [_REPEATED] if repeats else issues.get(order.request_id, []), entry, payees, ledger)
 
     def _issues(self, order: PayoutOrder, entry: Entry | None) -> list[OrderIssue]:
         """What speaks against a new order, or for a second look."""
         found = list(self._catalogue.issues(order))
-        found += filter(None, (bank_named(order), self._prior.issue(order, entry)))
+        found += filter(None, (bank_named(order), operator_fits(order), self._prior.issue(order, entry)))
         ours = self._account.currency
         if order.currency and ours and order.currency != ours:
             found.append(
@@ -231,9 +376,16 @@ class _Walk:
             )
         return found
 
-    def _take_one(self, order: PayoutOrder, issues: Sequence[OrderIssue], entry: Entry | None, payees: Payees) -> None:
+    def _take_one(
+        self,
+        order: PayoutOrder,
+        issues: Sequence[OrderIssue],
+        entry: Entry | None,
+        payees: Payees,
+        ledger: PayeeLedger,
+    ) -> None:
         """Count one order with its issues, or leave it out."""
-        number, self._number = self._number, self._number + 1
+        number, self.number = self.number, self.number + 1
         leave_out = self._skip_bad and _blocked(issues)
         for issue in issues:
             against = self._skipped if leave_out else self._problems
@@ -244,39 +396,52 @@ class _Walk:
         if leave_out:
             self._left_out.add(number)
             return
-        kind, item = order.kind, order.product_item_id
-        self._kinds[kind] = self._kinds[kind].with_one(order.amount)
-        self._items[item] = self._items[item].with_one(order.amount)
+        kind, item, amount = order.kind, order.product_item_id, order.amount
+        tally = self._tallies[kind, item]
+        tally[0] += 1
+        tally[1] = _EXACT.add(tally[1], amount)
         self._recorded += self._prior.is_recorded(order, entry)
         if entry.state is State.PLANNED if entry is not None else not self._prior.has_left(order):
-            self._open = self._open.with_one(order.amount)
+            self._open = self._open.with_one(amount)
         if order.currency:
             self._currencies.add(order.currency)
         self._digest.update(body_digest(order.request_id, amount_text(order.amount), write_order(order)))
-        payees.add(order)
+        payee = payee_of(order)
+        payees.add(order, payee)
+        ledger.add(order, payee)
 
-    async def end(self, payees: Payees, source: Iterable[PayoutOrder], speed: float) -> Plan:
+    async def end(
+        self,
+        payees: Payees,
+        ledger: PayeeLedger,
+        source: Iterable[PayoutOrder],
+        speed: float,
+        comparison: Comparison | None,
+    ) -> Plan:
         """The plan, after the last order.
 
         Args:
             speed: Orders a second.
         """
-        async for entries in self._prior.paid():
-            for entry in entries:
-                payees.add_prior(entry.order, entry.batch_id, entry.state)
-        everything = sum(self._kinds.values(), Share())
-        self._judge_batch(everything.count)
+        kinds, items = (self._shares(place) for place in (0, 1))
+        everything = sum(kinds.values(), Share())
+        self._judge_batch(everything)
+        for issue, payee_count, examples in await asyncio.to_thread(lambda: list(ledger.issues(self._limits.each))):
+            (self._problems if issue.blocks else self._warnings).add_payees(issue, payee_count, examples)
         return Plan(
             count=everything.count,
             total=everything.total,
-            by_kind=dict(sorted(self._kinds.items())),
-            by_item=dict(sorted(self._items.items())),
+            by_kind=kinds,
+            by_item=items,
             problems=self._problems.shown(),
             problem_count=self._problems.count,
-            concerns=(*(self._file_concerns if self._recorded < everything.count else ()), *self._concerns.shown()),
+            concerns=(
+                *(self._file_concerns if self._recorded < everything.count else ()),
+                *self._concerns.shown(by_weight=True),
+            ),
             acknowledged=self._acknowledged,
             skipped=self._skipped.shown(),
-            warnings=self._warnings.shown(),
+            warnings=self._warnings.shown(by_weight=True),
             duplicates=await asyncio.to_thread(payees.found),
             left_out=self._left_out.count + (self._rows_left_out if self._skip_bad else 0),
             recorded=self._recorded,
@@ -286,14 +451,28 @@ class _Walk:
             currency=self._account.currency or (self._currencies.pop() if len(self._currencies) == 1 else None),
             seconds=math.ceil(self._open.count / speed),
             digest=self._digest.hexdigest(),
+            guesses=self._guesses,
+            comparison=comparison,
             orders=_PlannedOrders(source, self._left_out),
         )
 
-    def _judge_batch(self, count: int) -> None:
+    def _shares(self, place: int) -> dict[str, Share]:
+        """The orders by kind (0) or by item (1)."""
+        shares: defaultdict[str, Share] = defaultdict(Share)
+        for key, (number, total) in sorted(self._tallies.items()):
+            shares[key[place]] += Share(count=number, total=total)
+        return dict(sorted(shares.items()))
+
+    def _judge_batch(self, everything: Share) -> None:
         """What speaks against the batch as a whole."""
         account, run = self._account, self._prior.run
-        if not count:
+        if not everything.count:
             self._problems.add_batch("batch", "", "there is nothing to send")
+        if self._limits.total is not None and everything.total > self._limits.total:
+            excess = everything.total - self._limits.total
+            self._problems.add_batch("batch", "", f"{excess:,f} above the {self._limits.total:,f} allowed to all of it")
+        if self._prior.knows_nothing:
+            self._warnings.add_batch("journal", "", _NOTHING_KNOWN)
         if self._open.total > account.balance:
             lacking = f"{self._open.total - account.balance:,f} {account.currency or ''}".strip()
             self._problems.add_batch("balance", "", f"{lacking} short of what is to be sent; fund the account first")
@@ -319,15 +498,20 @@ class _Issues:
 
     def __init__(self) -> None:
         self.count = 0
-        self._orders: dict[OrderIssue, tuple[str, int]] = {}
+        self._orders: dict[OrderIssue, tuple[tuple[str, ...], int]] = {}
         self._others: list[Issue] = []
 
     def add(self, request_id: str, issue: OrderIssue) -> None:
         """Something about one order."""
         self.count += 1
-        first, orders = self._orders.get(issue, (request_id, 0))
+        examples, orders = self._orders.get(issue, ((), 0))
         if orders or len(self._orders) < _SHOWN:
-            self._orders[issue] = first, orders + 1
+            self._orders[issue] = examples if orders >= _EXAMPLES else (*examples, request_id), orders + 1
+
+    def add_payees(self, issue: OrderIssue, count: int, examples: tuple[str, ...]) -> None:
+        """Something about so many payees, with an order of some of them."""
+        self.count += count
+        self._orders[issue] = examples, count
 
     def add_batch(self, field: str, value: str, remedy: str) -> None:
         """Something about the batch as a whole."""
@@ -341,17 +525,25 @@ class _Issues:
             if len(self._others) < _SHOWN:
                 self._others.append(Issue(field=one.column, value=one.value, remedy=one.remedy, row=one.row))
 
-    def shown(self) -> tuple[Issue, ...]:
-        """All of them, or the first thousand: of the batch, then of rows, then of orders."""
+    def shown(self, *, by_weight: bool = False) -> tuple[Issue, ...]:
+        """All of them, or the first thousand: of the batch, then of rows, then of orders.
+
+        Args:
+            by_weight: What concerns few orders comes before what concerns many: it may be a mistake, and not a habit.
+        """
+        found = list(self._orders.items())
+        if by_weight:
+            found.sort(key=lambda one: one[1][1])
         about_orders = (
             Issue(
                 field=issue.field,
                 value=harmless(redact(issue.value)),
                 remedy=redact(issue.remedy),
-                request_id=request_id,
+                request_id=examples[0],
                 orders=orders,
+                examples=examples,
             )
-            for issue, (request_id, orders) in self._orders.items()
+            for issue, (examples, orders) in found
         )
         return (*sorted(self._others, key=lambda one: one.row or 0), *about_orders)
 
@@ -367,7 +559,7 @@ class _PlannedOrders(Iterable[PayoutOrder], AsyncIterable[PayoutOrder]):
         return (order for number, order in enumerate(self._orders) if number not in self._left_out)
 
     async def __aiter__(self) -> AsyncIterator[PayoutOrder]:
-        numbers = count()
+        numbers = counted_up()
         async for some in _some_at_once(self._orders):
             for order in some:
                 if next(numbers) not in self._left_out:

@@ -14,7 +14,8 @@ import attrs
 from payments_async._frozen import frozen
 from payments_async._kinds import PAYOUT_KINDS
 from payments_async._orders import CollectionOrder, PayoutOrder
-from payments_async.bulk._file._rows import COLUMNS, Rules, read_row
+from payments_async.bulk._file._headings import COLUMNS
+from payments_async.bulk._file._rows import Rules, read_row
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._files import place_of, replacing
 from payments_async.bulk._retry_ids import retried_id

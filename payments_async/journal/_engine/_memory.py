@@ -51,7 +51,7 @@ _TABLES = (
         account INTEGER NOT NULL, request_id TEXT NOT NULL, batch INTEGER NOT NULL,
         PRIMARY KEY (account, request_id)) STRICT, WITHOUT ROWID""",
 )
-_HELD = """SELECT b.id, b.journal, b.batch_id, b.orders, b.begun_at, b.ready_at, j.path
+HELD = """SELECT b.id, b.journal, b.batch_id, b.orders, b.begun_at, b.ready_at, j.path
     FROM batch b LEFT JOIN journal j ON j.id = b.journal"""
 _FAULTS = {code: kind for code, (kind, _) in FAULTS.items()} | {
     sqlite3.SQLITE_CANTOPEN: JournalReadOnly,
@@ -244,7 +244,7 @@ class Registry:
         """The batches of a journal whose orders were all in it: some of them may have been sent."""
         with self._translating():
             found = self._connection.execute(
-                f"{_HELD} WHERE b.journal = ? AND b.state = 'ready' ORDER BY b.id", (journal_id,)
+                f"{HELD} WHERE b.journal = ? AND b.state = 'ready' ORDER BY b.id", (journal_id,)
             ).fetchall()
         return list(map(Holder._make, found))
 
@@ -257,7 +257,7 @@ class Registry:
         """
         with self._translating():
             found = self._connection.execute(
-                f"""{_HELD} WHERE b.id = (SELECT taken_by FROM batch
+                f"""{HELD} WHERE b.id = (SELECT taken_by FROM batch
                 WHERE journal = ? AND run = ? AND state = 'ready')
                 AND NOT (b.journal = ? AND substr(b.run, 1, length(?)) = ?)""",  # noqa: S608 - no value in it
                 (journal_id, run, journal_id, _since(run), _since(run)),
@@ -275,7 +275,7 @@ class Registry:
         """
         with self._writing():
             execute = self._connection.execute
-            digest = _digest(identity)
+            digest = account_digest(identity)
             execute("INSERT INTO account (digest) VALUES (?) ON CONFLICT DO NOTHING", (digest,))
             (account,) = execute("SELECT id FROM account WHERE digest = ?", (digest,)).fetchone()
             execute(
@@ -381,9 +381,7 @@ class Registry:
         holders: dict[int, Holder] = {}
         for _, number in found:
             if number not in holders:
-                holders[number] = Holder._make(
-                    self._connection.execute(f"{_HELD} WHERE b.id = ?", (number,)).fetchone()
-                )
+                holders[number] = Holder._make(self._connection.execute(f"{HELD} WHERE b.id = ?", (number,)).fetchone())
         return [(request_id, holders[number]) for request_id, number in found]
 
     def _take(self, loading: Loading, others: Sequence[tuple[str, Holder]]) -> int:
@@ -460,7 +458,8 @@ def held_elsewhere(held: Mapping[str, Holder], journal_id: str) -> HeldElsewhere
     )
 
 
-def _digest(identity: RunIdentity) -> bytes:
+def account_digest(identity: RunIdentity) -> bytes:
+    """What the registry knows an account by."""
     words = "\0".join((identity.base_address, identity.user_id))
     return hashlib.sha256(words.encode()).digest()[:16]
 

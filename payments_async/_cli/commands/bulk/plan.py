@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-import attrs
 import typer
 
-from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_file
-from payments_async._cli.batch_plan import make_plan, plan_document, show_plan
+from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_payments
+from payments_async._cli.batch_plan import PlanChecks, make_plan, plan_document, show_plan
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, existing, introduce, may_be_made, opened
 from payments_async._cli.program import command_line
@@ -17,7 +16,12 @@ from payments_async._cli.signatures import signature
 from payments_async._cli.written import complaints
 from payments_async.bulk import Plan
 from payments_async.bulk import approval_sheet as write_sheet
-from payments_async.journal import Proposal
+from payments_async.journal import Proposal, StateFolder
+
+_NO_JOURNAL = (
+    "So nobody can be told who was paid before. Keep one journal for all that a company pays, and name it (--journal, "
+    "or PAYMENTS_JOURNAL)."
+)
 
 
 async def bulk_plan(
@@ -28,6 +32,9 @@ async def bulk_plan(
     journal: JournalFile = None,
     validate: Validate = False,
     rows: RowOptions = RowOptions(),
+    checks: PlanChecks = PlanChecks(),
+    max_total: Annotated[str | None, typer.Option(help="What all of it may come to; more is a problem.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Show all that was found, not the first of each.")] = False,
     file_format: FileFormat = FileFormat(),
     maker: Annotated[
         str | None, typer.Option(help="Your name: propose it, so that somebody else may approve it.")
@@ -44,12 +51,15 @@ async def bulk_plan(
 
     Example: payments-async bulk plan payroll.csv --batch-id payroll-2026-11 --journal payroll.sqlite
     """
-    how = {"batch_id": batch_id, "derive_request_ids": rows.derive_request_ids, **attrs.asdict(file_format)}
     session = settings.session()  # what is missing there is told before a long file is read
-    batch = await read_file(screen, file, **how)
+    read = await read_payments(screen, file, batch_id, rows, file_format, journal)
     async with existing(journal) as held, session as payments:
-        made = await make_plan(payments, batch, batch_id, held, rows, validate=validate)
-    show_plan(screen, made, f"{file.name}, batch {batch_id}")
+        chosen = await checks.chosen(screen, held, file_format, journal, max_total=max_total)
+        chosen["state_folder"] = StateFolder.OF_USER if held is None else held.remembered_in
+        made = await make_plan(screen, payments, read.batch, batch_id, held, rows, chosen, validate=validate)
+    show_plan(screen, made, f"{file.name}, batch {batch_id}", everything=everything)
+    if held is None:
+        screen.say(f"\n[bold yellow]No earlier payment is known.[/] {_NO_JOURNAL}")
     if approval_sheet is not None:
         with complaints(approval_sheet):
             await write_sheet(
@@ -75,14 +85,23 @@ async def bulk_plan(
             "bulk run",
             str(file),
             journal=journal or Path(f"{batch_id}.sqlite"),
-            **how,
+            **read.how,
+            **checks.flags(),
             skip_bad=rows.skip_bad,
             acknowledge=rows.acknowledge,
             plan=made.digest,
             new_journal=journal is None or not await journal.exists(),
         )
         screen.say(f"  {quoted(again)}")
-    screen.document({"batch_id": batch_id, **plan_document(made), "proposed": is_proposed, "exit_status": status})
+    screen.document(
+        {
+            "batch_id": batch_id,
+            "knows_earlier": held is not None,
+            **plan_document(made),
+            "proposed": is_proposed,
+            "exit_status": status,
+        }
+    )
     return status
 
 

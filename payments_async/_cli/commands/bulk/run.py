@@ -6,8 +6,16 @@ import attrs
 import typer
 
 from payments_async import PaymentsSession
-from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_file
-from payments_async._cli.batch_plan import check_plan, make_plan, plan_document, show_plan
+from payments_async._cli.batch_file import (
+    BatchFile,
+    BatchId,
+    FileFormat,
+    RowOptions,
+    Validate,
+    check_guesses,
+    read_payments,
+)
+from payments_async._cli.batch_plan import PlanChecks, check_plan, make_plan, plan_document, show_plan
 from payments_async._cli.batch_state import exit_after, progress_document, show_progress, tell_next
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import (
@@ -57,6 +65,7 @@ async def bulk_run(
     ] = 0,
     who: Annotated[str | None, typer.Option(help="With --adopt: who says so; kept.")] = None,
     why: Annotated[str | None, typer.Option(help="With --adopt: what became of the other.")] = None,
+    checks: PlanChecks = PlanChecks(),
     file_format: FileFormat = FileFormat(),
 ) -> Exit:
     """Send a file, or go on with it. Every order is written down before and after; none is ever sent twice.
@@ -72,17 +81,20 @@ async def bulk_run(
         raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL; it is made if there is none")
     adoption = _adoption(adopt, who, why)
     fuse = limits.fuse()
-    how = {"batch_id": batch_id, "derive_request_ids": rows.derive_request_ids, **attrs.asdict(file_format)}
     session = settings.session(session_limits(limits))
-    batch = await read_file(screen, file, **how)  # which may be long: what the settings lack was told before
+    # which may be long: what the settings lack was told before
+    read = await read_payments(screen, file, batch_id, rows, file_format, journal)
+    check_guesses(read.batch, approved, yes=yes)
     async with session as payments:
         async with existing(journal) as held:
             made = await make_plan(
+                screen,
                 payments,
-                batch,
+                read.batch,
                 batch_id,
                 held,
                 rows,
+                await checks.chosen(screen, held, file_format, journal),
                 validate=validate,
                 concurrency=limits.concurrency,
                 rate=limits.rate,
@@ -101,7 +113,8 @@ async def bulk_run(
             "bulk run",
             str(file),
             journal=journal,
-            **how,
+            **read.how,
+            **checks.flags(),
             plan=made.digest,
             skip_bad=rows.skip_bad,
             acknowledge=rows.acknowledge,

@@ -2,10 +2,17 @@
 
 from typing import Annotated
 
-import attrs
 import typer
 
-from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_file
+from payments_async._cli.batch_file import (
+    BatchFile,
+    BatchId,
+    FileFormat,
+    RowOptions,
+    Validate,
+    check_guesses,
+    read_payments,
+)
 from payments_async._cli.batch_plan import check_plan, make_plan, plan_document, show_plan
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, existing, introduce, may_be_made, opened
@@ -43,9 +50,10 @@ async def outbox_put(
     """
     if journal is None:
         raise BadInput("--journal: name the journal of the outbox, or set PAYMENTS_JOURNAL")
-    how = {"batch_id": batch_id, "derive_request_ids": rows.derive_request_ids, **attrs.asdict(file_format)}
     session = settings.session()
-    batch = await read_file(screen, file, **how)  # which may be long: what the settings lack was told before
+    # which may be long: what the settings lack was told before
+    read = await read_payments(screen, file, batch_id, rows, file_format, journal)
+    check_guesses(read.batch, approved, yes=yes)
     async with session as payments:
         async with existing(journal) as held:
             if held is not None:
@@ -54,7 +62,7 @@ async def outbox_put(
                     if run.batch_id == batch_id and run.outbox != name:
                         whose = "`bulk run` sends it" if run.outbox is None else f"outbox {clean(run.outbox)} sends it"
                         raise BadInput(f"--batch-id: the journal holds {clean(batch_id)} already, and {whose}")
-            made = await make_plan(payments, batch, batch_id, held, rows, validate=validate)
+            made = await make_plan(screen, payments, read.batch, batch_id, held, rows, validate=validate)
         show_plan(screen, made, f"{file.name}, batch {batch_id}")
         check_plan(made, approved)
         if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):

@@ -1,0 +1,310 @@
+"""Files as people have them: titles, totals, headings of their own, no items, cells that a spreadsheet spoiled."""
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from bulk.files import MTN, csv_text, edit_workbook, row, write_csv, write_workbook
+
+from payments_async.bulk import Batch, Guess, read_batch
+from payments_async.bulk._file._operators import item_for, operator_named_by, operator_of
+
+AIRTEL = "AIRTELMOBILEMONEYPAYOUTUG_AIRTELMOBILEMONEYPAYOUTUG"
+SIMPLE = {"request_id": "1", "kind": "mobile_money", "amount": "150000", "name": "Amber", "phone_number": "0772000001"}
+THREE = [SIMPLE | {"request_id": str(n), "amount": f"{n}000", "phone_number": f"077200000{n}"} for n in (1, 2, 3)]
+
+
+async def of_text(path: Path, text: str, **options: object) -> Batch:
+    """The batch of a text."""
+    file = path / "batch.csv"
+    file.write_text(text, encoding="utf-8")
+    return await read_batch(file, **{"item": MTN, **options})  # type: ignore[arg-type]
+
+
+def problems(batch: Batch) -> list[tuple[int, str]]:
+    """Row and column of each."""
+    return [(one.row, one.column) for one in batch.problems]
+
+
+async def test_titles_above_the_header_are_no_payments(tmp_path: Path) -> None:
+    """They are told, rows keep their numbers, and the delimiter is that of the header."""
+    batch = await of_text(tmp_path, "ACME, Ltd\nNovember, 2026\n\n" + csv_text(*THREE, delimiter=";"))
+    assert [] == problems(batch)
+    assert ["1", "2", "3"] == [order.request_id for order in batch.orders]
+    assert "row 1 stands above the header and is no payment: 'ACME, Ltd'" in batch.notes
+    later = await of_text(tmp_path, "ACME\n" + csv_text(*THREE, SIMPLE | {"request_id": "4", "amount": "-1"}))
+    assert [(6, "amount")] == problems(later)
+
+
+@pytest.mark.parametrize("above", ["a,b,c,d\n", "x\n" * 11], ids=["a-row-of-many-cells", "too-many"])
+async def test_what_may_be_payments_is_not_passed_over(tmp_path: Path, above: str) -> None:
+    """Rows of many cells above the header, or very many rows, are no title: the file has no header then."""
+    batch = await of_text(tmp_path, above + csv_text(*THREE))
+    assert (0, 1) == (len(batch.orders), len(batch.problems))
+    assert "no header" in batch.problems[0].remedy
+
+
+async def test_a_header_that_is_half_understood_says_what_of_it(tmp_path: Path) -> None:
+    """The row and its known columns are named, and how the others can be told."""
+    batch = await of_text(tmp_path, "ACME\nJina;Net pay;Name\nAmber;5;x\n")
+    assert [2] == [one.row for one in batch.problems]
+    assert "row 2 has amount, name alone" in batch.problems[0].remedy
+    assert "--map" in batch.problems[0].remedy
+
+
+@pytest.mark.parametrize(
+    "total",
+    [
+        "TOTAL,,6000,,",
+        ',,"6,000",Grand total:,',
+        "Totals (3 people),,6000.00,,",
+        ",,6000,Jumla,\n",
+        "TOTAL,,6000",
+    ],
+)
+async def test_a_total_that_agrees_is_a_control_sum(tmp_path: Path, total: str) -> None:
+    """It is no payment, and is told to agree."""
+    batch = await of_text(tmp_path, csv_text(*THREE) + total)
+    assert ([], 3, 3) == (problems(batch), batch.rows, len(list(batch.orders)))
+    assert "row 5 is a total, and agrees with the amounts above" in batch.notes
+
+
+async def test_a_total_that_does_not_agree_is_a_problem(tmp_path: Path) -> None:
+    """What the amounts come to stands there, and how many of them could not be read."""
+    batch = await of_text(tmp_path, csv_text(*THREE, SIMPLE | {"request_id": "4", "amount": "x"}) + "TOTAL,,6001,,\n")
+    assert [(5, "amount"), (6, "total")] == problems(batch)
+    assert "come to 6,000, and 1 could not be read" in batch.problems[1].remedy
+    assert 3 == len(batch.orders)
+
+
+@pytest.mark.parametrize("stated", ["", "x", "=SUM(C2:C4)"])
+async def test_a_total_without_an_amount_is_a_problem(tmp_path: Path, stated: str) -> None:
+    """Nothing agrees with nothing."""
+    batch = await of_text(tmp_path, csv_text(*THREE) + f"TOTAL,,{stated},,\n")
+    assert [(5, "total")] == problems(batch)
+
+
+async def test_totals_within_a_file_are_those_since_the_last_one(tmp_path: Path) -> None:
+    """Departments have totals of their own, and the last one is that of all."""
+    first, second, third = (csv_text(cells).splitlines()[1] for cells in THREE)
+    lines = [",".join(SIMPLE), first, second, "Sub-total,,3000,,", third, "Sub-total,,3000,,", "TOTAL,,6000,,"]
+    batch = await of_text(tmp_path, "\n".join(lines) + "\n")
+    assert [] == problems(batch)
+    assert ["1", "2", "3"] == [order.request_id for order in batch.orders]
+
+
+async def test_somebody_who_is_called_total_is_paid(tmp_path: Path) -> None:
+    """Whoever has a number of their own is no sum; without one they are a problem and never passed over."""
+    named = SIMPLE | {"name": "Total Services"}
+    assert ["Total Services"] == [one.beneficiary.name for one in (await of_text(tmp_path, csv_text(named))).orders]
+    batch = await of_text(tmp_path, csv_text(*THREE, named | {"request_id": "4", "phone_number": ""}))
+    assert [(5, "phone_number")] == problems(batch)
+
+
+async def test_headings_can_be_said_to_be_columns(tmp_path: Path) -> None:
+    """What is said counts before the words, which then stand for nothing else; it is told."""
+    text = csv_text(*THREE).replace("name", "Full Name,Name").replace("Amber", "Amber Brightwater,Nickname")
+    text = text.replace("phone_number", "Simu ya mkononi")
+    batch = await of_text(tmp_path, text, mapping={"name": "full name", "Phone": "SIMU ya mkononi"})
+    assert [] == problems(batch)
+    assert {"Amber Brightwater"} == {order.beneficiary.name for order in batch.orders}
+    assert {"name": "full name", "phone_number": "SIMU ya mkononi"} == batch.mapping
+    assert ("request_id", "kind", "amount", "Full Name", "Name", "Simu ya mkononi") == batch.headings
+    assert any("columns as they were said to be: name = 'full name'" in note for note in batch.notes)
+
+
+async def test_a_function_can_say_what_headings_are(tmp_path: Path) -> None:
+    """It is given the headings as the file has them, and what it said holds when the file is read again."""
+    seen: list[tuple[str, ...]] = []
+
+    def remembered(headings: Sequence[str]) -> Mapping[str, str]:
+        seen.append(tuple(headings))
+        return {"amount": "Mshahara"} if "Mshahara" in headings else {}
+
+    batch = await of_text(tmp_path, csv_text(*THREE).replace("amount", "Mshahara"), mapping=remembered)
+    before = len(seen)
+    assert ["1000", "2000", "3000"] == [str(order.amount) for order in batch.orders]
+    assert before == len(seen)
+    assert ("request_id", "kind", "Mshahara", "name", "phone_number") in seen
+
+
+async def test_json_keys_can_be_said_to_be_columns(tmp_path: Path) -> None:
+    """The keys of the first object are the header."""
+    text = '{"request_id": "1", "kind": "momo", "Mshahara": 5.50, "name": "Amber", "phone": 256772000001}\n'
+    batch = await of_text(tmp_path, text + text.replace('"1"', '"2"'), mapping={"amount": "Mshahara"})
+    assert ["5.50", "5.50"] == [str(order.amount) for order in batch.orders]
+    assert {"amount": "Mshahara"} == batch.mapping
+
+
+async def test_a_heading_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    """With those that are, and once."""
+    batch = await of_text(tmp_path, csv_text(*THREE), mapping={"amount": "Mshahara"})
+    assert [(1, "amount")] == problems(batch)
+    assert "no such heading; it has 'request_id', 'kind', 'amount'" in batch.problems[0].remedy
+    assert {} == batch.mapping
+
+
+@pytest.mark.parametrize(
+    ("mapping", "words"),
+    [
+        ({"shoe": "Size"}, "no column 'shoe'"),
+        ({"name": " "}, "no heading for name"),
+        ({"name": "A", "amount": "a"}, "named twice"),
+        ({"name": "A", "full name": "B"}, "named twice"),
+    ],
+)
+async def test_a_mapping_that_cannot_be_meant_is_refused(tmp_path: Path, mapping: dict[str, str], words: str) -> None:
+    """Before anything is read of the file."""
+    with pytest.raises(ValueError, match=words):
+        await of_text(tmp_path, csv_text(*THREE), mapping=mapping)
+
+
+async def test_one_item_holds_for_rows_that_name_none(tmp_path: Path) -> None:
+    """A row that names one keeps it; derived ids are those of a file that names it everywhere."""
+    rows = [row(request_id=""), row(request_id="", product_item_id=AIRTEL, amount="7")]
+    named = write_csv(tmp_path / "named.csv", *rows)
+    bare = write_csv(tmp_path / "bare.csv", rows[0] | {"product_item_id": ""}, rows[1])
+    options: dict[str, object] = {"derive_request_ids": True, "batch_id": "b"}
+    batch = await read_batch(bare, item=MTN, **options)  # type: ignore[arg-type]
+    assert list((await read_batch(named, **options)).orders) == list(batch.orders)  # type: ignore[arg-type]
+    assert f"rows that name no item have {MTN}" in batch.notes
+    with pytest.raises(ValueError, match="item: '=1' is none"):
+        await read_batch(bare, item="=1")
+
+
+async def test_without_an_item_the_two_ways_out_are_named(tmp_path: Path) -> None:
+    """Once where the column is missing, and at the cell where it is empty."""
+    missing = await of_text(tmp_path, csv_text(*THREE), item=None)
+    empty = await read_batch(write_csv(tmp_path / "e.csv", row(product_item_id="")))
+    for batch, at in ((missing, (1, "product_item_id")), (empty, (2, "product_item_id"))):
+        assert [at] == problems(batch)
+        assert "(--item)" in batch.problems[0].remedy
+        assert "(--guess-items)" in batch.problems[0].remedy
+
+
+async def test_items_can_be_guessed_by_operators(tmp_path: Path) -> None:
+    """Of wallets and airtime, where the operator and its item are known; what is guessed is counted."""
+    rows = [
+        row(request_id="1"),
+        row(request_id="2", phone_number="0752000001", amount="5"),
+        row(request_id="3", phone_number="0782000001", amount="0.50"),
+        row(request_id="4", kind="airtime"),
+        row(request_id="5", kind="airtime", phone_number="0752000001"),
+        row(request_id="6", kind="bank_transfer"),
+        row(request_id="7", phone_number="+256711000001"),
+        row(request_id="3", phone_number="0782000001", amount="0.50"),
+    ]
+    bare = [cells | {"product_item_id": "", "product_id": ""} for cells in rows]
+    batch = await read_batch(write_csv(tmp_path / "b.csv", *bare, row(request_id="8")), guess_items=True)
+    told = [(6, "product_item_id"), (7, "product_item_id"), (8, "product_item_id"), (9, "request_id")]
+    assert told == problems(batch)
+    items = {"1": MTN, "2": AIRTEL, "3": MTN, "4": "MTNAIRTIMEUG_MTNAIRTIMEUG", "8": MTN}
+    assert items == {order.request_id: order.product_item_id for order in batch.orders}
+    expected = [
+        ("Airtel", "mobile_money", 1, Decimal(5)),
+        ("MTN", "airtime", 1, Decimal(150_000)),
+        ("MTN", "mobile_money", 2, Decimal("150000.50")),
+    ]
+    assert expected == [(one.operator, one.kind, one.orders, one.total) for one in batch.guesses]
+    assert isinstance(batch.guesses[0], Guess)
+    assert "through Airtel" in batch.problems[0].remedy
+
+
+def test_operators_follow_from_the_longest_prefix() -> None:
+    """However a number is punctuated; a number nobody knows is nobody's."""
+    numbers = ["+256772000017", "256 752-000017", "+256724100000", "+256724000000", "+256414000017", "+254722000000"]
+    assert ["MTN", "Airtel", "MTN", "Hamilton Telecom", None, None] == [operator_of(number) for number in numbers]
+    assert ["MTN", "Airtel", None] == [operator_named_by(item) for item in (MTN, AIRTEL, "BANKTRANSFERUG_X")]
+    assert (MTN, None) == (item_for("MTN", "mobile_money"), item_for("Airtel", "airtime"))
+
+
+@pytest.fixture
+def workbook(tmp_path: Path) -> Path:
+    """A workbook of three payments, with styles: the second one shows a percentage, the third one of its own kind."""
+    typed: list[dict[str, object]] = [{**cells, "amount": float(cells["amount"]), "rate": 0.5} for cells in THREE]
+    rows: list[list[object]] = [[*typed[0]], *([*cells.values()] for cells in typed)]
+    path = write_workbook(tmp_path / "b.xlsx", rows)
+    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles"
+    styles = f'<Relationship Id="s" Type="{kind}" Target="s.xml"/>'
+    edit_workbook(path, "xl/_rels/workbook.xml.rels", "<Relationship ", f"{styles}<Relationship ")
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    with zipfile.ZipFile(path, "a") as book:
+        book.writestr(
+            "xl/s.xml",
+            f'<styleSheet xmlns="{main}"><numFmts count="2"><numFmt numFmtId="170" formatCode="0.0\\%%"/>'
+            '<numFmt numFmtId="171" formatCode="0&quot;%&quot;"/></numFmts>'
+            '<cellStyleXfs count="1"><xf numFmtId="9"/></cellStyleXfs>'
+            '<cellXfs count="4"><xf numFmtId="0"/><xf numFmtId="10"/><xf numFmtId="170"/><xf numFmtId="171"/></cellXfs>'
+            "</styleSheet>",
+        )
+    return path
+
+
+SHEET = "xl/worksheets/sheet1.xml"
+
+
+@pytest.mark.parametrize(("style", "is_percent"), [("0", False), ("1", True), ("2", True), ("3", False)])
+async def test_a_cell_that_shows_a_percentage_is_no_amount(workbook: Path, style: str, is_percent: bool) -> None:
+    """By a format of the spreadsheet's own or of somebody's; a sign in quotation marks is a word."""
+    batch = await read_batch(edit_workbook(workbook, SHEET, '<c r="C3"', f'<c r="C3" s="{style}"'), item=MTN)
+    assert ([(3, "amount")] if is_percent else []) == problems(batch)
+    assert (2 if is_percent else 3) == len(batch.orders) == len(list(batch.orders))
+
+
+async def test_a_percentage_that_nobody_reads_is_no_problem(workbook: Path) -> None:
+    """Such as a rate in a column that is not known."""
+    batch = await read_batch(edit_workbook(workbook, SHEET, '<c r="F3"', '<c r="F3" s="1"'), item=MTN)
+    assert [] == problems(batch)
+
+
+@pytest.mark.parametrize("value", ["", "<v></v>", "<v/>"])
+async def test_a_formula_without_a_saved_value_is_told(workbook: Path, value: str) -> None:
+    """It would be an empty cell to whoever does not look, of a message too; with its value it is read."""
+    edit_workbook(workbook, SHEET, '<c r="C3"><v>2000.0</v></c>', f'<c r="C3"><f>1000*2</f>{value}</c>')
+    batch = await read_batch(edit_workbook(workbook, SHEET, '<c r="C4">', '<c r="C4"><f>1000*3</f>'), item=MTN)
+    assert [(3, "amount")] == problems(batch)
+    assert "formula without a saved value" in batch.problems[0].remedy
+    assert ["1000", "3000"] == [str(order.amount) for order in batch.orders]
+
+
+async def test_a_telephone_number_that_was_rounded_is_refused(tmp_path: Path) -> None:
+    """As a text, as a number in a workbook, where only its zeros tell; an exact float is read."""
+    cells = [SIMPLE | {"request_id": str(n), "phone_number": phone} for n, phone in enumerate(PHONES)]
+    path = write_workbook(tmp_path / "b.xlsx", [list(SIMPLE), *([*one.values()] for one in cells)])
+    batch = await read_batch(path, item=MTN)
+    assert [(2, "phone_number"), (3, "phone_number"), (4, "phone_number")] == problems(batch)
+    assert ["+256772000017"] == [order.destination.phone_number for order in batch.orders]  # type: ignore[union-attr]
+
+
+PHONES: list[object] = ["2.56772E+11", "256772000017.0", 2.56772e11, 256772000017.0]
+
+
+async def test_the_sheets_are_named_where_the_first_has_no_header(tmp_path: Path) -> None:
+    """With the option that names the right one."""
+    path = write_workbook(tmp_path / "b.xlsx", [["Payroll"], ["November"]], "Staff", "Rates")
+    batch = await read_batch(path, item=MTN)
+    assert [1] == [one.row for one in batch.problems]
+    assert (
+        "only the sheet 'Payouts' was looked at, and the workbook also has 'Staff', 'Rates'" in batch.problems[0].remedy
+    )
+    assert "(--sheet)" in batch.problems[0].remedy
+
+
+async def test_json_takes_exact_numbers_of_any_length(tmp_path: Path) -> None:
+    """Of ids and amounts, where a spreadsheet would have rounded; thirty digits are the most that an order takes."""
+    line = '{"request_id": %s, "kind": "momo", "amount": %s, "name": "Amber", "phone": 256772000000}\n'
+    amounts = ["1234567890123456789012345678.25", "100.500", "1" * 31]
+    batch = await of_text(tmp_path, "".join(line % ("9" * 30 + str(n), amount) for n, amount in enumerate(amounts)))
+    assert [(3, "amount")] == problems(batch)
+    assert amounts[:2] == [str(order.amount) for order in batch.orders]
+    assert ["9" * 30 + "0", "9" * 30 + "1"] == [order.request_id for order in batch.orders]
+
+
+async def test_percent_signs_and_formulas_in_text_are_told_as_such(tmp_path: Path) -> None:
+    """Each with words of its own."""
+    batch = await of_text(
+        tmp_path, csv_text(SIMPLE | {"amount": "15%"}, SIMPLE | {"amount": "=C2*2", "request_id": "2"})
+    )
+    assert ["a percentage", "a formula"] == [one.remedy.partition(",")[0] for one in batch.problems]

@@ -1,0 +1,209 @@
+"""`bulk plan` and `bulk run` with files as people have them, and against last month's: what people see."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.commands import Ran, Run
+
+from payments_async.sandbox import Sandbox
+
+HEADER = "Jina;Simu;Mshahara;Idara"
+MAPPED = ("--map", "name=Jina", "--map", "phone_number=Simu", "--map", "amount=Mshahara")
+HOW = ("--kind", "mobile_money", "--derive-request-ids")
+OCTOBER = ("october.csv", "--batch-id", "october")
+NOVEMBER = ("november.csv", "--batch-id", "november")
+KEPT = ("--journal", "j.sqlite")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of our own, and the current one, with the payrolls of two months."""
+    monkeypatch.chdir(tmp_path)
+    people = ["Amber B;0772000001;150000;A", "Basil C;0752000002;90,000;A", "Cora D;0772000003;5000;B"]
+    write("october.csv", *people, ";TOTAL;245000;")
+    write("november.csv", "Amber B;0772000001;300000;A", people[1], "Dina E;0752000004;1;B", ";TOTAL;390,001;")
+    return tmp_path
+
+
+def write(name: str, *rows: str) -> None:
+    """A file with a title and that header."""
+    Path(name).write_text("\n".join(["ACME - net pay", "", HEADER, *rows, ""]), encoding="utf-8")
+
+
+def is_there(name: str) -> bool:
+    """Whether there is such a file."""
+    return Path(name).exists()
+
+
+def mode_of(name: str) -> int:
+    """Who may read a file."""
+    return Path(name).stat().st_mode & 0o777
+
+
+def damage(name: str) -> None:
+    """Leave half of a file."""
+    Path(name).write_text("{", encoding="utf-8")
+
+
+async def digest_of(run: Run, *arguments: str) -> str:
+    """What is to be approved of a plan."""
+    digest: str = json.loads((await run("bulk", "plan", *arguments, "--json")).out)["digest"]
+    return digest
+
+
+async def sent_october(run: Run) -> Ran:
+    """October's payroll is sent, with guesses that were approved."""
+    arguments = (*OCTOBER, *KEPT, *MAPPED, *HOW, "--guess-items")
+    approved = ("--plan", await digest_of(run, *arguments))
+    return await run("bulk", "run", *arguments, *approved, "--yes", "--new-journal")
+
+
+async def test_columns_are_said_once(run: Run, here: Path) -> None:
+    """They are kept beside the journal by the header, shown where they are used, and mean nothing for another one."""
+    first = await run("bulk", "plan", *OCTOBER, *KEPT, *MAPPED, *HOW, "--guess-items")
+    assert (0, True) == (first.status, is_there("j.sqlite.columns.json"))
+    assert "j.sqlite.columns.json: a file with this header is read so from now on" in first.said
+    assert "--map name=Jina --map phone_number=Simu --map amount=Mshahara" in first.said
+    assert not is_there("j.sqlite")
+    next_month = await run("bulk", "plan", *NOVEMBER, *KEPT, *HOW, "--guess-items")
+    assert 0 == next_month.status
+    assert "3 columns as said on 20" in next_month.said
+    assert (
+        "columns as they were said to be: name = 'Jina', phone_number = 'Simu', amount = 'Mshahara'" in next_month.said
+    )
+    other = await run("bulk", "plan", *NOVEMBER, "--journal", "k.sqlite", *HOW, "--guess-items")
+    assert (2, True) == (other.status, "no header" in other.said)
+    assert 0o600 == mode_of("j.sqlite.columns.json")
+
+
+async def test_what_was_kept_of_columns_can_be_damaged(run: Run, here: Path) -> None:
+    """The remedy names the file."""
+    damage("j.sqlite.columns.json")
+    ran = await run("bulk", "plan", *OCTOBER, *KEPT, *HOW)
+    assert (2, True) == (ran.status, "j.sqlite.columns.json: what was kept of columns cannot be read" in ran.said)
+
+
+@pytest.mark.parametrize("said", ["name", "name=", "=Jina", "shoe=Jina"])
+async def test_columns_that_cannot_be_meant_are_refused(run: Run, here: Path, said: str) -> None:
+    """With what is wrong, and nothing is kept."""
+    ran = await run("bulk", "plan", *OCTOBER, *KEPT, *HOW, "--map", said)
+    assert (2, False) == (ran.status, is_there("j.sqlite.columns.json"))
+    assert "--map" in ran.err
+
+
+async def test_guesses_are_shown_and_never_sent_unseen(run: Run, sandbox: Sandbox, here: Path) -> None:
+    """Without a digest that was approved, or somebody to ask, nothing is sent."""
+    arguments = (*OCTOBER, *KEPT, *MAPPED, *HOW)
+    bare = await run("bulk", "plan", *arguments)
+    assert (2, True) == (bare.status, "have it guessed by the numbers' operators (--guess-items)" in bare.said)
+    shown = await run("bulk", "plan", *arguments, "--guess-items")
+    assert "Guessed by the operators that numbers were given to" in shown.said
+    assert "MTN mobile_money MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG 2 155,000" in shown.said
+    unseen = await run("bulk", "run", *arguments, "--guess-items", "--yes", "--new-journal")
+    assert (2, 0) == (unseen.status, len(sandbox.ledger))
+    assert "somebody has to look at the guesses" in unseen.said
+    sent = await sent_october(run)
+    assert (0, 3) == (sent.status, len(sandbox.ledger))
+
+
+@pytest.mark.parametrize(("typed", "status", "words"), [("y\n", 0, "--guess-items"), ("n\n", 2, "no such column")])
+async def test_guesses_are_offered_where_somebody_can_be_asked(
+    run_on_terminal: Run, here: Path, typed: str, status: int, words: str
+) -> None:
+    """A no leaves the file as it was."""
+    ran = await run_on_terminal("bulk", "plan", *OCTOBER, *KEPT, *MAPPED, *HOW, typed=typed)
+    assert (status, True) == (ran.status, words in ran.said)
+    assert "Rows name no item. Take these guesses? [y/N]" in ran.said
+
+
+async def test_a_plan_is_compared_with_last_month(run: Run, here: Path) -> None:
+    """By the batch of the journal or its file; nobody is named."""
+    await sent_october(run)
+    for other in ("october", "october.csv"):
+        ran = await run("bulk", "plan", *NOVEMBER, *KEPT, *HOW, "--guess-items", "--compare", other)
+        assert 0 == ran.status
+        assert f"Compared with {other} (3 payouts, 245,000 UGX): 1 payee as before" in ran.said
+        assert "150,000 -> 300,000 (+100 %) to ***001" in ran.said
+        assert "1 new:" in ran.said
+        assert "1 gone:" in ran.said
+        assert not [person for person in ("Amber", "Dina", "772000") if person in ran.out + ran.err]
+    found = json.loads(
+        (await run("bulk", "plan", *NOVEMBER, *KEPT, *HOW, "--guess-items", "--compare", "october", "--json")).out
+    )
+    assert {"new": 1, "gone": 1, "amount": 1} == {kind: n for kind, n in found["comparison"]["counts"].items() if n}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--compare", "september"), "neither a batch in the journal (it has none) nor a file september"),
+        (("--compare-change", "much"), "--compare-change: much is no percentage"),
+        (("--max-each", "x"), "--max-each: x: no amount"),
+        (("--max-total", "-5"), "--max-total: -5: negative"),
+    ],
+)
+async def test_checks_that_cannot_be_meant_are_refused(
+    run: Run, here: Path, options: tuple[str, ...], words: str
+) -> None:
+    """With the option that is wrong."""
+    ran = await run("bulk", "plan", *OCTOBER, *KEPT, *MAPPED, *HOW, "--guess-items", *options)
+    assert (2, True) == (ran.status, words in ran.said)
+
+
+async def test_limits_keep_a_batch_from_being_sent(run: Run, sandbox: Sandbox, here: Path) -> None:
+    """For each and in total; a run keeps that for each too."""
+    arguments = (*OCTOBER, *KEPT, *MAPPED, *HOW, "--guess-items")
+    ran = await run("bulk", "plan", *arguments, "--max-each", "100,000", "--max-total", "245,000")
+    assert (2, True) == (ran.status, "more than the 100,000 allowed to each" in ran.said)
+    assert "allowed to all" not in ran.said
+    ran = await run("bulk", "plan", *arguments, "--max-total", "244,999")
+    assert (2, True) == (ran.status, "1 above the 244,999 allowed to all of it" in ran.said)
+    approved = ("--plan", await digest_of(run, *arguments))
+    ran = await run("bulk", "run", *arguments, *approved, "--max-each", "100,000", "--yes", "--new-journal")
+    assert (2, 0) == (ran.status, len(sandbox.ledger))
+
+
+async def test_what_is_alike_is_told_once(run: Run, here: Path) -> None:
+    """The rare problem comes first, of the frequent one some rows; --all shows each."""
+    people = [f"Person {n};07720000{n:02};{'' if n % 2 else 1000};A" for n in range(40)]
+    write("october.csv", *people, "Zed;077200000;1000;A")
+    ran = await run("bulk", "plan", *OCTOBER, *KEPT, *MAPPED, *HOW, "--guess-items")
+    assert ran.out.index("no such telephone number") < ran.out.index("empty; fill it in")
+    assert "and 17 more like that (rows 11, 13, 15, 17, 19, ...)" in ran.said
+    assert 3 == ran.out.count("empty; fill it in")
+    everything = await run("bulk", "plan", *OCTOBER, *KEPT, *MAPPED, *HOW, "--guess-items", "--all")
+    assert 20 == everything.out.count("empty; fill it in")
+
+
+async def test_last_months_payees_do_not_hide_the_one_who_is_paid_twice(run: Run, here: Path) -> None:
+    """They are a line with a count and some examples, after the one that is odd."""
+    people = [f"Person {chr(65 + n)};07720000{n:02};{n + 1}000;A" for n in range(20)]
+    write("october.csv", *people)
+    write("november.csv", *people, "Person Z;0772000007;5;A")
+    await sent_october(run)
+    ran = await run("bulk", "plan", *NOVEMBER, *KEPT, *HOW, "--guess-items")
+    assert ran.out.index("1 twice within this batch, another amount") < ran.out.index(
+        "20 paid by batch october of late"
+    )
+    assert "and 17 more" in ran.said
+
+
+async def test_a_plan_says_when_no_earlier_payment_is_known(run: Run, here: Path) -> None:
+    """Where there is no journal yet, and where it is named but empty of payments; not once there is one."""
+    words = "No earlier payment is known."
+    for journal in ((), KEPT):
+        ran = await run("bulk", "plan", *OCTOBER, *journal, *MAPPED, *HOW, "--guess-items")
+        assert words in ran.said
+        assert "PAYMENTS_JOURNAL" in ran.said
+    await sent_october(run)
+    assert words not in (await run("bulk", "plan", *NOVEMBER, *KEPT, *HOW, "--guess-items")).said
+
+
+async def test_a_plan_with_a_new_journal_knows_what_another_one_sent(run: Run, here: Path) -> None:
+    """The mistyped name of a journal shows before anything is approved."""
+    await sent_october(run)
+    ran = await run("bulk", "plan", *OCTOBER, "--journal", "typo.sqlite", *MAPPED, *HOW, "--guess-items")
+    assert 2 == ran.status
+    assert "it may have been sent already: the journal" in ran.said
+    assert "j.sqlite holds it in batch october" in ran.said
