@@ -44,9 +44,9 @@ CREATE TABLE {s}.outbox (
     priority BIGINT NOT NULL DEFAULT 0);
 CREATE UNIQUE INDEX outbox_request ON {s}.outbox(request_id);
 CREATE INDEX outbox_mixed ON {s}.outbox(lower(request_id)) WHERE {mixed};
-CREATE INDEX outbox_open ON {s}.outbox(state) WHERE {unsettled};
-CREATE INDEX outbox_accepted ON {s}.outbox(state) WHERE state = 'accepted';
-CREATE INDEX outbox_rejected ON {s}.outbox(state) WHERE state = 'rejected';
+CREATE INDEX outbox_open ON {s}.outbox(state, id) WHERE {unsettled};
+CREATE INDEX outbox_accepted ON {s}.outbox(id) WHERE state = 'accepted';
+CREATE INDEX outbox_rejected ON {s}.outbox(id) WHERE state = 'rejected';
 CREATE INDEX outbox_conflict ON {s}.outbox(id) WHERE conflict IS NOT NULL;
 CREATE INDEX outbox_transaction ON {s}.outbox(transaction_id) WHERE transaction_id <> {none};
 CREATE TABLE {s}.progress (
@@ -167,13 +167,14 @@ CREATE TRIGGER change_forgotten AFTER DELETE ON {s}.change REFERENCING OLD TABLE
 # looks into the tray again and again for a while, and says so in `watch`: until then nobody notifies.
 #
 # Every statement of a function sees what was committed until it began (but in an application's REPEATABLE READ), so
-# that an order which is taken out of the tray meanwhile is seen where it is then.
+# that an order which is taken out of the tray meanwhile is seen where it is then. An application's session keeps the
+# plans it once made, maybe while there was next to nothing in the tables: by an index, then too.
 _WITHIN = """
 CREATE FUNCTION {s}.lay(
     wanted text, wanted_outbox text, new_id text, new_amount text, new_body bytea, new_digest bytea,
     due double precision, urgency bigint,
     OUT verdict text, OUT laid_at double precision, OUT digest bytea, OUT other_amount text, OUT why text
-) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE is_laid boolean;
 BEGIN
     LOOP
@@ -210,7 +211,7 @@ BEGIN
 END$$;
 REVOKE ALL ON FUNCTION {s}.lay FROM PUBLIC;
 CREATE FUNCTION {s}.mark_told(wanted text, changed bigint, handling text, OUT verdict text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
     PERFORM 1 FROM {s}.meta WHERE key = 'journal_id' AND value = wanted;
     IF NOT FOUND THEN verdict := 'elsewhere'; RETURN; END IF;
@@ -334,7 +335,9 @@ def check(connection: Connection) -> None:
     Raises:
         JournalCorrupt: They are not the same.
     """
+    (timeout,) = connection.execute("SELECT current_setting('statement_timeout')").fetchone()
     connection.execute("SET statement_timeout = 0")
+    connection.execute("SET enable_seqscan = on")
     try:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
         for (table,) in tables:
@@ -346,7 +349,8 @@ def check(connection: Connection) -> None:
             GROUP BY run, state HAVING sum(count) <> 0 LIMIT 1""",  # noqa: S608 - a number
         ).fetchone()
     finally:
-        connection.execute("RESET statement_timeout")
+        connection.execute("SET enable_seqscan = off")
+        connection.execute(f"SET statement_timeout = {literal(timeout)}")
     if found is not None:
         run, state, more = found
         raise JournalCorrupt(f"the journal is damaged (run {run} counts {more} more orders {state} than it has)")
