@@ -23,14 +23,19 @@ def new_journal(folder: Path, dsn: str | None) -> Iterator[SqliteJournal | Postg
     if dsn is None:
         yield SqliteJournal(folder / "journal.db", state_folder=folder / "state")
         return
-    import psycopg
-
     schema = f"bench_{secrets.token_hex(4)}"
     try:
         yield PostgresJournal(dsn, schema=schema, state_folder=folder / "state")
     finally:
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+        drop(dsn, schema)
+
+
+def drop(dsn: str, schema: str) -> None:
+    """Remove a namespace and all that is in it."""
+    import psycopg
+
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
 
 
 def size_of(folder: Path, dsn: str | None) -> int:

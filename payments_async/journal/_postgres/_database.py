@@ -120,12 +120,14 @@ class PostgresDatabase:
         self._identity = Identity(self, named=self.named, schema=schema)
         self._attendant: Attendant | None = None
         self._was_open = False
+        self._writing = 0  # the server's number for the session that writes
         # those who write wait for each other by this number; others in the database have other ones, or do no harm
         lock = hashlib.sha256(f"payments-async journal {schema}".encode()).digest()[:8]
         number = int.from_bytes(lock, "big", signed=True)
-        # each statement sees what was committed before it, and not before the lock was asked for
+        # each statement sees what was committed before it, and not before the lock was asked for; what is selected is
+        # found from left to right, so that the moment is one after the lock was granted
         self._begin = (
-            f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({number}); SELECT {_NOW}, {IS_DURABLE}"
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({number}), {_NOW}, {IS_DURABLE}"
         )
         self.commits = Tally()
         self.tray = Tally()  # of orders laid there
@@ -181,6 +183,7 @@ class PostgresDatabase:
                 raise self.translated(error) from error
             raise
         connection.before_commit = f"SELECT pg_notify({literal(self._schema)}, ''); "
+        self._writing = _pid_of(connection)  # through a pooler another one than libpq was told
         return connection
 
     def _make_ready(self, connection: PgConnection, memory: Memory | None) -> None:
@@ -281,10 +284,9 @@ class PostgresDatabase:
     def begin(self, connection: Connection, /) -> float:
         """Begin to write, when nobody else does; Unix seconds since then. Raises ``JournalUnavailable``."""
         assert isinstance(connection, PgConnection)
-        found = connection.script(self._begin)
-        assert found is not None
-        now, is_durable = found
-        self._check_durable(is_durable=is_durable)  # it may have been changed since
+        _, now, is_durable = connection.exchange(self._begin)
+        assert now is not None
+        self._check_durable(is_durable=is_durable == b"t")  # it may have been changed since
         self._ahead = float(now) - time.time()
         return self.now()
 
@@ -313,7 +315,13 @@ class PostgresDatabase:
         for tally in (self.commits, self.tray):
             tally.loop = asyncio.get_running_loop()
         self.holder = secrets.token_hex(8)
-        self._attendant = Attendant(self._connected, schema=self._schema, holder=self.holder, heard=self._heard)
+        self._attendant = Attendant(
+            self._connected,
+            schema=self._schema,
+            holder=self.holder,
+            heard=self._heard,
+            writer=lambda: self._writing,
+        )
         self._attendant.start()
 
     @asynccontextmanager

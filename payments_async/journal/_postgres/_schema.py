@@ -17,6 +17,8 @@ _TEXT = 'TEXT COLLATE "C"'
 # the database gives follow each other without a gap where somebody counts on it (events, runs, archives): a default
 # that looks for the highest one, for all who write wait for each other; and that follows by itself where one was given
 # out of turn. Elsewhere they only have to rise.
+# Each order leaves three dead rows behind on its way; of a table of millions the usual fifth of it would be let lie for
+# days, and whoever pages through what is accepted would step over them.
 _TABLES = """
 CREATE FUNCTION {s}.next_number() RETURNS bigint LANGUAGE plpgsql AS
     $$BEGIN RETURN (SELECT coalesce(max(id), 0) + 1 FROM {s}.ipn_event); END$$;
@@ -42,6 +44,7 @@ CREATE TABLE {s}.outbox (
     code BIGINT, message {t}, conflict {t}, permitted_at DOUBLE PRECISION NOT NULL,
     updated_at DOUBLE PRECISION NOT NULL, put_at DOUBLE PRECISION, not_before DOUBLE PRECISION NOT NULL DEFAULT 0,
     priority BIGINT NOT NULL DEFAULT 0);
+ALTER TABLE {s}.outbox SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02);
 CREATE UNIQUE INDEX outbox_request ON {s}.outbox(request_id);
 CREATE INDEX outbox_mixed ON {s}.outbox(lower(request_id)) WHERE {mixed};
 CREATE INDEX outbox_open ON {s}.outbox(state, id) WHERE {unsettled};
@@ -139,12 +142,13 @@ CREATE TABLE {s}.watch (outbox {t} PRIMARY KEY, until DOUBLE PRECISION NOT NULL)
 CREATE TABLE {s}.told (
     change_id BIGINT NOT NULL, handler {t} NOT NULL, at DOUBLE PRECISION NOT NULL, PRIMARY KEY (change_id, handler));
 CREATE FUNCTION {s}.write_change() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE name text := (SELECT r.outbox FROM {s}.run r WHERE r.id = NEW.id >> {shift});
 BEGIN
+    IF name IS NULL THEN RETURN NULL; END IF;  -- in half the time that an INSERT of nothing takes
     INSERT INTO {s}.change (id, order_id, outbox, state, at, status)
     SELECT greatest((SELECT coalesce(max(c.id), 0) FROM {s}.change c) + 1, trunc(NEW.updated_at * 1000000)::bigint),
-        NEW.id, r.outbox, NEW.state, NEW.updated_at, CASE WHEN EXISTS (
-        SELECT 1 FROM {s}.hearing h WHERE h.outbox = r.outbox AND h.state = NEW.state) THEN 'pending' ELSE 'seen' END
-    FROM {s}.run r WHERE r.id = NEW.id >> {shift} AND r.outbox IS NOT NULL;
+        NEW.id, name, NEW.state, NEW.updated_at, CASE WHEN EXISTS (
+        SELECT 1 FROM {s}.hearing h WHERE h.outbox = name AND h.state = NEW.state) THEN 'pending' ELSE 'seen' END;
     RETURN NULL;
 END$$;
 CREATE TRIGGER outbox_changed AFTER UPDATE OF state ON {s}.outbox FOR EACH ROW
