@@ -1,14 +1,17 @@
 """Whether an order costs the same, however many there are: from an empty journal to a million orders and more.
 
     python tests/benchmarks/bench_growth.py --journal DSN              to 1,000,000 orders in a PostgreSQL database
-    python tests/benchmarks/bench_growth.py --journal DSN 100000       to as many as you say
+    python tests/benchmarks/bench_growth.py --journal DSN 10000000     to as many as you say
     python tests/benchmarks/bench_growth.py                            in a file
-    python tests/benchmarks/bench_growth.py --batch 100000             in batches of another size than 10,000
 
-Each batch is loaded, permitted and accepted as a runner does it, and told of by a notification for each order; then a
-thousand orders are put into an outbox, and the journal is asked what commands ask. What a batch took is printed for
-some of them, in processor time: of this process, and of the server where that runs on this machine, its own upkeep
-(autovacuum, checkpoints) included. It hardly depends on who else is at work; seconds do. Bytes of WAL are PostgreSQL's.
+A batch of 10,000 is loaded, permitted and accepted as a runner does it, and told of by a notification for each order;
+then a thousand orders are put into an outbox, and the journal is asked what commands ask. That is done in a new
+journal, in one of 100,000 orders, in one of 1,000,000 and so on. In between, a file gets batch after batch in the same
+way; the rows of a database are copied by itself, under other numbers, which is sooner done.
+
+What a batch took is printed in processor time: of this process, and of the server where that runs on this machine, its
+own upkeep (autovacuum, checkpoints) included. It hardly depends on who else is at work; seconds do. Bytes of WAL are
+PostgreSQL's.
 """
 
 from __future__ import annotations
@@ -41,7 +44,6 @@ OUTBOX = "outbox"
 PUTS = 1000
 CONCURRENCY = 100
 ASKED = 7  # times; the fastest counts
-SHOWN = (1, 2, 5)  # and ten times as many, and so on: which batches are told of
 
 
 def batch_of(number: int, count: int) -> Iterator[PayoutOrder]:
@@ -163,40 +165,85 @@ async def answered(journal: Journal, number: int) -> dict[str, float]:
     return took
 
 
-def is_shown(batches: int) -> bool:
-    """Whether a batch is told of."""
-    while batches % 10 == 0:
-        batches //= 10
-    return batches in SHOWN
+# Copies of the first batch and of all that belongs to it, as batches of their own, from one number to another.
+_COPIED = """
+INSERT INTO run (id, batch_id, base_address, key_fingerprint, user_id, epoch, uid, state, created_at, ready_at)
+    SELECT r.id + n, 'copy-' || n, base_address, key_fingerprint, user_id, epoch, 'copy-' || n, 'ready', created_at,
+    ready_at FROM run r, generate_series({first}, {last}) n WHERE r.batch_id = 'b1';
+INSERT INTO progress SELECT p.run + n, p.state, p.count, p.total FROM progress p JOIN run r ON r.id = p.run
+    AND r.batch_id = 'b1', generate_series({first}, {last}) n;
+INSERT INTO chunk (run, number, state, token) SELECT c.run + n, c.number, c.state, c.token FROM chunk c
+    JOIN run r ON r.id = c.run AND r.batch_id = 'b1', generate_series({first}, {last}) n;
+INSERT INTO claim SELECT c.run + n, c.number, c.token, c.owner, c.at FROM claim c
+    JOIN run r ON r.id = c.run AND r.batch_id = 'b1', generate_series({first}, {last}) n;
+INSERT INTO outbox (id, request_id, state, token, attempt, amount, body, body_sha256, transaction_id, permitted_at,
+    updated_at) SELECT o.id + (n::bigint << 28), 'c' || n || '-' || o.request_id, o.state, o.token, o.attempt, o.amount,
+    o.body, o.body_sha256, decode(md5(n || o.request_id), 'hex'), o.permitted_at, o.updated_at FROM outbox o
+    JOIN run r ON r.id = o.id >> 28 AND r.batch_id = 'b1', generate_series({first}, {last}) n;
+INSERT INTO ipn_event (id, transaction_id, status_code, amount, request_id, event, body, query, peer, received_at,
+    order_id) SELECT e.id + n::bigint * 1000000, md5(n || e.request_id)::uuid::text, e.status_code, e.amount,
+    'c' || n || '-' || e.request_id, e.event, e.body, e.query, e.peer, e.received_at, e.order_id + (n::bigint << 28)
+    FROM ipn_event e JOIN run r ON r.id = e.order_id >> 28 AND r.batch_id = 'b1', generate_series({first}, {last}) n;
+INSERT INTO evidence (order_id, at, news, source, transaction_id, amount, currency, before, after, before_at, event_id,
+    last_at) SELECT v.order_id + (n::bigint << 28), v.at, v.news, v.source, md5(n || v.transaction_id)::uuid::text,
+    v.amount, v.currency, v.before, v.after, v.before_at, v.event_id + n::bigint * 1000000, v.last_at FROM evidence v
+    JOIN run r ON r.id = v.order_id >> 28 AND r.batch_id = 'b1', generate_series({first}, {last}) n;
+"""
 
 
-async def measure(unopened: SqliteJournal | PostgresJournal, total: int, size: int, dsn: str | None) -> None:
-    """Batch after batch."""
-    used = processor_of(dsn)
-    async with unopened as journal:
+def copy(dsn: str, journal: PostgresJournal, first: int, last: int) -> None:
+    """Fill a journal in a database."""
+    import psycopg
+
+    if first <= last:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(f"SET search_path = {journal._namespace}".encode())
+            connection.execute(_COPIED.format(first=first, last=last).encode())
+
+
+async def measure(journal: SqliteJournal | PostgresJournal, total: int, size: int, dsn: str | None) -> None:
+    """A batch in a new journal, and in one of ten times as many orders, and so on."""
+    used, number = processor_of(dsn), 0
+    async with journal:
         await journal.open_outbox(OUTBOX, IDENTITY)
-        for number in range(1, total // size + 1):
-            told: dict[str, tuple[float, ...]] = {}
-            batch_id = f"b{number}"
-            await journal.open_run(batch_id, IDENTITY)
-            async with measured("load", size, used, told):
-                await journal.load(batch_id, batch_of(number, size), owner="bench")
-            async with measured("permit and outcome", size, used, told):
-                sent = await send_all(journal, batch_id)
-            async with measured("notification", size, used, told):
-                await tell_all(journal, sent)
-            async with measured("put", PUTS, used, told):
-                await put_all(journal, number)
-            if not is_shown(number):
-                continue
-            print(f"{number * size:,} orders")
-            for kind, (clock, client, server, wal) in told.items():
-                print(
-                    f"  {kind:20}{clock:8.0f} µs by the clock{client:8.1f} µs here{server:8.1f} µs of the server"
-                    f"{wal:8.0f} bytes of WAL"
-                )
-            took = await answered(journal, number)
-            print("  " + ", ".join(f"{name} {ms:.2f}" for name, ms in took.items()) + " ms", flush=True)
+        while (number + 1) * size <= total:
+            number += 1
+            told = await live(journal, number, size, used)
+            if (number * size) in (size * 10**power for power in range(10)):
+                show(number * size, told)
+                took = await answered(journal, number)
+                print("  " + ", ".join(f"{name} {ms:.2f}" for name, ms in took.items()) + " ms", flush=True)
+                if dsn is not None and isinstance(journal, PostgresJournal):
+                    copy(dsn, journal, 1000 + number, 1000 + 10 * number - 2)
+                    number = 10 * number - 1
+
+
+async def live(
+    journal: Journal, number: int, size: int, used: Callable[[], tuple[float, float, int]]
+) -> dict[str, tuple[float, ...]]:
+    """What becomes of the orders of a batch; tells what it took."""
+    told: dict[str, tuple[float, ...]] = {}
+    batch_id = f"b{number}"
+    await journal.open_run(batch_id, IDENTITY)
+    async with measured("load", size, used, told):
+        await journal.load(batch_id, batch_of(number, size), owner="bench")
+    async with measured("permit and outcome", size, used, told):
+        sent = await send_all(journal, batch_id)
+    async with measured("notification", size, used, told):
+        await tell_all(journal, sent)
+    async with measured("put", PUTS, used, told):
+        await put_all(journal, number)
+    return told
+
+
+def show(count: int, told: dict[str, tuple[float, ...]]) -> None:
+    """Print what a batch took."""
+    print(f"{count:,} orders")
+    for kind, (clock, client, server, wal) in told.items():
+        print(
+            f"  {kind:20}{clock:8.0f} µs by the clock{client:8.1f} µs here{server:8.1f} µs of the server"
+            f"{wal:8.0f} bytes of WAL"
+        )
 
 
 def main() -> None:

@@ -168,7 +168,9 @@ CREATE TRIGGER change_forgotten AFTER DELETE ON {s}.change REFERENCING OLD TABLE
 # those who write the journal: the one inserts into the tray, the other into `told`, which they never lock.
 #
 # Commits that notify are made one after the other, each with its own wait for the disk. So whoever has taken an order
-# looks into the tray again and again for a while, and says so in `watch`: until then nobody notifies.
+# looks into the tray again and again for a while, and says so in `watch`: until then nobody notifies. Nor does who lays
+# an order beside somebody who will notify, and whose lock, for which nobody ever waits, says so: what that one wakes
+# looks again and again. Where that one is undone, or takes long, the look that comes each second finds both.
 #
 # Every statement of a function sees what was committed until it began (but in an application's REPEATABLE READ), so
 # that an order which is taken out of the tray meanwhile is seen where it is then. An application's session keeps the
@@ -208,7 +210,9 @@ BEGIN
         IF why IS NOT NULL THEN verdict := 'stuck'; RETURN; END IF;
         IF is_laid THEN
             PERFORM 1 FROM {s}.watch w WHERE w.outbox = wanted_outbox AND w.until > laid_at + {soon};
-            IF NOT FOUND THEN PERFORM pg_notify({channel}, '{tray}'); END IF;
+            IF NOT FOUND AND pg_try_advisory_xact_lock(hashtext({channel}), hashtext(wanted_outbox)) THEN
+                PERFORM pg_notify({channel}, '{tray}');
+            END IF;
             verdict := 'laid'; RETURN;
         END IF;
     END LOOP;  -- it was there, and is neither there nor anywhere else by now
