@@ -12,6 +12,9 @@ the kernel does for either side is not in it.
 
 The first eight rows get the notification in its very usual shape. Below them the receiver gets it in the other shapes
 that are documented: they are to stay within 1.15 of its own row.
+
+``--journal DSN`` adds two rows with an inbox in a PostgreSQL database. Its server is one process more, which takes part
+of the cores that the two others have; ``--only`` leaves out the rows that do not matter.
 """
 
 import argparse
@@ -33,7 +36,12 @@ from pathlib import Path
 
 from aiohttp import web
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from places import drop
+
 from payments_async.ipn import Receiver, TransactionEvent, serve
+from payments_async.journal import PostgresJournal, SqliteJournal
 
 ANSWER = b"x" * 330
 WARM_UP = 11_000
@@ -41,6 +49,7 @@ USUAL = (
     "bare", "bare, as many bytes", "bare, JSON answer", "receiver", "receiver, a handler", "ipn serve",
     "SQLite inbox", "SQLite inbox, a handler",
 )  # fmt: skip
+IN_DATABASE = ("PostgreSQL inbox", "PostgreSQL inbox, a handler")
 SHAPES = ("no query", "Amount=500.250", "camelCase", "mixed names", "mixed, no query", "ids as numbers", "half of it")
 NAMES = (
     *USUAL, *(f"receiver: {shape}" for shape in SHAPES), "receiver, a handler: mixed names",
@@ -121,17 +130,20 @@ def handled(receiver: Receiver) -> Receiver:
     return receiver
 
 
-async def with_inbox() -> Receiver:
-    """The receiver on a fresh SQLite journal."""
-    from payments_async.journal import SqliteJournal
-
-    journal = SqliteJournal(Path(tempfile.mkdtemp()) / "inbox.sqlite", state_folder=None)
+async def with_inbox(dsn: str | None) -> Receiver:
+    """The receiver on a fresh journal, in a file or in a database."""
+    folder = Path(tempfile.mkdtemp())
+    if dsn is None:
+        journal: SqliteJournal | PostgresJournal = SqliteJournal(folder / "inbox.sqlite", state_folder=None)
+    else:
+        journal = PostgresJournal(dsn, schema=f"bench_{os.getpid()}", state_folder=None)
     await journal.__aenter__()
     return Receiver(journal, senders=["127.0.0.1"])
 
 
-async def application(name: str) -> web.Application:
+async def application(name: str, dsn: str | None) -> web.Application:
     """One of the contestants."""
+    of = dsn if name in IN_DATABASE else None
     match name.partition(":")[0]:
         case "bare":
             return bare(bare_empty)
@@ -143,22 +155,22 @@ async def application(name: str) -> web.Application:
             return mounted(Receiver(senders=["127.0.0.1"]))
         case "receiver, a handler":
             return mounted(handled(Receiver(senders=["127.0.0.1"])))
-        case "SQLite inbox":
-            return mounted(await with_inbox())
-        case "SQLite inbox, a handler":
-            return mounted(handled(await with_inbox()))
+        case "SQLite inbox" | "PostgreSQL inbox":
+            return mounted(await with_inbox(of))
+        case "SQLite inbox, a handler" | "PostgreSQL inbox, a handler":
+            return mounted(handled(await with_inbox(of)))
         case _:
             raise ValueError(name)
 
 
-def run_server(name: str, port: int) -> None:
+def run_server(name: str, port: int, dsn: str | None) -> None:
     """Serve one contestant until killed, on a core of its own."""
     stay_on(1)
 
     async def main() -> None:
         if name == "ipn serve":
             await serve(Receiver(senders=["127.0.0.1"]), "127.0.0.1", port)
-        runner = web.AppRunner(await application(name), access_log=None)
+        runner = web.AppRunner(await application(name, dsn), access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port).start()
         await asyncio.Event().wait()
@@ -214,13 +226,14 @@ async def send(name: str, port: int, connections: int, count: int, start: int) -
         transport.abort()
 
 
-def instructions(name: str, count: int, connections: int) -> float:
+def instructions(name: str, count: int, connections: int, dsn: str | None) -> float:
     """Instructions that one contestant takes for a notification."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "callgrind.out"
         command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={out}"]
         command += [sys.executable, __file__, "--serve", name, "--port", str(port)]
+        command += ["--journal", dsn] if dsn is not None else []
         environment = os.environ | {"PYTHONHASHSEED": "0"}  # or dictionaries alone differ from run to run
         with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment) as server:
             try:
@@ -298,14 +311,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="contestants, beside the first bare one")
     parser.add_argument("--instructions", action="store_true", help="count instructions, in place of time")
     parser.add_argument("--count", type=int, default=5000, help="notifications whose instructions are counted")
-    parser.add_argument("--serve", choices=NAMES)
+    parser.add_argument("--journal", metavar="DSN", help="of a PostgreSQL database, for an inbox there")
+    parser.add_argument("--serve", choices=(*NAMES, *IN_DATABASE))
     parser.add_argument("--port", type=int, default=0)
     options = parser.parse_args()
-    names = [name for name in NAMES if name == NAMES[0] or not options.only or name in options.only]
+    known = (*NAMES, *(IN_DATABASE if options.journal else ()))
+    names = [name for name in known if name == NAMES[0] or not options.only or name in options.only]
     if options.serve:
-        run_server(options.serve, options.port)
+        run_server(options.serve, options.port, options.journal)
     elif options.instructions:
-        counts = {name: instructions(name, options.count, options.connections) for name in names}
+        counts = {name: instructions(name, options.count, options.connections, options.journal) for name in names}
         table("instructions each", {name: [count] for name, count in counts.items()})
     else:
         compare_rates(names, options)
@@ -315,7 +330,10 @@ def compare_rates(names: list[str], options: argparse.Namespace) -> None:
     """Print how many notifications each contestant takes in a second of the clock, and of its processor."""
     ports = {name: free_port() for name in names}
     context = multiprocessing.get_context("spawn")
-    servers = {name: context.Process(target=run_server, args=(name, ports[name]), daemon=True) for name in names}
+    servers = {
+        name: context.Process(target=run_server, args=(name, ports[name], options.journal), daemon=True)
+        for name in names
+    }
     for server in servers.values():
         server.start()
     stay_on(0)
@@ -330,6 +348,10 @@ def compare_rates(names: list[str], options: argparse.Namespace) -> None:
             results[name].append(asyncio.run(rate))
     for server in servers.values():
         server.kill()
+        server.join()
+    if options.journal:
+        for server in servers.values():
+            drop(options.journal, f"bench_{server.pid}")
     for title, column in (("per second", 0), ("per CPU second", 1)):
         table(title, {name: [pair[column] for pair in pairs] for name, pairs in results.items()})
 

@@ -1,15 +1,19 @@
-"""How SQLite finds the rows that the journal asks for: by an index, however many there are."""
+"""How a database finds the rows that the journal asks for: by an index, however many there are."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from journal import postgres
+from journal.conftest import Home, _postgres
 from journal.factories import BATCH, Clock, claimed, delivery, event, in_outbox, order, permitted, swept, transaction_id
 
-from payments_async.journal import News, SqliteJournal, State
+from payments_async.journal import Journal, News, PostgresJournal, SqliteJournal, State
+from payments_async.journal._postgres._connection import PgConnection, _numbered
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._statements import _entries, _history
 from payments_async.journal.contract import Evidence, Outcome
@@ -19,6 +23,7 @@ LARGE = (
 )  # fmt: skip
 STOPS_AT_ONCE = "EXISTS (SELECT 1 FROM outbox)"  # its plan is a scan, which ends at the first row
 INDEXED = (State.UNKNOWN, State.PARKED, State.ACCEPTED, State.REJECTED)
+Statements = dict[str, Sequence[object]]  # with values that each was asked with
 
 
 class Recorded(sqlite3.Connection):
@@ -59,29 +64,97 @@ def an_empty_file() -> Iterator[sqlite3.Connection]:
         yield connection
 
 
+# What happens to orders and changes, on any database
+
+
+async def changes_live(journal: Journal, asked: set[str] | Statements) -> None:
+    """Waiting, claiming, retrying, finishing, reviving, forgetting."""
+    chunk = await in_outbox(journal, 3)
+    await journal.hear("shop", [State.ACCEPTED, State.REJECTED])
+    asked.clear()
+    for place in range(3):
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.ACCEPTED))
+    for outbox in ("shop", None):
+        assert 3 == len(await journal.changes_after(outbox, 0))
+        assert 3 == (await journal.change_backlog(outbox)).pending
+    assert frozenset({State.ACCEPTED}) == (await journal.states_since("shop", 0))[1]
+    first, second, third = await journal.claim_changes("shop", [State.ACCEPTED], "w", lease=30, limit=10)
+    assert third.id == await journal.last_change()
+    await journal.note_change_done(first.id, "handler")
+    await journal.retry_change(first.id, delay=0.0, error="no")
+    await journal.finish_changes([second.id, third.id])
+    await journal.claim_changes("shop", [State.ACCEPTED], "w", lease=30, limit=10)
+    await journal.release_changes("w")
+    await journal.finish_changes([first.id], "dead", error="no")
+    assert [first.id] == [dead.id async for dead in journal.dead_changes()]
+    assert 1 == await journal.revive_changes()
+    await journal.prune_changes(older_than=1e-9)
+
+
+async def orders_live(journal: Journal) -> None:
+    """Loading, permits, answers, notifications, evidence, sweeps and looking."""
+    chunk = await claimed(journal, 6)
+    first = await permitted(journal, chunk, 0)
+    accepted = Outcome(permit=first, news=News.ACCEPTED, transaction_id=transaction_id(0))
+    second = await permitted(journal, chunk, 1, after=accepted)
+    await journal.record(Outcome(permit=second, news=News.UNKNOWN))
+    third = await permitted(journal, chunk, 2)
+    await journal.record(Outcome(permit=third, news=News.NOT_SENT))
+    await permitted(journal, chunk, 3)
+    await journal.renew_chunk(chunk)
+    await journal.release_chunk(chunk)
+    await journal.expire_chunks()
+    for number in (0, 1):
+        await journal.receive(delivery(), event(0, number), owner="r", lease=30)
+    await journal.park(order(3).request_id, detail="nowhere")
+    await journal.apply_evidence(
+        Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="list", transaction_id=transaction_id(0))
+    )
+    await journal.write_off(order(3).request_id, who="Grace", why="asked them")
+    await journal.acknowledge(order(0).request_id, who="Grace", why="asked them")
+    await swept(journal)
+    await journal.entries_of([order(0).request_id])
+    await journal.entries_of([order(0).request_id], in_mixed_letters=True)
+    for batch in (None, BATCH):
+        await journal.sent_since(batch, tuple(State))
+        await journal.progress(batch)
+        for state in (None, *State):
+            assert all([entry.batch_id == BATCH async for entry in journal.entries(batch, state)])
+        assert [] == [entry async for entry in journal.conflicts(batch)]
+    for state in (State.UNKNOWN, State.PARKED, State.ACCEPTED):
+        assert [] == [page async for page in journal.open_orders("shop", state)]
+    await journal.is_looked_for(BATCH)
+    await journal.final_events(order(0).request_id, transaction_id(0))
+    await journal.history(order(0).request_id)
+    assert (await journal.receive(delivery(b'{"again": 1}'), event(2, 0), owner="r", lease=30)).conflict is not None
+
+
+async def orders_leave(journal: Journal, clock: Clock, asked: set[str] | Statements) -> None:
+    """Leaving for an archive, being told of later, and looked for."""
+    chunk = await in_outbox(journal, 3)
+    for place in range(3):
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.REJECTED))
+    clock.pass_(1e7)
+    asked.clear()
+    archive = await journal.begin_archive("file", who="Grace", why="old")
+    async for page in journal.old_orders(older_than=1e6):
+        assert 3 == await journal.prune_orders(archive, page)
+    await journal.end_archive(archive)
+    gone = order(0, batch="shop")
+    assert 1 == len(await journal.archived_of([gone.request_id.upper()], in_any_letters=True))
+    late = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="list", transaction_id=transaction_id(0))
+    assert await journal.apply_evidence(late) is None
+    assert (await journal.put("shop", gone)).entry.state is State.REJECTED
+    await journal.oldest("shop")
+
+
+# SQLite
+
+
 async def test_nothing_that_happens_to_a_change_reads_a_whole_table(tmp_path: Path, asked: set[str]) -> None:
     """Waiting, claiming, retrying, finishing, reviving, forgetting: a million that are over cost nothing."""
     async with SqliteJournal(tmp_path / "journal.db", state_folder=None) as journal:
-        chunk = await in_outbox(journal, 3)
-        await journal.hear("shop", [State.ACCEPTED, State.REJECTED])
-        asked.clear()
-        for place in range(3):
-            await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.ACCEPTED))
-        for outbox in ("shop", None):
-            assert 3 == len(await journal.changes_after(outbox, 0))
-            assert 3 == (await journal.change_backlog(outbox)).pending
-        assert frozenset({State.ACCEPTED}) == (await journal.states_since("shop", 0))[1]
-        first, second, third = await journal.claim_changes("shop", [State.ACCEPTED], "w", lease=30, limit=10)
-        assert third.id == await journal.last_change()
-        await journal.note_change_done(first.id, "handler")
-        await journal.retry_change(first.id, delay=0.0, error="no")
-        await journal.finish_changes([second.id, third.id])
-        await journal.claim_changes("shop", [State.ACCEPTED], "w", lease=30, limit=10)
-        await journal.release_changes("w")
-        await journal.finish_changes([first.id], "dead", error="no")
-        assert [first.id] == [dead.id async for dead in journal.dead_changes()]
-        assert 1 == await journal.revive_changes()
-        await journal.prune_changes(older_than=1e-9)
+        await changes_live(journal, asked)
     with an_empty_file() as connection:
         words = ("SELECT", "UPDATE", "INSERT", "DELETE")
         about = [sql for sql in asked if "change" in sql and sql.lstrip().startswith(words)]
@@ -95,39 +168,7 @@ async def test_nothing_that_happens_to_a_change_reads_a_whole_table(tmp_path: Pa
 async def test_nothing_that_happens_to_an_order_reads_a_whole_table(tmp_path: Path, asked: set[str]) -> None:
     """Loading, permits, answers, notifications, evidence, sweeps and looking: no plan scans one that grows."""
     async with SqliteJournal(tmp_path / "journal.db", state_folder=None) as journal:
-        chunk = await claimed(journal, 6)
-        first = await permitted(journal, chunk, 0)
-        accepted = Outcome(permit=first, news=News.ACCEPTED, transaction_id=transaction_id(0))
-        second = await permitted(journal, chunk, 1, after=accepted)
-        await journal.record(Outcome(permit=second, news=News.UNKNOWN))
-        third = await permitted(journal, chunk, 2)
-        await journal.record(Outcome(permit=third, news=News.NOT_SENT))
-        await permitted(journal, chunk, 3)
-        await journal.renew_chunk(chunk)
-        await journal.release_chunk(chunk)
-        await journal.expire_chunks()
-        for number in (0, 1):
-            await journal.receive(delivery(), event(0, number), owner="r", lease=30)
-        await journal.park(order(3).request_id, detail="nowhere")
-        await journal.apply_evidence(
-            Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="list", transaction_id=transaction_id(0))
-        )
-        await journal.write_off(order(3).request_id, who="Grace", why="asked them")
-        await journal.acknowledge(order(0).request_id, who="Grace", why="asked them")
-        await swept(journal)
-        await journal.entries_of([order(0).request_id])
-        await journal.entries_of([order(0).request_id], in_mixed_letters=True)
-        for batch in (None, BATCH):
-            await journal.sent_since(batch, tuple(State))
-            await journal.progress(batch)
-            for state in (None, *State):
-                assert all([entry.batch_id == BATCH async for entry in journal.entries(batch, state)])
-            assert [] == [entry async for entry in journal.conflicts(batch)]
-        for state in (State.UNKNOWN, State.PARKED, State.ACCEPTED):
-            assert [] == [page async for page in journal.open_orders("shop", state)]
-        await journal.is_looked_for(BATCH)
-        await journal.final_events(order(0).request_id, transaction_id(0))
-        await journal.history(order(0).request_id)
+        await orders_live(journal)
     with an_empty_file() as connection:
         orders = [sql for sql in asked if sql.lstrip().startswith(("SELECT", "UPDATE", "INSERT", "DELETE", "WITH"))]
         scans = {sql: [step for step in plan(connection, sql) if _is_scan(step)] for sql in orders}
@@ -139,21 +180,7 @@ async def test_nothing_that_leaves_reads_a_whole_table(tmp_path: Path, asked: se
     """Leaving, being told of later, and looked for: a page costs the same, however many have left before it."""
     clock = Clock()
     async with SqliteJournal(tmp_path / "journal.db", state_folder=None, clock=clock) as journal:
-        chunk = await in_outbox(journal, 3)
-        for place in range(3):
-            await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.REJECTED))
-        clock.pass_(1e7)
-        asked.clear()
-        archive = await journal.begin_archive("file", who="Grace", why="old")
-        async for page in journal.old_orders(older_than=1e6):
-            assert 3 == await journal.prune_orders(archive, page)
-        await journal.end_archive(archive)
-        gone = order(0, batch="shop")
-        assert 1 == len(await journal.archived_of([gone.request_id.upper()], in_any_letters=True))
-        late = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="list", transaction_id=transaction_id(0))
-        assert await journal.apply_evidence(late) is None
-        assert (await journal.put("shop", gone)).entry.state is State.REJECTED
-        await journal.oldest("shop")
+        await orders_leave(journal, clock, asked)
     with an_empty_file() as connection:
         words = ("SELECT", "UPDATE", "INSERT", "DELETE")
         plans = {sql: plan(connection, sql) for sql in list(asked) if sql.lstrip().startswith(words)}
@@ -186,3 +213,181 @@ _PARTIAL = (
     "outbox_conflict", "ipn_event_doubt", "ipn_event_nameless", "ipn_event_dead", "ipn_event_disputed",
     "change_due", "change_dead",
 )  # fmt: skip
+
+
+# PostgreSQL
+
+_GROWS = frozenset({
+    "outbox", "evidence", "attempt", "resolution", "ipn_event", "ipn_delivery", "change", "told", "archived",
+    "sighting", "chunk", "claim", "tray",
+})  # fmt: skip
+_PLANNED = ("SELECT", "UPDATE", "INSERT", "DELETE", "WITH")
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Statements:
+    """What journals in PostgreSQL ask from now on."""
+    asked: Statements = {}
+    execute, executemany = PgConnection.execute, PgConnection.executemany
+
+    def recorded(self: PgConnection, sql: str, values: Sequence[object] = (), /) -> Any:
+        asked[sql] = values
+        return execute(self, sql, values)
+
+    def recorded_many(self: PgConnection, sql: str, values: Any, /) -> Any:
+        many = list(values)
+        if many:
+            asked[sql] = many[0]
+        return executemany(self, sql, many)
+
+    monkeypatch.setattr(PgConnection, "execute", recorded)
+    monkeypatch.setattr(PgConnection, "executemany", recorded_many)
+    return asked
+
+
+# Rows of all tables that grow, as many as numbers are given; orders of a batch of their own, which was paid long ago.
+_CROWD = """
+INSERT INTO outbox (id, request_id, state, attempt, amount, body, body_sha256, transaction_id, permitted_at, updated_at)
+    SELECT (7::bigint << 28) + n, 'crowd-' || n, CASE n %% 1000 WHEN 0 THEN 'unknown' WHEN 1 THEN 'rejected'
+    WHEN 2 THEN 'accepted' WHEN 3 THEN 'planned' ELSE 'successful' END, 1, '1', '{}', 'x',
+    decode(md5(n::text), 'hex'), 1000, 1000 FROM generate_series(0, %(last)s) n;
+INSERT INTO chunk (run, number, state) SELECT 7, n, CASE WHEN n %% 20 = 0 THEN 'open' ELSE 'done' END
+    FROM generate_series(0, %(last)s / 10) n;
+INSERT INTO claim (run, number, token, owner, at) SELECT 7, n, 1, 'w', 1000 FROM generate_series(0, %(last)s / 10) n;
+INSERT INTO ipn_event (id, transaction_id, status_code, amount, request_id, event, body, query, peer, received_at,
+    order_id) SELECT 1000 + n, md5(n::text), 0, '1', 'crowd-' || n, '', '{}', '', '192.0.2.7', 1000,
+    (7::bigint << 28) + n FROM generate_series(0, %(last)s) n;
+INSERT INTO evidence (order_id, at, news, source, before, after, before_at, event_id, last_at)
+    SELECT (7::bigint << 28) + n, 1000, 'notified_successful', 'peer', 'accepted', 'successful', 1000, 1000 + n, 1000
+    FROM generate_series(0, %(last)s) n;
+INSERT INTO attempt (order_id, n, token, permitted_at, outcome, done_at)
+    SELECT (7::bigint << 28) + n * 10, 1, 1, 1000, 'not_sent', 1000 FROM generate_series(0, %(last)s / 10) n;
+INSERT INTO resolution (order_id, kind, who, why, at)
+    SELECT (7::bigint << 28) + n * 100, 'acknowledged', 'Grace', 'seen', 1000 FROM generate_series(0, %(last)s / 10) n;
+INSERT INTO ipn_delivery (event_id, digest, body, query, peer, received_at)
+    SELECT 1000 + n, 'x', '{}', '', '192.0.2.7', 1000 FROM generate_series(0, %(last)s) n;
+INSERT INTO change (id, order_id, outbox, state, at, status)
+    SELECT n, (7::bigint << 28) + n, 'shop', 'successful', 1000,
+    CASE n %% 100 WHEN 0 THEN 'pending' WHEN 1 THEN 'dead' ELSE 'handled' END FROM generate_series(0, %(last)s) n;
+INSERT INTO ipn_pending (event_id, owner, holder, due_at)
+    SELECT 1000 + n * 10, 'r', 'h', 1e9 FROM generate_series(0, %(last)s / 10) n;
+INSERT INTO archived (id, request_id, state, attempt, sent_before, amount, about, body_sha256, transaction_id,
+    permitted_at, updated_at, archive) SELECT (6::bigint << 28) + n, 'gone-' || n, 'successful', 1, 0, '1', '{}', 'x',
+    decode(md5('gone' || n), 'hex'), 1000, 1000, 1 FROM generate_series(0, %(last)s) n;
+INSERT INTO sighting (request_id, transaction_id, news, at)
+    SELECT 'seen-' || n, md5(n::text), 'looked_up_successful', 1000 FROM generate_series(0, %(last)s) n;
+"""
+# of what waits or is open, however much there is of what is over
+_FEW = (*_PARTIAL, "chunk_leased", "chunk_later", "chunk_open", "change_open", "outbox_open")
+_STATISTICS = {
+    "that nobody has looked at": "",
+    "that was looked at while it was all but empty": "VACUUM ANALYZE",
+}
+
+
+class Planner:
+    """Tells how PostgreSQL goes about a statement, on a connection as the journal has it.
+
+    Args:
+        connection: Whose settings are the journal's.
+    """
+
+    def __init__(self, connection: PgConnection) -> None:
+        self.connection = connection
+
+    def whole(self, sql: str, values: Sequence[object]) -> list[str]:
+        """What a statement reads from its beginning to its end: a table, or an index of all its rows."""
+        raw, numbered = self.connection.raw, _numbered(sql).decode()
+        kinds = [raw.adapters.get_dumper(type(value), psycopg.adapt.PyFormat.AUTO).oid for value in values]
+        names = [raw.adapters.types[kind].name if kind else "unknown" for kind in kinds]
+        given = ", ".join(psycopg.sql.Literal(value).as_string(raw) for value in values)
+        found = self.connection.script(
+            f"PREPARE asked{_in_brackets(', '.join(names))} AS {numbered}; "
+            f"EXPLAIN (FORMAT JSON) EXECUTE asked{_in_brackets(given)}"
+        )
+        self.connection.script("DEALLOCATE asked")
+        assert found is not None
+        return list(_read_whole(found[0][0]["Plan"]))
+
+
+def _in_brackets(text: str) -> str:
+    return f"({text})" if text else ""
+
+
+def _read_whole(node: Mapping[str, Any], *, ends_at_once: bool = False) -> Iterator[str]:
+    """What a plan reads whole, of what grows; but for that of which the first row is enough."""
+    kind, table, index = node["Node Type"], node.get("Relation Name"), node.get("Index Name", "")
+    is_by_index = kind in ("Index Scan", "Index Only Scan", "Bitmap Index Scan")
+    is_first = (ends_at_once or node.get("Parent Relationship") == "InitPlan") and "Filter" not in node
+    if kind == "Seq Scan" and table in _GROWS and not is_first:
+        yield f"table {table}"
+    if is_by_index and "Index Cond" not in node and index not in _FEW and not is_first and index.startswith(_OF_THEM):
+        yield f"index {index}"
+    for below in node.get("Plans", ()):
+        yield from _read_whole(below, ends_at_once=kind == "Limit" and node["Plan Rows"] == 1)
+
+
+@pytest.fixture
+def new_home() -> Iterator[Callable[[], Home]]:
+    """Gives namespaces."""
+    yield lambda: _postgres(Path())
+    postgres.give_back()
+
+
+@contextmanager
+def connected(journal: Journal) -> Iterator[PgConnection]:
+    """A connection as a journal has it."""
+    assert isinstance(journal, PostgresJournal)
+    with closing(journal._postgres._connected()) as connection:
+        yield connection
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", _STATISTICS.values(), ids=_STATISTICS)
+async def test_no_statement_reads_a_whole_table_of_a_database(
+    new_home: Callable[[], Home], told: Statements, before: str, clock: Clock
+) -> None:
+    """A journal that has grown by fifty thousand orders since: every statement finds its few rows by an index."""
+    home = new_home()
+    async with home.opens(state_folder=None) as journal:
+        await orders_live(journal)
+    async with new_home().opens(state_folder=None) as journal:
+        await changes_live(journal, dict(told))
+    async with new_home().opens(state_folder=None, clock=clock) as journal:
+        await orders_leave(journal, clock, dict(told))
+    asked = {sql: values for sql, values in told.items() if sql.lstrip().startswith(_PLANNED)}
+    async with home.opens(state_folder=None) as journal:
+        with connected(journal) as connection:
+            planner = Planner(connection)
+            connection.raw.execute(before.encode())
+            connection.script(_CROWD % {"last": 50_000})
+            unseen = {sql: found for sql, values in asked.items() if (found := planner.whole(sql, values))}
+            connection.script("ANALYZE")
+            seen = {sql: found for sql, values in asked.items() if (found := planner.whole(sql, values))}
+    assert len(asked) > 150
+    assert {} == unseen
+    assert {} == seen
+
+
+async def test_a_plan_is_made_anew_when_it_is_old(new_home: Callable[[], Home]) -> None:
+    """One that was made while nothing was in a table is not kept for the million that comes in the next minutes."""
+    now = 0.0
+    async with new_home().opens(state_folder=None) as journal:
+        with connected(journal) as usual:
+            connection = PgConnection(usual.raw, clock=lambda: now)
+            rows = "SELECT count(*) FROM ipn_event WHERE peer = ?"
+            for _ in range(5):
+                connection.execute(rows, ("192.0.2.7",))
+            (name,) = connection.execute(
+                "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%peer%'"
+            ).fetchone()
+            expected = f"EXPLAIN (FORMAT JSON) EXECUTE \"{name}\"('192.0.2.7')"
+            found = []
+            for now in (0.0, 1.0, 60.0):
+                found.append(connection.script(expected)[0][0]["Plan"]["Plans"][0]["Plan Rows"])
+                if now == 0.0:
+                    connection.script(_CROWD % {"last": 1000})
+    assert found[0] == found[1] < found[2]
+
+
+_OF_THEM = tuple(f"{table}_" for table in _GROWS)

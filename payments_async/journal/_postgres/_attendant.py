@@ -20,7 +20,7 @@ from payments_async.journal._postgres._schema import TRAY, quoted
 
 _LOOK = 1.0  # seconds between two looks for the dead
 _AGAIN = 0.25  # ... until a server that cannot be reached is tried again
-_BREATH = 0.01  # ... for which commits that follow each other are told as one
+_BREATH = 0.02  # ... for which commits that follow each other are told as one
 _PATIENCE = 5.0  # ... that closing waits for a server that does not answer
 # Whoever has a name here and no lock by that name is gone, or on the way back from a server that was started anew.
 _MISSING = """SELECT h.name FROM {holder} h WHERE h.name <> ? AND NOT EXISTS (SELECT 1 FROM pg_locks l
@@ -40,7 +40,10 @@ class Attendant:
         schema: The namespace, which is the name of the channel too.
         holder: 16 hexadecimal digits, the number of the lock.
         heard: Called, in this thread, when somebody has committed something, or may have: with the count of all commits
-            that moved an order, or ``None`` where it is in the tray alone; and with whether it may be there.
+            that moved an order, or 0 where only we have, or ``None`` where it is in the tray alone; and with whether it
+            may be there.
+        writer: Gives the number that the server has for our own session that writes. What we commit ourselves is
+            counted already, and the server is not asked for it.
         grace: Seconds that somebody has to be missing before they count as dead: as long as it takes to come back to
             a server that was started anew.
     """
@@ -52,6 +55,7 @@ class Attendant:
         schema: str,
         holder: str,
         heard: Callable[[int | None, bool], None],
+        writer: Callable[[], int],
         grace: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -59,11 +63,13 @@ class Attendant:
         self._schema = schema
         self._holder = holder
         self._heard = heard
+        self._writer = writer
         self._grace = grace
         self._clock = clock
         self._missing: dict[str, float] = {}
         self._forgotten: set[str] = set()
         self._is_told = False
+        self._is_told_of_others = False
         self._is_laid = False
         self._is_ending = False
         self._ours, self._theirs = socket.socketpair()
@@ -133,7 +139,7 @@ class Attendant:
             (self._holder, time.time()),
         )
         connection.raw.add_notify_handler(self._note)
-        self._is_told = self._is_laid = True  # what was committed meanwhile
+        self._is_told = self._is_told_of_others = self._is_laid = True  # what was committed meanwhile
         looked = 0.0
         while not self._is_ending:
             if self._clock() - looked >= _LOOK or self._forgotten:
@@ -160,9 +166,10 @@ class Attendant:
             self._note(told)
         is_told, is_laid = self._is_told, self._is_laid
         if is_told or is_laid:
-            self._is_told = self._is_laid = False
-            commits = None
-            if is_told:
+            commits = 0 if is_told else None
+            is_of_others = self._is_told_of_others
+            self._is_told = self._is_told_of_others = self._is_laid = False
+            if is_of_others:
                 found = connection.execute("SELECT value FROM meta WHERE key = 'commits'").fetchone()
                 commits = 0 if found is None else int(found[0])  # not by the notice: that may be anybody's
             self._heard(commits, is_laid)
@@ -173,6 +180,8 @@ class Attendant:
             self._is_laid = True
         else:
             self._is_told = True
+            pid = told.pid if isinstance(told, psycopg.Notify) else told.be_pid
+            self._is_told_of_others |= pid != self._writer()
 
     def _wait(self, sockets: list[int], seconds: float) -> bool:
         """Wait for one of these, for so long at most, unless somebody wakes us; tells whether there is something."""

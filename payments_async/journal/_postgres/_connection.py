@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import selectors
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import count
 from typing import Any
@@ -32,6 +33,7 @@ _LIVELY = {
 _SECRETS, _HIDDEN = frozenset({"password", "sslpassword", "passfile", "oauth_client_secret"}), "***"
 _COMMIT = "COMMIT"
 _KEPT = 500  # prepared statements; there are about two hundred texts
+_PLANNED_ANEW = 5.0  # seconds; in one, a batch grows by ten thousand orders, and all plans are made in a hundredth
 # PostgreSQL's text holds no NUL. Notifications with one are refused; in the words of an answer or of an error, which
 # are there to be read, its picture stands for it.
 _NUL, _ITS_PICTURE = "\0", "\N{SYMBOL FOR NULL}"
@@ -48,18 +50,25 @@ _CAST_TO_BYTES = re.compile(rf"CAST\((\w+) {_database.AS_BYTES}\)")
 class PgConnection:
     """A connection beyond the statements' wishes: ``?`` marks, numbers of one size, texts with a NUL.
 
-    A transaction begins and ends where a statement says so. What was prepared once is not prepared again.
+    A transaction begins and ends where a statement says so. What was prepared once is not prepared again, though
+    planned again now and then: a plan is made by the size that tables have at that moment, and the server would keep it
+    until somebody looks at them, which without autovacuum is never.
+
+    Args:
+        clock: Seconds, by which plans grow old.
 
     Attributes:
         raw: The connection of psycopg.
         before_commit: Statements that go with each commit, in the same exchange.
     """
 
-    __slots__ = ("before_commit", "raw")
+    __slots__ = ("_clock", "_planned", "before_commit", "raw")
 
-    def __init__(self, raw: psycopg.Connection) -> None:
+    def __init__(self, raw: psycopg.Connection, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.raw = raw
         self.before_commit = ""
+        self._clock = clock
+        self._planned = clock()
 
     @property
     def in_transaction(self) -> bool:
@@ -86,6 +95,7 @@ class PgConnection:
         """
         if sql == _COMMIT:
             return self._commit()
+        self._plan_anew()
         cursor = psycopg.RawCursor(self.raw)
         try:
             cursor.execute(_numbered(sql), parameters or None)
@@ -103,20 +113,40 @@ class PgConnection:
 
     def script(self, sql: str) -> tuple[Any, ...] | None:
         """Do several statements without values in one exchange; tells the row that the last one found, if any."""
+        self._plan_anew()
         cursor = self.raw.cursor()
         cursor.execute(sql, prepare=False)
         while cursor.nextset():
             pass
         return cursor.fetchone() if cursor.description else None
 
+    def exchange(self, sql: str) -> Sequence[bytes | None]:
+        """Do several statements without values in one exchange, as ``script`` does, in a fifth of its time.
+
+        Returns:
+            The first row of the last one as the server wrote it, or its status where it finds no rows.
+        """
+        self._plan_anew()
+        result = self.raw.pgconn.exec_(sql.encode())
+        if result.status == pq.ExecStatus.TUPLES_OK:
+            return [result.get_value(0, column) for column in range(result.nfields)]
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise psycopg.errors.error_from_result(result)
+        return [result.command_status]
+
+    def _plan_anew(self) -> None:
+        """Let go of the plans made a while ago, between two transactions."""
+        now = self._clock()
+        is_idle = self.raw.pgconn.transaction_status == pq.TransactionStatus.IDLE
+        if is_idle and now - self._planned > _PLANNED_ANEW:
+            self._planned = now
+            self.raw.cursor().execute("DISCARD PLANS", prepare=False)
+
     def _commit(self) -> psycopg.RawCursor[tuple[Any, ...]]:
-        cursor = psycopg.RawCursor(self.raw)
-        cursor.execute(f"{self.before_commit}{_COMMIT}".encode(), prepare=False)
-        while cursor.nextset():
-            pass
-        if cursor.statusmessage != _COMMIT:  # what had failed before was passed over, and nothing of it was kept
-            raise JournalUnavailable(f"the database answered a commit with {cursor.statusmessage}")
-        return cursor
+        (status,) = self.exchange(f"{self.before_commit}{_COMMIT}")
+        if status != _COMMIT.encode():  # what had failed before was passed over, and nothing of it was kept
+            raise JournalUnavailable(f"the database answered a commit with {(status or b'nothing').decode()}")
+        return psycopg.RawCursor(self.raw)
 
     def rollback(self) -> None:
         """Undo what is not committed."""

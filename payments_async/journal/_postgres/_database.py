@@ -49,8 +49,23 @@ _SESSION = (
     "SET tcp_keepalives_interval = 5",
     "SET tcp_keepalives_count = 3",
     "SET tcp_user_timeout = 15000",
+    # Every statement finds its few rows by an index, whatever the server knows of its tables: a plan made while they
+    # were all but empty reads all that is in them, and is kept. What is to read whole tables says so. Plans
+    # are made for any values, and anew every few seconds (``PgConnection``), by the size that tables have then.
+    "SET enable_seqscan = off",
+    "SET enable_hashjoin = off",
+    "SET enable_mergejoin = off",
+    "SET enable_material = off",
+    "SET jit = off",  # what is not to be read as a whole counts as so dear that it would be compiled first
+    "SET plan_cache_mode = force_generic_plan",
 )
 
+# ... and for what reads whole tables, however long that takes.
+_WHOLE_TABLES = (
+    "SET statement_timeout = 0",
+    *(f"RESET {name}" for name in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_material")),
+    "RESET plan_cache_mode",
+)
 _READ_ONLY = "SET default_transaction_read_only = on", "SET default_transaction_isolation = 'repeatable read'"
 
 
@@ -127,12 +142,14 @@ class PostgresDatabase:
         self._identity = Identity(self, named=self.named, schema=schema, steps=steps)
         self._attendant: Attendant | None = None
         self._was_open = False
+        self._writing = 0  # the server's number for the session that writes
         # those who write wait for each other by this number; others in the database have other ones, or do no harm
         lock = hashlib.sha256(f"payments-async journal {schema}".encode()).digest()[:8]
         number = int.from_bytes(lock, "big", signed=True)
-        # each statement sees what was committed before it, and not before the lock was asked for
+        # each statement sees what was committed before it, and not before the lock was asked for; what is selected is
+        # found from left to right, so that the moment is one after the lock was granted
         self._begin = (
-            f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({number}); SELECT {_NOW}, {IS_DURABLE}"
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({number}), {_NOW}, {IS_DURABLE}"
         )
         self.commits = Tally()
         self.tray = Tally()  # of orders laid there
@@ -188,6 +205,7 @@ class PostgresDatabase:
                 raise self.translated(error) from error
             raise
         connection.before_commit = f"SELECT pg_notify({literal(self._schema)}, ''); "
+        self._writing = _pid_of(connection)  # through a pooler another one than libpq was told
         return connection
 
     def _make_ready(self, connection: PgConnection, memory: Memory | None) -> None:
@@ -309,10 +327,9 @@ class PostgresDatabase:
     def begin(self, connection: Connection, /) -> float:
         """Begin to write, when nobody else does; Unix seconds since then. Raises ``JournalUnavailable``."""
         assert isinstance(connection, PgConnection)
-        found = connection.script(self._begin)
-        assert found is not None
-        now, is_durable = found
-        self._check_durable(is_durable=is_durable)  # it may have been changed since
+        _, now, is_durable = connection.exchange(self._begin)
+        assert now is not None
+        self._check_durable(is_durable=is_durable == b"t")  # it may have been changed since
         self._ahead = float(now) - time.time()
         return self.now()
 
@@ -341,7 +358,13 @@ class PostgresDatabase:
         for tally in (self.commits, self.tray):
             tally.loop = asyncio.get_running_loop()
         self.holder = secrets.token_hex(8)
-        self._attendant = Attendant(self._connected, schema=self._schema, holder=self.holder, heard=self._heard)
+        self._attendant = Attendant(
+            self._connected,
+            schema=self._schema,
+            holder=self.holder,
+            heard=self._heard,
+            writer=lambda: self._writing,
+        )
         self._attendant.start()
 
     @asynccontextmanager
@@ -393,7 +416,7 @@ class PostgresDatabase:
 
     def open_examiner(self) -> PgConnection:
         """A connection that only reads, for as long as that takes. Raises ``NotAJournal`` where there is none."""
-        connection = self._connected("SET statement_timeout = 0", *_READ_ONLY)
+        connection = self._connected(*_WHOLE_TABLES, *_READ_ONLY)
         try:
             _rights.check(connection, self._schema, self.named)
             if not _schema.version_of(connection, self._schema).number:
@@ -472,7 +495,7 @@ class PostgresDatabase:
         Nobody else waits for longer than we for them.
         """
         connection = self._connected(
-            "SET statement_timeout = 0",
+            *_WHOLE_TABLES,
             "SET idle_in_transaction_session_timeout = 0",
             f"SET lock_timeout = {_milliseconds(self._busy_timeout)}",
         )

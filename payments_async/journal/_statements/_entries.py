@@ -486,7 +486,7 @@ def oldest(connection: Connection, outbox: str, now: float) -> Mapping[State, fl
     chunks = connection.execute(
         """SELECT r.id, c.number FROM run r CROSS JOIN chunk c
         WHERE c.run = r.id AND c.state = 'open' AND r.outbox = ? AND r.state = 'ready' AND c.due_at <= ?
-        ORDER BY r.id, c.number""",
+        ORDER BY r.id, +c.number""",
         (outbox, now),
     ).fetchall()
     for run, number in chunks:

@@ -215,9 +215,9 @@ def acknowledge(commit: Commit, request_id: str, who: str, why: str, seen: float
     """A named person has seen a conflict; one that came after they looked stands."""
     check_named(who, why)
     row = _row(commit, request_id)
-    later = commit.execute(
+    later = commit.execute(  # a sum has no order of its own, so that the few are sorted, and not all are read in order
         """SELECT conflict FROM evidence WHERE order_id = ? AND conflict IS NOT NULL AND before_at >= ?
-        ORDER BY id LIMIT 1""",
+        ORDER BY +id LIMIT 1""",
         (row.id, float("inf") if seen is None else seen),
     ).fetchone()
     commit.execute(

@@ -126,7 +126,7 @@ def final_events(
     values: tuple[str, ...] = (request_id,)
     if transaction_id is not None:
         sql, values = "transaction_id = ? AND coalesce(request_id, ?) = ?", (transaction_id, request_id, request_id)
-    found = connection.execute(f"{_FINALS} {sql} AND {_BELIEVED} ORDER BY id", values)
+    found = connection.execute(f"{_FINALS} {sql} AND {_BELIEVED} ORDER BY +id", values)
     events: list[TransactionEvent] = []
     for event_id, *stored in found:
         try:
@@ -415,7 +415,7 @@ def _contradiction(commit: Commit, event: TransactionEvent, event_id: int, *, is
     """What an event contradicts of the first final one of its transaction, in words."""
     final = commit.execute(
         f"""SELECT status_code, amount FROM ipn_event WHERE transaction_id = ? AND {_IS_FINAL}
-        AND id <> ? AND id < ? AND {_BELIEVED} ORDER BY id LIMIT 1""",  # noqa: S608 - no value in it
+        AND id <> ? AND id < ? AND {_BELIEVED} ORDER BY +id LIMIT 1""",  # noqa: S608 - no value in it
         (event.transaction_id, event_id, event_id if is_new else _LAST),
     ).fetchone()
     if final is None:
