@@ -65,6 +65,7 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "click": frozenset({"_cli"}),  # what typer is made of
     "rich": frozenset({"_cli"}),
     "phonenumbers": frozenset({"_cli", "bulk"}),
+    "keyring": frozenset({"_cli"}),
     "platformdirs": frozenset({"journal", "_cli"}),
     "python_calamine": frozenset({"bulk"}),
     "sqlite3": frozenset({"journal", "_spill"}),

@@ -153,6 +153,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "ipn.inbox",
         "Forget old notifications that nothing needs any more, so that the journal does not grow for ever.",
     ),
+    "profile show": (
+        "profile",
+        "Show the profiles, their settings and which of their secrets the keyring holds; or how to begin with one.",
+    ),
+    "profile set-secret": (
+        "profile",
+        "Keep a secret of a profile in the keyring of this machine. It is typed unseen, or read from a pipe.",
+    ),
     "sandbox": (
         "sandbox",
         "Run the simulated service until stopped, with its control interface at /_sandbox/. Its money is made up.",
@@ -186,6 +194,9 @@ _GROUPS: Mapping[str, typer.Typer] = {
         cls=PlainGroup,
         help="What is on disk: checked, brought up to date, moved; old orders moved into an archive.",
         no_args_is_help=True,
+    ),
+    "profile": typer.Typer(
+        cls=PlainGroup, help="Settings under a name, and their secrets in the keyring.", no_args_is_help=True
     ),
     "ipn": typer.Typer(
         cls=PlainGroup, help="Notifications: hear them, send one to try a receiver out.", no_args_is_help=True

@@ -15,18 +15,22 @@ from payments_async import PaymentsError
 from payments_async._cli.exit_codes import EXIT_CODES, BadInput, Exit
 from payments_async._cli.help import PlainCommand
 from payments_async._cli.log import show_log
+from payments_async._cli.profiles import SETTINGS, ProfileName, read_profile
 from payments_async._cli.remedies import exit_of
 from payments_async._cli.screen import Screen
+from payments_async._cli.settings import NO_OPTION, ConnectionSettings, fill_in
 from payments_async._cli.signals import interruptible
 
 Command = Callable[..., Coroutine[Any, Any, Exit]]
+
+_PROFILE = "profile"  # the option that every command has which takes something from a profile
 
 
 def made_command(name: str, function: Command) -> PlainCommand:
     """An async function as a command. Its docstring is the help, its parameters are the options.
 
     A parameter whose type is an attrs class brings the options that are the fields of the class. Those of ``screen``,
-    which every command has, and of ``settings`` come last.
+    which every command has, and of ``settings`` come last. Whatever a profile may fill in brings ``--profile``.
     """
     own = inspect.signature(function).parameters
     groups: dict[str, type] = {one.name: one.annotation for one in own.values() if attrs.has(one.annotation)}
@@ -34,6 +38,10 @@ def made_command(name: str, function: Command) -> PlainCommand:
     parameters: list[inspect.Parameter] = []
     for one in [one for one in own.values() if one not in last] + last:
         parameters += _options(groups[one.name]) if one.name in groups else [one]
+    if any(one.name in SETTINGS for one in parameters):
+        parameters.append(
+            inspect.Parameter(_PROFILE, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ProfileName)
+        )
 
     def run(**given: Any) -> None:
         raise typer.Exit(_run(function, groups, given))
@@ -60,21 +68,24 @@ def _options(group: type) -> list[inspect.Parameter]:
             annotation=field.type,
         )
         for field in attrs.fields(group)
-        if field.init
+        if field.init and not field.metadata.get(NO_OPTION)
     ]
 
 
 def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> int:
     """Run a command with what was given, and tell its exit status."""
 
-    def gathered(group: type) -> Any:
-        return group(**{option.name: given.pop(option.name) for option in _options(group)})
+    def gathered(group: type, **more: Any) -> Any:
+        return group(**{option.name: given.pop(option.name) for option in _options(group)}, **more)
 
     screen: Screen = gathered(Screen)
     show_log(screen)
     try:
+        profile = read_profile(given.pop(_PROFILE)) if _PROFILE in given else None
+        filled = {} if profile is None else fill_in(given, profile)
         for name, group in groups.items():
-            given[name] = screen if group is Screen else gathered(group)
+            more = {"profile": profile, "filled": filled} if group is ConnectionSettings else {}
+            given[name] = screen if group is Screen else gathered(group, **more)
         if "settings" in groups:
             screen.secrets |= given["settings"].secrets
         with interruptible():

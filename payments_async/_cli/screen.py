@@ -2,12 +2,14 @@
 
 import ast
 import enum
+import getpass
 import json
 import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import islice
@@ -82,6 +84,11 @@ class Screen:
     def is_live(self) -> bool:
         """Whether somebody watches: a terminal, and no JSON."""
         return self.out.is_terminal and not self.as_json
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a question can be put: both ends are a terminal, and no machine reads along."""
+        return not self.as_json and sys.stdin.isatty() and sys.stdout.isatty()
 
     def person(self, text: str | None) -> str:
         """A personal value as this screen may show it."""
@@ -194,25 +201,45 @@ class Screen:
         Raises:
             BadInput: There is no terminal to ask at.
         """
-        if self.as_json or not sys.stdin.isatty() or not sys.stdout.isatty():
-            raise BadInput(f"{option}: needed where there is no terminal to ask at; {otherwise}")
-        # asyncio's own handler would let the question stand until a second Ctrl-C
-        previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not self.can_ask:
+            raise BadInput(
+                f"{option}: needed where there is no terminal to ask at; {otherwise}. Run it at a terminal, or add "
+                f"{option} once you know what it does"
+            )
         try:
-            return input(f"\n{question} [y/N] ").strip().lower() in ("y", "yes")
+            with _asking():
+                return input(f"\n{question} [y/N] ").strip().lower() in ("y", "yes")
         except EOFError:
             return False
         except KeyboardInterrupt:
             self.say()  # what comes next begins on a line of its own
             self.trouble(otherwise)
             raise
-        finally:
-            signal.signal(signal.SIGINT, previous)
+
+    def typed_unseen(self, prompt: str) -> str:
+        """What the person at the terminal types, which is not shown; or a line of the pipe."""
+        if not sys.stdin.isatty():
+            return sys.stdin.readline().strip("\r\n")
+        try:
+            with _asking():
+                return getpass.getpass(clean(prompt))
+        except EOFError:
+            return ""
 
     def _hidden(self, text: str) -> str:
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    """Let Ctrl-C end the reading: asyncio's own handler would let the question stand until a second one."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def clean(text: str) -> str:

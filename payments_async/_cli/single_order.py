@@ -177,7 +177,7 @@ class SingleOrder:
         """Send the order, unless it was sent before, and tell what became of it."""
         async with AsyncExitStack() as stack:
             payments = await stack.enter_async_context(settings.session())
-            identity = RunIdentity.of(payments.base_url, app_key=settings.app_key or "", user_id=settings.user_id or "")
+            identity = RunIdentity.of(payments.base_url, app_key=settings.application, user_id=settings.user_id or "")
             path = self.sending.journal or own_journal(identity)
             if await path.exists():
                 journal = await stack.enter_async_context(opened(path))
@@ -236,13 +236,18 @@ class SingleOrder:
     async def _agreed(self, payments: PaymentsSession, path: JournalPlace, *, is_new: bool) -> bool:
         """Show the order as it would be sent, and ask for a yes unless it was given."""
         screen, order = self.screen, self.order
-        account = await payments.accounts.get() if order.currency else None
-        if account is not None and account.currency not in (None, order.currency):
-            raise BadInput(f"--currency: the account is kept in {account.currency}, not {order.currency}")
+        asks = not self.sending.yes and screen.can_ask
+        currency = order.currency
+        if asks or currency:  # whoever approves it sees in which currency
+            async with working(screen, "asking for the account", payments):
+                account = await payments.accounts.get()
+            if currency and account.currency not in (None, currency):
+                raise BadInput(f"--currency: the account is kept in {account.currency}, not {currency}")
+            currency = currency or account.currency
         payout = isinstance(order, PayoutOrder)
         screen.fields(
             [
-                ("pay" if payout else "collect", money(order.amount, order.currency)),
+                ("pay" if payout else "collect", money(order.amount, currency)),
                 ("to" if payout else "from", self.where),
                 ("beneficiary" if payout else "payer", screen.person(order.beneficiary.name)),
                 ("item", order.product_item_id if isinstance(order, PayoutOrder) else order.provider_item_id),
@@ -254,7 +259,9 @@ class SingleOrder:
         named = self.sending.journal is not None
         if is_new and not may_be_made(screen, path, named=named, is_wanted=self.sending.new_journal):
             return False
-        return self.sending.yes or screen.confirmed("Send it?", otherwise="nothing was sent")
+        verb, way = ("Send", "to") if payout else ("Request", "from")
+        question = f"{verb} {money(order.amount, currency)} {way} {self.where}?"
+        return self.sending.yes or screen.confirmed(question, otherwise="nothing was sent")
 
 
 @attrs.frozen(kw_only=True)

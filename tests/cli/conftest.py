@@ -20,6 +20,7 @@ from payments_async.sandbox import Sandbox
 def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's data folder, where the accounts' own journals are, is one of the test alone."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "data" / "payments-async"
 
 

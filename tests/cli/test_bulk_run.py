@@ -94,6 +94,19 @@ async def test_a_terminal_is_asked(
     ran = await run_on_terminal("bulk", "run", payroll, *SENT, typed=f"y\n{typed}")
     assert (status, executions) == (ran.status, len(sandbox.ledger))
     assert f"Send {ORDERS} payouts, 1,830,000 UGX? [y/N]" in ran.out
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.out.partition("To be sent")[2])
+    assert re.search(r"sum +1,830,000 UGX", shown)
+    assert f"The 10 largest of {ORDERS} payouts" in shown
+    assert re.search(r"\*\*\*\d{3} +\*\*\*", shown), "the last digits of who is paid, masked"
+
+
+async def test_who_is_asked_may_see_everybody(run_on_terminal: Run, sandbox: Sandbox, payroll: str) -> None:
+    """With --show-personal each payout stands there in full; a no sends none of them."""
+    ran = await run_on_terminal("bulk", "run", payroll, *SENT, "--show-personal", typed="y\nn\n")
+    shown = ran.out.partition("To be sent")[2]
+    assert (5, 0) == (ran.status, len(sandbox.ledger))
+    assert f"All of {ORDERS} payouts" in shown
+    assert ORDERS == len(re.findall(r"\+?256\d{9}", shown))
 
 
 async def test_a_journal_that_is_not_there_is_not_made_by_itself(run: Run, sandbox: Sandbox, payroll: str) -> None:

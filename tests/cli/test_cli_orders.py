@@ -69,7 +69,7 @@ async def test_a_terminal_is_asked(
     """Only a clear yes sends it."""
     ran = await run_on_terminal(*PAY, *OURS, typed=typed)
     assert (status, executions) == (ran.status, sandbox.executions("voucher-17"))
-    assert "Send it? [y/N]" in ran.out
+    assert "Send 150,000.50 UGX to wallet ***017? [y/N]" in ran.out
 
 
 async def test_ctrl_c_at_the_question_says_that_nothing_was_sent(run_on_terminal: Run, sandbox: Sandbox) -> None:

@@ -46,8 +46,10 @@ async def doctor(screen: Screen, settings: ConnectionSettings) -> Exit:
         screen.say(f"{mark}  {finding.name:<9} {quoted(finding.words)}")
         if finding.remedy:
             screen.say(f"       {'':<9} [bold]{quoted(finding.remedy)}[/]")
+    screen.fields([(f"  {name}", f"{value}  from {origin}") for name, value, origin in settings.origins])
     status = max((finding.status for finding in findings), default=Exit.FINE)
-    screen.document({"findings": findings, "exit_status": status})
+    origins = [{"setting": name, "value": value, "from": origin} for name, value, origin in settings.origins]
+    screen.document({"findings": findings, "settings": origins, "exit_status": status})
     return status
 
 

@@ -6,6 +6,7 @@ import attrs
 import typer
 
 from payments_async import PaymentsSession
+from payments_async._cli.agreement import agreed
 from payments_async._cli.batch_file import (
     BatchFile,
     BatchId,
@@ -106,7 +107,7 @@ async def bulk_run(
             screen.trouble("nothing was sent")
             return Exit.STOPPED
         question = f"Send {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}?"
-        if made.open_count and not yes and not screen.confirmed(question):
+        if made.open_count and not yes and not await agreed(screen, payments, made, question):
             screen.trouble("nothing was sent")
             return Exit.STOPPED
         again = command_line(

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from payments_async._cli.agreement import agreed
 from payments_async._cli.batch_file import (
     BatchFile,
     BatchId,
@@ -71,7 +72,7 @@ async def outbox_put(
             f"Put {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}, into the outbox "
             f"{clean(name)}? Whoever works it sends them."
         )
-        if made.recorded < made.count and not yes and not screen.confirmed(question):
+        if made.recorded < made.count and not yes and not await agreed(screen, payments, made, question):
             return _nothing(screen, batch_id)
         try:
             async with opened(journal, new=True) as held:

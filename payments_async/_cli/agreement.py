@@ -1,0 +1,76 @@
+"""What a person says yes to before a batch is paid: sum, currency, count, service, and who gets how much."""
+
+import asyncio
+import heapq
+
+from payments_async import (
+    AirtimeLine,
+    BankAccount,
+    InternetLine,
+    MobileMoneyWallet,
+    PaymentsSession,
+    PayoutOrder,
+    UtilityAccount,
+)
+from payments_async._cli.exit_codes import BadInput
+from payments_async._cli.screen import Screen, counted, money
+from payments_async._cli.working import working
+from payments_async.bulk import BatchChanged, Plan
+
+_LARGEST = 10  # payouts that are shown of many
+
+
+async def agreed(screen: Screen, payments: PaymentsSession, made: Plan, question: str) -> bool:
+    """Show what would be paid, and ask. With ``--show-personal`` every payout is shown, else the largest.
+
+    Raises:
+        BadInput: There is no terminal to ask at, or the file was changed meanwhile.
+    """
+    if screen.can_ask:
+        await _show(screen, payments, made)
+    return screen.confirmed(question, otherwise="nothing was sent")
+
+
+async def _show(screen: Screen, payments: PaymentsSession, made: Plan) -> None:
+    shows_all = screen.show_personal or made.count <= _LARGEST
+    try:
+        async with working(screen, "collecting what is to be sent"):
+            shown = await asyncio.to_thread(_orders, made, shows_all=shows_all)
+    except BatchChanged as error:
+        raise BadInput("the file was changed while it was read; nothing was sent. Begin again") from error
+    screen.say("\n[bold]To be sent[/]")
+    screen.fields(
+        [
+            ("sum", money(made.open_total, made.currency)),
+            ("currency", made.currency or "that of the account, which the service does not name"),
+            ("payouts", f"{made.open_count:,}"),
+            ("fees", "not in the sum: the service tells them afterwards"),
+            ("service", payments.base_url),
+            ("digest", made.digest),
+        ]
+    )
+    screen.say(f"\n{'All' if shows_all else f'The {len(shown)} largest'} of {counted(made.count, 'payout')}:")
+    amount = f"Amount {made.currency}" if made.currency else "Amount"
+    rows = [
+        [one.request_id, screen.person(paid_to(one)), screen.person(one.beneficiary.name), money(one.amount)]
+        for one in shown
+    ]
+    screen.table(["Request id", "Paid to", "Beneficiary", amount], rows, right=[amount])
+    if not shows_all:
+        screen.say("--show-personal shows all of them, in full")
+
+
+def _orders(made: Plan, *, shows_all: bool) -> list[PayoutOrder]:
+    """What is shown of a plan; its file may be long, and is read once more."""
+    return list(made.orders) if shows_all else heapq.nlargest(_LARGEST, made.orders, key=lambda one: one.amount)
+
+
+def paid_to(order: PayoutOrder) -> str:
+    """The number that the money goes to."""
+    match order.destination:
+        case MobileMoneyWallet() | AirtimeLine() | InternetLine() as line:
+            return line.phone_number
+        case BankAccount() as account:
+            return account.account_number
+        case UtilityAccount() as account:
+            return account.customer_reference
