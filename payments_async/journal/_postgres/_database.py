@@ -24,7 +24,7 @@ from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 
 DEFAULT_SCHEMA = "payments"
-_APPLICATION = "payments-async"
+APPLICATION = "payments-async"
 _AGAIN = 0.25  # seconds until a server that is not there is tried again
 _ENCODINGS = {"UTF8", "SQL_ASCII"}  # the latter takes bytes as they come
 _STANDSTILL = 5.0  # ... after which a process that stands still within a commit lets go of it
@@ -240,7 +240,7 @@ class PostgresDatabase:
         return self._patiently(lambda: self._connected(*settings))
 
     def _connected(self, *settings: str) -> PgConnection:
-        connection = connected(self._dsn, place=self.named, name=_APPLICATION)
+        connection = connected(self._dsn, place=self.named, name=APPLICATION)
         try:
             timeout = f"SET statement_timeout = {_milliseconds(self._statement_timeout)}"
             path = f"SET search_path = {quoted(self._schema)}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import psycopg
 
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
@@ -22,8 +25,8 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._postgres import _tray
 from payments_async.journal._postgres._borrowed import ask
-from payments_async.journal._postgres._connection import is_whole
-from payments_async.journal._postgres._database import DEFAULT_SCHEMA, PostgresDatabase
+from payments_async.journal._postgres._connection import connected_beside, is_whole
+from payments_async.journal._postgres._database import APPLICATION, DEFAULT_SCHEMA, PostgresDatabase
 from payments_async.journal._postgres._schema import check, quoted
 from payments_async.journal._records import Chunk, Entry, Laid, Placed, body_digest
 from payments_async.journal._statements import _puts
@@ -58,6 +61,7 @@ class PostgresJournal(StoredJournal):
 
     Attributes:
         is_new: Opening it has made it: it knows no earlier payment.
+        schema: The namespace.
     """
 
     _put_all = staticmethod(_tray.put_all)
@@ -81,6 +85,8 @@ class PostgresJournal(StoredJournal):
             )
         if not schema or "\0" in schema or len(schema.encode()) > _LONGEST:
             raise ValueError(f"schema: a name of at most {_LONGEST} bytes")
+        self.schema = schema
+        self._dsn = dsn
         self._namespace = quoted(schema)
         self._pg = partial(
             PostgresDatabase,
@@ -103,6 +109,17 @@ class PostgresJournal(StoredJournal):
 
     async def committed(self, seen: int, *, timeout: float) -> int:
         return await self._postgres.commits.beyond(seen, timeout)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[psycopg.AsyncConnection]:
+        """A further connection to its database, in its namespace, for what is kept beside it. Each statement commits.
+
+        Raises:
+            JournalUnavailable: The database cannot be reached.
+        """
+        raw = await connected_beside(self._dsn, schema=self.schema, place=self.place, name=APPLICATION)
+        async with raw:
+            yield raw
 
     # Within transactions of the application's own
 
