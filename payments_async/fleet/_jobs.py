@@ -23,7 +23,7 @@ from pgqueuer.ports.driver import Driver
 
 from payments_async._errors import PaymentsError
 from payments_async._frozen import frozen
-from payments_async.journal import JournalError, PostgresJournal
+from payments_async.journal import JournalError, JournalReadOnly, PostgresJournal
 
 _log = logging.getLogger("payments_async")
 
@@ -39,11 +39,12 @@ class FleetNotReady(RuntimeError):
 
 
 class Later(Exception):
-    """What a handler raises to have its job again in so many seconds."""
+    """What a handler raises to have its job again in so many seconds, or in twice as many each time, up to the most."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, *, most: float | None = None) -> None:
         super().__init__(f"again in {seconds:g} s")
         self.seconds = seconds
+        self.most = seconds if most is None else most
 
 
 @frozen(kw_only=True)
@@ -173,32 +174,40 @@ class Jobs:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Queries]:
-        """A connection, with tables of the right version."""
-        async with self._journal.session() as connection:
-            settings = self._settings
-            queries = Queries(
-                PsycopgDriver(connection),
-                qbe=QueryBuilderEnvironment(settings),
-                qbq=QueryQueueBuilder(settings),
-                qbs=QuerySchedulerBuilder(settings),
-            )
-            if not await queries.has_table(settings.queue_table):
-                await self._install(queries)
-            yield queries
+        """A connection, with tables that are made unless they are there.
 
-    async def _install(self, queries: Queries) -> None:
-        """Make the tables, unless somebody else does at this moment."""
-        await queries.driver.execute("SELECT pg_advisory_lock($1)", _INSTALLING)
+        Raises:
+            FleetNotReady: This user may not make them.
+            JournalUnavailable: The database cannot be reached any more.
+        """
+        is_made = False
         try:
-            if not await queries.has_table(self._settings.queue_table):
-                await queries.install()
-        except Exception as error:
+            async with self._journal.session() as connection:
+                settings = self._settings
+                queries = Queries(
+                    PsycopgDriver(connection),
+                    qbe=QueryBuilderEnvironment(settings),
+                    qbq=QueryQueueBuilder(settings),
+                    qbs=QuerySchedulerBuilder(settings),
+                )
+                if not await queries.has_table(settings.queue_table):
+                    await self._install(queries)
+                is_made = True
+                yield queries
+        except JournalReadOnly as error:
+            if is_made:
+                raise
             raise FleetNotReady(
                 f"{self._journal.place} has no tables of PGQueuer, and this user may not make them; "
                 f"as one who may: {self._command('install')}"
             ) from error
-        finally:
-            await queries.driver.execute("SELECT pg_advisory_unlock($1)", _INSTALLING)
+
+    async def _install(self, queries: Queries) -> None:
+        """Make the tables, unless somebody else does at this moment."""
+        await queries.driver.execute("SELECT pg_advisory_lock($1)", _INSTALLING)
+        if not await queries.has_table(self._settings.queue_table):
+            await queries.install()
+        await queries.driver.execute("SELECT pg_advisory_unlock($1)", _INSTALLING)  # or it goes with the connection
 
     def _command(self, name: str) -> str:
         """What does something to the tables."""
@@ -301,7 +310,7 @@ def _handling(entrypoint: str, handler: Handler) -> Callable[[Job], Awaitable[No
         try:
             await handler((job.payload or b"").decode())
         except Later as later:
-            seconds = later.seconds
+            seconds = min(later.most, later.seconds * 2.0 ** min(job.attempts, 30))
         except Exception as error:  # noqa: BLE001 - nothing is lost of a job that fails
             seconds = _AFTER_FAILURE
             _log_failure(entrypoint, error)

@@ -16,7 +16,8 @@ from payments_async.outbox._standing import ChunkEnd
 
 _WINDOW = 50  # jobs of one batch at a time; each is for a chunk of 500 orders
 _REFILL = "* * * * * */2"  # when further ones are enqueued, by one of all workers: every two seconds
-_AGAIN = 1.0  # seconds until it is tried again where all is in other hands, or nothing may be sent
+_AT_ONCE = 0.1  # seconds until others have what was given back
+_AGAIN, _AGAIN_MAX = 1.0, 15.0  # ... until it is tried again where nothing may be sent, doubled each time
 
 
 async def run_worker(outbox: Outbox, *, stop: asyncio.Event, chunks: int = 2, redelivery: float = 6.0) -> None:
@@ -45,8 +46,14 @@ async def run_worker(outbox: Outbox, *, stop: asyncio.Event, chunks: int = 2, re
     jobs = Jobs(journal, redelivery=redelivery)
 
     async def work(batch_id: str) -> None:
-        if await outbox.work_chunk(batch_id) is ChunkEnd.LATER:
-            raise Later(_AGAIN)
+        match await outbox.work_chunk(batch_id):
+            case ChunkEnd.WORKED | ChunkEnd.NONE_LEFT:
+                return
+            case ChunkEnd.GIVEN_BACK:
+                raise Later(_AT_ONCE)
+            case ChunkEnd.NOT_NOW:
+                if await journal.paused(outbox.name) is None:  # else jobs are made again once somebody resumes it
+                    raise Later(_AGAIN, most=_AGAIN_MAX)
 
     async def refill() -> None:
         await _refill(outbox.name, journal, jobs)

@@ -528,7 +528,7 @@ class Outbox:
         Raises:
             JournalError: The journal could not be read or written.
         """
-        return ChunkEnd.LATER if self._crew is None else await self._crew.work_chunk(batch_id)
+        return ChunkEnd.NOT_NOW if self._crew is None else await self._crew.work_chunk(batch_id)
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -38,7 +38,8 @@ class ChunkEnd(Enum):
 
     WORKED = auto()  # nothing of it is left to do
     NONE_LEFT = auto()  # the batch has no chunk that is not done
-    LATER = auto()  # all are in other hands, or nothing may be sent, or the rest of it was given back
+    GIVEN_BACK = auto()  # somebody else may do the rest of it at once
+    NOT_NOW = auto()  # nothing may be sent, or all are in other hands
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
@@ -175,7 +176,7 @@ class StandingCrew(Crew):
     async def work_chunk(self, batch_id: str) -> ChunkEnd:
         """Lease one chunk of a batch, if there is one, and send it; until it is in our hands no more."""
         if self.drains or not self.may_send() or self.leases.is_full(self.size):
-            return ChunkEnd.LATER
+            return ChunkEnd.NOT_NOW
         found = await self._waiting_of(batch_id)
         if found is not None and found.leased > self.leases.held_of(found.run):
             await self.journal.expire_chunks()  # what a process that died has held is free at once
@@ -187,13 +188,13 @@ class StandingCrew(Crew):
             await asyncio.wait([self._looking])
             found = await self._waiting_of(batch_id)
             if found is None or not found.is_looked_for:
-                return ChunkEnd.LATER
+                return ChunkEnd.NOT_NOW
         lease = await self.leases.claim(batch_id)
         if lease is None:
-            return ChunkEnd.LATER if found.leased else ChunkEnd.NONE_LEFT
+            return ChunkEnd.NOT_NOW if found.leased else ChunkEnd.NONE_LEFT
         self.wake()
         await lease.ended.wait()
-        return ChunkEnd.LATER if lease.open else ChunkEnd.WORKED
+        return ChunkEnd.GIVEN_BACK if lease.open else ChunkEnd.WORKED
 
     async def _waiting_of(self, batch_id: str) -> Waiting | None:
         return next((run for run in await self.journal.waiting(self.name) if run.batch_id == batch_id), None)

@@ -115,11 +115,15 @@ class PostgresJournal(StoredJournal):
         """A further connection to its database, in its namespace, for what is kept beside it. Each statement commits.
 
         Raises:
-            JournalUnavailable: The database cannot be reached.
+            JournalUnavailable: The database cannot be reached, or is not any more.
+            JournalReadOnly: This user may not do that.
         """
         raw = await connected_beside(self._dsn, schema=self.schema, place=self.place, name=APPLICATION)
         async with raw:
-            yield raw
+            try:
+                yield raw
+            except psycopg.Error as error:
+                raise self._postgres.translated(error) from error
 
     # Within transactions of the application's own
 
