@@ -30,7 +30,6 @@ _log = logging.getLogger("payments_async")
 _NAMESPACE = re.compile(r"[a-z_][a-z0-9_]*")  # PGQueuer writes it without quotes
 _AGAIN_INITIAL, _AGAIN_MAX = 0.5, 15.0  # seconds until it is tried again after the connection was lost
 _ASK_AGAIN = 5.0  # ... until it is looked for jobs again, whatever was heard
-_AFTER_FAILURE = 5.0  # ... until a job that failed is handled again
 _INSTALLING = 0x7061796D656E7473  # the lock of whoever makes the tables
 
 
@@ -64,6 +63,21 @@ class Queued:
     priority: int = 0
 
 
+@frozen(kw_only=True)
+class Standing:
+    """How jobs stand.
+
+    Attributes:
+        counts: How many of each entrypoint are ``queued`` and ``picked``.
+        workers: Processes that hold one.
+        due: When what was scheduled is due next, by name, as ISO 8601 has it.
+    """
+
+    counts: Mapping[str, Mapping[str, int]]
+    workers: int
+    due: Mapping[str, str]
+
+
 Handler = Callable[[str], Awaitable[None]]
 
 
@@ -72,15 +86,17 @@ class Jobs:
 
     Args:
         redelivery: Seconds without a sign of life from a worker, after which another one gets its job.
+        failed_again: Seconds until a job that failed is handled again.
     """
 
-    def __init__(self, journal: PostgresJournal, *, redelivery: float = 6.0) -> None:
+    def __init__(self, journal: PostgresJournal, *, redelivery: float = 6.0, failed_again: float = 5.0) -> None:
         if not isinstance(journal, PostgresJournal):
             raise TypeError(f"journal: a fleet shares a PostgresJournal, not a {type(journal).__name__}")
         if not _NAMESPACE.fullmatch(journal.schema):
             raise ValueError("journal: PGQueuer needs a namespace of a-z, 0-9 and _, such as payments")
         self._journal = journal
         self._redelivery = redelivery
+        self._failed_again = failed_again
         # spelled out, so that variables meant for another PGQueuer lead nowhere else
         self._settings = DBSettings(db_schema=journal.schema, prefix="")
         self._handlers: dict[str, tuple[Handler, int]] = {}
@@ -145,25 +161,17 @@ class Jobs:
 
     # how it stands
 
-    async def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """How many jobs of each entrypoint are ``queued`` and ``picked``. Raises ``FleetNotReady``."""
+    async def standing(self) -> Standing:
+        """How they stand. Raises ``FleetNotReady``, ``JournalUnavailable``."""
         async with self._opened() as queries:
-            sizes = await queries.queue_size()
+            sizes, workers = await queries.queue_size(), await queries.active_workers()
+            schedules = await queries.peek_schedule()
         counts: dict[str, dict[str, int]] = {}
         for size in sizes:
             states = counts.setdefault(size.entrypoint, {})
             states[size.status] = states.get(size.status, 0) + size.count
-        return counts
-
-    async def workers(self) -> int:
-        """How many processes hold a job at the moment."""
-        async with self._opened() as queries:
-            return len(await queries.active_workers())
-
-    async def due(self) -> Mapping[str, str]:
-        """When what was scheduled is due next, by name, as ``2026-11-22T12:00:00+00:00``."""
-        async with self._opened() as queries:
-            return {one.entrypoint: one.next_run.isoformat() for one in await queries.peek_schedule()}
+        due = {one.entrypoint: one.next_run.isoformat() for one in schedules}
+        return Standing(counts=counts, workers=len(workers), due=due)
 
     async def metrics(self) -> str:
         """What PGQueuer tells Prometheus."""
@@ -247,7 +255,7 @@ class Jobs:
                 f"as one who may change them: {self._command('upgrade')}"
             ) from error
         for entrypoint, (handler, _) in self._handlers.items():
-            queuer.entrypoint(entrypoint, accepts_context=False)(_handling(entrypoint, handler))
+            queuer.entrypoint(entrypoint, accepts_context=False)(_handling(entrypoint, handler, self._failed_again))
         for name, when, run in self._schedules:
             # clean_old: whoever was started last says when
             queuer.schedule(name, when, clean_old=True, accepts_context=False)(_running(name, run))
@@ -303,7 +311,7 @@ class _TwoSessions:
         await self._hears.__aexit__(*failure)
 
 
-def _handling(entrypoint: str, handler: Handler) -> Callable[[Job], Awaitable[None]]:
+def _handling(entrypoint: str, handler: Handler, failed_again: float) -> Callable[[Job], Awaitable[None]]:
     """A handler as PGQueuer calls it. It keeps the tracebacks of what it is told, so it is told of nothing but time."""
 
     async def handle(job: Job) -> None:
@@ -312,7 +320,7 @@ def _handling(entrypoint: str, handler: Handler) -> Callable[[Job], Awaitable[No
         except Later as later:
             seconds = min(later.most, later.seconds * 2.0 ** min(job.attempts, 30))
         except Exception as error:  # noqa: BLE001 - nothing is lost of a job that fails
-            seconds = _AFTER_FAILURE
+            seconds = failed_again
             _log_failure(entrypoint, error)
         else:
             return

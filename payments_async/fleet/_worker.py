@@ -43,6 +43,8 @@ async def run_worker(outbox: Outbox, *, stop: asyncio.Event, chunks: int = 2, re
     check_whole("chunks", chunks, 1)
     check_number("redelivery", redelivery, unit="seconds")
     journal = _shared(outbox.journal)
+    if not (await outbox.health()).is_open:
+        raise RuntimeError("outbox: this one is not open; use it within 'async with Outbox(...)'")
     jobs = Jobs(journal, redelivery=redelivery)
 
     async def work(batch_id: str) -> None:
@@ -103,17 +105,17 @@ class FleetStatus:
 
 async def status(journal: PostgresJournal) -> FleetStatus:
     """How the jobs of all outboxes of a journal stand. Raises ``FleetNotReady``, ``JournalUnavailable``."""
-    jobs = Jobs(_shared(journal))
+    standing = await Jobs(_shared(journal)).standing()
     counts = {
         entrypoint.removeprefix(_PREFIX): states
-        for entrypoint, states in (await jobs.counts()).items()
+        for entrypoint, states in standing.counts.items()
         if entrypoint.startswith(_PREFIX)
     }
     return FleetStatus(
         queued={name: states.get("queued", 0) for name, states in counts.items()},
         picked={name: states.get("picked", 0) for name, states in counts.items()},
-        workers=await jobs.workers(),
-        due=await jobs.due(),
+        workers=standing.workers,
+        due=standing.due,
     )
 
 

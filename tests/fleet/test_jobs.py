@@ -17,6 +17,7 @@ from journal import postgres
 from outbox.desks import until
 
 from payments_async.fleet import FleetNotReady, Routine, metrics, run_schedule, run_worker, status, submit
+from payments_async.fleet._jobs import Jobs, Queued
 from payments_async.journal import PostgresJournal, SqliteJournal
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
@@ -195,3 +196,26 @@ def test_without_the_extra_it_says_what_to_install() -> None:
 
 def _said(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+async def test_what_a_handler_fails_by_is_in_no_table(schema: str, journals: list[PostgresJournal]) -> None:
+    """PGQueuer keeps tracebacks; ours could quote an order, so it is told of none, and the job is done again."""
+    stop = asyncio.Event()
+    heard: list[str] = []
+
+    async def fail(payload: str) -> None:
+        heard.append(payload)
+        if len(heard) == 1:
+            raise ValueError("Grace Akello, +256772000017")
+        stop.set()
+
+    async with journals[0] as journal:
+        jobs = Jobs(journal, failed_again=0.1)
+        jobs.handle("outbox x", fail, at_once=1)
+        await jobs.enqueue([Queued(entrypoint="outbox x", payload="batch", key="x/1/0")])
+        await jobs.run_until(stop)
+        with psycopg.connect(postgres.dsn(), options=f"-c search_path={schema}") as connection:
+            found = connection.execute("SELECT count(traceback), string_agg(traceback::text, '') FROM pgqueuer_log")
+            ((count, texts),) = found.fetchall()
+    assert ["batch", "batch"] == heard
+    assert (1, False) == (count, "Akello" in texts)
