@@ -170,7 +170,7 @@ class Jobs:
         for size in sizes:
             states = counts.setdefault(size.entrypoint, {})
             states[size.status] = states.get(size.status, 0) + size.count
-        due = {one.entrypoint: one.next_run.isoformat() for one in schedules}
+        due = {str(one.entrypoint): one.next_run.isoformat() for one in schedules}
         return Standing(counts=counts, workers=len(workers), due=due)
 
     async def metrics(self) -> str:
