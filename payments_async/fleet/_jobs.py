@@ -64,16 +64,16 @@ class Queued:
 
 
 @frozen(kw_only=True)
-class Standing:
+class JobCounts:
     """How jobs stand.
 
     Attributes:
-        counts: How many of each entrypoint are ``queued`` and ``picked``.
+        by_entrypoint: How many of each are ``queued`` and ``picked``.
         workers: Processes that hold one.
         due: When what was scheduled is due next, by name, as ISO 8601 has it.
     """
 
-    counts: Mapping[str, Mapping[str, int]]
+    by_entrypoint: Mapping[str, Mapping[str, int]]
     workers: int
     due: Mapping[str, str]
 
@@ -161,7 +161,7 @@ class Jobs:
 
     # how it stands
 
-    async def standing(self) -> Standing:
+    async def counts(self) -> JobCounts:
         """How they stand. Raises ``FleetNotReady``, ``JournalUnavailable``."""
         async with self._opened() as queries:
             sizes, workers = await queries.queue_size(), await queries.active_workers()
@@ -171,7 +171,7 @@ class Jobs:
             states = counts.setdefault(size.entrypoint, {})
             states[size.status] = states.get(size.status, 0) + size.count
         due = {str(one.entrypoint): one.next_run.isoformat() for one in schedules}
-        return Standing(counts=counts, workers=len(workers), due=due)
+        return JobCounts(by_entrypoint=counts, workers=len(workers), due=due)
 
     async def metrics(self) -> str:
         """What PGQueuer tells Prometheus."""

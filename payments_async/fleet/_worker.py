@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterable, Iterable, Mapping
 
 from payments_async._checks import check_number, check_whole
 from payments_async._frozen import frozen
 from payments_async._orders import Order
 from payments_async.fleet._jobs import Jobs, Later, Queued
-from payments_async.journal import Journal, PostgresJournal
+from payments_async.journal import Journal, JournalUnavailable, PostgresJournal
 from payments_async.journal._records import Loaded, Waiting
 from payments_async.outbox import Outbox
 from payments_async.outbox._standing import ChunkEnd
+
+_log = logging.getLogger("payments_async")
 
 _WINDOW = 50  # jobs of one batch at a time; each is for a chunk of 500 orders
 _REFILL = "* * * * * */2"  # when further ones are enqueued, by one of all workers: every two seconds
@@ -83,7 +86,11 @@ async def submit(
     """
     journal = _shared(outbox.journal)
     loaded = await outbox.put_batch(batch_id, orders, source_digest=source_digest)
-    await _refill(outbox.name, journal, Jobs(journal))
+    try:
+        await _refill(outbox.name, journal, Jobs(journal))
+    except JournalUnavailable as error:
+        words = "nobody was woken for batch %s, which was put: workers find it by themselves (%s)"
+        _log.warning(words, batch_id, error.message, extra={"batch_id": batch_id, "why": error.message})
     return loaded
 
 
@@ -105,17 +112,17 @@ class FleetStatus:
 
 async def status(journal: PostgresJournal) -> FleetStatus:
     """How the jobs of all outboxes of a journal stand. Raises ``FleetNotReady``, ``JournalUnavailable``."""
-    standing = await Jobs(_shared(journal)).standing()
+    found = await Jobs(_shared(journal)).counts()
     counts = {
         entrypoint.removeprefix(_PREFIX): states
-        for entrypoint, states in standing.counts.items()
+        for entrypoint, states in found.by_entrypoint.items()
         if entrypoint.startswith(_PREFIX)
     }
     return FleetStatus(
         queued={name: states.get("queued", 0) for name, states in counts.items()},
         picked={name: states.get("picked", 0) for name, states in counts.items()},
-        workers=standing.workers,
-        due=standing.due,
+        workers=found.workers,
+        due=found.due,
     )
 
 
