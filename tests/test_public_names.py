@@ -32,6 +32,9 @@ PINNED = {
         SearchProgress Share acknowledge approval_sheet ledger lift_quarantine plan read_batch read_money
         receipt reconcile report retry_file run_batch sample_payroll write_off
     """,
+    "payments_async.fleet": """
+        FleetNotReady FleetStatus Routine metrics run_schedule run_worker status submit
+    """,
     "payments_async.ipn": """
         Answer ClientCertificateVerifier DOCUMENTED_SENDERS Delivery HandlerPolicy HmacVerifier Receiver
         RecordSource Refusal Registration SENDERS_2026 SENDERS_OLDER THIS_MACHINE TransactionConflict

@@ -116,6 +116,22 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "outbox.decisions",
         "Let changes go that wait for handlers of a state, where no application has such a handler any more.",
     ),
+    "fleet worker": (
+        "fleet.worker",
+        "Work an outbox on one of many machines: PGQueuer hands out the chunks of batches, in the journal's database.",
+    ),
+    "fleet submit": (
+        "fleet.submit",
+        "Put a file into an outbox, and wake the workers of the fleet. The same again adds nothing.",
+    ),
+    "fleet status": (
+        "fleet.status",
+        "Show the jobs of the fleet, what is due when, and how the outbox stands.",
+    ),
+    "fleet schedule": (
+        "fleet.schedule",
+        "Reconcile, report and prune by the clock, once for all machines, until Ctrl-C or SIGTERM.",
+    ),
     "explain": (
         "explain",
         "Tell the whole story of one order: planned, sent, answered, notified, looked up, and which rule decided.",
@@ -187,6 +203,12 @@ _GROUPS: Mapping[str, typer.Typer] = {
     "outbox": typer.Typer(
         cls=PlainGroup,
         help="Single orders of applications, and batches beside them: each sent once, by whoever works the outbox.",
+        epilog=OUTBOX_EXIT_CODES,
+        no_args_is_help=True,
+    ),
+    "fleet": typer.Typer(
+        cls=PlainGroup,
+        help="Many machines on one PostgreSQL journal: workers, batches for them, and what is done by the clock.",
         epilog=OUTBOX_EXIT_CODES,
         no_args_is_help=True,
     ),

@@ -12,7 +12,7 @@ from payments_async._cli.column_memory import ColumnMemory
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace
 from payments_async._cli.screen import Screen, clean, counted, money
-from payments_async._cli.steps import Step
+from payments_async._cli.steps import LatestWords
 from payments_async._cli.working import working
 from payments_async.bulk import Batch, BatchChanged, Guess, read_batch
 
@@ -154,7 +154,7 @@ async def read_file(screen: Screen, path: Path, option: str = "", **how: Any) ->
     """
     named = f"{option}: " if option else ""
     try:
-        step = Step(f"reading {path.name}")
+        step = LatestWords(f"reading {path.name}")
         async with working(screen, step):
             return await read_batch(path, progress=step.rows(path.name), **how)
     except FileNotFoundError as error:

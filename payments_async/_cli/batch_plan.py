@@ -14,7 +14,7 @@ from payments_async._cli.batch_file import FileFormat, RowOptions, read_compared
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
-from payments_async._cli.steps import Step
+from payments_async._cli.steps import LatestWords
 from payments_async._cli.working import working
 from payments_async.bulk import (
     Batch,
@@ -143,7 +143,7 @@ async def make_plan(
         BadInput: The file was changed meanwhile.
     """
     try:
-        step = Step("reading the account and the products")
+        step = LatestWords("reading the account and the products")
         async with working(screen, step, payments):
             return await plan(
                 payments,

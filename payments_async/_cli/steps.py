@@ -12,8 +12,8 @@ _WORDS = {
 }
 
 
-class Step:
-    """The latest step; its words may change in any thread, and are read by who shows them.
+class LatestWords:
+    """What is done now; the words may change in any thread, and are read by who shows them.
 
     Args:
         words: Of the first step.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import time
 from collections import Counter, deque
@@ -29,6 +30,7 @@ class Lease:
         open: Orders of it whose end is not written down.
         lost: Somebody else has taken it over.
         fills: Further orders are put into it, so it is kept though nothing of it is left to do.
+        ended: Set when it is ours no more.
     """
 
     chunk: Chunk
@@ -36,6 +38,7 @@ class Lease:
     open: int
     lost: bool = False
     fills: bool = False
+    ended: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)
 
     @property
     def key(self) -> tuple[int, int]:
@@ -223,19 +226,17 @@ class Leases:
     def drop(self, lease: Lease) -> None:
         """A chunk is somebody else's now: the rest of it is theirs."""
         lease.lost = True
+        lease.ended.set()
         if self._held.get(lease.key) is lease:
             del self._held[lease.key]
         if self._own is lease:
             self._own = None
 
-    async def claim(self, batch_id: str) -> bool:
+    async def claim(self, batch_id: str) -> Lease | None:
         """Lease one more chunk of a batch, if there is one."""
         asked = self._clock()
         chunk = await self._journal.claim_chunk(batch_id, self.owner, lease=self.seconds)
-        if chunk is None:
-            return False
-        self._take_in(chunk, asked)
-        return True
+        return None if chunk is None else self._take_in(chunk, asked)
 
     def count_own(self) -> int:
         """How many orders may go now of the batch that the chunk that is ours to be filled is of."""

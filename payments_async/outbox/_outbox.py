@@ -52,7 +52,7 @@ from payments_async.outbox._crew import Handed
 from payments_async.outbox._leases import LeasedOrder, Leases
 from payments_async.outbox._run import take_first_look, why_not
 from payments_async.outbox._settling import Settler, SettlingProgress
-from payments_async.outbox._standing import StandingCrew
+from payments_async.outbox._standing import ChunkEnd, StandingCrew
 from payments_async.outbox._sweeps import account_of
 
 C = TypeVar("C")
@@ -104,6 +104,8 @@ class Outbox:
         settles: Whether this process may be the one that looks up what is open.
         lease: Seconds after which another process may take over from one that hangs; one that died is known at once.
         policy: How patiently handlers are run, and how many at once.
+        claims_batches: Whether this process takes chunks of batches by itself. Where it does not, it is handed each by
+            ``payments_async.fleet``; single orders it takes all the same.
         receiver: Only compared: its inbox must be this journal. It may as well run in another process.
         look_back: Seconds before a new or restored journal's last memory from which on the list is read first.
         now: Unix seconds.
@@ -121,6 +123,7 @@ class Outbox:
         settles: bool = True,
         lease: float = 30.0,
         policy: HandlerPolicy = HandlerPolicy(),  # noqa: B008 - frozen
+        claims_batches: bool = True,
         receiver: HasInbox | None = None,
         look_back: float = 7 * 86_400.0,
         now: Callable[[], float] = time.time,
@@ -141,6 +144,7 @@ class Outbox:
         self._works = works
         self._settles = settles
         self._lease = lease
+        self._claims_batches = claims_batches
         self._look_back = look_back
         self._now = now
         self._owner = ""
@@ -161,6 +165,21 @@ class Outbox:
         self._collecting: asyncio.Task[None] | None = None
         self._handlers = Dispatcher(journal, name, policy=policy, clock=now)
         self._writes = endpoints.sends_written(payments.dialect)
+
+    @property
+    def name(self) -> str:
+        """Its name in the journal."""
+        return self._name
+
+    @property
+    def journal(self) -> Journal:
+        """What its orders are written in."""
+        return self._journal
+
+    @property
+    def claims_batches(self) -> bool:
+        """Whether this process takes chunks of batches by itself."""
+        return self._claims_batches
 
     # Its life
 
@@ -503,6 +522,14 @@ class Outbox:
 
     # Within
 
+    async def work_chunk(self, batch_id: str) -> ChunkEnd:
+        """For whoever hands out the chunks of batches: work one of this batch, if there is one. Any number at once.
+
+        Raises:
+            JournalError: The journal could not be read or written.
+        """
+        return ChunkEnd.NOT_NOW if self._crew is None else await self._crew.work_chunk(batch_id)
+
     def _check_open(self) -> None:
         if not self._is_open:
             raise RuntimeError("this outbox is not open; use it within 'async with Outbox(...)'")
@@ -827,6 +854,7 @@ class Outbox:
             stop=self._stop,
             now=self._now,
             look_for=self._look_for,
+            claims_batches=self._claims_batches,
         )
         await crew.refresh()
         if self._unreturned is not None:

@@ -301,7 +301,7 @@ class BatchCrew(Crew):
         _log.warning("the run stops", extra={"batch_id": self.batch_id, "why": why})
 
     async def claim_more(self) -> bool:
-        if not await self.leases.claim(self.batch_id):
+        if await self.leases.claim(self.batch_id) is None:
             return False
         self._waits_for = None
         return True

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime
+from enum import Enum, auto
 from typing import Any
 
 import attrs
@@ -32,6 +33,15 @@ _BALANCE_AGAIN = 5.0  # seconds between two tries to read the balance
 _BY_FUSE = "fuse"
 
 
+class ChunkEnd(Enum):
+    """What came of a chunk that was to be worked."""
+
+    WORKED = auto()  # nothing of it is left to do
+    NONE_LEFT = auto()  # the batch has no chunk that is not done
+    GIVEN_BACK = auto()  # somebody else may do the rest of it at once
+    NOT_NOW = auto()  # nothing may be sent, or all are in other hands
+
+
 @attrs.define(eq=False, repr=False, kw_only=True)
 class StandingCrew(Crew):
     """All workers of one process on one outbox.
@@ -44,12 +54,14 @@ class StandingCrew(Crew):
         progress: How all orders of the outbox stood a moment ago.
         now: Unix seconds.
         look_for: Reads the service's list for a batch before anything of it is sent; tells why that failed.
+        claims_batches: Chunks of batches are claimed by ourselves, and not only when we are handed one.
     """
 
     name: str
     fuse: Fuse
     now: Callable[[], float]
     look_for: Callable[[str], Awaitable[str | None]]
+    claims_batches: bool = True
     paused: Pause | None = None
     trouble: str | None = None
     progress: Progress | None = None
@@ -151,14 +163,41 @@ class StandingCrew(Crew):
             self._expire_at = now + _EXPIRE  # what a process that died has held is free at once
             await self.journal.expire_chunks()
             waiting = await self.journal.waiting(self.name)
-        runs = deque(run for run in waiting if run.free and (run.is_looked_for or self._is_looked_for(run.batch_id)))
+        ours = [run for run in waiting if run.free and (self.claims_batches or run.batch_id == self.name)]
+        runs = deque(run for run in ours if run.is_looked_for or self._is_looked_for(run.batch_id))
         self._turn += 1
         runs.rotate(self._turn)
         claimed = False
         for run in sorted(runs, key=_urgency):
             if not self.leases.has_plenty_of(run.run, self.size):
-                claimed = await self.leases.claim(run.batch_id) or claimed
+                claimed = await self.leases.claim(run.batch_id) is not None or claimed
         return claimed
+
+    async def work_chunk(self, batch_id: str) -> ChunkEnd:
+        """Lease one chunk of a batch, if there is one, and send it; until it is in our hands no more."""
+        if self.drains or not self.may_send() or self.leases.is_full(self.size):
+            return ChunkEnd.NOT_NOW
+        found = await self._waiting_of(batch_id)
+        if found is not None and found.leased > self.leases.held_of(found.run):
+            await self.journal.expire_chunks()  # what a process that died has held is free at once
+            found = await self._waiting_of(batch_id)
+        if found is None:
+            return ChunkEnd.NONE_LEFT
+        if not (found.is_looked_for or self._is_looked_for(batch_id)):
+            assert self._looking is not None
+            await asyncio.wait([self._looking])
+            found = await self._waiting_of(batch_id)
+            if found is None or not found.is_looked_for:
+                return ChunkEnd.NOT_NOW
+        lease = await self.leases.claim(batch_id)
+        if lease is None:
+            return ChunkEnd.NOT_NOW if found.leased else ChunkEnd.NONE_LEFT
+        self.wake()
+        await lease.ended.wait()
+        return ChunkEnd.GIVEN_BACK if lease.open else ChunkEnd.WORKED
+
+    async def _waiting_of(self, batch_id: str) -> Waiting | None:
+        return next((run for run in await self.journal.waiting(self.name) if run.batch_id == batch_id), None)
 
     def _is_looked_for(self, batch_id: str) -> bool:
         """Whether a batch was looked for meanwhile; begins to, if nobody here does: it may have been sent elsewhere."""

@@ -10,7 +10,7 @@ from payments_async.journal._engine._memory import Memory
 from payments_async.journal._examination import Circumstance
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
-from payments_async.journal._statements._moving import Table
+from payments_async.journal._statements._moving import TableShape
 from payments_async.journal._versions import Migration
 
 
@@ -98,7 +98,7 @@ class JournalDatabase(Database, Protocol):
     def facts(self) -> dict[str, str]:
         """What the journal says of itself; nothing where there is none. Raises ``JournalError``."""
 
-    def tables(self, connection: Connection, /) -> dict[str, Table]:
+    def tables(self, connection: Connection, /) -> dict[str, TableShape]:
         """Its tables."""
 
     def open_examiner(self) -> Connection:

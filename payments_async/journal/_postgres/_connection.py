@@ -16,6 +16,7 @@ from psycopg import pq
 from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.sql import SQL, Identifier
 from psycopg.types.numeric import Int8Dumper
 
 from payments_async.journal._faults import JournalUnavailable
@@ -168,19 +169,41 @@ def connected(dsn: str, *, place: str, name: str) -> PgConnection:
     Raises:
         JournalError: With what to do about it.
     """
-    known = conninfo_to_dict(dsn)
-    more = {key: value for key, value in _LIVELY.items() if key not in known}
-    if "," in str(known.get("host") or known.get("hostaddr") or ""):  # a standby among them is not for us
-        more.setdefault("target_session_attrs", str(known.get("target_session_attrs", "read-write")))
-    more |= {"application_name": name, "client_encoding": "UTF8"}
     try:
-        raw = psycopg.connect(make_conninfo(dsn, **more), autocommit=True)
+        raw = psycopg.connect(_whole(dsn, name), autocommit=True)
     except psycopg.Error as error:
         raise _refusal(error, place) from error
     raw.prepare_threshold, raw.prepared_max = 2, _KEPT
     raw.adapters.register_dumper(bool, _BoolDumper)
     raw.adapters.register_dumper(int, Int8Dumper)  # of one size, so that a statement is prepared once
     return PgConnection(raw)
+
+
+async def connected_beside(dsn: str, *, schema: str, place: str, name: str) -> psycopg.AsyncConnection:
+    """A connection for an event loop, as psycopg has it: each statement is a transaction of its own.
+
+    Args:
+        schema: The namespace whose tables it sees.
+
+    Raises:
+        JournalError: With what to do about it.
+    """
+    try:
+        raw = await psycopg.AsyncConnection.connect(_whole(dsn, name), autocommit=True)
+        await raw.execute(SQL("SET search_path = {}").format(Identifier(schema)))
+    except psycopg.Error as error:
+        raise _refusal(error, place) from error
+    return raw
+
+
+def _whole(dsn: str, name: str) -> str:
+    """A DSN with what it does not say itself."""
+    known = conninfo_to_dict(dsn)
+    more = {key: value for key, value in _LIVELY.items() if key not in known}
+    if "," in str(known.get("host") or known.get("hostaddr") or ""):  # a standby among them is not for us
+        more.setdefault("target_session_attrs", str(known.get("target_session_attrs", "read-write")))
+    more |= {"application_name": name, "client_encoding": "UTF8"}
+    return make_conninfo(dsn, **more)
 
 
 def is_whole(dsn: str) -> bool:

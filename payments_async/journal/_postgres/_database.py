@@ -31,11 +31,11 @@ from payments_async.journal._postgres._identity import IS_DURABLE, Identity, Ser
 from payments_async.journal._postgres._schema import literal, quoted
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
-from payments_async.journal._statements._moving import Table, check_here, facts_of, write_facts
+from payments_async.journal._statements._moving import TableShape, check_here, facts_of, write_facts
 from payments_async.journal._versions import Migration, Step, Version, migration
 
 DEFAULT_SCHEMA = "payments"
-_APPLICATION = "payments-async"
+APPLICATION = "payments-async"
 _AGAIN = 0.25  # seconds until a server that is not there is tried again
 _ENCODINGS = {"UTF8", "SQL_ASCII"}  # the latter takes bytes as they come
 _STANDSTILL = 5.0  # ... after which a process that stands still within a commit lets go of it
@@ -295,7 +295,7 @@ class PostgresDatabase:
         return self._patiently(lambda: self._connected(*_READ_ONLY))
 
     def _connected(self, *settings: str) -> PgConnection:
-        connection = connected(self._dsn, place=self.named, name=_APPLICATION)
+        connection = connected(self._dsn, place=self.named, name=APPLICATION)
         try:
             timeout = f"SET statement_timeout = {_milliseconds(self._statement_timeout)}"
             path = f"SET search_path = {quoted(self._schema)}"
@@ -410,7 +410,7 @@ class PostgresDatabase:
             facts = facts_of(connection) if is_there else {}
             return facts if "journal_id" in facts else {}
 
-    def tables(self, connection: Connection, /) -> dict[str, Table]:
+    def tables(self, connection: Connection, /) -> dict[str, TableShape]:
         """Its tables."""
         return _schema.tables_of(connection, self._schema)
 
@@ -431,7 +431,7 @@ class PostgresDatabase:
     def circumstances(self, connection: Connection, /) -> tuple[Circumstance, ...]:
         """What the server is like for whoever connects as this user."""
         assert isinstance(connection, PgConnection)
-        plain = connected(self._dsn, place=self.named, name=_APPLICATION)
+        plain = connected(self._dsn, place=self.named, name=APPLICATION)
         try:
             return _circumstances.circumstances(plain, self._schema, is_shared=self._is_shared(connection))
         finally:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
+
+import psycopg
 
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
@@ -22,8 +25,8 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._postgres import _tray
 from payments_async.journal._postgres._borrowed import ask
-from payments_async.journal._postgres._connection import is_whole
-from payments_async.journal._postgres._database import DEFAULT_SCHEMA, PostgresDatabase
+from payments_async.journal._postgres._connection import connected_beside, is_whole
+from payments_async.journal._postgres._database import APPLICATION, DEFAULT_SCHEMA, PostgresDatabase
 from payments_async.journal._postgres._schema import STEPS, quoted
 from payments_async.journal._records import Chunk, Entry, Laid, Placed, body_digest
 from payments_async.journal._statements import _puts
@@ -59,6 +62,7 @@ class PostgresJournal(StoredJournal):
 
     Attributes:
         is_new: Opening it has made it: it knows no earlier payment.
+        schema: The namespace.
     """
 
     _put_all = staticmethod(_tray.put_all)
@@ -83,6 +87,8 @@ class PostgresJournal(StoredJournal):
             )
         if not schema or "\0" in schema or len(schema.encode()) > _LONGEST:
             raise ValueError(f"schema: a name of at most {_LONGEST} bytes")
+        self.schema = schema
+        self._dsn = dsn
         self._namespace = quoted(schema)
         self._pg = partial(
             PostgresDatabase,
@@ -106,6 +112,21 @@ class PostgresJournal(StoredJournal):
 
     async def committed(self, seen: int, *, timeout: float) -> int:
         return await self._postgres.commits.beyond(seen, timeout)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[psycopg.AsyncConnection]:
+        """A further connection to its database, in its namespace, for what is kept beside it. Each statement commits.
+
+        Raises:
+            JournalUnavailable: The database cannot be reached, or is not any more.
+            JournalReadOnly: This user may not do that.
+        """
+        raw = await connected_beside(self._dsn, schema=self.schema, place=self.place, name=APPLICATION)
+        async with raw:
+            try:
+                yield raw
+            except psycopg.Error as error:
+                raise self._postgres.translated(error) from error
 
     # Within transactions of the application's own
 

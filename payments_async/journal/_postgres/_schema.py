@@ -12,7 +12,7 @@ from payments_async.journal._postgres._connection import NO_TRANSACTION, PgConne
 from payments_async.journal._postgres._faults import MOVED
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import IS_UNSETTLED, MIXED, SHIFT
-from payments_async.journal._statements._moving import Table, tables_in
+from payments_async.journal._statements._moving import TableShape, tables_in
 from payments_async.journal._versions import Migration, Step, Version, migration
 
 # Texts compare byte by byte, as everywhere in the package, whatever the language of the database.
@@ -358,7 +358,7 @@ def columns_of(connection: PgConnection, schema: str) -> set[str]:
     return {name for (name,) in found.fetchall()}
 
 
-def tables_of(connection: Connection, schema: str) -> dict[str, Table]:
+def tables_of(connection: Connection, schema: str) -> dict[str, TableShape]:
     """Every table, with its columns and those that a row is known by."""
     found = connection.execute(
         """SELECT c.relname, a.attname, coalesce(array_position(CAST(i.indkey AS smallint[]), a.attnum), -1)

@@ -16,7 +16,7 @@ from payments_async.journal._sqlite import _circumstances, _faults, _opening
 from payments_async.journal._sqlite._identity import Epoch, Liveness
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
-from payments_async.journal._statements._moving import Table, check_here, facts_of, write_facts
+from payments_async.journal._statements._moving import TableShape, check_here, facts_of, write_facts
 from payments_async.journal._versions import Migration, Step, migration
 
 
@@ -196,7 +196,7 @@ class SqliteDatabase:
         with self._alone() as connection:
             return _facts_in(connection)
 
-    def tables(self, connection: Connection, /) -> dict[str, Table]:
+    def tables(self, connection: Connection, /) -> dict[str, TableShape]:
         """Its tables."""
         return _opening.tables_of(connection)
 

@@ -21,7 +21,7 @@ from payments_async.journal._faults import (
 from payments_async.journal._sqlite._faults import translated
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import IS_UNSETTLED, MIXED
-from payments_async.journal._statements._moving import Table, tables_in
+from payments_async.journal._statements._moving import TableShape, tables_in
 from payments_async.journal._versions import Migration, Step, Version, migration
 
 _AT_FDCWD, _STATX_BTIME = -100, 0x800
@@ -354,7 +354,7 @@ def _columns(connection: sqlite3.Connection) -> set[str]:
     return {name for (name,) in found}
 
 
-def tables_of(connection: Connection) -> dict[str, Table]:
+def tables_of(connection: Connection) -> dict[str, TableShape]:
     """Every table, with its columns and those that a row is known by."""
     found = connection.execute(
         """SELECT m.name, c.name, c.pk - 1 FROM sqlite_master m, pragma_table_info(m.name) c

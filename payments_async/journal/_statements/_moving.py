@@ -33,7 +33,7 @@ _IN_HAND = (
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Table(NamedTuple):
+class TableShape(NamedTuple):
     """The columns of a table, and those that a row is known by."""
 
     columns: tuple[str, ...]
@@ -63,13 +63,13 @@ class CopiedTable(NamedTuple):
     digest: str
 
 
-def tables_in(found: Iterable[Sequence[Any]]) -> dict[str, Table]:
+def tables_in(found: Iterable[Sequence[Any]]) -> dict[str, TableShape]:
     """Tables of rows that tell of each column its table, its name and its place in the key, or -1."""
     tables: dict[str, list[tuple[str, int]]] = {}
     for table, column, place in found:
         tables.setdefault(table, []).append((column, place))
     return {
-        table: Table(
+        table: TableShape(
             tuple(column for column, _ in columns),
             tuple(column for column, place in sorted(columns, key=lambda one: one[1]) if place >= 0),
         )
@@ -151,7 +151,9 @@ def write_facts(connection: Connection, facts: Mapping[str, str]) -> None:
     connection.executemany(_REMEMBER, facts.items())
 
 
-def tables_to_copy(source: Mapping[str, Table], destination: Mapping[str, Table], connection: Connection) -> list[str]:
+def tables_to_copy(
+    source: Mapping[str, TableShape], destination: Mapping[str, TableShape], connection: Connection
+) -> list[str]:
     """The tables whose rows go along.
 
     Raises:
@@ -181,7 +183,7 @@ def copy_table(
     source: Connection,
     destination: Connection,
     name: str,
-    table: Table,
+    table: TableShape,
     *,
     storable: Callable[[Sequence[Any]], Sequence[Any]],
     tell: Callable[[int], object],
@@ -217,7 +219,7 @@ def copy_table(
     return CopiedTable(rows, digest.hexdigest())
 
 
-def _pages(connection: Connection, name: str, table: Table) -> Iterator[list[Sequence[Any]]]:
+def _pages(connection: Connection, name: str, table: TableShape) -> Iterator[list[Sequence[Any]]]:
     """All rows in the sequence of what they are known by, some at a time."""
     key = ", ".join(table.key)
     places = [table.columns.index(column) for column in table.key]

@@ -1,7 +1,10 @@
 """`payments-async outbox put`: a batch file put into an outbox, to be sent by whoever works it."""
 
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Annotated
 
+import attrs
 import typer
 
 from payments_async._cli.agreement import agreed
@@ -16,13 +19,14 @@ from payments_async._cli.batch_file import (
 )
 from payments_async._cli.batch_plan import check_plan, make_plan, plan_document, show_plan
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.journal import JournalFile, existing, introduce, may_be_made, opened
+from payments_async._cli.journal import JournalFile, JournalPlace, existing, introduce, may_be_made, opened
 from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, pause_document
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async.bulk import BatchChanged
 from payments_async.journal import JournalUnavailable
+from payments_async.journal.contract import Loaded
 from payments_async.outbox import Outbox
 
 
@@ -49,12 +53,57 @@ async def outbox_put(
 
     Example: payments-async outbox put payroll.csv --batch-id payroll-2026-11 --journal shop.sqlite
     """
+    options = PutOptions(
+        file=file,
+        batch_id=batch_id,
+        name=name,
+        approved=approved,
+        rows=rows,
+        validate=validate,
+        yes=yes,
+        new_journal=new_journal,
+        file_format=file_format,
+    )
+    return await put_file(screen, settings, journal, options, put=Outbox.put_batch, works="outbox run")
+
+
+@attrs.frozen(kw_only=True)
+class PutOptions:
+    """What is put where, as it was given on the command line."""
+
+    file: Path
+    batch_id: str
+    name: str
+    approved: str | None
+    rows: RowOptions
+    validate: bool
+    yes: bool
+    new_journal: bool
+    file_format: FileFormat
+
+
+async def put_file(
+    screen: Screen,
+    settings: ConnectionSettings,
+    journal: JournalPlace | None,
+    options: PutOptions,
+    *,
+    put: Callable[..., Awaitable[Loaded]],
+    works: str,
+) -> Exit:
+    """Put a file into an outbox.
+
+    Args:
+        put: Does it, as ``Outbox.put_batch``.
+        works: The command of those who send it.
+    """
     if journal is None:
         raise BadInput("--journal: name the journal of the outbox, or set PAYMENTS_JOURNAL")
+    file, batch_id, name, rows = options.file, options.batch_id, options.name, options.rows
     session = settings.session()
     # which may be long: what the settings lack was told before
-    read = await read_payments(screen, file, batch_id, rows, file_format, journal)
-    check_guesses(read.batch, approved, yes=yes)
+    read = await read_payments(screen, file, batch_id, rows, options.file_format, journal)
+    check_guesses(read.batch, options.approved, yes=options.yes)
     async with session as payments:
         async with existing(journal) as held:
             if held is not None:
@@ -63,22 +112,22 @@ async def outbox_put(
                     if run.batch_id == batch_id and run.outbox != name:
                         whose = "`bulk run` sends it" if run.outbox is None else f"outbox {clean(run.outbox)} sends it"
                         raise BadInput(f"--batch-id: the journal holds {clean(batch_id)} already, and {whose}")
-            made = await make_plan(screen, payments, read.batch, batch_id, held, rows, validate=validate)
+            made = await make_plan(screen, payments, read.batch, batch_id, held, rows, validate=options.validate)
         show_plan(screen, made, f"{file.name}, batch {batch_id}")
-        check_plan(made, approved)
-        if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
+        check_plan(made, options.approved)
+        if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=options.new_journal):
             return _nothing(screen, batch_id)
         question = (
             f"Put {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}, into the outbox "
             f"{clean(name)}? Whoever works it sends them."
         )
-        if made.recorded < made.count and not yes and not await agreed(screen, payments, made, question):
+        if made.recorded < made.count and not options.yes and not await agreed(screen, payments, made, question):
             return _nothing(screen, batch_id)
         try:
             async with opened(journal, new=True) as held:
                 introduce(screen, journal, held)
                 async with Outbox(payments, held, name, works=False, settles=False) as outbox:
-                    loaded = await outbox.put_batch(batch_id, made.orders, source_digest=made.digest)
+                    loaded = await put(outbox, batch_id, made.orders, source_digest=made.digest)
                 paused = await held.paused(name)
         except BatchChanged as error:
             raise BadInput("the file was changed while it was read; nothing was put. Begin again") from error
@@ -88,7 +137,7 @@ async def outbox_put(
             return Exit.STOPPED
     added = f"{counted(loaded.added, 'payout')} put into" if loaded.added else "all of it was put before into"
     screen.say(f"\n{added} the outbox {quoted(name)}, as batch {quoted(batch_id)}; it is sent by whoever works it:")
-    screen.command(command_line("outbox run", journal=journal, name=name))
+    screen.command(command_line(works, journal=journal, name=name))
     if paused is not None:
         screen.say(f"[yellow]The outbox is paused[/] by {quoted(paused.who)}: {quoted(paused.why)}")
     screen.document(

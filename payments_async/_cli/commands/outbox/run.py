@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from types import TracebackType
@@ -20,7 +20,14 @@ from payments_async._cli.batch_state import STYLES
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, introduce, may_be_made, opened
 from payments_async._cli.limits import OutboxLimits, session_limits
-from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, pause_document, state_of
+from payments_async._cli.outbox_state import (
+    NewJournal,
+    OutboxName,
+    OutboxState,
+    check_new_outbox,
+    pause_document,
+    state_of,
+)
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, plain, quoted
 from payments_async._cli.settings import ConnectionSettings
@@ -78,32 +85,58 @@ async def outbox_run(
             introduce(screen, journal, held)
             await check_new_outbox(held, name, is_wanted=new_outbox)
             outbox = Outbox(payments, held, name, concurrency=limits.concurrency, fuse=fuse)
-            stop = await _work(screen, outbox, name, health)
+            stop = await work_until_stopped(screen, outbox, name, health)
             left = await state_of(held, name)
     except JournalUnavailable as error:
-        screen.trouble(f"stopped: {error}", f"go on with: {command_line('outbox run', journal=journal, name=name)}")
-        if screen.as_json:
-            screen.line(json.dumps({"stopped": str(error), "exit_status": Exit.STOPPED}))
-        return Exit.STOPPED
+        return say_unavailable(screen, error, command_line("outbox run", journal=journal, name=name))
+    return say_stopped(screen, stop, left)
+
+
+def say_unavailable(screen: Screen, error: JournalUnavailable, again: str) -> Exit:
+    """Say that the journal cannot be used, and by which command it goes on."""
+    screen.trouble(f"stopped: {error}", f"go on with: {again}")
+    if screen.as_json:
+        screen.line(json.dumps({"stopped": str(error), "exit_status": Exit.STOPPED}))
+    return Exit.STOPPED
+
+
+def say_stopped(screen: Screen, stop: Stop, left: OutboxState) -> Exit:
+    """Say that whoever worked was stopped, and what is left."""
     status = Exit.STOPPED if stop.is_hard else Exit.FINE
     how = "broken off: what was under way may have arrived, and is looked up" if stop.is_hard else "stopped"
     if screen.as_json:
         screen.line(json.dumps({"stopped": how, "outcomes": plain(left.progress.counts), "exit_status": status}))
     else:
-        screen.say(f"{how}; {quoted(name)} holds {left.words}")
+        screen.say(f"{how}; {quoted(left.name)} holds {left.words}")
     return status
 
 
-async def _work(screen: Screen, outbox: Outbox, name: str, port: int | None) -> Stop:
-    """Work until somebody stops it, and finish what is under way."""
+async def work_until_stopped(
+    screen: Screen,
+    outbox: Outbox,
+    name: str,
+    port: int | None,
+    *,
+    host: str = "127.0.0.1",
+    beside: Callable[[asyncio.Event], Coroutine[None, None, None]] | None = None,
+    metrics: Callable[[], Awaitable[str]] | None = None,
+) -> Stop:
+    """Work until somebody stops it, and finish what is under way.
+
+    Args:
+        host: Where the health is asked for.
+        beside: What hands out work beside, until it is to stop.
+        metrics: Tells Prometheus how it does.
+    """
     with draining(screen) as stop:
         try:
-            async with _answering(outbox, port) as at:
+            async with _answering(outbox, host, port, metrics) as at:
                 await outbox.start()
-                where = "" if at is None else f"; its health at http://127.0.0.1:{at}/health"
+                helping = None if beside is None else asyncio.ensure_future(beside(stop.drain))
+                where = "" if at is None else f"; its health at http://{host}:{at}/health"
                 screen.note(f"working the outbox {clean(name)}{where}; Ctrl-C stops")
                 with _View(screen, name) as view:
-                    while not stop.drain.is_set():
+                    while not stop.drain.is_set() and (helping is None or not helping.done()):
                         try:
                             view.show(await outbox.health())
                         except JournalError as error:  # the outbox itself goes on trying
@@ -111,15 +144,17 @@ async def _work(screen: Screen, outbox: Outbox, name: str, port: int | None) -> 
                         with suppress(TimeoutError):
                             async with asyncio.timeout(_LOOK):
                                 await stop.drain.wait()
-                await outbox.aclose()
+                await (outbox.aclose() if helping is None else helping)
         finally:
             await outbox.aclose()
     return stop
 
 
 @asynccontextmanager
-async def _answering(outbox: Outbox, port: int | None) -> AsyncIterator[int | None]:
-    """Answer questions for the health on this machine alone; tells the port."""
+async def _answering(
+    outbox: Outbox, host: str, port: int | None, metrics: Callable[[], Awaitable[str]] | None
+) -> AsyncIterator[int | None]:
+    """Answer questions for the health; tells the port."""
     if port is None:
         yield None
         return
@@ -134,13 +169,23 @@ async def _answering(outbox: Outbox, port: int | None) -> AsyncIterator[int | No
         is_fine = request.path == "/health" or health.is_well
         return web.json_response(health_document(health), status=200 if is_fine else 503)
 
+    async def measure(request: web.Request) -> web.Response:
+        assert metrics is not None
+        try:
+            async with asyncio.timeout(_HEALTH_WITHIN):
+                return web.Response(text=await metrics())
+        except (JournalError, TimeoutError):
+            return web.Response(status=503)
+
     app = web.Application()
+    if metrics is not None:
+        app.router.add_get("/metrics", measure)
     app.router.add_get("/health", answer)
     app.router.add_get("/ready", answer)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", port)
+        site = web.TCPSite(runner, host, port)
         try:
             await site.start()
         except OSError as error:

@@ -1,0 +1,27 @@
+"""A fleet: many machines work the outboxes of one PostgreSQL journal, and PGQueuer spreads the work and keeps time."""
+
+try:
+    import pgqueuer as _  # noqa: F401
+except ImportError as error:
+    if (error.name or "pgqueuer").partition(".")[0] != "pgqueuer":
+        raise
+    words = "a fleet needs PGQueuer: pip install 'payments-async[pgqueuer]'"
+    raise ModuleNotFoundError(words, name="pgqueuer") from error
+
+from payments_async._public import name_publicly
+from payments_async.fleet._jobs import FleetNotReady
+from payments_async.fleet._schedule import Routine, run_schedule
+from payments_async.fleet._worker import FleetStatus, metrics, run_worker, status, submit
+
+__all__ = [
+    "FleetNotReady",
+    "FleetStatus",
+    "Routine",
+    "metrics",
+    "run_schedule",
+    "run_worker",
+    "status",
+    "submit",
+]
+
+name_publicly(globals())
