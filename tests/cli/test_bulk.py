@@ -219,6 +219,29 @@ async def test_reconciling_settles_what_the_service_shows(
     assert (3, 2) == (document["exit_status"], document["progress"]["outcomes"]["successful"]["orders"])
 
 
+async def test_reconciling_says_when_to_come_back(
+    run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...]
+) -> None:
+    """What is accepted or unknown may be settled by a later look; once nothing is, no look is worth it."""
+    sandbox.script(Fault.LOST_BEFORE, on="payout", request_id="RUN-1")
+    await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
+    early = await run("bulk", "reconcile", *sent, "--interval", "0")
+    assert (4, True) == (early.status, "Worth to look again: in " in early.said)
+    await sandbox.settle()
+    done = await run("bulk", "reconcile", *sent, "--interval", "0", "--grace", "0")
+    assert (4, False) == (done.status, "Worth to look again" in done.said)
+
+
+async def test_watching_until_all_is_settled(run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...]) -> None:
+    """It looks again by itself, and tells what all looks together came to."""
+    await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
+    watching = asyncio.ensure_future(run("bulk", "reconcile", *sent, "--interval", "0", "--watch", "--every", "1"))
+    await asyncio.sleep(0)
+    await sandbox.settle()
+    done = await watching
+    assert (0, True) == (done.status, "settled: 3 successful" in done.said), done.said
+
+
 async def test_a_parked_order_is_written_off_by_name(
     run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...]
 ) -> None:

@@ -2,13 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 import attrs
 import typer
 
+from payments_async import PaymentsSession
 from payments_async._cli.batch_state import (
     UNFORTUNATE,
     currency_of,
@@ -27,6 +30,9 @@ from payments_async.bulk import Reconciliation, SearchProgress, reconcile
 from payments_async.journal import Journal, JournalError, Progress, State
 
 _LOOKED_FOR = (State.ACCEPTED, State.UNKNOWN, State.PARKED)
+_SETTLED_BY_LOOKING = (State.ACCEPTED, State.UNKNOWN)  # a parked one waits for a person
+_AGAIN = 900.0  # seconds after which an accepted order is worth another look
+_ENOUGH = 1000  # unknown orders that are asked when they are due
 _LOOK = 1.0  # seconds between two looks into the journal
 
 
@@ -39,8 +45,15 @@ async def bulk_reconcile(
     sweeps: Annotated[int, typer.Option(min=2, help="Clean looks through the list before an order is parked.")] = 2,
     interval: Annotated[float, typer.Option(min=0, help="Seconds between them.")] = 60.0,
     reversals: Annotated[bool, typer.Option("--reversals", help="Also look for successful orders reversed.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again and again until all is settled, or Ctrl-C.")
+    ] = False,
+    every: Annotated[float, typer.Option(min=1, help="With --watch: seconds between two looks.")] = 300.0,
 ) -> Exit:
     """Settle what is open by what the service shows. Sends nothing; what it cannot find is parked for a person.
+
+    It says when it is worth to come back. With --watch it does that by itself, until nothing is open that time or the
+    service could settle; what needs a person stays.
 
     Example: payments-async bulk reconcile --journal payroll.sqlite --batch-id payroll-2026-11
     """
@@ -58,24 +71,24 @@ async def bulk_reconcile(
             f"looking for {before.counts[State.ACCEPTED]:,} accepted and {before.counts[State.UNKNOWN]:,} unknown "
             f"orders; an order that is not found is looked for {sweeps} times, {interval:g} s apart"
         )
-        view = _Search(before)
-        async with working(screen, view.words, payments), view.following(held, name):
-            found = await reconcile(
-                payments,
-                held,
-                name,
-                grace=grace,
-                sweeps=sweeps,
-                interval=interval,
-                reversals=reversals,
-                progress=view.take,
-            )
+        look = partial(
+            reconcile, payments, held, name, grace=grace, sweeps=sweeps, interval=interval, reversals=reversals
+        )
+        found = await _looked(screen, payments, held, name, look)
+        while watch and (open_ := await _count_open(held, name)):
+            wait = _Wait(open_, every)
+            async with working(screen, wait.words, payments):
+                await asyncio.sleep(every)
+            found = _together(found, await _looked(screen, payments, held, name, look))
         progress = await held.progress(name)
+        again = await _come_back(held, name, grace)
         only = name or (runs[0].batch_id if len(runs) == 1 else None)
         currency = None if only is None else await currency_of(held, only)
         liftable = [one for one in quarantined if await held.is_looked_for(one, counted=True)]
     _show(screen, found)
     show_progress(screen, progress, currency)
+    if again is not None:
+        screen.say(f"\nWorth to look again: {_moment(again)}, or let it do that by itself with --watch.")
     assert journal is not None
     if progress.conflicts or any(progress.counts[state] for state in (State.PARKED, *UNFORTUNATE)):
         tell_next(screen, progress, journal, name)
@@ -91,8 +104,73 @@ async def bulk_reconcile(
         )
     strangers = [{"transaction_id": one.transaction_id, "request_id": one.request_id} for one in found.strangers]
     known = {**attrs.asdict(found, recurse=False), "strangers": strangers}  # whose records name people
-    screen.document({**known, "progress": progress_document(progress), "exit_status": status})
+    when = None if again is None else datetime.fromtimestamp(again, UTC)
+    screen.document({**known, "progress": progress_document(progress), "look_again": when, "exit_status": status})
     return status
+
+
+async def _looked(
+    screen: Screen,
+    payments: PaymentsSession,
+    journal: Journal,
+    name: str | None,
+    look: Callable[..., Awaitable[Reconciliation]],
+) -> Reconciliation:
+    """One reconciliation, while it is shown how far it is."""
+    view = _Search(await journal.progress(name))
+    async with working(screen, view.words, payments), view.following(journal, name):
+        return await look(progress=view.take)
+
+
+async def _count_open(journal: Journal, name: str | None) -> int:
+    """How many orders another look may settle."""
+    counts = (await journal.progress(name)).counts
+    return sum(counts[state] for state in _SETTLED_BY_LOOKING)
+
+
+async def _come_back(journal: Journal, name: str | None, grace: float) -> float | None:
+    """When another look may settle more (Unix seconds): at once is of no use, for a list shows what is new late.
+
+    ``None`` where no look can: all of it is final, or waits for a person.
+    """
+    moments = [time.time() + _AGAIN] if (await journal.progress(name)).counts[State.ACCEPTED] else []
+    async for entry in journal.entries(name, State.UNKNOWN):
+        moments.append((entry.permitted_at or entry.updated_at) + grace)
+        if len(moments) > _ENOUGH:
+            break
+    return max(min(moments), time.time() + 1.0) if moments else None
+
+
+def _moment(at: float) -> str:
+    """A moment as somebody here reads a clock."""
+    minutes = max(1, round((at - time.time()) / 60))
+    return f"in {counted(minutes, 'minute')}, at {datetime.fromtimestamp(at).astimezone():%H:%M}"
+
+
+def _together(first: Reconciliation, then: Reconciliation) -> Reconciliation:
+    """What two reconciliations came to: the later one, and what both of them did."""
+    settled = {state: first.settled.get(state, 0) + then.settled.get(state, 0) for state in State}
+    return attrs.evolve(
+        then,
+        settled=settled,
+        found=first.found + then.found,
+        parked=(*first.parked, *(one for one in then.parked if one not in first.parked)),
+        differences=then.differences or first.differences,
+        doubles=then.doubles or first.doubles,
+    )
+
+
+class _Wait:
+    """Until when nothing is done, in words."""
+
+    def __init__(self, count: int, seconds: float) -> None:
+        self._open = count
+        self._until = time.monotonic() + seconds
+
+    def words(self) -> str:
+        """How long it still is."""
+        left = max(0.0, self._until - time.monotonic())
+        return f"{counted(self._open, 'order')} open; looking again in {left:.0f} s"
 
 
 class _Search:
