@@ -49,7 +49,7 @@ async def test_a_pipe_hears_every_ten_seconds_what_is_done(capsys: pytest.Captur
         await time.pass_once()
         await time.pass_once()
     said = capsys.readouterr()
-    assert "reading page 110, 10 s\n" in said.err
+    assert "reading page 110 (10 s)\n" in said.err
     assert "" == said.out
     async with working(Screen(), "asking"):
         pass
@@ -65,7 +65,7 @@ async def test_a_service_that_does_not_answer_is_told_with_the_seconds(sandbox: 
             with pytest.raises(ServiceFault):
                 await payments.log_in()
             time.now += 20
-        assert (40.0, "the service does not answer since 40 s, trying again") == (
+        assert (40.0, "the service has not answered for 40 s, trying again") == (
             payments.silent_for,
             silence(payments),
         )
