@@ -1,7 +1,7 @@
 """The live view of a batch: bars on a terminal, a line now and then in a pipe, nothing with --json."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Self
@@ -112,12 +112,12 @@ class LiveView:
             self._screen.say(words)
 
     @asynccontextmanager
-    async def attending(self) -> AsyncIterator[None]:
+    async def attending(self, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> AsyncIterator[None]:
         """Say now and then in a pipe that the service does not answer, which no progress tells; a terminal shows it."""
 
         async def attend() -> None:
             while True:
-                await asyncio.sleep(_WAIT_PIPED)
+                await sleep(_WAIT_PIPED)
                 if words := silence(self._payments):
                     self._screen.note(words)
 

@@ -20,7 +20,7 @@ _TICK = 0.25  # seconds between two looks
 def silence(payments: PaymentsSession | None) -> str:
     """That the service does not answer, and since when; empty where it does."""
     seconds = 0.0 if payments is None else payments.silent_for
-    return f"the service does not answer since {seconds:.0f} s, trying again" if seconds >= _SILENT else ""
+    return f"the service has not answered for {seconds:.0f} s, trying again" if seconds >= _SILENT else ""
 
 
 @asynccontextmanager
@@ -44,7 +44,7 @@ async def working(
 
     def line() -> str:
         said = clean(words if isinstance(words, str) else words())
-        return "; ".join(filter(None, (f"{said}, {clock() - begun:.0f} s", silence(payments))))
+        return "; ".join(filter(None, (f"{said} ({clock() - begun:.0f} s)", silence(payments))))
 
     say = _say_live if screen.err.is_terminal else _say_piped
     saying = asyncio.ensure_future(say(screen, line, sleep))

@@ -8,6 +8,7 @@ import pytest
 from cli.commands import NO_SERVICE, Run
 
 from payments_async import Credentials, PaymentsSession, RetryPolicy, ServiceFault
+from payments_async._cli.live_view import LiveView
 from payments_async._cli.screen import Screen
 from payments_async._cli.working import silence, working
 from payments_async.bulk import SearchProgress, reconcile
@@ -49,7 +50,7 @@ async def test_a_pipe_hears_every_ten_seconds_what_is_done(capsys: pytest.Captur
         await time.pass_once()
         await time.pass_once()
     said = capsys.readouterr()
-    assert "reading page 110, 10 s\n" in said.err
+    assert "reading page 110 (10 s)\n" in said.err
     assert "" == said.out
     async with working(Screen(), "asking"):
         pass
@@ -65,10 +66,22 @@ async def test_a_service_that_does_not_answer_is_told_with_the_seconds(sandbox: 
             with pytest.raises(ServiceFault):
                 await payments.log_in()
             time.now += 20
-        assert (40.0, "the service does not answer since 40 s, trying again") == (
+        assert (40.0, "the service has not answered for 40 s, trying again") == (
             payments.silent_for,
             silence(payments),
         )
+
+
+async def test_a_run_in_a_pipe_says_that_nothing_answers(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+    """On standard error, though no progress comes meanwhile."""
+    time = Time()
+    async with session(NO_SERVICE, sandbox, time) as payments:
+        with pytest.raises(ServiceFault):
+            await payments.log_in()
+        with LiveView(Screen(), 400, "UGX", payments=payments) as view:
+            async with view.attending(sleep=time.sleep):
+                await time.pass_once()
+    assert "the service has not answered for 10 s, trying again\n" in capsys.readouterr().err
 
 
 async def test_an_answer_ends_the_silence_but_no_error_of_the_service(sandbox: Sandbox) -> None:
