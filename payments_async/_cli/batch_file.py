@@ -211,7 +211,7 @@ def _tell_columns(screen: Screen, memory: ColumnMemory, said: Mapping[str, str],
         if batch.mapping and memory.path is not None:
             since = memory.since(batch.headings)
             screen.note(
-                f"{counted(len(batch.mapping), 'column')} as said on {since} ({memory.path}); --map says otherwise"
+                f"{counted(len(batch.mapping), 'column')} as said on {since} ({memory.path}); --map changes that"
             )
     elif batch.headings and len(batch.mapping) == len(said):
         if memory.keep(batch.headings, batch.mapping):

@@ -1,7 +1,10 @@
 """A plan of a batch: made from a file, shown to whoever approves it, and told to machines."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +34,7 @@ from payments_async.bulk import (
 )
 from payments_async.journal import Journal
 
+_DERIVED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # as request_id_for writes them
 _EXAMPLES = 3  # of things that are alike
 _LISTED = 20  # lines of a list
 _CHANGES = {
@@ -58,26 +62,31 @@ class PlanChecks:
         """The options that make a run hold it against the same, but for the comparison, which only shows."""
         return {"max_each": self.max_each}
 
+    def amounts(self, *, max_total: str | None = None) -> dict[str, Decimal | None]:
+        """Those that are numbers, as arguments of ``plan``.
+
+        Raises:
+            BadInput: One of them is none.
+        """
+        return {
+            "compare_change": _percent(self.compare_change),
+            "max_each": _amount("--max-each", self.max_each),
+            "max_total": _amount("--max-total", max_total),
+        }
+
     async def chosen(
         self,
         screen: Screen,
         held: Journal | None,
         file_format: FileFormat,
         journal: JournalPlace | None,
-        *,
-        max_total: str | None = None,
     ) -> dict[str, object]:
-        """The same as arguments of ``plan``; a file to compare with is read.
+        """All of them as arguments of ``plan``; a file to compare with is read.
 
         Raises:
             BadInput: One of them is wrong.
         """
-        return {
-            "compare": await self._other(screen, held, file_format, journal),
-            "compare_change": _percent(self.compare_change),
-            "max_each": _amount("--max-each", self.max_each),
-            "max_total": _amount("--max-total", max_total),
-        }
+        return {"compare": await self._other(screen, held, file_format, journal), **self.amounts()}
 
     async def _other(
         self,
@@ -86,16 +95,23 @@ class PlanChecks:
         file_format: FileFormat,
         journal: JournalPlace | None,
     ) -> str | Batch | None:
-        if self.compare is None:
-            return None
-        names = [] if held is None else [run.batch_id for run in await held.runs()]
-        if self.compare in names:
+        if self.compare is None or await self.is_batch(held):
             return self.compare
-        path = Path(self.compare)
-        if not _is_file(path):
+        return await read_compared(screen, Path(self.compare), file_format, journal, "--compare")
+
+    async def is_batch(self, held: Journal | None) -> bool:
+        """Whether the journal holds what it is to be compared with.
+
+        Raises:
+            BadInput: There is no such file either.
+        """
+        if self.compare is None:
+            return False
+        names = [] if held is None else [run.batch_id for run in await held.runs()]
+        if self.compare not in names and not _is_file(Path(self.compare)):
             known = f"it has {', '.join(map(clean, names[-10:]))}" if names else "it has none"
-            raise BadInput(f"--compare: there is neither a batch in the journal ({known}) nor a file {path}")
-        return await read_compared(screen, path, file_format, journal, "--compare")
+            raise BadInput(f"--compare: there is neither a batch in the journal ({known}) nor a file {self.compare}")
+        return self.compare in names
 
 
 def _is_file(path: Path) -> bool:
@@ -162,12 +178,36 @@ async def make_plan(
         raise BadInput("the file was changed while it was read; begin again") from error
 
 
-def show_plan(screen: Screen, made: Plan, title: str, *, everything: bool = False) -> None:
+async def rows_shown(screen: Screen, made: Plan, batch: Batch, rows: RowOptions) -> Mapping[str, int]:
+    """The rows of the orders that a plan names, where their ids were derived and say nothing to anybody.
+
+    Raises:
+        BadInput: The file was changed meanwhile.
+    """
+    if not rows.derive_request_ids:
+        return {}
+    named = {one for issue in (*made.problems, *made.concerns, *made.skipped, *made.warnings) for one in issue.examples}
+    named |= {one for pair in made.duplicates.shown for one in (pair.request_id, pair.other)}
+    named |= {one.request_id for one in made.comparison.shown} if made.comparison is not None else set()
+    if not named:
+        return {}
+    try:
+        async with working(screen, f"looking up rows of {batch.path.name}"):
+            return await asyncio.to_thread(batch.orders.rows_of, named)
+    except BatchChanged as error:
+        raise BadInput("the file was changed while it was read; begin again") from error
+
+
+def show_plan(
+    screen: Screen, made: Plan, title: str, *, everything: bool = False, rows: Mapping[str, int] | None = None
+) -> None:
     """Write the summary of a plan.
 
     Args:
         everything: All that is known, and not the first of what is alike.
+        rows: Of orders that are named by their rows.
     """
+    by_row = partial(_by_row, rows or {})
     total = quoted(money(made.total, made.currency))
     screen.say(f"[bold]{quoted(title)}[/]: {counted(made.count, 'payout')}, [bold]{total}[/]")
     screen.say()
@@ -184,14 +224,14 @@ def show_plan(screen: Screen, made: Plan, title: str, *, everything: bool = Fals
             ("digest", made.digest),
         ]
     )
-    issues = _IssueList(screen, everything=everything)
+    issues = _IssueList(screen, by_row, everything=everything)
     issues.show(f"{counted(made.problem_count, 'problem')}: nothing can be sent as it is", "red", made.problems)
     looked = "looked at" if made.acknowledged else "look at it; nothing is sent without --acknowledge"
     issues.show(f"{counted(len(made.concerns), 'concern')}: {looked}", "yellow", made.concerns)
     issues.show(f"{made.left_out:,} left out", "yellow", made.skipped)
-    _show_duplicates(screen, made, everything=everything)
+    _show_duplicates(screen, made, by_row, everything=everything)
     if made.comparison is not None:
-        _show_comparison(screen, made.comparison, made.currency, everything=everything)
+        _show_comparison(screen, made.comparison, made.currency, by_row, everything=everything)
     issues.show("Look at this", "yellow", made.warnings)
 
 
@@ -233,6 +273,7 @@ class _IssueList:
     """Writes issues; of those that are alike the first, and how many more."""
 
     _screen: Screen
+    _name: Callable[[str], str]
     _everything: bool = attrs.field(kw_only=True)
 
     def show(self, title: str, style: str, issues: Sequence[Issue]) -> None:
@@ -246,9 +287,11 @@ class _IssueList:
     def _lines(self, alike: Sequence[Issue]) -> Iterable[str]:
         shown = alike if self._everything else alike[:_EXAMPLES]
         for issue in shown:
-            yield str(issue)
+            yield self._name(str(issue))
             if len(issue.examples) > 1:
-                yield f"  such as {', '.join(issue.examples if self._everything else issue.examples[:_EXAMPLES])}"
+                yield self._name(
+                    f"  such as {', '.join(issue.examples if self._everything else issue.examples[:_EXAMPLES])}"
+                )
         if len(alike) > len(shown):
             rows = ", ".join(str(one.row) for one in alike[_EXAMPLES:8] if one.row is not None)
             yield f"  and {len(alike) - len(shown):,} more like that{f' (rows {rows}, ...)' if rows else ''}"
@@ -257,6 +300,11 @@ class _IssueList:
 def _weight(alike: Sequence[Issue]) -> tuple[bool, int]:
     """What concerns all of the batch comes first, then what is rare."""
     return any(one.row is not None or one.orders for one in alike), sum(one.orders or 1 for one in alike)
+
+
+def _by_row(rows: Mapping[str, int], line: str) -> str:
+    """A line with rows in place of ids that were derived."""
+    return _DERIVED.sub(lambda found: f"row {rows[found[0]]}" if found[0] in rows else found[0], line)
 
 
 def _show_lines(screen: Screen, title: str, lines: Sequence[str], *, everything: bool) -> None:
@@ -269,7 +317,7 @@ def _show_lines(screen: Screen, title: str, lines: Sequence[str], *, everything:
         screen.say(f"  and {len(lines) - _LISTED:,} lines more; `bulk plan` shows them with --all or --json")
 
 
-def _show_duplicates(screen: Screen, made: Plan, *, everything: bool) -> None:
+def _show_duplicates(screen: Screen, made: Plan, name: Callable[[str], str], *, everything: bool) -> None:
     """Who is paid twice: what is odd first, and last month's payees, who are many, last."""
     found = made.duplicates
     if not found.groups:
@@ -285,7 +333,7 @@ def _show_duplicates(screen: Screen, made: Plan, *, everything: bool) -> None:
         members = shown.get((group.batch_id, group.same_amount), [])
         screen.say(f"  {quoted(_group(group))}")
         for one in islice(members, None if everything else _EXAMPLES):
-            screen.say(f"    {quoted(_duplicate(one))}")
+            screen.say(f"    {quoted(name(_duplicate(one)))}")
         told = len(members) if everything else min(len(members), _EXAMPLES)
         if group.count > told:
             screen.say(f"    and {group.count - told:,} more")
@@ -297,7 +345,9 @@ def _group(group: DuplicateGroup) -> str:
     return f"{group.count:,} {where}, {amounts}:"
 
 
-def _show_comparison(screen: Screen, found: Comparison, currency: str | None, *, everything: bool) -> None:
+def _show_comparison(
+    screen: Screen, found: Comparison, currency: str | None, name: Callable[[str], str], *, everything: bool
+) -> None:
     """What is not as it was."""
     screen.say(
         f"\n[bold]Compared with {quoted(found.other)}[/] ({counted(found.count, 'payout')}, "
@@ -310,7 +360,7 @@ def _show_comparison(screen: Screen, found: Comparison, currency: str | None, *,
         screen.say(f"  {count:,} {_CHANGES[kind][0].lower()}{_CHANGES[kind][1:]}:")
         told = members if everything else members[:_EXAMPLES]
         for one in told:
-            screen.say(f"    {quoted(_change(one))}")
+            screen.say(f"    {quoted(name(_change(one)))}")
         if count > len(told):
             screen.say(f"    and {count - len(told):,} more")
 

@@ -28,13 +28,18 @@ class ColumnMemory:
 
     def __call__(self, headings: Sequence[str]) -> Mapping[str, str]:
         """What was said of these headings; nothing where it is another header."""
-        known = self._kept.get(_key(headings))
-        mapping = known.get("mapping") if isinstance(known, dict) else None
-        return mapping if isinstance(mapping, dict) else {}
+        mapping = self._known(headings).get("mapping")
+        if not isinstance(mapping, dict) or not all(isinstance(heading, str) for heading in mapping.values()):
+            return {}
+        return mapping
 
     def since(self, headings: Sequence[str]) -> str:
         """The day on which that was said."""
-        return str(self._kept.get(_key(headings), {}).get("kept_on", ""))
+        return str(self._known(headings).get("kept_on", "some day"))
+
+    def _known(self, headings: Sequence[str]) -> Mapping[str, object]:
+        known = self._kept.get(_key(headings))
+        return known if isinstance(known, dict) else {}
 
     def keep(self, headings: Sequence[str], mapping: Mapping[str, str]) -> bool:
         """Keep what was said of a header; tells whether that could be done."""

@@ -164,6 +164,17 @@ async def test_limits_keep_a_batch_from_being_sent(run: Run, sandbox: Sandbox, h
     assert (2, 0) == (ran.status, len(sandbox.ledger))
 
 
+async def test_orders_of_derived_ids_are_named_by_their_rows(run: Run, here: Path) -> None:
+    """An id that nobody has ever seen says nothing; machines are given it."""
+    write("october.csv", "Amber B;0772000001;1;A", "Basil C;0772000002;2;A", "Cora D;0772000002;3;A")
+    arguments = (*OCTOBER, *KEPT, *MAPPED, *HOW, "--guess-items", "--max-each", "4")
+    ran = await run("bulk", "plan", *arguments)
+    assert "row 5, amount: one payee gets more than the 4 allowed to each" in ran.said
+    assert "row 6: 3 to ***002, and another amount by row 5" in ran.said
+    document = json.loads((await run("bulk", "plan", *arguments, "--json")).out)
+    assert 36 == len(document["problems"][0]["request_id"])
+
+
 async def test_what_is_alike_is_told_once(run: Run, here: Path) -> None:
     """The rare problem comes first, of the frequent one some rows; --all shows each."""
     people = [f"Person {n};07720000{n:02};{'' if n % 2 else 1000};A" for n in range(40)]

@@ -6,7 +6,19 @@ from pathlib import Path
 from typing import assert_type
 
 from payments_async import PaymentsSession, PayoutOrder
-from payments_async.bulk import Batch, Fuse, Plan, Reconciliation, plan, read_batch, reconcile, run_batch, write_off
+from payments_async.bulk import (
+    Batch,
+    Comparison,
+    Fuse,
+    Guess,
+    Plan,
+    Reconciliation,
+    plan,
+    read_batch,
+    reconcile,
+    run_batch,
+    write_off,
+)
 from payments_async.journal import Entry, Journal, SqliteJournal, State
 
 
@@ -16,6 +28,13 @@ async def run(payments: PaymentsSession, path: Path, orders: Iterable[PayoutOrde
         batch = await read_batch(path)
         assert_type(batch, Batch)
         assert_type(await plan(payments, batch, journal=journal), Plan)
+        mapped = await read_batch(path, mapping={"name": "Employee Name"}, item="ITEM", guess_items=True)
+        assert_type(mapped.guesses, tuple[Guess, ...])
+        await read_batch(path, mapping=lambda headings: {"name": headings[0]})
+        await read_batch(path, mapping=["name"])  # E: headings by column
+        made = await plan(payments, batch, journal=journal, compare="october", max_each=Decimal(10**6), max_total=10**9)
+        assert_type(made.comparison, Comparison | None)
+        await plan(payments, batch, compare=mapped, compare_change=0.2)  # E: a float is not exact
         progress = await run_batch(payments, journal, "payroll", batch.orders, fuse=Fuse(max_total=Decimal(10**6)))
         assert_type(progress.counts[State.ACCEPTED], int)
         for state in progress.counts:

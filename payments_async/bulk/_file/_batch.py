@@ -7,7 +7,7 @@ import hashlib
 import os
 import struct
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from decimal import Decimal
 from importlib.resources import as_file, files
@@ -96,6 +96,13 @@ class BatchOrders(Iterable[PayoutOrder], AsyncIterable[PayoutOrder]):
         return self._count
 
     def __iter__(self) -> Iterator[PayoutOrder]:
+        return (order for _, order in self._with_rows())
+
+    def rows_of(self, request_ids: Collection[str]) -> dict[str, int]:
+        """The rows of some orders, for whoever was shown an id that was derived. The file is read again."""
+        return {order.request_id: row for row, order in self._with_rows() if order.request_id in request_ids}
+
+    def _with_rows(self) -> Iterator[tuple[int, PayoutOrder]]:
         if not self._count:
             return
         with open_table(self._path, self._layout) as table:
@@ -104,7 +111,7 @@ class BatchOrders(Iterable[PayoutOrder], AsyncIterable[PayoutOrder]):
                     continue
                 order = read_row(row.cells, self._rules).order
                 if order is not None:
-                    yield order
+                    yield row.number, order
 
     async def __aiter__(self) -> AsyncIterator[PayoutOrder]:
         async for some in read_in_threads(self):
@@ -380,11 +387,7 @@ class _Walk:
             rows=self.rows,
             digest=self.layout.fingerprint.digest,
             headings=columns.headings if columns else (),
-            mapping={
-                column: heading
-                for column, heading in self._table.mapping.items()
-                if columns is None or column in columns.names
-            },
+            mapping=self._mapping(),
             guesses=tuple(
                 Guess(operator=operator, kind=kind, product_item_id=item, orders=orders, total=total)
                 for (operator, kind, item), (orders, total) in sorted(self._guessed.items())
@@ -396,6 +399,12 @@ class _Walk:
     def layout(self) -> Layout:
         """How the file is read, and is to be read again."""
         return attrs.evolve(self._first_layout, mapped=self._table.mapping)
+
+    def _mapping(self) -> dict[str, str]:
+        """What somebody said of headings that the file has."""
+        columns = self._table.columns
+        said = self._table.mapping.items()
+        return {column: heading for column, heading in said if columns is None or column in columns.names}
 
     def given_up(self) -> Batch:
         """A file that is wrong from end to end: none of its rows is an order."""
@@ -547,8 +556,8 @@ class _Walk:
             yield self.layout.note
         for number, title in table.titles:
             yield f"row {number} stands above the header and is no payment: {_listed([title])}"
-        if table.mapping:
-            said = ", ".join(f"{column} = {_listed([heading])}" for column, heading in table.mapping.items())
+        if mapping := self._mapping():
+            said = ", ".join(f"{column} = {_listed([heading])}" for column, heading in mapping.items())
             yield f"columns as they were said to be: {said}"
         for number in self._sums.agreed:
             yield f"row {number} is a total, and agrees with the amounts above"

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_payments
-from payments_async._cli.batch_plan import PlanChecks, make_plan, plan_document, show_plan
+from payments_async._cli.batch_plan import PlanChecks, make_plan, plan_document, rows_shown, show_plan
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, existing, introduce, may_be_made, opened
 from payments_async._cli.program import command_line
@@ -52,12 +52,15 @@ async def bulk_plan(
     Example: payments-async bulk plan payroll.csv --batch-id payroll-2026-11 --journal payroll.sqlite
     """
     session = settings.session()  # what is missing there is told before a long file is read
-    read = await read_payments(screen, file, batch_id, rows, file_format, journal)
+    amounts = checks.amounts(max_total=max_total)
     async with existing(journal) as held, session as payments:
-        chosen = await checks.chosen(screen, held, file_format, journal, max_total=max_total)
+        await checks.is_batch(held)  # likewise
+        read = await read_payments(screen, file, batch_id, rows, file_format, journal)
+        chosen = await checks.chosen(screen, held, file_format, journal) | amounts
         chosen["state_folder"] = StateFolder.OF_USER if held is None else held.remembered_in
         made = await make_plan(screen, payments, read.batch, batch_id, held, rows, chosen, validate=validate)
-    show_plan(screen, made, f"{file.name}, batch {batch_id}", everything=everything)
+    by_row = await rows_shown(screen, made, read.batch, rows)
+    show_plan(screen, made, f"{file.name}, batch {batch_id}", everything=everything, rows=by_row)
     if held is None:
         screen.say(f"\n[bold yellow]No earlier payment is known.[/] {_NO_JOURNAL}")
     if approval_sheet is not None:

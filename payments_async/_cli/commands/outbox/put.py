@@ -17,7 +17,7 @@ from payments_async._cli.batch_file import (
     check_guesses,
     read_payments,
 )
-from payments_async._cli.batch_plan import check_plan, make_plan, plan_document, show_plan
+from payments_async._cli.batch_plan import check_plan, make_plan, plan_document, rows_shown, show_plan
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, existing, introduce, may_be_made, opened
 from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, pause_document
@@ -113,7 +113,8 @@ async def put_file(
                         whose = "`bulk run` sends it" if run.outbox is None else f"outbox {clean(run.outbox)} sends it"
                         raise BadInput(f"--batch-id: the journal holds {clean(batch_id)} already, and {whose}")
             made = await make_plan(screen, payments, read.batch, batch_id, held, rows, validate=options.validate)
-        show_plan(screen, made, f"{file.name}, batch {batch_id}")
+        by_row = await rows_shown(screen, made, read.batch, rows)
+        show_plan(screen, made, f"{file.name}, batch {batch_id}", rows=by_row)
         check_plan(made, options.approved)
         if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=options.new_journal):
             return _nothing(screen, batch_id)
