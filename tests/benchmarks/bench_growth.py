@@ -213,7 +213,7 @@ async def measure(journal: SqliteJournal | PostgresJournal, total: int, size: in
                 show(number * size, told)
                 took = await answered(journal, number)
                 print("  " + ", ".join(f"{name} {ms:.2f}" for name, ms in took.items()) + " ms", flush=True)
-                if dsn is not None and isinstance(journal, PostgresJournal):
+                if dsn is not None and isinstance(journal, PostgresJournal) and 10 * number * size <= total:
                     copy(dsn, journal, 1000 + number, 1000 + 10 * number - 2)
                     number = 10 * number - 1
 

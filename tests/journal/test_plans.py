@@ -378,13 +378,13 @@ async def test_a_plan_is_made_anew_when_it_is_old(new_home: Callable[[], Home]) 
             rows = "SELECT count(*) FROM ipn_event WHERE peer = ?"
             for _ in range(5):
                 connection.execute(rows, ("192.0.2.7",))
-            (name,) = connection.execute(
-                "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%peer%'"
-            ).fetchone()
-            expected = f"EXPLAIN (FORMAT JSON) EXECUTE \"{name}\"('192.0.2.7')"
+            prepared = connection.execute("SELECT name FROM pg_prepared_statements WHERE statement LIKE '%peer%'")
+            ((name,),) = prepared.fetchall()
             found = []
             for now in (0.0, 1.0, 60.0):
-                found.append(connection.script(expected)[0][0]["Plan"]["Plans"][0]["Plan Rows"])
+                plan = connection.script(f"EXPLAIN (FORMAT JSON) EXECUTE \"{name}\"('192.0.2.7')")
+                assert plan is not None
+                found.append(plan[0][0]["Plan"]["Plans"][0]["Plan Rows"])
                 if now == 0.0:
                     connection.script(_CROWD % {"last": 1000})
     assert found[0] == found[1] < found[2]

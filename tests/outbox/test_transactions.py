@@ -284,6 +284,25 @@ async def test_nobody_is_told_what_somebody_looks_for(till: Bank, service: Sandb
         await listening.reset()
 
 
+async def test_one_of_those_who_put_at_the_same_time_notifies(till: Bank, service: Sandbox) -> None:
+    """Who comes beside somebody who will notify does not, and waits for nobody; the next one does; all are sent."""
+    async with desk(till, service, works=False) as here, till.committing() as listening:
+        told: list[str] = []
+        await listening.add_listener(till.journal, lambda *heard: told.append(heard[-1]))
+        async with till.begin() as first:
+            await here.outbox.put(payout(0), connection=first)
+            async with till.begin() as second:
+                await here.outbox.put(payout(1), connection=second)
+        async with till.begin() as third:
+            await here.outbox.put(payout(2), connection=third)
+        await listening.execute("SELECT 1")
+        assert ["tray", "tray"] == [one for one in told if one]
+        await listening.reset()
+    async with desk(till, service) as here:
+        await here.comes_to({"accepted": 3})
+        assert ids(range(3)) == sorted(here.executions())
+
+
 async def test_an_order_that_cannot_be_taken(
     till: Bank, service: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
