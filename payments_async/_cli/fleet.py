@@ -32,7 +32,12 @@ async def opened_shared(place: JournalPlace | None, *, new: bool = False) -> Asy
     Raises:
         BadInput: As ``opened``; or it is a file.
     """
-    if place is not None and isinstance(place.unopened(), SqliteJournal):
-        raise BadInput("--journal: a fleet shares a journal in PostgreSQL; name its DSN (postgresql://...)")
+    check_shared(place)
     async with opened(place, new=new) as held:
         yield held
+
+
+def check_shared(place: JournalPlace | None) -> None:
+    """Raise ``BadInput`` for a journal that is a file."""
+    if place is not None and isinstance(place.unopened(), SqliteJournal):
+        raise BadInput("--journal: a fleet shares a journal in PostgreSQL; name its DSN (postgresql://...)")

@@ -128,7 +128,10 @@ class Jobs:
         Raises:
             ValueError: ``when`` is no cron expression.
         """
-        PgQueuer.in_memory().schedule(name, when)  # says now what is wrong with it
+        try:
+            PgQueuer.in_memory().schedule(name, when)  # which says it now, and not once it runs
+        except ValueError as error:
+            raise ValueError(f"when: {when} is nothing that cron knows; as in */30 * * * *") from error
         self._schedules.append((name, when, run))
 
     async def run_until(self, stop: asyncio.Event, *, leave: Callable[[], Awaitable[None]] | None = None) -> None:

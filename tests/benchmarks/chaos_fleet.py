@@ -149,7 +149,7 @@ class FleetChaos:
                     orders = payouts(first, min(first + size, plan.orders))
                     put = Outbox.put_batch if plan.embedded else submit
                     await put(outbox, f"batch {first}", orders)
-                await self._strike()
+                await self._strike(journal)
                 await self._rest(journal)
                 self.toll.seconds = time.monotonic() - began
                 self._over.set()
@@ -182,9 +182,12 @@ class FleetChaos:
             if code != (0 if self._over.is_set() else -signal.SIGKILL):
                 raise RuntimeError(f"a worker ended with {code}")
 
-    async def _strike(self) -> None:
-        """Strike whenever the service has carried out some more, until little is left."""
-        while self._blows and await self._carried_out(self._chance.randint(1, self.plan.orders // len(self._blows))):
+    async def _strike(self, journal: PostgresJournal) -> None:
+        """Strike whenever the service has carried out some more, until nothing is left to be sent."""
+        while self._blows:
+            more = self._chance.randint(1, max(2, self.plan.orders // len(self._blows) // 2))
+            if not await self._carried_out(more, journal):
+                return
             match self._blows.pop():
                 case "kill":
                     child = self._running[self._chance.randrange(self.plan.workers)]
@@ -202,22 +205,26 @@ class FleetChaos:
                     await asyncio.to_thread(_do, self.schema, JOBS[what])
                     self.toll.blows[f"jobs {what}"] += 1
 
-    async def _carried_out(self, more: int) -> bool:
-        """Whether so many more were carried out, while there were as many left."""
-        most = 0.95 * self.plan.orders
-        enough = len(self.sandbox.ledger) + more
-        while len(self.sandbox.ledger) < min(enough, most):  # noqa: ASYNC110 - another process has no event to wait for
+    async def _carried_out(self, more: int, journal: PostgresJournal) -> bool:
+        """Wait until so many more were carried out; tells whether there is anything left to be sent."""
+        enough, turns = len(self.sandbox.ledger) + more, 0
+        while len(self.sandbox.ledger) < enough:
+            turns += 1
+            if turns % 20 == 0 and not await self._is_at_work(journal):
+                return False
             await asyncio.sleep(0.01)
-        return enough <= most
+        return True
+
+    async def _is_at_work(self, journal: PostgresJournal) -> bool:
+        """Whether something is left to be sent."""
+        counts = (await journal.progress(outbox=NAME)).counts
+        return bool(counts[State.PLANNED] or counts[State.SENDING])
 
     async def _rest(self, journal: PostgresJournal) -> None:
         """Until nothing is left to be sent."""
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
-                while True:
-                    counts = (await journal.progress(outbox=NAME)).counts
-                    if not counts[State.PLANNED] and not counts[State.SENDING]:
-                        return
+                while await self._is_at_work(journal):  # noqa: ASYNC110 - other processes write it
                     await asyncio.sleep(0.1)
 
     async def _reckon(self, journal: PostgresJournal, payments: PaymentsSession) -> None:

@@ -170,6 +170,7 @@ async def test_what_is_due_is_done_by_the_clock(
     [
         pytest.param(("worker",), "--journal: name the DSN of the journal's database", id="no-journal"),
         pytest.param(("worker", "--journal", "j.sqlite", "--new-journal"), "a fleet shares a journal in", id="file"),
+        pytest.param(("worker", "--journal", "j.sqlite"), "a fleet shares a journal in PostgreSQL", id="new-file"),
         pytest.param(("status", "--journal", "j.sqlite"), "a fleet shares a journal in PostgreSQL", id="status"),
         pytest.param(("schedule", "--journal", "j.sqlite"), "name at least one of --reconcile", id="nothing-due"),
         pytest.param(("schedule", "--report", "* * * * *"), "--reports: name the folder", id="no-folder"),
@@ -189,7 +190,9 @@ async def test_a_moment_that_cron_does_not_know_is_named(run: Run, dsn: str) -> 
     async with PostgresJournal(dsn):
         pass
     ran = await run("fleet", "schedule", "--journal", dsn, "--reconcile", "at noon")
-    assert (2, True) == (ran.status, "five fields, as in '*/30 * * * *'" in ran.said), ran.said
+    assert (2, True) == (ran.status, "--reconcile: at noon is nothing that cron knows; as in */30" in ran.said), (
+        ran.said
+    )
 
 
 async def test_without_pgqueuer_it_says_what_to_install(run: Run, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,8 @@ async def fleet_schedule(
                 try:
                     await fleet.run_schedule(held, todo, stop=stop.drain)
                 except ValueError as error:
-                    raise BadInput(f"{clean(str(error))}: five fields, as in '*/30 * * * *'") from error
+                    wrong = [f"--{what}" for what, (when, _) in known.items() if when and f" {when} " in str(error)]
+                    raise BadInput(f"{', '.join(wrong)}: {clean(str(error)).removeprefix('when: ')}") from error
     return Exit.STOPPED if stop.is_hard else Exit.FINE
 
 

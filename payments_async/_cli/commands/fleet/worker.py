@@ -7,7 +7,7 @@ import typer
 
 from payments_async._cli.commands.outbox.run import say_stopped, say_unavailable, work_until_stopped
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.fleet import asking_fleet, opened_shared
+from payments_async._cli.fleet import asking_fleet, check_shared, opened_shared
 from payments_async._cli.journal import JournalFile, introduce, may_be_made
 from payments_async._cli.limits import OutboxLimits, session_limits
 from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, state_of
@@ -52,6 +52,7 @@ async def fleet_worker(
     """
     if journal is None:
         raise BadInput("--journal: name the DSN of the journal's database, or set PAYMENTS_JOURNAL")
+    check_shared(journal)
     fuse = limits.fuse()
     session = settings.session(session_limits(limits))
     if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
@@ -88,8 +89,11 @@ async def _orders(journal: PostgresJournal, name: str) -> str:
     state = await state_of(journal, name)
     label = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     lines = [
-        f'payments_orders{{outbox="{label}",state="{one}"}} {count}' for one, count in state.progress.counts.items()
+        "# TYPE payments_orders gauge",
+        *(f'payments_orders{{outbox="{label}",state="{one}"}} {count}' for one, count in state.progress.counts.items()),
+        "# TYPE payments_paused gauge",
+        f'payments_paused{{outbox="{label}"}} {int(state.paused is not None)}',
+        "# TYPE payments_conflicts gauge",
+        f'payments_conflicts{{outbox="{label}"}} {state.progress.conflicts}',
     ]
-    lines.append(f'payments_paused{{outbox="{label}"}} {int(state.paused is not None)}')
-    lines.append(f'payments_conflicts{{outbox="{label}"}} {state.progress.conflicts}')
     return "\n".join(lines)
