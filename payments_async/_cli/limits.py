@@ -12,7 +12,13 @@ from payments_async._cli.journal import WithoutLooking
 from payments_async.bulk import Fuse
 
 _Concurrency = Annotated[int, typer.Option(min=1, max=1000, help="Payouts under way at once.")]
-_Rate = Annotated[float | None, typer.Option(min=0.001, help="Begin no more calls than this in a second.")]
+_Rate = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        help="Send no more orders than this in a second, of all processes on this journal, which keeps it; inf: any.",
+    ),
+]
 _MinBalance = Annotated[str | None, typer.Option(help="Leave this on the account.")]
 
 
@@ -73,7 +79,7 @@ class OutboxLimits:
 
 def session_limits(limits: RunLimits | OutboxLimits) -> Limits:
     """Those of the session: no permit waits for a place."""
-    return Limits(concurrency=max(100, limits.concurrency), rate=limits.rate)
+    return Limits(concurrency=max(100, limits.concurrency))
 
 
 def _amount(option: str, text: str | None) -> Decimal | None:

@@ -1,6 +1,8 @@
 """How an outbox stands: which one was meant, what hinders it, and the exit status that it deserves."""
 
+import math
 import time
+from datetime import UTC, datetime
 from typing import Annotated
 
 import attrs
@@ -10,7 +12,7 @@ from payments_async._cli.batch_state import in_words
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.screen import clean
 from payments_async.journal import Journal, Progress, State
-from payments_async.journal.contract import Backlog, Hearing, Pause
+from payments_async.journal.contract import Backlog, Hearing, Pause, SharedPace
 
 OutboxName = Annotated[str, typer.Option("--name", help="Which outbox; processes with the same name share the work.")]
 AnyOutbox = Annotated[str | None, typer.Option("--name", help="Which outbox; not needed where there is one.")]
@@ -31,6 +33,7 @@ class OutboxState:
         unheard: States whose changes wait for handlers that no process seems to have any more.
         strangers: Orders that lists have shown and the journal does not hold.
         in_tray, untaken: Orders of an application's own transactions that nobody has taken yet, or that cannot be.
+        pace: How fast all may send who share the journal.
     """
 
     name: str
@@ -42,6 +45,7 @@ class OutboxState:
     unheard: tuple[Hearing, ...]
     in_tray: int
     untaken: int
+    pace: SharedPace
 
     @property
     def exit_status(self) -> Exit:
@@ -73,6 +77,7 @@ async def state_of(journal: Journal, name: str) -> OutboxState:
         unheard=tuple(one for one in await journal.hearings(name) if one.is_of_nobody(time.time())),
         in_tray=laid - untaken,
         untaken=untaken,
+        pace=await journal.pace(),
     )
 
 
@@ -124,3 +129,29 @@ async def check_new_outbox(journal: Journal, name: str, *, is_wanted: bool) -> N
 def pause_document(paused: Pause | None) -> dict[str, object] | None:
     """A pause for machines."""
     return None if paused is None else {"at": paused.at, "who": paused.who, "why": paused.why}
+
+
+def pace_document(pace: SharedPace) -> dict[str, object]:
+    """How fast all may send, for machines. Infinity, which JSON has no word for, is ``null``: no limit."""
+    cools = {"until": pace.cools_until, "seconds": pace.cools_for, "why": pace.why}
+    return {
+        "rate": pace.rate,
+        "rates_asked_for": [None if math.isinf(rate) else rate for rate in pace.named],
+        "cools_down": None if pace.cools_until is None else cools,
+    }
+
+
+def rate_in_words(pace: SharedPace) -> str | None:
+    """The rate that counts, and that others are asked for."""
+    if pace.rate is None:
+        return None
+    words = f"{pace.rate:,g} orders a second, of all processes on the journal"
+    if len(pace.named) > 1:
+        higher = ", ".join("no limit" if math.isinf(rate) else f"{rate:,g}" for rate in pace.named[1:])
+        words += f" (others of them ask for {higher}: the lowest counts)"
+    return words
+
+
+def moment(at: float) -> str:
+    """A moment for people."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"

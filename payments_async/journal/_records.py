@@ -586,6 +586,44 @@ class Pause:
 
 
 @frozen(kw_only=True)
+class SharedPace:
+    """How fast all may send who share a journal.
+
+    Attributes:
+        rate: Orders a second, of all together; ``None`` without a limit.
+        named: The different rates that those at work ask for, lowest first; infinity is one. Several are at odds, and
+            the lowest counts. None is named where nobody at work asks for any: the last one that was counts.
+        cools_for: Seconds that are left of a pause that the service asked for.
+        cools_until: Unix seconds by the database's clock at its end, or ``None``.
+        why: In whose words.
+    """
+
+    rate: float | None = None
+    named: tuple[float, ...] = ()
+    cools_for: float = 0.0
+    cools_until: float | None = None
+    why: str | None = None
+
+
+@frozen(kw_only=True)
+class Turns:
+    """Orders that may be begun, at the rate of all who share a journal.
+
+    Attributes:
+        count: How many, one each ``interval`` seconds.
+        starts_in: Seconds until the first.
+        again_in: Where there are none, seconds until it is worth asking again.
+        pace: What else is known.
+    """
+
+    count: int
+    starts_in: float = 0.0
+    interval: float = 0.0
+    again_in: float = 0.0
+    pace: SharedPace
+
+
+@frozen(kw_only=True)
 class Sighting:
     """A transaction that a list has shown, and whose order the journal does not hold."""
 

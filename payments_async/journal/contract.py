@@ -50,9 +50,11 @@ from payments_async.journal._records import (
     Progress,
     Run,
     RunIdentity,
+    SharedPace,
     Sighting,
     Standing,
     Sweep,
+    Turns,
     Waiting,
 )
 from payments_async.journal._states import EVIDENCE, RULES, SAID, State, Verdict, next_state
@@ -85,8 +87,10 @@ __all__ = [
     "RawNotification",
     "Receipt",
     "SAID",
+    "SharedPace",
     "Sighting",
     "StoredEvent",
+    "Turns",
     "Verdict",
     "Waiting",
     "next_state",
@@ -102,7 +106,7 @@ _OPERATIONS = (
     "receive", "confirm", "claim", "release", "note_done", "finish", "retry_later", "revive", "prune", "check_writable",
     "hear", "claim_changes", "release_changes", "note_change_done", "finish_changes", "retry_change", "revive_changes",
     "prune_changes", "forget_changes", "take_duty", "leave_duty", "begin_archive", "prune_orders", "end_archive",
-    "retire",
+    "retire", "name_rate", "leave_pace", "reserve_turns", "cool_down",
 )  # fmt: skip
 _WITHIN = (
     "claim_chunk.token_raised",
@@ -498,6 +502,37 @@ class Journal(Inbox, ChangeFeed, Protocol):
 
     async def leave_duty(self, name: str, owner: str) -> None:
         """Give a duty back at once. Harmless for one that is not the owner's."""
+
+    async def pace(self) -> SharedPace:
+        """How fast all may send who share this journal; a look, and no commit."""
+
+    async def name_rate(self, owner: str, rate: float, *, lease: float) -> SharedPace:
+        """Say at which rate all who share this journal may send together; tells what counts now.
+
+        The lowest counts that anybody at work names, and whoever names none keeps to it. It is kept when nobody is at
+        work any more, until another one is named.
+
+        Args:
+            owner: A name that nobody else has.
+            rate: Orders a second; infinity for no limit.
+            lease: Seconds for which the owner counts as at work; it is named again before they are over.
+        """
+
+    async def leave_pace(self, owner: str) -> None:
+        """Say that somebody who has named a rate is not at work any more. Harmless for one that has not."""
+
+    async def reserve_turns(self, count: int) -> Turns:
+        """Ask for the next turns of the rate of all, before permits are asked for: so many or fewer, or none yet.
+
+        Each is for one order and for its moment alone; one that is not used is gone.
+        """
+
+    async def cool_down(self, seconds: float, *, why: str) -> None:
+        """Let nobody who shares this journal begin anything for so many seconds, 900 at most: the service asks for it.
+
+        Args:
+            why: In its words.
+        """
 
     def open_orders(self, outbox: str, state: State) -> AsyncIterator[Iterable[OpenOrder]]:
         """The unknown, parked or accepted orders of all that an outbox sends, some thousands at a time."""

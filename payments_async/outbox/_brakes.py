@@ -27,6 +27,7 @@ _TOLERANCE = 10  # failures in a row, then one order at a time feels its way
 _IN_VAIN = 3  # orders that felt their way and failed, after which nothing is expected of the next
 _WAIT_INITIAL = 0.5  # seconds, doubled with every order that felt its way and failed
 _WAIT_MAX = 30.0
+_TURNED_AWAY = 1.0  # seconds of pause where the service takes no more and does not say for how long; doubled each time
 _MOMENT = 1.0  # seconds over which those who wait are let go again after a pause
 _FIRST_SHARE = 0.1  # of them, go at its end
 _LONGEST_PAUSE = 900.0  # seconds that are believed when the service asks for a pause; then somebody asks again
@@ -202,6 +203,8 @@ class Pace:
         gave_up: Why nothing more should be tried, or ``None``.
         silent_since: Monotonic seconds since which not one exchange has brought an answer of any kind; ``None`` while
             the service is heard.
+        asked: A pause that the service asked us for, of which the others are to hear: until when, in monotonic seconds,
+            and in whose words.
     """
 
     def __init__(
@@ -216,8 +219,10 @@ class Pace:
         self._until = 0.0
         self._resumed = -_MOMENT  # when a pause, or the feeling of the way, ended last
         self._probing = False
+        self._turned_away = 0  # times in a row that the service took no more, and did not say for how long
         self.gave_up: str | None = None
         self.silent_since: float | None = None
+        self.asked: tuple[float, str] | None = None
 
     @property
     def is_stuck(self) -> bool:
@@ -262,17 +267,25 @@ class Pace:
         """The service answered an order, with yes or no."""
         if self._in_row >= _TOLERANCE:
             self._resumed = self._clock()
-        self._in_row = self._rounds = 0
+        self._in_row = self._rounds = self._turned_away = 0
         self._troubled_since = self.silent_since = None
         self._probing = False
 
-    def failed(self, words: str, *, retry_after: float | None = None, silent: bool = False) -> None:
+    def hold(self, seconds: float) -> None:
+        """Another process heard that the service asks for a pause."""
+        if seconds > 0.0:
+            self._until = max(self._until, self._clock() + min(seconds, _LONGEST_PAUSE))
+
+    def failed(
+        self, words: str, *, retry_after: float | None = None, silent: bool = False, turned_away: bool = False
+    ) -> None:
         """An order, or the login before it, came to nothing.
 
         Args:
             words: What happened.
             silent: Nothing was answered at all.
-            retry_after: Seconds of pause that the service asked everybody for.
+            retry_after: Seconds of pause for everybody here.
+            turned_away: The service takes no more for now, and everybody anywhere has to hear of it.
         """
         now = self._clock()
         self._probing = False
@@ -284,9 +297,15 @@ class Pace:
             self.silent_since = now
         if retry_after is not None:  # it is up, and says when to come again
             self._until = max(self._until, now + min(retry_after, _LONGEST_PAUSE))
+        elif turned_away:
+            if now >= self._until:  # else it left before the pause, with many others
+                self._until = now + min(_WAIT_MAX, _TURNED_AWAY * 2.0 ** min(self._turned_away, 60))
+                self._turned_away += 1
         else:
             self._in_row += 1
             self._feel_the_way(now, self._troubled_since + self._patience - now)
+        if turned_away:
+            self.asked = self._until, words
         seconds = now - self._troubled_since
         if seconds >= self._patience:
             self.gave_up = f"nothing was answered for {seconds:.0f} seconds: {words}"

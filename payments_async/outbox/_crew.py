@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import attrs
 
-from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, Rejected
+from payments_async._errors import AuthenticationFailed, NotSent, PaymentsError, Rejected
 from payments_async._executor import Executor
 from payments_async._frozen import frozen
 from payments_async._retry import RetryPolicy
@@ -23,19 +23,23 @@ from payments_async._wire.endpoints import SendsWritten
 from payments_async._wire.orders import private_texts
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
-from payments_async.journal._records import Finding, NotPermitted, Outcome, Permit, Progress
+from payments_async.journal._records import Finding, NotPermitted, Outcome, Permit, Progress, SharedPace
 from payments_async.journal._states import News
 from payments_async.outbox._brakes import Meter, Pace
 from payments_async.outbox._leases import LeasedOrder, Leases
+from payments_async.outbox._turns import Reserve
 
 _log = logging.getLogger("payments_async")
 
 _TICK = 0.1  # seconds between two looks at what is due
 _REFRESH = 1.0  # seconds between two looks into the journal
+_HEAR = 0.5  # seconds between two looks at the pace of all
+_GRAIN = 0.005  # seconds for which workers whose turn it is are woken together
 _ASK_AGAIN = 0.5  # seconds until free chunks are looked for again where there was none
 _ONE_TRY = RetryPolicy(attempts=1, total=5.0)  # one permit, one try; a wait must not outlive the lease
 _WRITES = 6  # tries to write an outcome down; after them the order is unknown when the lease runs out
 _WRITE_WAIT = 0.1  # seconds before the second, doubled each time
+_NO_MORE = 429  # for now, says the service to everybody
 _UNREAD = 401  # the next order logs in again; nothing is the matter with the service
 _LONGEST = 500  # characters of the service's words that are kept
 
@@ -107,10 +111,13 @@ class Crew(ABC):
     Attributes:
         size: Orders under way at once.
         stop: Set from outside to finish what is under way and end.
+        rate: Orders a second that all who send from the journal may begin together, as this process asks for it;
+            ``None`` where it asks for none, and keeps to what the journal says.
         call_of: Describes the sending of an order.
         stopped: Why it ends early, or ``None``.
         failure: What ends it with an error, or ``None``.
         drains: Nothing more is begun.
+        turns: What it has reserved of the rate of all.
         holds_back: What cannot be written as a request leaves our hands, until it is put again.
         sent: Orders sent.
     """
@@ -122,6 +129,7 @@ class Crew(ABC):
     pace: Pace
     size: int
     stop: asyncio.Event | None = None
+    rate: float | None = None
     executor: Executor = attrs.field(init=False)
     call_of: SendsWritten = attrs.field(init=False)
     stopped: str | None = attrs.field(init=False, default=None)
@@ -130,16 +138,21 @@ class Crew(ABC):
     holds_back: bool = attrs.field(init=False, default=False)
     sent: int = attrs.field(init=False, default=0)
     begun: float = attrs.field(init=False)
+    turns: Reserve = attrs.field(init=False)
     aside: list[str] = attrs.field(init=False, factory=list)
     _is_full: bool = attrs.field(init=False, default=False)  # whoever claims chunks rests until fewer are in hand
     _ask_again: float = attrs.field(init=False, default=0.0)  # when to look for free chunks again
     _news: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)  # for whoever claims chunks
+    _wants_turns: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)
+    _told_until: float = attrs.field(init=False, default=float("-inf"))  # the pause that others have heard of by us
+    _overruled: float | None = attrs.field(init=False, default=None)  # the lower rate that counts, once that was said
     _idle: deque[asyncio.Future[Handed | None]] = attrs.field(init=False, factory=deque)  # workers that wait
 
     def __attrs_post_init__(self) -> None:
         self.executor = executor_of(self.payments)
         self.call_of = endpoints.sends_written(self.payments.dialect)
         self.begun = self.executor.clock()
+        self.turns = Reserve(self.executor.clock)
 
     async def work(self, lease: float) -> None:
         """Send until there is nothing left, something stops it, or it fails; then give every chunk back.
@@ -151,19 +164,23 @@ class Crew(ABC):
             JournalError: The journal could not be written. What was under way was finished.
         """
         try:
+            await self.survives(self._follow_pace(lease))  # before anything is sent
             async with asyncio.TaskGroup() as upkeep:
-                keeper = upkeep.create_task(self._keep(lease))
+                keepers = [
+                    upkeep.create_task(one) for one in (self._keep(lease), self._keep_pace(lease), self._keep_turns())
+                ]
                 try:
                     async with asyncio.TaskGroup() as workers:
                         workers.create_task(self._claim())
                         for _ in range(self.size):
                             workers.create_task(_Worker(self).work())
                 finally:
-                    keeper.cancel()
+                    for keeper in keepers:
+                        keeper.cancel()
         except BaseExceptionGroup as group:
             raise _first(group) from None
         finally:
-            await _finished(self.survives(self.leases.give_back_all()))  # or the leases run out by themselves
+            await _finished(self.survives(self._give_back()))  # or the leases run out by themselves
         if self.failure is not None:
             raise self.failure
 
@@ -201,7 +218,12 @@ class Crew(ABC):
         """An order to be tried now, already counted by the fuse; ``None`` when there is none at the moment."""
         if self.stop is not None and self.stop.is_set():
             self.end(ASKED_TO_STOP)
-        if self.drains or not self.may_send() or self.meter.lacks_balance or not self.pace.may_go():
+        if self.drains or not self.may_send() or self.meter.lacks_balance:
+            return None
+        if self.turns.is_limited and not self.turns.is_due():
+            self._wants_turns.set()
+            return None
+        if not self.pace.may_go():
             return None
         order = self.leases.take()
         if order is None:
@@ -213,9 +235,17 @@ class Crew(ABC):
             self.pace.did_not_go()
             self.blow(why)
             return None
+        if self.turns.is_limited:
+            self._take_turn()
         if self._is_full and not self.has_plenty():
             self.wake()
         return order
+
+    def _take_turn(self) -> None:
+        """An order is begun in its turn."""
+        self.turns.take()
+        if self.turns.runs_low:
+            self._wants_turns.set()
 
     def may_send(self) -> bool:
         """Whether anything may be sent at all."""
@@ -231,6 +261,9 @@ class Crew(ABC):
         """Something has changed: whoever claims chunks looks again, and as many workers as can go."""
         self._news.set()
         self._news = asyncio.Event()
+        self._wake_workers()
+
+    def _wake_workers(self) -> None:
         if self._idle:
             for _ in range(self._count_to_wake()):
                 waiting = self._idle.popleft()
@@ -252,11 +285,19 @@ class Crew(ABC):
             return None
         while self._idle and self._idle[0].done():  # it was cancelled
             self._idle.popleft()
-        if not self._idle or not self.may_send() or self.meter.lacks_balance or not self.pace.may_go():
+        if not self._idle or not self.may_send() or self.meter.lacks_balance:
+            return None
+        if self.turns.is_limited and not self.turns.is_due():
+            self.turns.missed += 1
+            self._wants_turns.set()  # which is written down beside the order
+            return None
+        if not self.pace.may_go():
             return None
         if self.meter.reserve(amount) is not None:
             self.pace.did_not_go()
             return None
+        if self.turns.is_limited:
+            self._take_turn()
         return self._idle.popleft()
 
     async def take_back(self, worker: asyncio.Future[Handed | None], order: LeasedOrder, permit: Permit) -> None:
@@ -278,7 +319,17 @@ class Crew(ABC):
         """How many of the workers that wait would find something to do: thousands of them look in vain otherwise."""
         if self.drains:
             return len(self._idle)
-        if self.meter.lacks_balance:
+        waiting = self._count_waiting()
+        if not self.turns.is_limited:
+            return waiting
+        due = self.turns.count_due()
+        if due < waiting:
+            self._wants_turns.set()
+        return min(due, waiting)
+
+    def _count_waiting(self) -> int:
+        """How many workers would go now if it were their turn."""
+        if self.drains or self.meter.lacks_balance:
             return 0
         return min(self.pace.places(len(self._idle)), self.leases.count_ready(), len(self._idle))
 
@@ -350,6 +401,80 @@ class Crew(ABC):
             if self.stop is not None and self.stop.is_set():
                 self.end(ASKED_TO_STOP)
             self.wake()
+
+    async def _keep_pace(self, lease: float) -> None:
+        """Hear of the pace of all, and have all hear of a pause that the service asks us for."""
+        clock, sleep = self.executor.clock, self.executor.sleep
+        heard = named = clock()
+        while True:
+            await sleep(_TICK)
+            now, asked = clock(), self.pace.asked
+            if asked is not None:
+                self.pace.asked, (until, words) = None, asked
+                if until > max(self._told_until + _TICK, now):
+                    self._told_until = until
+                    await self.survives(self.journal.cool_down(until - now, why=words[:_LONGEST]))
+            if self.rate is not None and now - named >= lease / 3:
+                heard = named = now
+                await self.survives(self._follow_pace(lease))
+            elif now - heard >= _HEAR:
+                heard = now
+                await self.survives(self._hear_pace())
+
+    async def _follow_pace(self, lease: float) -> bool:
+        """Say at which rate all may send, where that was asked for, and keep to what counts."""
+        if self.rate is None:
+            return await self._hear_pace()
+        self._keep_to(await self.journal.name_rate(self.leases.owner, self.rate, lease=lease))
+        return True
+
+    async def _hear_pace(self) -> bool:
+        """Keep to the pace of all."""
+        self._keep_to(await self.journal.pace())
+        return True
+
+    def _keep_to(self, shared: SharedPace) -> None:
+        """Go no faster than all do."""
+        self.pace.hold(shared.cools_for)
+        self.turns.follow(shared.rate)
+        counts = self.turns.rate
+        if self.rate is None or counts >= self.rate:
+            self._overruled = None
+        elif counts != self._overruled:
+            self._overruled = counts
+            words = "others on the journal ask for %g orders a second, which counts, and not the %g asked for here"
+            _log.warning(words, counts, self.rate, extra={"owner": self.leases.owner, "rate": counts})
+
+    async def _keep_turns(self) -> None:
+        """Have turns at hand while there are orders for them, and wake workers when it is their turn."""
+        clock, sleep = self.executor.clock, self.executor.sleep
+        while True:
+            await self._wants_turns.wait()
+            self._wants_turns.clear()
+            if self.drains or not self.turns.is_limited:
+                continue
+            if count := self.turns.wanted(self._count_waiting()):
+                asked_at = clock()
+                await self.survives(self._reserve(count, asked_at))
+                self._wake_workers()
+            if self._count_waiting() and not self.drains:
+                await sleep(min(max(self.turns.next_in() or 0.0, _GRAIN), _TICK))
+                self._wants_turns.set()
+                self._wake_workers()
+
+    async def _reserve(self, count: int, asked_at: float) -> bool:
+        """Reserve turns of the rate of all."""
+        turns = await self.journal.reserve_turns(count)
+        self.pace.hold(turns.pace.cools_for)
+        self.turns.add(turns, asked_at)
+        return True
+
+    async def _give_back(self) -> bool:
+        """Give every chunk back, and our say in the pace."""
+        await self.leases.give_back_all()
+        if self.rate is not None:
+            await self.journal.leave_pace(self.leases.owner)
+        return True
 
     async def read_balance(self) -> None:
         """Ask for the balance, which the fuse wants."""
@@ -533,12 +658,15 @@ class _Worker:
                     self._crew.refused(error.message)
             case NotSent() if error.status == _UNREAD:
                 pace.did_not_go()
-            case NotSent() | OutcomeUnknown():
-                pace.failed(error.message, retry_after=error.retry_after, silent=error.status is None)
             case Rejected():
                 pace.answered()
-            case _:  # the login failed for now
-                pace.failed(error.message, retry_after=error.retry_after, silent=error.status is None)
+            case _:  # it was not sent, or nobody knows, or the login failed for now
+                pace.failed(
+                    error.message,
+                    retry_after=error.retry_after,
+                    silent=error.status is None,
+                    turned_away=error.status == _NO_MORE or error.retry_after is not None,
+                )
         if pace.gave_up is not None:
             self._crew.end(pace.gave_up)
 

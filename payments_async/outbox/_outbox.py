@@ -43,7 +43,7 @@ from payments_async.journal import Journal
 from payments_async.journal._changes import Change
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable, OrdersDiffer, OrderUnknown
 from payments_async.journal._inbox import Inbox
-from payments_async.journal._records import Adoption, Entry, Laid, Loaded, Outcome, Pause, Placed, ended
+from payments_async.journal._records import Adoption, Entry, Laid, Loaded, Outcome, Pause, Placed, SharedPace, ended
 from payments_async.journal._states import FINAL, State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._changes import Dispatcher
@@ -99,6 +99,9 @@ class Outbox:
         journal: An open journal then; the receiver's inbox too, so that notifications settle orders.
         name: Of the outbox in the journal. Processes with the same name on one journal share the work.
         concurrency: Orders under way at once in this process. Keep the session's ``Limits`` at least as high.
+        rate: Orders a second that may be begun by all together who send from this journal, on any machine. The lowest
+            counts that any of them asks for; the journal keeps it for those that ask for none, until another one is
+            asked for. Infinity asks for no limit. Nothing else waits for it: no notification, no look-up.
         fuse: Rules that pause the outbox until a person resumes it; never by default.
         works: Whether this process sends. Where it does not, others have to; it puts and waits all the same.
         settles: Whether this process may be the one that looks up what is open.
@@ -118,6 +121,7 @@ class Outbox:
         name: str = "outbox",
         *,
         concurrency: int = 50,
+        rate: float | None = None,
         fuse: Fuse | None = None,
         works: bool = True,
         settles: bool = True,
@@ -131,6 +135,8 @@ class Outbox:
         if not name.strip():
             raise ValueError("name: must not be empty")
         check_whole("concurrency", concurrency, 1)
+        if rate is not None:
+            check_number("rate", rate, above_zero=True, unit="orders a second")
         check_number("lease", lease, unit="seconds")
         if fuse is not None and fuse.max_total is not None:
             raise ValueError("max_total: an outbox has no end; use max_per_day")
@@ -140,6 +146,7 @@ class Outbox:
         self._journal = journal
         self._name = name
         self._size = concurrency
+        self._rate = rate
         self._fuse = fuse or Fuse()
         self._works = works
         self._settles = settles
@@ -518,6 +525,7 @@ class Outbox:
             unheard=tuple(one.state for one in hearings if one.is_of_nobody(self._now())),
             strangers=await self._journal.strangers(self._name),
             settling=None if self._settler is None else await self._settler.progress(),
+            pace=await self._journal.pace(),
         )
 
     # Within
@@ -851,6 +859,7 @@ class Outbox:
             meter=Meter(self._fuse, await self._journal.progress(outbox=self._name)),
             pace=Pace(_FOREVER, clock=clock),
             size=self._size,
+            rate=self._rate,
             stop=self._stop,
             now=self._now,
             look_for=self._look_for,
@@ -992,6 +1001,7 @@ class OutboxHealth:
         strangers: Orders in the service's list that the journal does not hold, seen while it was looked for others:
             another journal, or another program, pays from this account. None of them is sent from here.
         settling: How far the looking up of what is open is; ``None`` where it was never opened.
+        pace: How fast all may send who share the journal, and until when the service asked for a pause.
     """
 
     is_open: bool
@@ -1007,6 +1017,7 @@ class OutboxHealth:
     unheard: tuple[State, ...]
     strangers: int
     settling: SettlingProgress | None
+    pace: SharedPace
 
     @property
     def is_well(self) -> bool:

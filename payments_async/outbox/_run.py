@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 import attrs
 
+from payments_async._checks import check_number
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._orders import Order
 from payments_async._resources.lists import Reader, Reading
@@ -43,6 +44,7 @@ async def run_batch(
     orders: Iterable[Order] | AsyncIterable[Order] | None = None,
     *,
     concurrency: int = 50,
+    rate: float | None = None,
     progress: Callable[[RunProgress], object] | None = None,
     fuse: Fuse | None = None,
     stop: asyncio.Event | None = None,
@@ -75,6 +77,9 @@ async def run_batch(
         orders: All orders of the batch, read once; ``None`` goes on with what the journal holds.
         concurrency: Orders under way at once, in this process. Keep the session's ``Limits`` at least as high, so
             that no permit waits for a place.
+        rate: Orders a second that may be begun by all together who send from this journal, this run and others, on
+            any machine. The lowest counts that any of them asks for; the journal keeps it for those that ask for none,
+            until another one is asked for. Infinity asks for no limit.
         progress: Called about once a second, and at the end.
         fuse: When to stop by itself; never by default.
         stop: Set it to begin nothing more, finish what is under way and return.
@@ -103,7 +108,7 @@ async def run_batch(
         RunUnknown: ``orders`` is ``None`` and the journal does not hold the batch, or not all of it.
         JournalUnavailable: The journal cannot be written. What was under way was finished.
     """
-    _check_settings(look_first, fuse, concurrency)
+    _check_settings(look_first, fuse, concurrency, rate)
     owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two runs share a name
     identity = account_of(payments)
     if orders is None:
@@ -135,6 +140,7 @@ async def run_batch(
         meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)),
         pace=Pace(patience, clock=clock),
         size=concurrency,
+        rate=rate,
         stop=stop,
         tell=progress,
         looked=looked,
@@ -145,7 +151,7 @@ async def run_batch(
     return await crew.refresh()
 
 
-def _check_settings(look_first: LookFirst, fuse: Fuse | None, concurrency: int) -> None:
+def _check_settings(look_first: LookFirst, fuse: Fuse | None, concurrency: int, rate: float | None) -> None:
     """Settings of a run make sense. Raises ``ValueError``."""
     if look_first not in get_args(LookFirst):
         raise ValueError(f"look_first: must be one of {', '.join(get_args(LookFirst))}, not {look_first!r}")
@@ -153,6 +159,8 @@ def _check_settings(look_first: LookFirst, fuse: Fuse | None, concurrency: int) 
         raise ValueError("max_per_day: the rule of an outbox; a batch has max_total")
     if concurrency < 1:
         raise ValueError("concurrency: must be 1 or more")
+    if rate is not None:
+        check_number("rate", rate, above_zero=True, unit="orders a second")
 
 
 async def _load(

@@ -6,6 +6,7 @@
     python tests/benchmarks/bench_bulk.py --server aiohttp    the same against a server that takes as long as a client
     python tests/benchmarks/bench_bulk.py --instructions      instructions per order, loading apart (needs valgrind)
     python tests/benchmarks/bench_bulk.py --orders 1000000    one run: memory, time, bytes of the file per order
+    python tests/benchmarks/bench_bulk.py --rate 100000       with a run at a rate, too: what one costs
     python tests/benchmarks/bench_bulk.py --journal DSN       with a journal in a PostgreSQL database beside the file
 
 The server is a process of its own that echoes the request id of each order and does nothing else. The one it starts by
@@ -29,12 +30,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from functools import partial
 from operator import truediv
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -49,6 +51,7 @@ from places import new_journal, size_of
 
 CLIENTS = ("bare", "send_many", "journaled")
 IN_DATABASE = "database"  # journaled too, in the database of --journal
+LIMITED = "limited"  # journaled too, at the rate of --rate
 LOADED = "loaded"  # the batch is written down, and nothing is sent: what that costs is taken off "journaled"
 DELAYS = (0.0, 0.02, 0.2)  # seconds until the service answers
 SLOW = 0.1  # from where a fifth of the orders do
@@ -184,7 +187,14 @@ async def loaded(base: str, count: int, concurrency: int) -> float:
 
 
 async def journaled(
-    base: str, count: int, concurrency: int, *, show: bool = False, sends: bool = True, dsn: str | None = None
+    base: str,
+    count: int,
+    concurrency: int,
+    *,
+    show: bool = False,
+    sends: bool = True,
+    dsn: str | None = None,
+    rate: float | None = None,
 ) -> float:
     """Seconds for the run of a batch that is loaded already, as ``send_many`` has its orders already."""
     with tempfile.TemporaryDirectory() as folder, new_journal(Path(folder), dsn) as unopened:
@@ -198,7 +208,13 @@ async def journaled(
             if not sends:
                 return ready - begun
             done = await run_batch(
-                payments, journal, "bench", concurrency=concurrency, progress=tell if show else None, look_first="never"
+                payments,
+                journal,
+                "bench",
+                concurrency=concurrency,
+                rate=rate,
+                progress=tell if show else None,
+                look_first="never",
             )
             seconds = time.perf_counter() - ready
             assert count == done.counts["accepted"], done
@@ -242,27 +258,27 @@ def measured(
     return float(done.stdout.split()[-1])
 
 
-def instructions(kind: str, base: str, count: int, concurrency: int) -> int:
+def instructions(kind: str, base: str, count: int, concurrency: int, *more: str) -> int:
     """Instructions of a client process for so many orders, its start included."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "callgrind.out"
         wrapper = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
-        measured(kind, base, count, concurrency, wrapper=wrapper)
+        measured(kind, base, count, concurrency, *more, wrapper=wrapper)
         found = re.search(r"^(?:summary|totals): (\d+)", out.read_text(), re.MULTILINE)
     assert found is not None
     return int(found.group(1))
 
 
-def compare_instructions(base: str, count: int, concurrency: int) -> None:
+def compare_instructions(base: str, count: int, concurrency: int, *more: str, clients: Sequence[str] = CLIENTS) -> None:
     """Print instructions per order and their ratios: long run less short run."""
     costs = {}
-    for kind in (LOADED, *CLIENTS):
-        short, long = (instructions(kind, base, times * count, concurrency) for times in (1, 2))
+    for kind in (LOADED, *clients):
+        short, long = (instructions(kind, base, times * count, concurrency, *more) for times in (1, 2))
         costs[kind] = (long - short) / count
         if kind == LOADED:
             print(f"{kind:10s} {costs[kind]:8.0f} instructions")
             continue
-        if kind == "journaled":
+        if kind not in ("bare", "send_many"):
             costs[kind] -= costs[LOADED]
         to_bare, to_many = (costs[kind] / costs.get(other, costs[kind]) for other in ("bare", "send_many"))
         print(
@@ -317,7 +333,8 @@ def main() -> None:
     parser.add_argument("--server", choices=SERVERS, default="raw")
     parser.add_argument("--instructions", action="store_true")
     parser.add_argument("--plain-gc", action="store_true")
-    parser.add_argument("--client", choices=(LOADED, *CLIENTS, IN_DATABASE))
+    parser.add_argument("--client", choices=(LOADED, *CLIENTS, LIMITED, IN_DATABASE))
+    parser.add_argument("--rate", type=float, help="orders a second, of one more run")
     parser.add_argument("--journal", metavar="DSN", help="of a PostgreSQL database to be compared with a file")
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("--base", default="")
@@ -331,14 +348,20 @@ def main() -> None:
     if arguments.client:
         stay_on(0)
         database = partial(journaled, dsn=arguments.journal)
-        client = {"bare": bare, "send_many": send_many, "journaled": journaled, LOADED: loaded, IN_DATABASE: database}[
-            arguments.client
-        ]
+        limited = partial(journaled, rate=arguments.rate)
+        kinds: dict[str, Callable[[str, int, int], Coroutine[Any, Any, float]]] = {
+            "bare": bare,
+            "send_many": send_many,
+            "journaled": journaled,
+            LOADED: loaded,
+        }
+        client = (kinds | {LIMITED: limited, IN_DATABASE: database})[arguments.client]
         print(arguments.count / asyncio.run(client(arguments.base, arguments.count, arguments.concurrency)))
         return
     plain = ["--plain-gc"] if arguments.plain_gc else []
     plain += ["--journal", arguments.journal] if arguments.journal else []
-    clients = (*CLIENTS, IN_DATABASE) if arguments.journal else CLIENTS
+    plain += ["--rate", str(arguments.rate)] if arguments.rate else []
+    clients = (*CLIENTS, *([LIMITED] if arguments.rate else []), *([IN_DATABASE] if arguments.journal else []))
     delays = DELAYS if arguments.delay is None else (arguments.delay,)
     with ExitStack() as servers:
         bases = {delay: servers.enter_context(served(arguments.server, delay)) for delay in delays}
@@ -346,7 +369,8 @@ def main() -> None:
             whole = partial(journaled, show=True, dsn=arguments.journal)
             asyncio.run(whole(bases[delays[0]], arguments.orders, arguments.concurrency))
         elif arguments.instructions:
-            compare_instructions(bases[delays[0]], arguments.count, arguments.concurrency)
+            base, count = bases[delays[0]], arguments.count
+            compare_instructions(base, count, arguments.concurrency, *plain, clients=clients)
         else:
             compare(bases, arguments.rounds, arguments.count, arguments.concurrency, *plain, clients=clients)
 

@@ -218,7 +218,8 @@ class Life:
     async def pay(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
         """An outbox is opened, paused and resumed; the same orders are put into it by every process."""
         fuse = Fuse(max_per_day=Decimal(10**9))
-        async with Outbox(payments, journal, SHOP, concurrency=2, lease=LEASE, fuse=fuse) as outbox:
+        await journal.cool_down(0.05, why="slow down")
+        async with Outbox(payments, journal, SHOP, concurrency=2, rate=500.0, lease=LEASE, fuse=fuse) as outbox:
             await outbox.put(singles()[0])
             await journal.note_sightings([STRANGER])
             await outbox.pause("Ann", "lunch")

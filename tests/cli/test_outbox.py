@@ -478,3 +478,58 @@ async def test_a_terminal_shows_the_work_on_one_line_that_stays(
     )
     assert (0, 3) == (ran.status, len(sandbox.ledger))
     assert "stopped; outbox holds 3 " in " ".join(ran.out.split())
+
+
+@pytest.mark.usefixtures("payroll")
+async def test_the_rate_of_all_processes(run: Run, sandbox: Sandbox) -> None:
+    """It is shown, with those that ask for another one; the journal keeps it, until somebody asks for another."""
+    await put(sandbox, 1)
+    for ended_by in (await working(sandbox, "--rate", "80"), await working(sandbox)):
+        status = await run("outbox", "status", *IN)
+        assert "80 orders a second, of all processes on the journal" in " ".join(status.said.split())
+        await ended(ended_by)
+    async with SqliteJournal("j.sqlite") as journal:
+        await journal.name_rate("a", 20.0, lease=3600.0)
+        await journal.name_rate("b", float("inf"), lease=3600.0)
+        status = await run("outbox", "status", *IN)
+        assert "20 orders a second, of all processes on the journal (others of them ask for no limit: the lowest" in (
+            " ".join(status.said.split())
+        )
+        shown = json.loads((await run("outbox", "status", *IN, "--json")).out)
+    assert (20.0, [20.0, None], None) == (shown["rate"], shown["rates_asked_for"], shown["cools_down"])
+    await ended(await working(sandbox, "--rate", "inf"))
+    shown = json.loads((await run("outbox", "status", *IN, "--json")).out)
+    assert (None, []) == (shown["rate"], shown["rates_asked_for"])
+
+
+async def test_a_rate_for_a_file(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """Is the same one: 20 payouts at 100 a second take a fifth of a second, and the journal keeps it."""
+    begun_at = time.monotonic()
+    ran = await run("bulk", "run", payroll, *IN, *BATCH, "--yes", "--new-journal", "--rate", "100")
+    assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
+    assert (ORDERS - 1) / 100 <= time.monotonic() - begun_at
+    async with SqliteJournal("j.sqlite") as journal:
+        assert 100.0 == (await journal.pace()).rate
+
+
+@pytest.mark.usefixtures("payroll")
+async def test_a_pause_that_the_service_asks_for(run: Run, sandbox: Sandbox) -> None:
+    """Status tells until when, and in whose words."""
+    await put(sandbox, 1)
+    async with SqliteJournal("j.sqlite") as journal:
+        await journal.cool_down(600.0, why="Too many requests")
+    status = await run("outbox", "status", *IN)
+    assert "Too many requests" in status.said
+    shown = json.loads((await run("outbox", "status", *IN, "--json")).out)
+    assert "Too many requests" == shown["cools_down"]["why"]
+    assert 500 < shown["cools_down"]["seconds"] <= 600
+    assert time.time() < shown["cools_down"]["until"]
+
+
+@pytest.mark.usefixtures("payroll")
+@pytest.mark.parametrize("rate", ["0", "-1", "fast"])
+async def test_what_is_no_rate(run: Run, sandbox: Sandbox, rate: str) -> None:
+    """Is refused before anything is done."""
+    ran = await run("outbox", "run", *IN, "--rate", rate)
+    assert 2 == ran.status
+    assert "--rate" in ran.said

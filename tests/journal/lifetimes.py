@@ -80,6 +80,7 @@ async def live(path: Path, world: Path, *, later: float = 0, crash_at: Callable[
         await journal.load(BATCH, orders(COUNT), owner=owner)
         await journal.expire_chunks()
         await serve(journal, owner)
+        await pace(journal, owner)
         await adopt(journal, path.with_name("lost.db"), owner)
         await send(journal, world, owner)
         await hear(journal, owner)
@@ -306,6 +307,14 @@ async def serve(journal: Journal, owner: str) -> None:
     await journal.leave_duty("duty", owner)
 
 
+async def pace(journal: Journal, owner: str) -> None:
+    """Take a turn of the rate of all, and tell all of a pause that the service asked for."""
+    await journal.name_rate(owner, 100.0, lease=30)
+    await journal.reserve_turns(1)
+    await journal.cool_down(0.1, why="slow down")
+    await journal.leave_pace(owner)
+
+
 async def resolve(journal: Journal, world: Path, owner: str) -> None:
     """What sweeps and persons do."""
     third = order(3)
@@ -368,6 +377,8 @@ async def wrong(path: Path, sent: Counter[str]) -> list[str]:
         if (await journal.progress(OLD)).counts[State.FAILED] != len(ended):
             found.append("what has left is not counted")
         found += await wrong_in_shop(journal, sent)
+        if (await journal.pace()).named:
+            found.append("somebody who is gone has a say in the pace")
         if (await journal.backlog()).pending:
             found.append("events are unhandled")
         told = [change.state.value for change in await journal.changes_after(STANDING, 0)]

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar, TypeVarTuple
 
 import attrs
 
+from payments_async._checks import check_number
 from payments_async._events import TransactionEvent
 from payments_async._orders import Order
 from payments_async._wire.orders import write_order
@@ -59,9 +60,11 @@ from payments_async.journal._records import (
     Progress,
     Run,
     RunIdentity,
+    SharedPace,
     Sighting,
     Standing,
     Sweep,
+    Turns,
     Waiting,
 )
 from payments_async.journal._statements import (
@@ -77,6 +80,7 @@ from payments_async.journal._statements import (
     _moving,
     _notifications,
     _open,
+    _pacing,
     _pending,
     _permits,
     _puts,
@@ -127,6 +131,7 @@ class StoredJournal(Journal):
         self._reading: ThreadPoolExecutor | None = None
         self._has_leased = False  # events to a receiver, or changes to an outbox
         self._has_duties = False
+        self._has_named = False  # a rate
         self._before_close: list[Callable[[], Awaitable[None]]] = []
 
     @property
@@ -225,6 +230,10 @@ class StoredJournal(Journal):
                 self._has_duties = False
                 with suppress(JournalError):
                     await self._submit("leave_duty", _duties.leave_all, self._database.holder)
+            if self._has_named and self._database.holder:
+                self._has_named = False
+                with suppress(JournalError):
+                    await self._submit("leave_pace", _pacing.leave_all, self._database.holder)
         finally:
             await self._close()
 
@@ -559,6 +568,28 @@ class StoredJournal(Journal):
 
     async def leave_duty(self, name: str, owner: str) -> None:
         await self._submit("leave_duty", _duties.leave_duty, name, owner, self._database.holder or None)
+
+    # The outbox: the pace of all
+
+    async def pace(self) -> SharedPace:
+        return await self._read(_pacing.pace, self._database.now())
+
+    async def name_rate(self, owner: str, rate: float, *, lease: float) -> SharedPace:
+        check_number("rate", rate, above_zero=True, unit="orders a second, or infinity for no limit")
+        self._has_named = True
+        holder = self._database.holder or None
+        async with self._database.dead() as dead:
+            return await self._submit("name_rate", _pacing.name_rate, owner, holder, rate, lease, dead, droppable=True)
+
+    async def leave_pace(self, owner: str) -> None:
+        await self._submit("leave_pace", _pacing.leave_pace, owner)
+
+    async def reserve_turns(self, count: int) -> Turns:
+        return await self._submit("reserve_turns", _pacing.reserve_turns, count, droppable=True)
+
+    async def cool_down(self, seconds: float, *, why: str) -> None:
+        check_number("seconds", seconds)
+        await self._submit("cool_down", _pacing.cool_down, seconds, why)
 
     def open_orders(self, outbox: str, state: State) -> AsyncIterator[Iterable[OpenOrder]]:
         return self._pages(_open.open_after(outbox, state))

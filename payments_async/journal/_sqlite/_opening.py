@@ -189,6 +189,11 @@ _FIRST = (
     """CREATE TABLE approval_rule (
         id INTEGER PRIMARY KEY, needed INTEGER NOT NULL, shared_logins INTEGER NOT NULL, why TEXT NOT NULL,
         who TEXT NOT NULL, login TEXT NOT NULL, machine TEXT NOT NULL, at REAL NOT NULL) STRICT""",
+    # how fast all may send: when the next turn is, and a pause that the service asked for; and who names which rate
+    """CREATE TABLE pace (
+        id INTEGER PRIMARY KEY, rate REAL, next_at REAL NOT NULL DEFAULT 0, cool_at REAL NOT NULL DEFAULT 0,
+        cool_for REAL NOT NULL DEFAULT 0, cool_why TEXT) STRICT""",
+    "CREATE TABLE pace_named (owner TEXT PRIMARY KEY, holder TEXT, rate REAL NOT NULL, until REAL NOT NULL) STRICT",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
 )
 

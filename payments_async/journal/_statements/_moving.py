@@ -20,7 +20,7 @@ _OWN_FACTS = frozenset(
     {"epoch", "birth", "written", "version", "oldest", "moved_to", "moved_at", "move", "is_moved"}
     | {"came_by", "came_from", "came_at", "arrived"}
 )
-_STAYS = frozenset({"meta", "duty", "holder", "watch"})  # who is here now, and what is written by hand
+_STAYS = frozenset({"meta", "duty", "pace_named", "holder", "watch"})  # who is here now, and what is written by hand
 _REMEMBER = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 # who has something in hand, and until when
 _IN_HAND = (

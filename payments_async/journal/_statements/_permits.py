@@ -166,7 +166,7 @@ def give_back_all(commit: Commit, owner: str) -> int:
 
 
 def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
-    """End at once what dead holders have leased: chunks, events, changes, duties. Whoever claims next has them."""
+    """End at once what dead holders have: chunks, events, changes, duties, a say in the pace. Others may have them."""
     for holder in dead:
         commit.execute(
             "UPDATE chunk SET lease_until = ? WHERE holder = ? AND state = 'open' AND lease_until > ?",
@@ -180,6 +180,7 @@ def end_leases_of_the_dead(commit: Commit, dead: Sequence[str]) -> None:
             (holder,),
         )
         commit.execute("DELETE FROM duty WHERE holder = ?", (holder,))
+        commit.execute("DELETE FROM pace_named WHERE holder = ?", (holder,))
 
 
 def quarantine(commit: Commit, chunks: Sequence[tuple[int, int]], last: str) -> None:

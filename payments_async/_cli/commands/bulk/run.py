@@ -190,6 +190,7 @@ class _BatchRun:
                         self.batch_id,
                         self.plan.orders,
                         concurrency=self.limits.concurrency,
+                        rate=self.limits.rate,
                         progress=view,
                         fuse=self.fuse,
                         stop=stop.drain,

@@ -67,7 +67,15 @@ async def fleet_worker(
                 introduce(screen, journal, held)
                 await check_new_outbox(held, name, is_wanted=new_outbox)
                 await fleet.status(held)  # says now what it lacks
-                outbox = Outbox(payments, held, name, concurrency=limits.concurrency, fuse=fuse, claims_batches=False)
+                outbox = Outbox(
+                    payments,
+                    held,
+                    name,
+                    concurrency=limits.concurrency,
+                    rate=limits.rate,
+                    fuse=fuse,
+                    claims_batches=False,
+                )
 
                 async def be_handed(stop: asyncio.Event) -> None:
                     await fleet.run_worker(outbox, stop=stop, chunks=chunks, redelivery=redelivery)

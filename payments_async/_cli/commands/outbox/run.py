@@ -25,6 +25,8 @@ from payments_async._cli.outbox_state import (
     OutboxName,
     OutboxState,
     check_new_outbox,
+    moment,
+    pace_document,
     pause_document,
     state_of,
 )
@@ -84,7 +86,7 @@ async def outbox_run(
         async with opened(journal, new=True) as held, session as payments:
             introduce(screen, journal, held)
             await check_new_outbox(held, name, is_wanted=new_outbox)
-            outbox = Outbox(payments, held, name, concurrency=limits.concurrency, fuse=fuse)
+            outbox = Outbox(payments, held, name, concurrency=limits.concurrency, rate=limits.rate, fuse=fuse)
             stop = await work_until_stopped(screen, outbox, name, health)
             left = await state_of(held, name)
     except JournalUnavailable as error:
@@ -210,6 +212,7 @@ def health_document(health: OutboxHealth) -> dict[str, object]:
         "in_tray": health.in_tray,
         "untaken": health.untaken,
         "settling": plain(health.settling),
+        **pace_document(health.pace),
     }
 
 
@@ -298,6 +301,8 @@ def _trouble_of(health: OutboxHealth) -> str | None:
         return f"paused by {health.paused.who}: {health.paused.why}; `payments-async outbox resume` goes on"
     if health.hinders is not None:
         return health.hinders
+    if health.pace.cools_until is not None:
+        return f"the service asked for a pause: nothing is sent before {moment(health.pace.cools_until)}"
     if health.quarantined:
         return f"{counted(health.quarantined, 'chunk')} in quarantine; see `payments-async outbox status`"
     if health.untaken:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 from payments_async._cli.batch_state import (
     first,
@@ -14,7 +13,16 @@ from payments_async._cli.batch_state import (
 )
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, opened
-from payments_async._cli.outbox_state import AnyOutbox, OutboxState, chosen_outbox, pause_document, state_of
+from payments_async._cli.outbox_state import (
+    AnyOutbox,
+    OutboxState,
+    chosen_outbox,
+    moment,
+    pace_document,
+    pause_document,
+    rate_in_words,
+    state_of,
+)
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async.journal import Entry, Journal, Run, State
@@ -65,6 +73,7 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
             "outbox": name,
             "progress": progress_document(state.progress),
             "paused": pause_document(state.paused),
+            **pace_document(state.pace),
             "chunks_in_quarantine": state.quarantined,
             "oldest": {one: {"since": at, "seconds": time.time() - at} for one, at in oldest.items()},
             "handlers": {
@@ -105,10 +114,12 @@ def _show(screen: Screen, state: OutboxState, oldest: Mapping[State, float]) -> 
     screen.say(f"[bold]{quoted(state.name)}[/]: {counted(state.progress.total, 'order')}\n")
     show_progress(screen, state.progress, None)
     screen.say()
-    paused = state.paused
+    paused, cools = state.paused, state.pace.cools_until
     screen.fields(
         [
-            ("paused", None if paused is None else f"by {paused.who} since {_moment(paused.at)}: {paused.why}"),
+            ("paused", None if paused is None else f"by {paused.who} since {moment(paused.at)}: {paused.why}"),
+            ("rate", rate_in_words(state.pace)),
+            ("the service wants a pause", None if cools is None else f"until {moment(cools)}: {state.pace.why}"),
             ("waits since", _since(oldest, State.PLANNED)),
             ("unknown since", _since(oldest, State.UNKNOWN)),
             ("parked since", _since(oldest, State.PARKED)),
@@ -126,11 +137,7 @@ def _show(screen: Screen, state: OutboxState, oldest: Mapping[State, float]) -> 
 
 
 def _since(oldest: Mapping[State, float], state: State) -> str | None:
-    return None if state not in oldest else f"{_moment(oldest[state])} (the oldest)"
-
-
-def _moment(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return None if state not in oldest else f"{moment(oldest[state])} (the oldest)"
 
 
 def _tell_next(screen: Screen, state: OutboxState, journal: JournalPlace) -> None:
@@ -162,7 +169,7 @@ def _tell_next(screen: Screen, state: OutboxState, journal: JournalPlace) -> Non
     for one in state.unheard:
         changes = counted(one.pending, "change")
         screen.say(
-            f"\n{changes} to {one.state} wait for a handler; no process has asked for one since {_moment(one.at)}."
+            f"\n{changes} to {one.state} wait for a handler; no process has asked for one since {moment(one.at)}."
         )
         screen.say("Start the application that has it; only if none has one any more, let them go:")
         screen.command(f"{command_line('outbox forget', one.state, journal=journal, name=state.name)} {signed}")

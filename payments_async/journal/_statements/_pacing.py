@@ -1,0 +1,128 @@
+"""The pace of all who send from one journal: turns at a rate, and a pause that the service asks for. One row has both.
+
+The rate is kept by GCRA: the row says when the next turn is by the database's clock, and whoever asks for some moves it
+on by as many intervals. A turn that nobody used is gone, and nothing is saved up. Who dies with turns in hand takes
+these along, a fraction of a second of them, and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from payments_async.journal._records import SharedPace, Turns
+from payments_async.journal._statements._database import Connection
+from payments_async.journal._statements._entries import Commit
+from payments_async.journal._statements._permits import end_leases_of_the_dead
+
+LONGEST_PAUSE = 900.0  # seconds that are believed when the service asks for a pause; then somebody asks again
+AHEAD = 0.2  # seconds from now within which the first turn lies that is given; who asks for a later one asks again
+AT_ONCE = 0.5  # seconds of turns that one may have at once; a single one may take longer
+_SKEW = 5.0  # seconds by which a clock that goes back does not end a pause
+_ROW = 1
+
+
+def schedule(next_at: float, now: float, rate: float, count: int) -> tuple[float, int, float]:
+    """Give turns out.
+
+    Args:
+        next_at: Unix seconds of the first turn that nobody has, as far as is written down.
+        rate: Turns a second.
+        count: So many are asked for.
+
+    Returns:
+        When the first of them is, how many there are, at intervals of ``1 / rate``, and when the next one is; without
+        any, when they would begin, which is too far ahead.
+    """
+    interval = 1.0 / rate
+    # later than this nobody has written: a clock went back since, or the rate was a lower one
+    next_at = min(max(next_at, now), now + AHEAD + max(AT_ONCE, interval))
+    if next_at > now + AHEAD or count < 1:
+        return next_at, 0, next_at
+    given = min(count, max(1, int(AT_ONCE * rate)))
+    return next_at, given, next_at + given * interval
+
+
+def pace(connection: Connection | Commit, now: float) -> SharedPace:
+    """How fast all may send."""
+    row = connection.execute("SELECT rate, cool_at, cool_for, cool_why FROM pace WHERE id = ?", (_ROW,)).fetchone()
+    rate, cool_at, cool_for, why = row or (None, 0.0, 0.0, None)
+    named = connection.execute("SELECT rate FROM pace_named WHERE until > ?", (now,)).fetchall()
+    return _shared(rate, now, cool_at, cool_for, why, sorted({asked for (asked,) in named}))
+
+
+def name_rate(
+    commit: Commit, owner: str, holder: str | None, rate: float, lease: float, dead: Sequence[str]
+) -> SharedPace:
+    """Somebody at work says at which rate all may send; the lowest that anybody at work names counts."""
+    end_leases_of_the_dead(commit, dead)
+    until = commit.now + lease
+    # one that lasts longer than any lease was named by a clock that was ahead
+    commit.execute("UPDATE pace_named SET until = ? WHERE until > ?", (until, until))
+    commit.execute("DELETE FROM pace_named WHERE until <= ?", (commit.now,))
+    commit.execute(
+        """INSERT INTO pace_named (owner, holder, rate, until) VALUES (?, ?, ?, ?)
+        ON CONFLICT (owner) DO UPDATE SET holder = excluded.holder, rate = excluded.rate, until = excluded.until""",
+        (owner, holder, rate, until),
+    )
+    commit.execute(
+        """INSERT INTO pace (id, rate) SELECT CAST(? AS BIGINT), min(rate) FROM pace_named WHERE TRUE
+        ON CONFLICT (id) DO UPDATE SET rate = excluded.rate""",
+        (_ROW,),
+    )
+    return pace(commit, commit.now)
+
+
+def leave_pace(commit: Commit, owner: str) -> None:
+    """Somebody is not at work any more. The rate that counts stays until another one is named."""
+    commit.execute("DELETE FROM pace_named WHERE owner = ?", (owner,))
+
+
+def leave_all(commit: Commit, holder: str) -> None:
+    """Whoever named a rate through one opening of the journal is not at work any more."""
+    commit.execute("DELETE FROM pace_named WHERE holder = ?", (holder,))
+
+
+def reserve_turns(commit: Commit, count: int) -> Turns:
+    """Give out turns, if there are any within a moment."""
+    now = commit.now
+    row = commit.execute("SELECT rate, next_at, cool_at, cool_for, cool_why FROM pace WHERE id = ?", (_ROW,)).fetchone()
+    rate, next_at, *cool = row or (None, 0.0, 0.0, 0.0, None)
+    shared = _shared(rate, now, *cool)
+    if shared.rate is None:
+        return Turns(count=count, pace=shared)
+    if shared.cools_for > 0.0:
+        return Turns(count=0, again_in=shared.cools_for, pace=shared)
+    first, given, after = schedule(next_at, now, shared.rate, count)
+    if after != next_at:
+        commit.execute("UPDATE pace SET next_at = ? WHERE id = ?", (after, _ROW))
+    if not given:
+        return Turns(count=0, again_in=first - AHEAD - now, pace=shared)
+    return Turns(count=given, starts_in=first - now, interval=1.0 / shared.rate, pace=shared)
+
+
+def cool_down(commit: Commit, seconds: float, why: str) -> None:
+    """Let nobody begin anything for a while, as the service asks; the longest of several counts."""
+    now, seconds = commit.now, min(max(seconds, 0.0), LONGEST_PAUSE)
+    if seconds > pace(commit, now).cools_for:
+        commit.execute(
+            """INSERT INTO pace (id, cool_at, cool_for, cool_why) VALUES (?, ?, ?, ?)
+            ON CONFLICT (id) DO UPDATE SET cool_at = excluded.cool_at, cool_for = excluded.cool_for,
+            cool_why = excluded.cool_why""",
+            (_ROW, now, seconds, why),
+        )
+
+
+def _shared(
+    rate: float | None, now: float, cool_at: float, cool_for: float, why: str | None, named: Sequence[float] = ()
+) -> SharedPace:
+    left = min(cool_for, cool_at + cool_for - now)
+    if left <= 0.0 or now < cool_at - _SKEW:  # over; or the clock went back, and nobody knows how much of it is left
+        left, why = 0.0, None
+    return SharedPace(
+        rate=None if rate is None or math.isinf(rate) else rate,
+        named=tuple(named),
+        cools_for=left,
+        cools_until=now + left if left else None,
+        why=why,
+    )

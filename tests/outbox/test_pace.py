@@ -1,0 +1,227 @@
+"""How fast an outbox and a batch go: at one rate for all on the journal, and not while the service wants none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+from bulk.worlds import BATCH, payout, payouts, session
+from outbox.desks import A_MINUTE, desk, until
+
+from payments_async.bulk import run_batch
+from payments_async.ipn import Receiver, serving
+from payments_async.journal import SqliteJournal, State
+from payments_async.journal.contract import SharedPace
+from payments_async.outbox import Outbox
+from payments_async.outbox._brakes import Pace
+from payments_async.sandbox import Fault, Sandbox
+
+NEXT_YEAR = 0.00001  # orders a second: after the first one, none in this test
+SOME = 40
+
+
+@attrs.define
+class Process:
+    """One of several that share a journal, as far as the journal knows."""
+
+    journal: SqliteJournal
+    outbox: Outbox
+
+
+@asynccontextmanager
+async def process(sandbox: Sandbox, folder: Path, rate: float | None = None) -> AsyncIterator[Process]:
+    """With an opening of the journal and a session of its own."""
+    async with (
+        SqliteJournal(folder / "journal.db") as journal,
+        session(sandbox) as payments,
+        Outbox(payments, journal, settles=False, rate=rate) as outbox,
+    ):
+        await until(lambda: is_at_work(outbox), True)
+        yield Process(journal, outbox)
+
+
+async def is_at_work(outbox: Outbox) -> bool:
+    """Whether it would send something now."""
+    return (await outbox.health()).hinders is None
+
+
+async def is_there(one: Process, number: int) -> bool:
+    """Whether an order was put."""
+    return await one.outbox.entry(payout(number).request_id) is not None
+
+
+async def holds(one: Process) -> bool:
+    """Whether it has heard that nothing is to be sent."""
+    assert one.outbox._crew is not None
+    return one.outbox._crew.pace.places(1) == 0
+
+
+async def test_a_batch_at_a_rate(tmp_path: Path) -> None:
+    """Each order has its turn: the last one of 40 at 200 a second comes 39 turns after the first, or later."""
+    async with desk(tmp_path, outbox={"works": False, "settles": False}) as here:
+        begun = time.monotonic()
+        done = await run_batch(here.payments, here.journal, BATCH, payouts(SOME), rate=200.0)
+        assert (SOME - 1) / 200.0 <= time.monotonic() - begun
+        assert SOME == done.counts[State.ACCEPTED]
+        await here.check(SOME)
+
+
+async def test_an_outbox_at_a_rate(tmp_path: Path) -> None:
+    """Orders that are put one by one, all at once: each has its turn, and is sent once."""
+    async with desk(tmp_path, outbox={"rate": 200.0, "settles": False}) as here:
+        begun = time.monotonic()
+        paid = await asyncio.gather(*(here.outbox.pay(order, timeout=A_MINUTE) for order in payouts(SOME)))
+        assert (SOME - 1) / 200.0 <= time.monotonic() - begun
+        assert {State.ACCEPTED} == {entry.state for entry in paid}
+        assert SharedPace(rate=200.0, named=(200.0,)) == (await here.outbox.health()).pace
+        await here.check(SOME)
+
+
+async def test_two_processes_at_a_rate(tmp_path: Path) -> None:
+    """Together they are no faster than one; the one that asks for no rate has its turns from the other's."""
+    async with Sandbox() as sandbox, process(sandbox, tmp_path, 200.0) as one, process(sandbox, tmp_path) as two:
+        begun = time.monotonic()
+        await asyncio.gather(
+            *((one, two)[number % 2].outbox.pay(payout(number), timeout=A_MINUTE) for number in range(SOME))
+        )
+        assert (SOME - 1) / 200.0 <= time.monotonic() - begun
+        assert (SOME, []) == (len(sandbox.ledger), sandbox.duplicates())
+
+
+async def test_a_rate_that_is_no_limit_costs_no_turns(tmp_path: Path) -> None:
+    """Nobody waits, and nothing is reserved."""
+    points: list[str] = []
+    async with (
+        Sandbox() as sandbox,
+        SqliteJournal(tmp_path / "journal.db", crash_at=points.append) as journal,
+        session(sandbox) as payments,
+    ):
+        await run_batch(payments, journal, BATCH, payouts(SOME), rate=math.inf)
+    assert [] == [point for point in points if point.startswith("reserve_turns")]
+
+
+async def test_what_is_under_way_does_not_wait_for_the_rate(tmp_path: Path) -> None:
+    """An order waits for its turn, a year from now; a notification about the one before is heard at once."""
+    async with desk(tmp_path, outbox={"rate": NEXT_YEAR, "settles": False}) as here:
+        receiver = Receiver(here.journal, senders=["127.0.0.1"])
+        async with serving(receiver, port=0) as (host, port):
+            here.sandbox.ipn_url = f"http://{host}:{port}/ipn"
+            assert State.ACCEPTED is (await here.outbox.pay(payout(0), timeout=A_MINUTE)).state
+            await here.outbox.put(payout(1))
+            settled = asyncio.ensure_future(here.outbox.settled(payout(0).request_id, timeout=A_MINUTE))
+            await here.sandbox.settle()
+            assert State.SUCCESSFUL is (await settled).state
+        assert "planned" == await here.state(1)
+
+
+async def test_a_rate_that_is_changed_by_another_process(tmp_path: Path) -> None:
+    """It is heard of while an order waits for its turn, a year from now, and that goes at once."""
+    async with Sandbox() as sandbox:
+        async with process(sandbox, tmp_path, NEXT_YEAR) as before:
+            await before.outbox.pay(payout(0), timeout=A_MINUTE)
+        async with process(sandbox, tmp_path) as one:
+            waiting = asyncio.ensure_future(one.outbox.pay(payout(1), timeout=A_MINUTE))
+            await until(lambda: is_there(one, 1), True)
+            async with SqliteJournal(tmp_path / "journal.db") as another:
+                await another.name_rate("another", math.inf, lease=30)
+            assert State.ACCEPTED is (await waiting).state
+
+
+async def test_two_processes_that_ask_for_different_rates(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The lower one counts; the other one says so, once, and both show it."""
+    caplog.set_level(logging.WARNING)
+    async with (
+        Sandbox() as sandbox,
+        process(sandbox, tmp_path, 50.0) as slow,
+        process(sandbox, tmp_path, 400.0) as fast,
+    ):
+        at_odds = SharedPace(rate=50.0, named=(50.0, 400.0))
+        assert [at_odds, at_odds] == [(await one.outbox.health()).pace for one in (slow, fast)]
+    said = "others on the journal ask for 50 orders a second, which counts, and not the 400 asked for here"
+    assert 1 == caplog.messages.count(said)
+
+
+@pytest.mark.parametrize("rate", [None, 1000.0])
+async def test_one_of_two_processes_is_told_to_wait(tmp_path: Path, rate: float | None) -> None:
+    """The other one hears of it, and sends nothing either, with or without a rate; what was put waits."""
+    async with Sandbox() as sandbox, process(sandbox, tmp_path, rate) as one, process(sandbox, tmp_path) as other:
+        sandbox.script(Fault.RATE_LIMITED, on="money", seconds=600)
+        await one.outbox.put(payout(0))
+        await until(lambda: holds(other), True)
+        pace = (await other.outbox.health()).pace
+        assert 500 < pace.cools_for <= 600
+        assert pace.cools_until is not None
+        await other.outbox.put(payout(1))
+        requests = [one for one in sandbox.requests if one.method == "POST" and "payouts" in one.path]
+        states = [(await other.journal.entry(payout(number).request_id)) for number in (0, 1)]
+        assert [State.PLANNED, State.PLANNED] == [entry.state for entry in states if entry is not None]
+        assert 1 == len(requests)
+
+
+async def test_a_pause_that_is_over(tmp_path: Path) -> None:
+    """All that waited is sent, by both."""
+    async with Sandbox() as sandbox, process(sandbox, tmp_path) as one, process(sandbox, tmp_path) as other:
+        sandbox.script(Fault.RATE_LIMITED, on="money", seconds=1)
+        paid = await asyncio.gather(
+            *(who.outbox.pay(payout(number), timeout=A_MINUTE) for number, who in enumerate([one, other] * 10))
+        )
+        assert {State.ACCEPTED} == {entry.state for entry in paid}
+        assert [] == sandbox.duplicates()
+
+
+async def test_a_process_that_begins_while_the_others_wait(tmp_path: Path) -> None:
+    """It hears of the pause before it sends anything."""
+    async with Sandbox() as sandbox, AsyncExitStack() as stack:
+        one = await stack.enter_async_context(process(sandbox, tmp_path))
+        await one.journal.cool_down(600.0, why="slow down")
+        late = await stack.enter_async_context(process(sandbox, tmp_path))
+        await late.outbox.put(payout(0))
+        assert await holds(late)
+        entry = await late.journal.entry(payout(0).request_id)
+        assert entry is not None
+        assert (State.PLANNED, 0) == (entry.state, len(sandbox.ledger))
+
+
+def test_a_service_that_takes_no_more_and_does_not_say_for_how_long() -> None:
+    """Everybody waits for a second, for two, for four; an answer ends that. Who left before the pause adds none."""
+    now = 100.0
+    pace = Pace(300.0, clock=lambda: now)
+    pauses = []
+    for _ in range(3):
+        for _ in range(20):  # all who were under way
+            pace.failed("Too many requests", turned_away=True)
+        assert pace.asked is not None
+        until_, words = pace.asked
+        pauses.append(until_ - now)
+        now = until_
+    pace.answered()
+    pace.failed("Too many requests", turned_away=True)
+    assert ([1.0, 2.0, 4.0], "Too many requests") == (pauses, words)
+    assert pace.asked is not None
+    assert 1.0 == pace.asked[0] - now
+
+
+def test_a_failure_that_is_no_wish_for_a_pause() -> None:
+    """Is nobody else's concern: credentials that were refused, a service that is silent."""
+    pace = Pace(300.0, clock=lambda: 100.0)
+    pace.failed("the credentials were refused", retry_after=5.0)
+    pace.failed("nothing was answered", silent=True)
+    assert pace.asked is None
+    assert not pace.may_go()
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, "fast"])
+async def test_what_is_no_rate(tmp_path: Path, rate: float) -> None:
+    """Is refused before anything is done."""
+    async with desk(tmp_path, outbox={"works": False, "settles": False}) as here:
+        with pytest.raises((ValueError, TypeError), match="rate"):
+            Outbox(here.payments, here.journal, rate=rate)
+        with pytest.raises((ValueError, TypeError), match="rate"):
+            await run_batch(here.payments, here.journal, BATCH, payouts(1), rate=rate)

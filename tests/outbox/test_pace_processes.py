@@ -1,0 +1,155 @@
+"""The pace of all, with processes of their own: three at one rate, one that is killed, one that is told to wait."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import attrs
+import pytest
+from bulk.worlds import payout
+from journal import postgres
+from outbox import pace_process
+from outbox.desks import A_MINUTE, until
+
+from payments_async.journal import Journal, PostgresJournal, SqliteJournal
+from payments_async.journal.contract import SharedPace
+from payments_async.outbox._turns import MOMENT
+from payments_async.sandbox import Fault, Sandbox
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
+    """Where the journal is, as the processes are told."""
+    if request.param == "sqlite":
+        yield [str(tmp_path / "journal.db")]
+    else:
+        yield [postgres.dsn(), postgres.new_schema()]
+        postgres.give_back()
+
+
+def journal_at(place: Sequence[str]) -> SqliteJournal | PostgresJournal:
+    """The journal, as this process opens it."""
+    path, *schema = place
+    return PostgresJournal(path, schema=schema[0]) if schema else SqliteJournal(path)
+
+
+@attrs.define
+class Payer:
+    """A process that pays."""
+
+    process: asyncio.subprocess.Process
+
+    async def says(self, word: str) -> None:
+        """Wait until it has come so far."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(2 * A_MINUTE):
+            assert f"{word}\n".encode() == await self.process.stdout.readline()
+
+    def go_on(self) -> None:
+        """Let it go on."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+
+
+@asynccontextmanager
+async def payer(
+    sandbox: Sandbox, place: Sequence[str], *, rate: float = 0.0, first: int = 0, count: int = 0
+) -> AsyncIterator[Payer]:
+    """One that is ready; it is killed in the end."""
+    who = (sandbox.base_url, sandbox.app_key, sandbox.app_password, sandbox.user_id)
+    begun = await asyncio.create_subprocess_exec(
+        *(sys.executable, pace_process.__file__, *who, str(rate), str(first), str(count), *place),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        one = Payer(begun)
+        await one.says("here")
+        yield one
+    finally:
+        if begun.returncode is None:
+            begun.kill()
+        await begun.wait()
+
+
+def sent_at(sandbox: Sandbox) -> list[datetime]:
+    """When each payout came to the service."""
+    return [one.at for one in sandbox.requests if one.method == "POST" and "payouts" in one.path]
+
+
+async def paused(journal: Journal) -> SharedPace:
+    """The pace, once all were told to wait."""
+
+    async def cools() -> bool:
+        return (await journal.pace()).cools_until is not None
+
+    await until(cools, True)
+    return await journal.pace()
+
+
+async def test_three_processes_at_one_rate(place: list[str]) -> None:
+    """Each order has its turn of the same row, whoever sends it: 600 at 200 a second take three seconds or longer."""
+    rate, count = 200.0, 200
+    async with Sandbox() as sandbox, AsyncExitStack() as stack:
+        payers = [
+            await stack.enter_async_context(payer(sandbox, place, rate=rate, first=count * number, count=count))
+            for number in range(3)
+        ]
+        begun = time.monotonic()
+        for one in payers:
+            one.go_on()
+        for one in payers:
+            await one.says("done")
+        seconds = time.monotonic() - begun
+        assert (3 * count - 1) / rate - MOMENT <= seconds
+        assert (3 * count, []) == (len(sandbox.ledger), sandbox.duplicates())
+
+
+async def test_a_process_that_is_killed_with_turns_in_hand(place: list[str]) -> None:
+    """Nobody waits for it, and the rate that it asked for counts no more as soon as it is known to be dead."""
+    async with Sandbox() as sandbox, journal_at(place) as journal:
+        async with payer(sandbox, place, rate=20.0, first=0, count=1000) as killed:
+            killed.go_on()
+            await until(lambda: asyncio.to_thread(lambda: len(sandbox.ledger) > 0), True)
+            killed.process.kill()
+            await killed.process.wait()
+
+        async def rate() -> float | None:
+            return (await journal.name_rate("here", 300.0, lease=30.0)).rate
+
+        await until(rate, 300.0)
+        async with payer(sandbox, place, rate=300.0, first=2000, count=50) as other:
+            other.go_on()
+            await other.says("done")
+        assert [] == sandbox.duplicates()
+
+
+async def test_a_process_that_is_told_to_wait(place: list[str]) -> None:
+    """The other process sends nothing from a moment later on until the pause is over; then both go on."""
+    pause = timedelta(seconds=10)
+    async with (
+        Sandbox() as sandbox,
+        journal_at(place) as journal,
+        payer(sandbox, place, first=0, count=1) as one,
+        payer(sandbox, place, rate=50.0, first=1000, count=600) as other,
+    ):
+        other.go_on()
+        await until(lambda: asyncio.to_thread(lambda: len(sandbox.ledger) > 20), True)
+        sandbox.script(Fault.RATE_LIMITED, on="money", seconds=pause.total_seconds(), request_id=payout(0).request_id)
+        one.go_on()
+        pace = await paused(journal)
+        assert pace.cools_until is not None
+        end = datetime.fromtimestamp(pace.cools_until).astimezone()
+        await one.says("done")
+        await until(lambda: asyncio.to_thread(lambda: any(at > end for at in sent_at(sandbox))), True)
+        within = [at for at in sent_at(sandbox) if end - pause / 2 < at < end - timedelta(seconds=0.5)]
+    assert [] == within
+    assert [] == sandbox.duplicates()
