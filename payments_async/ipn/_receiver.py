@@ -101,7 +101,7 @@ class Receiver:
         random: Callable[[], float] = chance.random,
     ) -> None:
         router = EventRouter(concurrency=policy.concurrency, timeout=policy.timeout)
-        waiters = Waiters(poll=policy.poll)
+        waiters = Waiters(inbox, poll=policy.poll)
         way: Way
         if inbox is None:
             read = partial(read_notification, timezone=dialect.timezone)
@@ -192,6 +192,7 @@ class Receiver:
     async def aclose(self) -> None:
         """Stop, and wait for handlers under way; what has not begun stays in the inbox."""
         await self._intake.way.aclose()
+        await self._waiters.aclose()
 
     async def __aenter__(self) -> Self:
         self.start()

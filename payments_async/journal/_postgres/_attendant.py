@@ -120,6 +120,7 @@ class Attendant:
     def _run(self) -> None:
         """The life of the thread."""
         while not self._is_ending:
+            begun = self._clock()
             try:
                 self._connection = self._connect()
                 try:
@@ -128,7 +129,8 @@ class Attendant:
                     self._connection.close()
             except (psycopg.Error, JournalError, OSError):  # lost, or not there yet
                 self._missing = {}  # whoever is missing is so from our next look on
-                self._wait([], _AGAIN)
+                if self._clock() - begun < _LOOK:  # one that has lasted is made anew at once
+                    self._wait([], _AGAIN)
 
     def _attend(self, connection: PgConnection) -> None:
         number = int.from_bytes(bytes.fromhex(self._holder), "big", signed=True)
@@ -145,7 +147,7 @@ class Attendant:
             if self._clock() - looked >= _LOOK or self._forgotten:
                 self._look(connection, table)
                 looked = self._clock()
-            if self._wait([connection.raw.pgconn.socket], _LOOK) or self._is_told or self._is_laid:
+            if self._is_told or self._is_laid or self._wait([connection.raw.pgconn.socket], _LOOK):
                 self._hear(connection)
         connection.execute(f"DELETE FROM {table} WHERE name = ?", (self._holder,))  # noqa: S608
 
