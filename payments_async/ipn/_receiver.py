@@ -53,8 +53,9 @@ class Receiver:
 
     Args:
         inbox: A journal. With one, a notification is stored, then answered 200, then handled, with retries; receivers
-            that share it share its events, and each hears what the others take (``wait_for``). Without one, handlers run before the answer, a failure is answered 500, and memory alone knows a duplicate (of the
-            last 10,000 transactions) and a final event that came before it was waited for (of the last 1,000).
+            that share it share its events, and each hears what the others take (``wait_for``). Without one, handlers
+            run before the answer, a failure is answered 500, and memory alone knows a duplicate (of the last 10,000
+            transactions) and a final event that came before it was waited for (of the last 1,000).
         senders: Addresses and networks notifications are taken from. None at all refuses everybody.
         trusted_proxies: Addresses and networks of your own proxies; ``"unix:"`` for a Unix socket.
         path_token: An unguessable last segment of the IPN URL; anything else there is 404.
@@ -72,8 +73,8 @@ class Receiver:
         dialect: Gives the zone of timestamps without one, and the ``ResponseCode`` of our answer.
         owner: Name of this receiver in an inbox it shares, and of no other that runs; random by default. What a dead
             process held is taken over within ``HandlerPolicy.poll`` where the system tells that it is dead, and within
-            four seconds where a PostgreSQL server does. Elsewhere (a file on Windows) a name that stays the same after a restart takes it back at once; otherwise that waits until
-            its lease ends.
+            four seconds where a PostgreSQL server does. Elsewhere (a file on Windows) a name that stays the same after
+            a restart takes it back at once; otherwise that waits until its lease ends.
         clock: Gives Unix seconds.
         sleep: Waits between two looks into the inbox.
         random: Gives jitter, in [0, 1).
