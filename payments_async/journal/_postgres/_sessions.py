@@ -14,7 +14,7 @@ NOT_OURS = (
     "that (pgbouncer: pool_mode = session, with its usual server_reset_query), or the server itself"
 )
 _PATIENCE = 10.0  # seconds; what is to be seen is there within a millisecond, unless the machine has no time
-_AGAIN = 0.01  # ... between two looks
+_AGAIN = 0.001  # ... between the first two looks, and twice as long between any two more
 _IS_HELD = """SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND pid = {} AND objsubid = 1
     AND (classid::bigint << 32) + objid::bigint = {})"""
 
@@ -81,9 +81,10 @@ def _is_held(connection: PgConnection, session: int, number: int) -> bool:
 
 def _is_let_go(connection: PgConnection, session: int, number: int) -> bool:
     """Whether a lock is free soon after its holder has closed its connection."""
-    until = time.monotonic() + _PATIENCE
+    until, delay = time.monotonic() + _PATIENCE, _AGAIN
     while _is_held(connection, session, number):
         if time.monotonic() >= until:
             return False
-        time.sleep(_AGAIN)
+        time.sleep(delay)
+        delay *= 2
     return True
