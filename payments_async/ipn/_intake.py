@@ -76,8 +76,13 @@ class Way(Protocol):
             The answer, if it is not 200, or ``None`` where there is nothing to wait for.
         """
 
-    async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
-        """The final events of an order, or of a transaction of it, as far as they are remembered."""
+    async def final_events(
+        self, request_id: str, transaction_id: str | None = None
+    ) -> Sequence[TransactionEvent] | None:
+        """The final events of an order, or of a transaction of it, as far as they are remembered.
+
+        ``None`` where that cannot be known now.
+        """
 
     async def replay(self, event_id: int | None) -> int:
         """Handle one dead letter again, or all of them, and tell how many."""

@@ -52,9 +52,10 @@ class Receiver:
     no application does.
 
     Args:
-        inbox: A journal. With one, a notification is stored, then answered 200, then handled, with retries. Without
-            one, handlers run before the answer, a failure is answered 500, and memory alone knows a duplicate (of the
-            last 10,000 transactions) and a final event that came before it was waited for (of the last 1,000).
+        inbox: A journal. With one, a notification is stored, then answered 200, then handled, with retries; receivers
+            that share it share its events, and each hears what the others take (``wait_for``). Without one, handlers
+            run before the answer, a failure is answered 500, and memory alone knows a duplicate (of the last 10,000
+            transactions) and a final event that came before it was waited for (of the last 1,000).
         senders: Addresses and networks notifications are taken from. None at all refuses everybody.
         trusted_proxies: Addresses and networks of your own proxies; ``"unix:"`` for a Unix socket.
         path_token: An unguessable last segment of the IPN URL; anything else there is 404.
@@ -71,9 +72,9 @@ class Receiver:
         body_time: Seconds a body may take to arrive.
         dialect: Gives the zone of timestamps without one, and the ``ResponseCode`` of our answer.
         owner: Name of this receiver in an inbox it shares, and of no other that runs; random by default. What a dead
-            process held is taken over within ``HandlerPolicy.poll`` where the system tells that it is dead. Elsewhere
-            (on Windows) a name that stays the same after a restart takes it back at once; otherwise that waits until
-            its lease ends.
+            process held is taken over within ``HandlerPolicy.poll`` where the system tells that it is dead, and within
+            four seconds where a PostgreSQL server does. Elsewhere (a file on Windows) a name that stays the same after
+            a restart takes it back at once; otherwise that waits until its lease ends.
         clock: Gives Unix seconds.
         sleep: Waits between two looks into the inbox.
         random: Gives jitter, in [0, 1).
@@ -101,7 +102,7 @@ class Receiver:
         random: Callable[[], float] = chance.random,
     ) -> None:
         router = EventRouter(concurrency=policy.concurrency, timeout=policy.timeout)
-        waiters = Waiters(poll=policy.poll)
+        waiters = Waiters(inbox, poll=policy.poll)
         way: Way
         if inbox is None:
             read = partial(read_notification, timezone=dialect.timezone)
@@ -192,6 +193,7 @@ class Receiver:
     async def aclose(self) -> None:
         """Stop, and wait for handlers under way; what has not begun stays in the inbox."""
         await self._intake.way.aclose()
+        await self._waiters.aclose()
 
     async def __aenter__(self) -> Self:
         self.start()

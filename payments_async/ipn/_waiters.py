@@ -1,26 +1,47 @@
-"""Those who wait for an order's final event."""
+"""Those who wait for an order's final event, and what they hear of other receivers on the same inbox."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from payments_async._events import TransactionEvent
+from payments_async._handlers import Tasks, error_text
 from payments_async._status_codes import FINAL_CODES
 
+if TYPE_CHECKING:
+    from payments_async.journal._inbox import Inbox
+
+_log = logging.getLogger("payments_async.ipn")
 _Predicate = Callable[[TransactionEvent], bool]
+_BREATH = 0.01  # seconds for which commits that follow each other are heard of together
 
 
 class Waiters:
     """They wait by request id, and by transaction id where they know it.
 
+    Each looks once for what came before. Of what comes then one task hears for all of them, while anybody waits: it
+    reads on in the inbox from where it was, whenever something was written there by whichever process.
+
     Args:
-        poll: Seconds between two looks into the inbox, for another process may have taken the notification.
+        inbox: Which other receivers may share.
+        poll: Seconds after which it is read on though nothing was heard, and between two tries of what failed.
+        sleep: Waits.
     """
 
-    def __init__(self, *, poll: float) -> None:
+    def __init__(
+        self, inbox: Inbox | None, *, poll: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._inbox = inbox
         self._poll = poll
+        self._sleep = sleep
         self._waiters: dict[str, dict[asyncio.Future[TransactionEvent], _Predicate]] = {}
+        self._tasks = Tasks()
+        self._hearing: asyncio.Task[None] | None = None
+        self._begun: asyncio.Future[None] | None = None  # done once nothing passes by any more
+        self._again: asyncio.Future[None] | None = None  # done when everybody has to look once more
 
     def announce(self, event: TransactionEvent) -> None:
         """Wake those who wait for this event, if it is final."""
@@ -42,14 +63,15 @@ class Waiters:
         *,
         transaction_id: str | None,
         when: _Predicate | None,
-        look_up: Callable[[str, str | None], Awaitable[Sequence[TransactionEvent]]],
+        look_up: Callable[[str, str | None], Awaitable[Sequence[TransactionEvent] | None]],
     ) -> TransactionEvent:
         """The final event, as soon as it is announced or found.
 
         Args:
             transaction_id: Only of this transaction; then the notification may leave the request id out.
             when: Says of an event whether it is the one.
-            look_up: Gives the final events of an order, or of one transaction of it, that came before.
+            look_up: Gives the final events of an order, or of one transaction of it, that came before; ``None`` where
+                that cannot be known now.
         """
 
         def is_it(event: TransactionEvent) -> bool:
@@ -66,13 +88,66 @@ class Waiters:
         waiters = self._waiters.setdefault(key, {})
         waiters[future] = is_it  # before the first look: it may come while we look
         try:
-            while True:
-                for event in await look_up(request_id, transaction_id):
+            await self._heard_from_now_on(future)
+            while not future.done():
+                awaited: set[asyncio.Future[Any]] = {future} if self._again is None else {future, self._again}
+                found = await look_up(request_id, transaction_id)
+                for event in found or ():
                     if is_it(event):
                         return event
-                if (await asyncio.wait({future}, timeout=self._poll))[0]:
-                    return future.result()
+                patience = self._poll if found is None else None
+                await asyncio.wait(awaited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            return future.result()
         finally:
             del waiters[future]
             if not waiters and self._waiters.get(key) is waiters:
                 del self._waiters[key]
+
+    async def aclose(self) -> None:
+        """Hear nothing more, unless somebody waits."""
+        if not self._waiters:
+            await self._tasks.aclose()
+
+    async def _heard_from_now_on(self, future: asyncio.Future[TransactionEvent]) -> None:
+        """Wait until nothing passes by that is written from now on, or what is waited for has come."""
+        if self._inbox is None:
+            return
+        if self._hearing is None or self._hearing.done():
+            loop = asyncio.get_running_loop()
+            self._begun, self._again = loop.create_future(), loop.create_future()
+            self._hearing = self._tasks.start(self._hear(self._inbox, self._begun))
+        begun = self._begun
+        assert begun is not None
+        awaited: set[asyncio.Future[Any]] = {future, begun}
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _hear(self, inbox: Inbox, begun: asyncio.Future[None]) -> None:
+        """Read on, as long as anybody waits."""
+        seen, heard, is_failing = 0, None, False
+        while self._waiters:
+            try:
+                seen = await inbox.committed(seen, timeout=self._poll)
+                now, events = await inbox.finals_since(heard, self._is_awaited)
+            except Exception as error:  # noqa: BLE001 - whatever the reason, those who wait go on waiting
+                if not is_failing and self._waiters:  # else the inbox may have been closed meanwhile
+                    _log.warning("what other receivers hear cannot be read", extra={"error": error_text(error)})
+                is_failing = True
+                await self._sleep(self._poll)
+                continue
+            for event in events:
+                self.announce(event)
+            if heard is not None and (now.event < heard.event or now.belief < heard.belief):
+                self._look_again()
+            heard, is_failing = now, False
+            if not begun.done():
+                begun.set_result(None)
+            await self._sleep(_BREATH)
+
+    def _is_awaited(self, request_id: str | None, transaction_id: str) -> bool:
+        return request_id in self._waiters or transaction_id in self._waiters
+
+    def _look_again(self) -> None:
+        """The inbox was put back to what it was before: what is there now has other numbers."""
+        again, self._again = self._again, asyncio.get_running_loop().create_future()
+        if again is not None:
+            again.set_result(None)

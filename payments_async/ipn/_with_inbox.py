@@ -249,13 +249,15 @@ class WithInbox:
             delay = self._policy.wait(leased.tries, self._random())
             await self._inbox.retry_later(leased.event_id, delay=delay, error=error)
 
-    async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
+    async def final_events(
+        self, request_id: str, transaction_id: str | None = None
+    ) -> Sequence[TransactionEvent] | None:
         """The final events in the inbox of an order, or of a transaction of it; none that waits to be confirmed."""
         try:
             return await self._inbox.final_events(request_id, transaction_id)
         except Exception as error:  # noqa: BLE001 - whoever waits goes on waiting
             _log.warning("a final event could not be looked up", extra={"error": error_text(error)})
-        return ()
+        return None
 
     async def replay(self, event_id: int | None) -> int:
         """Handle one dead letter again, or all of them, and tell how many."""

@@ -81,6 +81,18 @@ class Receipt(NamedTuple):
     conflict: str | None = None
 
 
+class Heard(NamedTuple):
+    """How far a receiver has heard what became evidence, by whichever receiver.
+
+    Attributes:
+        event: Id of the newest event.
+        belief: The same of those that became evidence later than they were stored.
+    """
+
+    event: int
+    belief: int
+
+
 @frozen(kw_only=True)
 class StoredEvent:
     """An event with what handling it has come to.
@@ -208,6 +220,27 @@ class Inbox(Protocol):
 
         Args:
             transaction_id: Only those of this transaction, also where they name no request id.
+        """
+
+    async def finals_since(
+        self, heard: Heard | None, is_wanted: Callable[[str | None, str], bool]
+    ) -> tuple[Heard, Sequence[TransactionEvent]]:
+        """The final events that are wanted and became evidence since, whoever stored them; and how far that was.
+
+        It takes one query where nothing did, however many wait for something. A number that is lower than before says
+        that the journal was put back to what it was earlier.
+
+        Args:
+            heard: What the last call told; ``None`` for no events, and how far it is now.
+            is_wanted: Says of a request id, if there is one, and a transaction id whether somebody waits for either.
+                Called in another thread.
+        """
+
+    async def committed(self, seen: int, *, timeout: float) -> int:
+        """Wait until something was written by anybody since, for so many seconds at most; tells what to pass next time.
+
+        Args:
+            seen: What the last call told, or 0.
         """
 
     def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:

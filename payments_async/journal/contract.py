@@ -26,7 +26,17 @@ from payments_async._orders import Order
 from payments_async._public import name_publicly
 from payments_async.journal._approvals import Approval, ApprovalRule, Proposal, Signature, why_not_approved
 from payments_async.journal._changes import Change, ChangeFeed, Hearing
-from payments_async.journal._inbox import Arrival, Backlog, Doubt, Inbox, Pruned, RawNotification, Receipt, StoredEvent
+from payments_async.journal._inbox import (
+    Arrival,
+    Backlog,
+    Doubt,
+    Heard,
+    Inbox,
+    Pruned,
+    RawNotification,
+    Receipt,
+    StoredEvent,
+)
 from payments_async.journal._records import (
     Adoption,
     Archive,
@@ -72,6 +82,7 @@ __all__ = [
     "EVIDENCE",
     "Evidence",
     "Finding",
+    "Heard",
     "Hearing",
     "Inbox",
     "Laid",
@@ -365,13 +376,6 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """What an outbox had spent in all when a day began: as whoever saw that day first has put it down.
 
         Of a day before the last one that began it is what it was for that: a clock that is set back begins none.
-        """
-
-    async def committed(self, seen: int, *, timeout: float) -> int:
-        """Wait until something was written by anybody since, for so many seconds at most; tells what to pass next time.
-
-        Args:
-            seen: What the last call told, or 0.
         """
 
     async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:

@@ -1,11 +1,12 @@
 """An inbox in memory that keeps the contract, for tests that need no disk."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import attrs
 
 from payments_async._events import TransactionEvent
-from payments_async.journal.contract import Arrival, Backlog, Doubt, RawNotification, Receipt, StoredEvent
+from payments_async.journal.contract import Arrival, Backlog, Doubt, Heard, RawNotification, Receipt, StoredEvent
 
 
 @attrs.define
@@ -142,6 +143,18 @@ class MemoryInbox:
             for event in believed
             if event.transaction_id == transaction_id and event.request_id in (None, request_id)
         ]
+
+    async def finals_since(
+        self, heard: Heard | None, is_wanted: Callable[[str | None, str], bool]
+    ) -> tuple[Heard, Sequence[TransactionEvent]]:
+        """All of them are told again: nothing here says since when one is believed."""
+        now = Heard(event=len(self.rows), belief=0)
+        found = [row.stored.event for row in self.rows.values() if row.stored.doubt is None]
+        return now, [one for one in found if is_wanted(one.request_id, one.transaction_id)]
+
+    async def committed(self, seen: int, *, timeout: float) -> int:
+        await asyncio.sleep(min(timeout, 0.01) if seen else 0)
+        return seen + 1
 
     def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:
         self.finishing.append(finish)

@@ -11,7 +11,7 @@ import attrs
 import psycopg
 import pytest
 import pytest_asyncio
-from journal import postgres
+from journal import pgbouncer, postgres
 from journal.factories import Clock
 
 from payments_async.journal import Journal, PostgresJournal, SqliteJournal
@@ -67,9 +67,13 @@ KINDS: dict[str, Callable[[Path], Home]] = {"sqlite": _sqlite, "postgres": _post
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say on which PostgreSQL the tests ran."""
-    if any("[postgres" in report.nodeid for report in terminalreporter.stats.get("passed", ())):
+    """Say on which PostgreSQL, and behind which pooler, the tests ran."""
+    stats = terminalreporter.stats
+    if any("[postgres" in report.nodeid for report in stats.get("passed", ())):
         terminalreporter.write_line(f"PostgreSQL: {postgres.words()}")
+    of_poolers = ("test_poolers" in one.nodeid for kind in ("passed", "skipped") for one in stats.get(kind, ()))
+    if any(of_poolers):
+        terminalreporter.write_line(pgbouncer.words())
 
 
 @pytest.fixture

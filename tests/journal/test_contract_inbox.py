@@ -1,6 +1,7 @@
 """What every journal promises of notifications: stored once, leased, handled, settled with their orders."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -11,7 +12,7 @@ from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, or
 
 from payments_async._events import TransactionEvent, TransactionUnrecognised
 from payments_async.journal import Journal, News, State
-from payments_async.journal.contract import Arrival, Outcome, Receipt
+from payments_async.journal.contract import Arrival, Doubt, Outcome, Receipt
 
 
 async def take(
@@ -308,3 +309,85 @@ async def test_what_comes_together_is_leased_each_for_its_own_time(journal: Jour
     assert [3] == [stored.event_id for stored in await journal.claim("another", lease=1000, limit=10)]
     clock.now += 90
     assert [1] == [stored.event_id for stored in await journal.claim("another", lease=1000, limit=10)]
+
+
+def heard_by(*names: str) -> Callable[[str | None, str], bool]:
+    """Whether one of these is waited for."""
+    return lambda request_id, transaction: request_id in names or transaction in names
+
+
+async def test_a_final_event_is_heard_once_by_who_reads_on(journal: Journal) -> None:
+    """One that came before is not told again, one that is not final or not waited for is not told at all."""
+    await take(journal, event(0, 0), b"0")
+    heard, events = await journal.finals_since(None, heard_by(order(0).request_id))
+    assert () == tuple(events)
+    for number, code in ((1, 1), (2, 0), (3, 0), (4, 2)):
+        await take(journal, event(code, number), str(number).encode())
+    wanted = heard_by(order(0).request_id, order(1).request_id, order(2).request_id, transaction_id(4))
+    heard, events = await journal.finals_since(heard, wanted)
+    assert [transaction_id(2), transaction_id(4)] == [one.transaction_id for one in events]
+    now, events = await journal.finals_since(heard, wanted)
+    assert (heard, []) == (now, list(events))
+
+
+async def test_many_final_events_at_once_are_all_heard(journal: Journal) -> None:
+    """More than are read in one query."""
+    heard, _ = await journal.finals_since(None, heard_by())
+    arrivals = [Arrival(delivery(str(n).encode()), event(0, n), 0.0) for n in range(2100)]
+    await journal.receive_all(arrivals, owner="receiver")
+    _, events = await journal.finals_since(heard, lambda request_id, _: int((request_id or "0")[-6:]) % 700 == 699)
+    assert [699, 1399, 2099] == [int((one.request_id or "")[-6:]) for one in events]
+
+
+@pytest.mark.parametrize("doubt", list(Doubt))
+async def test_an_event_is_heard_when_it_becomes_evidence(journal: Journal, doubt: Doubt) -> None:
+    """Not when it was stored: it was confirmed later, or came again from somebody who is known."""
+    wanted, first = heard_by(order(0).request_id), event(0, 0)
+    heard, _ = await journal.finals_since(None, wanted)
+    (receipt,) = await journal.receive_all([Arrival(delivery(), first, 0.0, doubt=doubt)], owner="receiver")
+    assert isinstance(receipt, Receipt)
+    heard, events = await journal.finals_since(heard, wanted)
+    assert () == tuple(events)
+    if doubt is Doubt.UNCONFIRMED:
+        await journal.confirm(receipt.event_id)
+    else:
+        await take(journal, first)
+    heard, events = await journal.finals_since(heard, wanted)
+    assert [transaction_id(0)] == [one.transaction_id for one in events]
+    now, events = await journal.finals_since(heard, wanted)
+    assert (heard, []) == (now, list(events))
+
+
+async def test_an_event_is_heard_when_its_request_id_gets_known(journal: Journal) -> None:
+    """The first notification of it had left that out."""
+    await take(journal, event(0, 0, request_id=None), b"1")
+    wanted = heard_by(order(0).request_id)
+    heard, _ = await journal.finals_since(None, wanted)
+    await take(journal, event(0, 0), b"2")
+    _, events = await journal.finals_since(heard, wanted)
+    assert [order(0).request_id] == [one.request_id for one in events]
+
+
+async def test_what_became_evidence_keeps_its_place_when_it_is_forgotten(journal: Journal, clock: Clock) -> None:
+    """Who has heard of it hears of the next one."""
+    doubted = [Arrival(delivery(str(n).encode()), event(0, n), 0.0, doubt=Doubt.UNCONFIRMED) for n in range(3)]
+    receipts = await journal.receive_all(doubted, owner="receiver")
+    first, second, _ = [receipt.event_id for receipt in receipts if isinstance(receipt, Receipt)]
+    await journal.confirm(first)
+    await journal.finish(first, "handled")
+    heard, _ = await journal.finals_since(None, heard_by())
+    clock.pass_(100)
+    assert 1 == (await journal.prune_inbox(older_than=10)).events
+    await journal.confirm(second)
+    _, events = await journal.finals_since(heard, heard_by(order(1).request_id))
+    assert [transaction_id(1)] == [one.transaction_id for one in events]
+
+
+async def test_looking_for_what_is_due_writes_nothing(journal: Journal) -> None:
+    """Receivers look again and again: nobody is told of that."""
+    await take(journal, event(), lease=90)
+    seen = await journal.committed(0, timeout=0)
+    while seen != (seen := await journal.committed(seen, timeout=0.2)):
+        pass
+    assert () == tuple(await journal.claim("another", lease=90, limit=10))
+    assert seen == await journal.committed(seen, timeout=0.2)

@@ -36,7 +36,7 @@ from payments_async.journal._faults import (
     OrderUnknown,
     RunUnknown,
 )
-from payments_async.journal._inbox import Arrival, Backlog, Pruned, RawNotification, Receipt, StoredEvent
+from payments_async.journal._inbox import Arrival, Backlog, Heard, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
     Adoption,
     Archive,
@@ -740,8 +740,11 @@ class StoredJournal(Journal):
         return await self._submit("confirm", _notifications.confirm, event_id)
 
     async def claim(self, owner: str, *, lease: float, limit: int) -> Sequence[StoredEvent]:
-        self._has_leased = True
         async with self._database.dead() as dead:
+            may_read = not dead and self._reading is not None  # a journal that is being opened takes what is submitted
+            if may_read and not await self._read(_pending.is_due, self._database.now()):
+                return ()  # a commit would be told to everybody
+            self._has_leased = True
             asked = (owner, self._database.holder, lease, limit, dead)
             return await self._submit("claim", _pending.claim, *asked, droppable=True)
 
@@ -774,6 +777,11 @@ class StoredJournal(Journal):
 
     async def final_events(self, request_id: str, transaction_id: str | None = None) -> Sequence[TransactionEvent]:
         return await self._read(_notifications.final_events, request_id, transaction_id, _MOST_FINALS)
+
+    async def finals_since(
+        self, heard: Heard | None, is_wanted: Callable[[str | None, str], bool]
+    ) -> tuple[Heard, Sequence[TransactionEvent]]:
+        return await self._read(_notifications.finals_since, heard, is_wanted)
 
     async def prune_inbox(self, *, older_than: float) -> Pruned:
         if not older_than > 0:

@@ -23,10 +23,13 @@ _AGAIN = 0.25  # ... until a server that cannot be reached is tried again
 _BREATH = 0.02  # ... for which commits that follow each other are told as one
 _PATIENCE = 5.0  # ... that closing waits for a server that does not answer
 # Whoever has a name here and no lock by that name is gone, or on the way back from a server that was started anew.
-_MISSING = """SELECT h.name FROM {holder} h WHERE h.name <> ? AND NOT EXISTS (SELECT 1 FROM pg_locks l
+_NAME = "lpad(to_hex(CAST(l.classid AS BIGINT)), 8, '0') || lpad(to_hex(CAST(l.objid AS BIGINT)), 8, '0')"
+_IS_OWN = f"""SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+    AND l.pid = pg_backend_pid() AND l.pid = ? AND {_NAME} = ?"""  # noqa: S608 - no value in it
+_MISSING = f"""SELECT h.name FROM {{holder}} h WHERE h.name <> ? AND NOT EXISTS (SELECT 1 FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND lpad(to_hex(CAST(l.classid AS BIGINT)), 8, '0') || lpad(to_hex(CAST(l.objid AS BIGINT)), 8, '0') = h.name)"""
+    AND {_NAME} = h.name)"""  # noqa: S608 - no value in it
 
 
 class Attendant:
@@ -44,6 +47,7 @@ class Attendant:
             may be there.
         writer: Gives the number that the server has for our own session that writes. What we commit ourselves is
             counted already, and the server is not asked for it.
+        lent: Called when the session was found to be another one: a pooler lends them, since a moment ago.
         grace: Seconds that somebody has to be missing before they count as dead: as long as it takes to come back to
             a server that was started anew.
     """
@@ -56,6 +60,7 @@ class Attendant:
         holder: str,
         heard: Callable[[int | None, bool], None],
         writer: Callable[[], int],
+        lent: Callable[[], None],
         grace: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -64,6 +69,7 @@ class Attendant:
         self._holder = holder
         self._heard = heard
         self._writer = writer
+        self._lent = lent
         self._grace = grace
         self._clock = clock
         self._missing: dict[str, float] = {}
@@ -120,6 +126,7 @@ class Attendant:
     def _run(self) -> None:
         """The life of the thread."""
         while not self._is_ending:
+            begun = self._clock()
             try:
                 self._connection = self._connect()
                 try:
@@ -128,12 +135,15 @@ class Attendant:
                     self._connection.close()
             except (psycopg.Error, JournalError, OSError):  # lost, or not there yet
                 self._missing = {}  # whoever is missing is so from our next look on
-                self._wait([], _AGAIN)
+                if self._clock() - begun < _LOOK:  # one that has lasted is made anew at once
+                    self._wait([], _AGAIN)
 
     def _attend(self, connection: PgConnection) -> None:
         number = int.from_bytes(bytes.fromhex(self._holder), "big", signed=True)
         table, channel = f"{quoted(self._schema)}.holder", quoted(self._schema)
-        connection.script(f"SELECT pg_advisory_lock_shared({number}); LISTEN {channel}")
+        begun = connection.script(f"LISTEN {channel}; SELECT pg_advisory_lock_shared({number}), pg_backend_pid()")
+        assert begun is not None
+        connection.session = begun[1]
         connection.execute(
             f"INSERT INTO {table} (name, begun_at) VALUES (?, ?) ON CONFLICT (name) DO NOTHING",  # noqa: S608
             (self._holder, time.time()),
@@ -143,9 +153,12 @@ class Attendant:
         looked = 0.0
         while not self._is_ending:
             if self._clock() - looked >= _LOOK or self._forgotten:
+                if not _is_own(connection, self._holder):
+                    self._lent()
+                    return
                 self._look(connection, table)
                 looked = self._clock()
-            if self._wait([connection.raw.pgconn.socket], _LOOK) or self._is_told or self._is_laid:
+            if self._is_told or self._is_laid or self._wait([connection.raw.pgconn.socket], _LOOK):
                 self._hear(connection)
         connection.execute(f"DELETE FROM {table} WHERE name = ?", (self._holder,))  # noqa: S608
 
@@ -193,6 +206,11 @@ class Attendant:
             with suppress(OSError):
                 self._theirs.recv(64)
         return any(one in readable for one in sockets)
+
+
+def _is_own(connection: PgConnection, holder: str) -> bool:
+    """Whether the session is the one that holds the lock."""
+    return connection.execute(_IS_OWN, (connection.session, holder)).fetchone() is not None
 
 
 def _leave_all() -> None:

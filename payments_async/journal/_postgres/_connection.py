@@ -61,13 +61,15 @@ class PgConnection:
     Attributes:
         raw: The connection of psycopg.
         before_commit: Statements that go with each commit, in the same exchange.
+        session: The process of the server that this connection is one's own session with, once that was tried.
     """
 
-    __slots__ = ("_clock", "_planned", "before_commit", "raw")
+    __slots__ = ("_clock", "_planned", "before_commit", "raw", "session")
 
     def __init__(self, raw: psycopg.Connection, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.raw = raw
         self.before_commit = ""
+        self.session = 0
         self._clock = clock
         self._planned = clock()
 

@@ -29,6 +29,7 @@ from payments_async.journal._postgres._attendant import Attendant
 from payments_async.journal._postgres._connection import PgConnection, connected, shown, without_nul
 from payments_async.journal._postgres._identity import IS_DURABLE, Identity, Server, server_of
 from payments_async.journal._postgres._schema import literal, quoted
+from payments_async.journal._postgres._sessions import NOT_OURS, is_own
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape, check_here, facts_of, write_facts
@@ -143,13 +144,15 @@ class PostgresDatabase:
         self._attendant: Attendant | None = None
         self._was_open = False
         self._writing = 0  # the server's number for the session that writes
+        self._is_lent = False  # a pooler has taken a session for somebody else
         # those who write wait for each other by this number; others in the database have other ones, or do no harm
         lock = hashlib.sha256(f"payments-async journal {schema}".encode()).digest()[:8]
         number = int.from_bytes(lock, "big", signed=True)
         # each statement sees what was committed before it, and not before the lock was asked for; what is selected is
         # found from left to right, so that the moment is one after the lock was granted
         self._begin = (
-            f"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({number}), {_NOW}, {IS_DURABLE}"
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; "
+            f"SELECT pg_advisory_xact_lock({number}), {_NOW}, {IS_DURABLE}, pg_backend_pid()"
         )
         self.commits = Tally()
         self.tray = Tally()  # of orders laid there
@@ -190,6 +193,7 @@ class PostgresDatabase:
             connection = self._connected(
                 f"SET lock_timeout = {_milliseconds(self._busy_timeout)}",
                 f"SET idle_in_transaction_session_timeout = {_milliseconds(_STANDSTILL)}",
+                is_tried=True,
             )
             if not self._was_open:
                 memory = Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
@@ -205,7 +209,7 @@ class PostgresDatabase:
                 raise self.translated(error) from error
             raise
         connection.before_commit = f"SELECT pg_notify({literal(self._schema)}, ''); "
-        self._writing = _pid_of(connection)  # through a pooler another one than libpq was told
+        self._writing = connection.session  # through a pooler another one than libpq was told
         return connection
 
     def _make_ready(self, connection: PgConnection, memory: Memory | None) -> None:
@@ -248,28 +252,13 @@ class PostgresDatabase:
         return version
 
     def _check_safe(self, connection: PgConnection, server: Server) -> None:
-        """Raise ``JournalUnavailable`` where a permit might be forgotten, or a lock is not ours for long."""
+        """Raise ``JournalUnavailable`` where a permit, or a text, might be forgotten."""
         self._check_durable(is_durable=server.is_durable)
         if server.encoding not in _ENCODINGS:
             raise JournalUnavailable(
                 f"{self.named}: the database keeps its texts in {server.encoding}, which has no letters for some; make "
                 "one with ENCODING 'UTF8'"
             )
-        if self._is_shared(connection):
-            raise JournalUnavailable(
-                f"{self.named}: the pooler in between lends a session for one transaction only; the journal needs "
-                "sessions of its own (pool_mode = session), or the server itself"
-            )
-
-    def _is_shared(self, connection: PgConnection) -> bool:
-        """Whether something stands between us and the server that gives one session to two of us."""
-        if connection.raw.info.backend_pid == _pid_of(connection):
-            return False
-        other = self._connected()
-        try:
-            return _pid_of(connection) == _pid_of(other)
-        finally:
-            other.close()
 
     def _check_durable(self, *, is_durable: bool) -> None:
         if not is_durable and not self._is_unsafe_allowed:
@@ -280,7 +269,7 @@ class PostgresDatabase:
 
     def exists(self) -> bool:
         """Whether there is a journal; for this alone nothing has to be open."""
-        connection = self._connected()
+        connection = self._connected(is_tried=True)
         try:
             if not _schema.version_of(connection, self._schema).number:
                 return False
@@ -294,15 +283,30 @@ class PostgresDatabase:
         """A connection that only reads."""
         return self._patiently(lambda: self._connected(*_READ_ONLY))
 
-    def _connected(self, *settings: str) -> PgConnection:
-        connection = connected(self._dsn, place=self.named, name=APPLICATION)
+    def _bare(self) -> PgConnection:
+        """A connection on which nothing was set."""
+        return connected(self._dsn, place=self.named, name=APPLICATION)
+
+    def _connected(self, *settings: str, is_tried: bool = False) -> PgConnection:
+        """A connection with the settings of every session, and some more.
+
+        Args:
+            is_tried: Try first whether its session is one's own.
+        """
+        connection = self._bare()
         try:
+            if is_tried or self._is_lent:
+                if not is_own(connection, self._bare):
+                    raise JournalUnavailable(f"{self.named}: {NOT_OURS}")
+                self._is_lent = False
             timeout = f"SET statement_timeout = {_milliseconds(self._statement_timeout)}"
             path = f"SET search_path = {quoted(self._schema)}"
             connection.script("; ".join([path, timeout, *_SESSION, *settings]))
-        except psycopg.Error as error:
+        except (psycopg.Error, JournalUnavailable) as error:
             connection.close()
-            raise self.translated(error) from error
+            if isinstance(error, psycopg.Error):
+                raise self.translated(error) from error
+            raise
         return connection
 
     def is_lost(self, connection: Connection, /) -> bool:
@@ -327,8 +331,13 @@ class PostgresDatabase:
     def begin(self, connection: Connection, /) -> float:
         """Begin to write, when nobody else does; Unix seconds since then. Raises ``JournalUnavailable``."""
         assert isinstance(connection, PgConnection)
-        _, now, is_durable = connection.exchange(self._begin)
+        _, now, is_durable, session = connection.exchange(self._begin)
         assert now is not None
+        assert session is not None
+        if self._is_lent or int(session) != connection.session:
+            self._is_lent = True
+            connection.close()  # so that the next one tries whether it is one's own
+            raise JournalUnavailable(f"{self.named}: {NOT_OURS}")
         self._check_durable(is_durable=is_durable == b"t")  # it may have been changed since
         self._ahead = float(now) - time.time()
         return self.now()
@@ -364,6 +373,7 @@ class PostgresDatabase:
             holder=self.holder,
             heard=self._heard,
             writer=lambda: self._writing,
+            lent=self._lent,
         )
         self._attendant.start()
 
@@ -383,6 +393,10 @@ class PostgresDatabase:
             self.commits.rise()
         if is_laid:
             self.tray.rise()
+
+    def _lent(self) -> None:
+        """A session is not ours any more; called by the attendant."""
+        self._is_lent = True
 
     # bringing it up to date, and to another place
 
@@ -430,10 +444,9 @@ class PostgresDatabase:
 
     def circumstances(self, connection: Connection, /) -> tuple[Circumstance, ...]:
         """What the server is like for whoever connects as this user."""
-        assert isinstance(connection, PgConnection)
-        plain = connected(self._dsn, place=self.named, name=APPLICATION)
+        plain = self._bare()
         try:
-            return _circumstances.circumstances(plain, self._schema, is_shared=self._is_shared(connection))
+            return _circumstances.circumstances(plain, self._schema, is_shared=not is_own(plain, self._bare))
         finally:
             plain.close()
 
@@ -498,6 +511,7 @@ class PostgresDatabase:
             *_WHOLE_TABLES,
             "SET idle_in_transaction_session_timeout = 0",
             f"SET lock_timeout = {_milliseconds(self._busy_timeout)}",
+            is_tried=True,
         )
         try:
             yield connection
@@ -522,12 +536,6 @@ class PostgresDatabase:
             return NotAJournal(f"{self.named}: its tables are not there")
         assert isinstance(error, psycopg.Error)
         return _faults.translated(error, self.named)
-
-
-def _pid_of(connection: PgConnection) -> int:
-    found = connection.execute("SELECT pg_backend_pid()").fetchone()
-    assert found is not None
-    return int(found[0])
 
 
 def _milliseconds(seconds: float) -> int:

@@ -111,6 +111,8 @@ CREATE TABLE {s}.ipn_delivery (
     body BYTEA NOT NULL, query {t} NOT NULL, peer {t} NOT NULL, received_at DOUBLE PRECISION NOT NULL,
     times BIGINT NOT NULL DEFAULT 1, last_at DOUBLE PRECISION);
 CREATE UNIQUE INDEX ipn_delivery_once ON {s}.ipn_delivery(event_id, digest);
+CREATE TABLE {s}.ipn_believed (id BIGINT PRIMARY KEY, event_id BIGINT NOT NULL);
+CREATE INDEX ipn_believed_event ON {s}.ipn_believed(event_id);
 CREATE TABLE {s}.sighting (
     request_id {t} PRIMARY KEY, transaction_id {t} NOT NULL, news {t} NOT NULL, amount {t}, currency {t},
     at DOUBLE PRECISION NOT NULL);

@@ -124,6 +124,9 @@ _FIRST = (
         query TEXT NOT NULL, peer TEXT NOT NULL, received_at REAL NOT NULL, times INTEGER NOT NULL DEFAULT 1,
         last_at REAL) STRICT""",
     "CREATE UNIQUE INDEX ipn_delivery_once ON ipn_delivery(event_id, digest)",
+    # the events that became evidence later than they were stored: whoever waits reads on from the last row of both
+    "CREATE TABLE ipn_believed (id INTEGER PRIMARY KEY, event_id INTEGER NOT NULL) STRICT",
+    "CREATE INDEX ipn_believed_event ON ipn_believed(event_id)",
     # what a list has shown of orders that a journal which may have forgotten some does not hold; ids in small letters
     """CREATE TABLE sighting (
         request_id TEXT PRIMARY KEY, transaction_id TEXT NOT NULL, news TEXT NOT NULL, amount TEXT, currency TEXT,

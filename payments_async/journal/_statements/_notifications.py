@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from functools import partial
@@ -18,7 +18,7 @@ from payments_async._events import EVENT_TYPES, TransactionEvent, TransactionUnr
 from payments_async._status_codes import FINAL_CODES
 from payments_async._wire.notifications import UnreadableNotification, read_notification
 from payments_async.journal._faults import JournalCorrupt
-from payments_async.journal._inbox import Arrival, Doubt, Receipt
+from payments_async.journal._inbox import Arrival, Doubt, Heard, Receipt
 from payments_async.journal._records import Finding, Row, unpack_transaction_id
 from payments_async.journal._statements._archived import find_archived
 from payments_async.journal._statements._database import JOINED, Connection
@@ -36,6 +36,7 @@ _COMPRESSED = b"\0z"  # what stands before it then; no JSON begins so
 _USUAL = bytearray()  # of an event of which its delivery says all
 _DECIMAL = "$decimal"  # how an exact number among the unknown members of an event is marked
 _BLOCK = 40  # rows in one statement: every number of them is a statement of its own to prepare and to remember
+_PAGE = 1000  # names in memory at once, for somebody to say whether they are wanted
 _LAST = (1 << 63) - 1
 _DOUBTS = (None, Doubt.UNCONFIRMED, Doubt.REPORTED)  # the more believed first
 # What is bound is text, a number or a bytearray. Anything else, None and bytes included, goes through sqlite3's
@@ -50,6 +51,12 @@ _EVENTS = [
 _BELIEVED = "state <> 'disputed' AND doubt IS NULL AND conflict IS NULL"
 _IS_FINAL = f"status_code IN ({', '.join(map(str, FINAL_CODES))})"
 _FINALS = f"SELECT id, transaction_id, status_code, event, body, query FROM ipn_event WHERE {_IS_FINAL} AND"  # noqa: S608
+# How far it is, and a page of what came after: new events, or those believed later than they came.
+_NEWEST = "SELECT (SELECT coalesce(max(id), 0) FROM ipn_event), (SELECT coalesce(max(id), 0) FROM ipn_believed)"
+_NEW = f"""SELECT id, id, request_id, transaction_id FROM ipn_event
+    WHERE id > ? AND {_IS_FINAL} AND {_BELIEVED} ORDER BY id LIMIT {_PAGE}"""  # noqa: S608 - no value in it
+_NEWLY_BELIEVED = f"""SELECT b.id, e.id, e.request_id, e.transaction_id FROM ipn_believed b
+    JOIN ipn_event e ON e.id = b.event_id WHERE b.id > ? ORDER BY b.id LIMIT {_PAGE}"""  # noqa: S608
 # Of so many new events: the newest, those whose transaction was told of before, and whether there are orders at all.
 _STANDING = f"""SELECT (SELECT max(id) FROM ipn_event),
     (SELECT {JOINED}(CAST(new.id AS TEXT), ',') FROM ipn_event AS new
@@ -142,6 +149,29 @@ def first_finals(connection: Connection, request_ids: Sequence[str]) -> dict[str
     """The first of each of these orders that has any."""
     found = {request_id: final_events(connection, request_id, None, 1) for request_id in request_ids}
     return {request_id: events[0] for request_id, events in found.items() if events}
+
+
+def finals_since(
+    connection: Connection, heard: Heard | None, is_wanted: Callable[[str | None, str], bool]
+) -> tuple[Heard, Sequence[TransactionEvent]]:
+    """The final events that became evidence since, and how far that is: those of a moment between may come twice."""
+    now = Heard(*connection.execute(_NEWEST).fetchone())
+    if heard is None:
+        return now, ()
+    wanted: list[int] = []
+    for sql, after, newest in ((_NEW, heard.event, now.event), (_NEWLY_BELIEVED, heard.belief, now.belief)):
+        while after < newest:
+            page = connection.execute(sql, (after,)).fetchall()
+            wanted += [event_id for _, event_id, *names in page if is_wanted(*names)]
+            after = page[-1][0] if len(page) == _PAGE else newest
+    events = []
+    for event_id in dict.fromkeys(wanted):
+        for _, *stored in connection.execute(f"{_FINALS} id = ? AND {_BELIEVED}", (event_id,)):
+            try:
+                events.append(read_event(*stored))
+            except JournalCorrupt as error:  # as above
+                _log.error("a stored notification cannot be read", extra={"event_id": event_id, "error": str(error)})
+    return now, events
 
 
 def unmatched(connection: Connection) -> int:
@@ -309,6 +339,7 @@ def confirm(commit: Commit, event_id: int) -> str | None:
         (event_id,),
     ).fetchall()
     for peer, at, *stored in found:
+        _note_believed(commit, event_id)
         return _settle_order(commit, event_id, read_event(*stored), peer, at)
     known = commit.execute("SELECT conflict FROM ipn_event WHERE id = ?", (event_id,)).fetchone()
     return None if known is None else known[0]
@@ -336,11 +367,19 @@ def _repeat(commit: Commit, arrival: Arrival, owner: str, holder: str) -> Receip
     _replace(commit, arrival, known, anew=is_better or is_undisputed)
     conflict = known.conflict
     if arrival.doubt is None:
+        _note_believed(commit, known.id)
         conflict = _settle_order(commit, known.id, event, arrival.delivery.peer, at)
     is_new = known.doubt == Doubt.REPORTED or is_undisputed
     if is_new and (conflict is not None or not arrival.unheard):
         make_pending(commit, [known.id], owner, holder, arrival.lease)
     return Receipt(event_id=known.id, is_new=is_new, conflict=conflict)
+
+
+def _note_believed(commit: Commit, event_id: int) -> None:
+    """What was stored before is evidence from now on, or is so of another order: those who wait hear of it."""
+    commit.execute(
+        "INSERT INTO ipn_believed (id, event_id) SELECT coalesce(max(id), 0) + 1, ? FROM ipn_believed", (event_id,)
+    )
 
 
 def _known(commit: Commit, arrival: Arrival) -> _KnownEvent:

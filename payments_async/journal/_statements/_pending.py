@@ -42,6 +42,11 @@ _OLD = f"""SELECT e.id FROM ipn_event e WHERE e.id > ? AND coalesce(e.last_at, e
     ORDER BY e.id LIMIT {_PRUNED_AT_ONCE}"""  # noqa: S608 - no value in it
 
 
+def is_due(connection: Connection, now: float) -> bool:
+    """Whether there is anything to be claimed."""
+    return connection.execute("SELECT 1 FROM ipn_pending WHERE due_at <= ? LIMIT 1", (now,)).fetchone() is not None
+
+
 def claim(
     commit: Commit, owner: str, holder: str, lease: float, limit: int, dead: Sequence[str]
 ) -> Sequence[StoredEvent]:
@@ -167,6 +172,10 @@ def prune(commit: Commit, after: int, before: float) -> tuple[Pruned, int | None
         return Pruned(), None
     marks = ", ".join("?" * len(ids))
     deliveries = commit.execute(f"DELETE FROM ipn_delivery WHERE event_id IN ({marks})", ids).rowcount  # noqa: S608
+    commit.execute(
+        f"DELETE FROM ipn_believed WHERE event_id IN ({marks}) AND id < (SELECT max(id) FROM ipn_believed)",  # noqa: S608
+        ids,
+    )  # the newest stays: its number would be given again, and who has heard of it hears of higher ones alone
     events = commit.execute(f"DELETE FROM ipn_event WHERE id IN ({marks})", ids).rowcount  # noqa: S608
     return Pruned(events=events, deliveries=deliveries), ids[-1]
 
