@@ -23,6 +23,7 @@ from payments_async.journal import (
     JournalCorrupt,
     JournalError,
     JournalMoved,
+    News,
     NotAJournal,
     PlaceTaken,
     PostgresJournal,
@@ -32,7 +33,7 @@ from payments_async.journal import (
     StoredJournal,
     copy_journal,
 )
-from payments_async.journal.contract import Sighting
+from payments_async.journal.contract import Outcome, Sighting
 
 TESTS = Path(__file__).parent.parent
 WAYS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
@@ -250,6 +251,35 @@ async def test_a_journal_that_is_worked(move: Move) -> None:
         chunk = await journal.claim_chunk(BATCH, "worker")  # type: ignore[assignment]
         await journal.release_chunk(chunk)
     await move.copied()
+
+
+@pytest.mark.slow
+async def test_whoever_has_died_keeps_nothing_where_it_is() -> None:
+    """Their leases last an hour; what they had in hand is unknown in the new place, a moment after they were killed."""
+    schema, dsn = postgres.new_schema(), postgres.dsn()
+    here, there = PostgresJournal(dsn, schema=schema), PostgresJournal(dsn, schema=f"{schema}_heir")
+    async with here:
+        await loaded(here)
+        await here.hear("shop", [State.ACCEPTED])
+        chunk = await in_outbox(here, 1)
+        await here.record(Outcome(permit=await permitted(here, chunk), news=News.ACCEPTED))
+        await here.release_chunk(chunk)
+    holding = await asyncio.create_subprocess_exec(
+        sys.executable, str(TESTS / "journal/holder.py"), dsn, schema, stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )  # fmt: skip
+    try:
+        assert holding.stdout is not None
+        async with asyncio.timeout(60):
+            assert b"held\n" == await holding.stdout.readline()
+        with pytest.raises(StillWorked):
+            await copy_journal(here, there)
+    finally:
+        holding.kill()
+        await holding.wait()
+    await copy_journal(here, there)
+    async with there:
+        assert 1 == (await there.progress(BATCH)).counts[State.UNKNOWN]
 
 
 async def test_an_expired_lease(move: Move, clock: Clock) -> None:

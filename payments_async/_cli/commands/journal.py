@@ -10,7 +10,14 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, OlderThan, named, opened, refused, seconds_of
 from payments_async._cli.screen import Screen, clean, counted, quoted
 from payments_async._cli.working import working
-from payments_async.journal import Circumstance, JournalError, JournalUnavailable, archive_orders, copy_journal
+from payments_async.journal import (
+    Circumstance,
+    JournalCorrupt,
+    JournalError,
+    JournalUnavailable,
+    archive_orders,
+    copy_journal,
+)
 
 _UNCOUNTED = 1000  # from so many on nobody counts
 
@@ -71,7 +78,12 @@ async def journal_check(screen: Screen, journal: JournalFile = None) -> Exit:
         read = counts[0], counts[1]
 
     async with refused(place), working(screen, lambda: f"reading {place}: {read[0]:,} of {read[1]:,} orders"):
-        found = await place.unopened().examine(progress=tell)
+        try:
+            found = await place.unopened().examine(progress=tell)
+        except JournalCorrupt as error:
+            screen.trouble(str(error))
+            screen.document({"sound": False, "error": str(error), "exit_status": Exit.FAILED})
+            return Exit.FAILED
     took = f"{time.monotonic() - began:.1f} s"
     rows = [(one.name, _word(one), one.found, one.remedy) for one in found.circumstances]
     screen.table(("what", "", "how it is", "what to do"), rows)

@@ -87,6 +87,9 @@ class JournalDatabase(Database, Protocol):
     def dead(self) -> AbstractAsyncContextManager[Sequence[str]]:
         """The holders that died without an end. Once the block has ended well, nobody is told of them again."""
 
+    async def be_sure_of_the_dead(self) -> None:
+        """Wait until ``dead`` knows of everybody who died before, where that takes a moment."""
+
     # bringing it up to date, and to another place; nothing is open meanwhile
 
     def migration(self) -> Migration:

@@ -38,6 +38,7 @@ DEFAULT_SCHEMA = "payments"
 APPLICATION = "payments-async"
 _AGAIN = 0.25  # seconds until a server that is not there is tried again
 _ENCODINGS = {"UTF8", "SQL_ASCII"}  # the latter takes bytes as they come
+_MOMENT = 0.05  # ... until the attendant is asked again
 _STANDSTILL = 5.0  # ... after which a process that stands still within a commit lets go of it
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 # Whatever is usual in this database or for this user: how our literals are read and our numbers written, and that the
@@ -375,6 +376,12 @@ class PostgresDatabase:
         yield dead
         if attendant is not None and dead:
             attendant.forget(dead)
+
+    async def be_sure_of_the_dead(self) -> None:
+        """Wait until the attendant knows of everybody who seems to be dead, though not for ever."""
+        until = time.monotonic() + self._busy_timeout
+        while self._attendant is not None and self._attendant.is_unsure and time.monotonic() < until:  # noqa: ASYNC110
+            await asyncio.sleep(_MOMENT)  # it comes to know by time going by
 
     def _heard(self, commits: int | None, is_laid: bool) -> None:
         """Somebody has committed something, or may have, or laid it in the tray; called by the attendant."""

@@ -154,6 +154,9 @@ class SqliteDatabase:
         with self._liveness.dead() as dead:
             yield dead
 
+    async def be_sure_of_the_dead(self) -> None:
+        """The system tells of them at once."""
+
     def is_of_the_disk(self, error: Exception, /) -> bool:
         """Whether the database is in trouble."""
         return _faults.is_of_the_disk(error)
