@@ -161,7 +161,7 @@ async def test_the_old_place_says_where_it_went(move: Move) -> None:
     async with move.here() as journal:
         await loaded(journal)
     await move.copied()
-    words = f"the journal was moved to {move.there().place} on "
+    words = f"the journal was moved to {move.there().new_database().address} on "
     with pytest.raises(JournalMoved) as caught:
         await move.here().__aenter__()
     assert words in str(caught.value)
@@ -307,6 +307,16 @@ async def test_a_place_that_is_taken(move: Move) -> None:
         async with which() as journal:
             assert [name] == [run.batch_id for run in await journal.runs()]
             await journal.load(name, [order(n, batch=name) for n in range(3)], owner="loader")
+
+
+async def test_a_file_that_is_named_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is told of by its whole path: who opens the old one may be in another folder."""
+    monkeypatch.chdir(tmp_path)
+    async with SqliteJournal("old.db") as journal:
+        await loaded(journal)
+    await copy_journal(SqliteJournal("old.db"), SqliteJournal("new.db"))
+    with pytest.raises(JournalMoved, match=r"was moved to /.*/new\.db"):
+        await SqliteJournal("old.db").__aenter__()
 
 
 async def test_nothing_to_copy(move: Move) -> None:

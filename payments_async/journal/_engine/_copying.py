@@ -83,10 +83,10 @@ async def copy_journal(
         await source.check()  # what is wrong here would be wrong there, and look as if the copy had done it
         crash_at("copy.begun")
         async with source as opened:
-            await opened.retire(secrets.token_hex(16), destination.place)
+            await opened.retire(secrets.token_hex(16), copying.there.address)
         copying.may_undo = True  # by ourselves, a moment ago: nobody can have copied it yet
         crash_at("copy.sealed")
-    elif moved.is_done or moved.to != destination.place:
+    elif moved.is_done or moved.to != copying.there.address:
         check_here(facts, source.place)
     rows = await asyncio.to_thread(copying.copy)
     async with destination:  # what this machine remembers of the journal hears where it is
@@ -154,7 +154,7 @@ class _Copying:
                 source, destination, name, theirs[name], storable=self.there.storable, tell=self._tell
             )
             self._crash_at(f"copy.{name}")
-        return facts_for(facts_of(source), self.here.named, self.here.now())
+        return facts_for(facts_of(source), self.here.address, self.here.now())
 
     def _placing(self) -> None:
         self._crash_at("copy.filled")

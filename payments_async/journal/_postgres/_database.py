@@ -165,6 +165,11 @@ class PostgresDatabase:
         """What remembers it on this machine, while it is open."""
         return self._identity.memory
 
+    @property
+    def address(self) -> str:
+        """The DSN, without a password."""
+        return self.named
+
     # opening
 
     def open(self) -> PgConnection:

@@ -76,6 +76,11 @@ class SqliteDatabase:
         """As its user calls it."""
         return str(self._path)
 
+    @property
+    def address(self) -> str:
+        """The whole path."""
+        return str(self.place)
+
     def exists(self) -> bool:
         """Whether there is a file."""
         return self.place.exists()
