@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +23,7 @@ from payments_async.journal import (
     HeldElsewhere,
     JournalCorrupt,
     JournalError,
+    JournalLocked,
     JournalMoved,
     News,
     NotAJournal,
@@ -360,6 +362,77 @@ async def test_a_copy_that_fails(move: Move, moment: str) -> None:
         assert await journal.claim_chunk(BATCH, "worker") is not None
         await journal.expire_chunks(owner="worker")
     await move.copied()
+
+
+async def test_a_place_that_is_taken_at_the_last_moment(move: Move) -> None:
+    """By another journal: the copy fails, and the journal can be worked where it is."""
+    async with move.here() as journal:
+        await loaded(journal)
+    other = loaded_elsewhere(move)
+
+    def meanwhile(point: str) -> None:
+        if point == "copy.sealed":
+            other()
+
+    with pytest.raises(PlaceTaken):
+        await move.copied(crash_at=meanwhile)
+    for which, name in ((move.here, BATCH), (move.there, "another")):
+        async with which() as journal:
+            assert [name] == [run.batch_id for run in await journal.runs()]
+            assert await journal.claim_chunk(name, "worker") is not None
+
+
+def loaded_elsewhere(move: Move) -> Callable[[], None]:
+    """Makes another journal in the new place, in a thread of its own."""
+
+    async def make() -> None:
+        async with move.there() as journal:
+            await loaded(journal, batch="another")
+
+    def run() -> None:
+        thread = threading.Thread(target=lambda: asyncio.run(make()))
+        thread.start()
+        thread.join()
+
+    return run
+
+
+class _Died(BaseException):
+    """Whoever copied is gone, and has put nothing in order."""
+
+
+@pytest.mark.parametrize("is_second", [False, True])
+async def test_a_new_place_that_cannot_be_had(tmp_path: Path, is_second: bool) -> None:
+    """Whoever tries first takes the seal off again; the next one does not: the one before may have died at the end."""
+    schema, dsn = f"{postgres.new_schema()}_locked", postgres.dsn()
+    here, there = SqliteJournal(tmp_path / "j.db"), PostgresJournal(dsn, schema=schema, busy_timeout=0.2)
+    async with here:
+        await loaded(here)
+
+    def die(point: str) -> None:
+        if point == "copy.outbox":
+            raise _Died
+
+    if is_second:
+        with pytest.raises(_Died):
+            await copy_journal(here, there, crash_at=die)
+    with psycopg.connect(dsn) as other:
+
+        def hold(point: str) -> None:
+            if point == ("copy.sealed", "")[is_second]:  # whoever wants that name waits until it is known who has it
+                other.execute(f'CREATE SCHEMA "{schema}"'.encode())
+
+        hold("")
+        with pytest.raises(JournalLocked):
+            await copy_journal(here, there, crash_at=hold)
+        other.rollback()
+    if is_second:
+        with pytest.raises(JournalMoved, match="the same `journal copy` again"):
+            await here.__aenter__()
+        await copy_journal(here, there)
+        assert await may_send(there)
+    else:
+        assert await may_send(here)
 
 
 async def test_a_row_that_is_another_one_there(tmp_path: Path) -> None:
