@@ -221,6 +221,18 @@ async def test_orders_in_the_tray() -> None:
         assert [order(1, batch="shop").request_id] == [laid.request_id for laid in await there.laid("shop")]
 
 
+async def test_other_tables_beside_those_of_the_journal(tmp_path: Path) -> None:
+    """Stay where they are, and can be written as before: they are somebody else's."""
+    schema, dsn = f"{postgres.new_schema()}_beside", postgres.dsn()
+    async with PostgresJournal(dsn, schema=schema) as journal:
+        await loaded(journal)
+    with psycopg.connect(dsn, autocommit=True, options=f"-c search_path={schema}") as connection:
+        connection.execute("CREATE TABLE queue (id BIGINT); INSERT INTO queue VALUES (1)")
+        done = await copy_journal(PostgresJournal(dsn, schema=schema), SqliteJournal(tmp_path / "j.db"))
+        assert "queue" not in done.rows
+        connection.execute("INSERT INTO queue VALUES (2)")
+
+
 async def test_a_tray_does_not_fit_into_a_file(tmp_path: Path) -> None:
     """Nothing was done: the journal is where it was."""
     schema, dsn = f"{postgres.new_schema()}_tray3", postgres.dsn()

@@ -136,6 +136,7 @@ class PostgresDatabase:
         self._is_unsafe_allowed = is_unsafe_allowed
         self._clock = clock
         self._steps = steps
+        self._ours = _schema.names_of_tables(steps)
         self._ahead = 0.0  # seconds that the clock of the database is ahead of this machine's
         self.named = shown(dsn) if schema == DEFAULT_SCHEMA else f"{shown(dsn)} ({schema})"
         self.is_new = False
@@ -247,7 +248,7 @@ class PostgresDatabase:
             JournalReadOnly: They may not.
             JournalMoved: The journal has gone to another place.
         """
-        _rights.check(connection, self._schema, self.named)
+        _rights.check(connection, self._schema, self._ours, self.named)
         version = _schema.version_of(connection, self._schema)
         if version.number:
             check_here(facts_of(connection), self.named)
@@ -401,7 +402,7 @@ class PostgresDatabase:
     def migration(self) -> Migration:
         """What bringing the tables up to date would do."""
         with self._alone() as connection:
-            _rights.check(connection, self._schema, self.named)
+            _rights.check(connection, self._schema, self._ours, self.named)
             steps = _schema.steps_for(self._schema, self._steps)
             return migration(_schema.version_of(connection, self._schema), steps)
 
@@ -424,13 +425,13 @@ class PostgresDatabase:
 
     def tables(self, connection: Connection, /) -> dict[str, TableShape]:
         """Its tables."""
-        return _schema.tables_of(connection, self._schema)
+        return _schema.tables_of(connection, self._schema, self._steps)
 
     def open_examiner(self) -> PgConnection:
         """A connection that only reads, for as long as that takes. Raises ``NotAJournal`` where there is none."""
         connection = self._connected(*_WHOLE_TABLES, *_READ_ONLY)
         try:
-            _rights.check(connection, self._schema, self.named)
+            _rights.check(connection, self._schema, self._ours, self.named)
             if not _schema.version_of(connection, self._schema).number:
                 raise NotAJournal(f"{self.named}: there is no journal")
         except Exception as error:
@@ -445,7 +446,7 @@ class PostgresDatabase:
         assert isinstance(connection, PgConnection)
         plain = connected(self._dsn, place=self.named, name=APPLICATION)
         try:
-            return _circumstances.circumstances(plain, self._schema, is_shared=self._is_shared(connection))
+            return _circumstances.circumstances(plain, self._schema, self._ours, is_shared=self._is_shared(connection))
         finally:
             plain.close()
 
@@ -455,7 +456,7 @@ class PostgresDatabase:
 
     def seal_tables(self, connection: Connection, words: str, /) -> None:
         """Have whatever writes fail."""
-        _schema.seal(connection, self._schema, words)
+        _schema.seal(connection, self._schema, words, self._steps)
 
     def unseal_tables(self, connection: Connection, /) -> None:
         """Take that back."""
@@ -478,7 +479,7 @@ class PostgresDatabase:
         with self._alone() as connection:
             server = self._begin_whole(connection)
             write_facts(connection, fill(connection))
-            _schema.go_on_after(connection, self._schema)
+            _schema.go_on_after(connection, self._schema, self._steps)
             self._identity.vouch(connection, server)
             placing()
             connection.execute("COMMIT")
@@ -488,7 +489,7 @@ class PostgresDatabase:
         server = server_of(connection)
         self._check_safe(connection, server)
         self.begin(connection)
-        _rights.check(connection, self._schema, self.named)
+        _rights.check(connection, self._schema, self._ours, self.named)
         _schema.migrate(connection, self._schema, self._steps)
         if "journal_id" in facts_of(connection):
             raise PlaceTaken(f"{self.named}: there is a journal already")
