@@ -1,5 +1,6 @@
 """`payments-async journal migrate|check|copy`: what is shown, and with which status it ends."""
 
+import asyncio
 import json
 import sqlite3
 from contextlib import closing
@@ -91,6 +92,22 @@ async def test_a_journal_that_does_not_agree_with_itself(run: Run, file: str) ->
     assert ["payroll-000001"] in [flaw["examples"] for flaw in told["examination"]["flaws"]]
     nothing = await run("journal", "check", "--journal", "none.sqlite")
     assert (2, True) == (nothing.status, "there is no journal none.sqlite" in nothing.said)
+
+
+async def test_a_file_that_cannot_be_read(run: Run, file: str) -> None:
+    """Is as wrong as one that does not agree with itself."""
+    with closing(sqlite3.connect(file)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'outbox'").fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    await asyncio.to_thread(_overwrite, Path(file), (page - 1) * size)
+    ran = await run("journal", "check", "--journal", file)
+    assert (3, True) == (ran.status, "damaged" in ran.said), ran.said
+
+
+def _overwrite(file: Path, place: int) -> None:
+    with file.open("r+b") as content:
+        content.seek(place)
+        content.write(b"\xff" * 64)
 
 
 async def test_the_tables_are_made_once(run: Run, dsn: str) -> None:

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +23,9 @@ from payments_async.journal import (
     HeldElsewhere,
     JournalCorrupt,
     JournalError,
+    JournalLocked,
     JournalMoved,
+    News,
     NotAJournal,
     PlaceTaken,
     PostgresJournal,
@@ -32,7 +35,7 @@ from payments_async.journal import (
     StoredJournal,
     copy_journal,
 )
-from payments_async.journal.contract import Sighting
+from payments_async.journal.contract import Outcome, Sighting
 
 TESTS = Path(__file__).parent.parent
 WAYS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
@@ -160,7 +163,7 @@ async def test_the_old_place_says_where_it_went(move: Move) -> None:
     async with move.here() as journal:
         await loaded(journal)
     await move.copied()
-    words = f"the journal was moved to {move.there().place} on "
+    words = f"the journal was moved to {move.there().new_database().address} on "
     with pytest.raises(JournalMoved) as caught:
         await move.here().__aenter__()
     assert words in str(caught.value)
@@ -218,6 +221,18 @@ async def test_orders_in_the_tray() -> None:
         assert [order(1, batch="shop").request_id] == [laid.request_id for laid in await there.laid("shop")]
 
 
+async def test_other_tables_beside_those_of_the_journal(tmp_path: Path) -> None:
+    """Stay where they are, and can be written as before: they are somebody else's."""
+    schema, dsn = f"{postgres.new_schema()}_beside", postgres.dsn()
+    async with PostgresJournal(dsn, schema=schema) as journal:
+        await loaded(journal)
+    with psycopg.connect(dsn, autocommit=True, options=f"-c search_path={schema}") as connection:
+        connection.execute("CREATE TABLE queue (id BIGINT); INSERT INTO queue VALUES (1)")
+        done = await copy_journal(PostgresJournal(dsn, schema=schema), SqliteJournal(tmp_path / "j.db"))
+        assert "queue" not in done.rows
+        connection.execute("INSERT INTO queue VALUES (2)")
+
+
 async def test_a_tray_does_not_fit_into_a_file(tmp_path: Path) -> None:
     """Nothing was done: the journal is where it was."""
     schema, dsn = f"{postgres.new_schema()}_tray3", postgres.dsn()
@@ -252,6 +267,35 @@ async def test_a_journal_that_is_worked(move: Move) -> None:
     await move.copied()
 
 
+@pytest.mark.slow
+async def test_whoever_has_died_keeps_nothing_where_it_is() -> None:
+    """Their leases last an hour; what they had in hand is unknown in the new place, a moment after they were killed."""
+    schema, dsn = postgres.new_schema(), postgres.dsn()
+    here, there = PostgresJournal(dsn, schema=schema), PostgresJournal(dsn, schema=f"{schema}_heir")
+    async with here:
+        await loaded(here)
+        await here.hear("shop", [State.ACCEPTED])
+        chunk = await in_outbox(here, 1)
+        await here.record(Outcome(permit=await permitted(here, chunk), news=News.ACCEPTED))
+        await here.release_chunk(chunk)
+    holding = await asyncio.create_subprocess_exec(
+        sys.executable, str(TESTS / "journal/holder.py"), dsn, schema, stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )  # fmt: skip
+    try:
+        assert holding.stdout is not None
+        async with asyncio.timeout(60):
+            assert b"held\n" == await holding.stdout.readline()
+        with pytest.raises(StillWorked):
+            await copy_journal(here, there)
+    finally:
+        holding.kill()
+        await holding.wait()
+    await copy_journal(here, there)
+    async with there:
+        assert 1 == (await there.progress(BATCH)).counts[State.UNKNOWN]
+
+
 async def test_an_expired_lease(move: Move, clock: Clock) -> None:
     """What was under way is unknown in the new place, as it would be in the old one."""
     async with move.here(clock=clock) as journal:
@@ -277,6 +321,16 @@ async def test_a_place_that_is_taken(move: Move) -> None:
         async with which() as journal:
             assert [name] == [run.batch_id for run in await journal.runs()]
             await journal.load(name, [order(n, batch=name) for n in range(3)], owner="loader")
+
+
+async def test_a_file_that_is_named_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is told of by its whole path: who opens the old one may be in another folder."""
+    monkeypatch.chdir(tmp_path)
+    async with SqliteJournal("old.db") as journal:
+        await loaded(journal)
+    await copy_journal(SqliteJournal("old.db"), SqliteJournal("new.db"))
+    with pytest.raises(JournalMoved, match=r"was moved to /.*/new\.db"):
+        await SqliteJournal("old.db").__aenter__()
 
 
 async def test_nothing_to_copy(move: Move) -> None:
@@ -320,6 +374,77 @@ async def test_a_copy_that_fails(move: Move, moment: str) -> None:
         assert await journal.claim_chunk(BATCH, "worker") is not None
         await journal.expire_chunks(owner="worker")
     await move.copied()
+
+
+async def test_a_place_that_is_taken_at_the_last_moment(move: Move) -> None:
+    """By another journal: the copy fails, and the journal can be worked where it is."""
+    async with move.here() as journal:
+        await loaded(journal)
+    other = loaded_elsewhere(move)
+
+    def meanwhile(point: str) -> None:
+        if point == "copy.sealed":
+            other()
+
+    with pytest.raises(PlaceTaken):
+        await move.copied(crash_at=meanwhile)
+    for which, name in ((move.here, BATCH), (move.there, "another")):
+        async with which() as journal:
+            assert [name] == [run.batch_id for run in await journal.runs()]
+            assert await journal.claim_chunk(name, "worker") is not None
+
+
+def loaded_elsewhere(move: Move) -> Callable[[], None]:
+    """Makes another journal in the new place, in a thread of its own."""
+
+    async def make() -> None:
+        async with move.there() as journal:
+            await loaded(journal, batch="another")
+
+    def run() -> None:
+        thread = threading.Thread(target=lambda: asyncio.run(make()))
+        thread.start()
+        thread.join()
+
+    return run
+
+
+class _Died(BaseException):
+    """Whoever copied is gone, and has put nothing in order."""
+
+
+@pytest.mark.parametrize("is_second", [False, True])
+async def test_a_new_place_that_cannot_be_had(tmp_path: Path, is_second: bool) -> None:
+    """Whoever tries first takes the seal off again; the next one does not: the one before may have died at the end."""
+    schema, dsn = f"{postgres.new_schema()}_locked", postgres.dsn()
+    here, there = SqliteJournal(tmp_path / "j.db"), PostgresJournal(dsn, schema=schema, busy_timeout=0.2)
+    async with here:
+        await loaded(here)
+
+    def die(point: str) -> None:
+        if point == "copy.outbox":
+            raise _Died
+
+    if is_second:
+        with pytest.raises(_Died):
+            await copy_journal(here, there, crash_at=die)
+    with psycopg.connect(dsn) as other:
+
+        def hold(point: str) -> None:
+            if point == ("copy.sealed", "")[is_second]:  # whoever wants that name waits until it is known who has it
+                other.execute(f'CREATE SCHEMA "{schema}"'.encode())
+
+        hold("")
+        with pytest.raises(JournalLocked):
+            await copy_journal(here, there, crash_at=hold)
+        other.rollback()
+    if is_second:
+        with pytest.raises(JournalMoved, match="the same `journal copy` again"):
+            await here.__aenter__()
+        await copy_journal(here, there)
+        assert await may_send(there)
+    else:
+        assert await may_send(here)
 
 
 async def test_a_row_that_is_another_one_there(tmp_path: Path) -> None:

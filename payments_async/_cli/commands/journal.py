@@ -1,8 +1,6 @@
 """`payments-async journal`: what is on disk, brought up to date, checked, moved, and old orders archived."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +10,15 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, OlderThan, named, opened, refused, seconds_of
 from payments_async._cli.screen import Screen, clean, counted, quoted
 from payments_async._cli.working import working
-from payments_async.journal import Circumstance, JournalError, JournalUnavailable, archive_orders, copy_journal
+from payments_async.journal import (
+    Circumstance,
+    JournalCorrupt,
+    JournalError,
+    JournalUnavailable,
+    archive_orders,
+    copy_journal,
+)
 
-_TOLD_EVERY = 5.0  # seconds between two lines in a pipe
 _UNCOUNTED = 1000  # from so many on nobody counts
 
 
@@ -67,15 +71,25 @@ async def journal_check(screen: Screen, journal: JournalFile = None) -> Exit:
     if not await place.exists():
         raise BadInput(f"--journal: there is no journal {place}; check the name")
     began = time.monotonic()
-    with _counting(screen, "orders read") as tell:
-        async with refused(place):
+    read = (0, 0)
+
+    def tell(*counts: int) -> None:
+        nonlocal read
+        read = counts[0], counts[1]
+
+    async with refused(place), working(screen, lambda: f"reading {place}: {read[0]:,} of {read[1]:,} orders"):
+        try:
             found = await place.unopened().examine(progress=tell)
+        except JournalCorrupt as error:
+            screen.trouble(str(error))
+            screen.document({"sound": False, "error": str(error), "exit_status": Exit.FAILED})
+            return Exit.FAILED
     took = f"{time.monotonic() - began:.1f} s"
     rows = [(one.name, _word(one), one.found, one.remedy) for one in found.circumstances]
     screen.table(("what", "", "how it is", "what to do"), rows)
     screen.say()
-    read = f"{counted(found.orders, 'order')}, {counted(found.notifications, 'notification')}"
-    screen.say(f"read in {took}: {read}, {counted(found.changes, 'change')}")
+    rows_read = f"{counted(found.orders, 'order')}, {counted(found.notifications, 'notification')}"
+    screen.say(f"read in {took}: {rows_read}, {counted(found.changes, 'change')}")
     for flaw in found.flaws:
         many = f"{flaw.count:,}" if flaw.count < _UNCOUNTED else f"{flaw.count:,} or more"
         screen.trouble(f"{flaw.about}: {many}, such as {', '.join(flaw.examples)}", flaw.remedy)
@@ -119,10 +133,15 @@ async def journal_copy(
         screen.trouble("nothing was changed")
         screen.document({"copied": False, "exit_status": Exit.STOPPED})
         return Exit.STOPPED
-    began = time.monotonic()
+    began, copied = time.monotonic(), 0
+
+    def tell(rows: int) -> None:
+        nonlocal copied
+        copied = rows
+
     try:
-        with _counting(screen, "rows copied") as progress:
-            done = await copy_journal(source.unopened(), destination.unopened(), progress=progress)
+        async with working(screen, lambda: f"moving {source}: {copied:,} rows are there"):
+            done = await copy_journal(source.unopened(), destination.unopened(), progress=tell)
     except JournalUnavailable as error:
         screen.trouble(f"stopped: {clean(str(error))}", "the same command goes on with it")
         screen.document({"copied": False, "stopped": str(error), "exit_status": Exit.STOPPED})
@@ -145,28 +164,6 @@ async def journal_copy(
         }
     )  # fmt: skip
     return Exit.FINE
-
-
-@contextmanager
-def _counting(screen: Screen, what: str) -> Iterator[Callable[..., None]]:
-    """Show how many, as they rise, and of how many if that is known: on a terminal at once, in a pipe now and then."""
-
-    def words(count: int, total: int | None = None) -> str:
-        return f"{count:,} {what}" if total is None else f"{count:,} of {total:,} {what}"
-
-    if screen.is_live:
-        with screen.out.status("") as status:
-            yield lambda *counts: status.update(words(*counts))
-        return
-    told = time.monotonic()
-
-    def tell(*counts: int) -> None:
-        nonlocal told
-        if time.monotonic() - told >= _TOLD_EVERY:
-            told = time.monotonic()
-            screen.say(words(*counts))
-
-    yield tell
 
 
 async def journal_prune(

@@ -10,7 +10,7 @@ import attrs
 
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._engine._journal import StoredJournal
-from payments_async.journal._faults import NotAJournal
+from payments_async.journal._faults import JournalUnavailable, NotAJournal, PlaceTaken
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._moving import (
     CopiedTable,
@@ -21,7 +21,9 @@ from payments_async.journal._statements._moving import (
     forget_move,
     moved_of,
     note_arrived,
+    note_try,
     tables_to_copy,
+    tries_of,
 )
 
 
@@ -83,10 +85,9 @@ async def copy_journal(
         await source.check()  # what is wrong here would be wrong there, and look as if the copy had done it
         crash_at("copy.begun")
         async with source as opened:
-            await opened.retire(secrets.token_hex(16), destination.place)
-        copying.may_undo = True  # by ourselves, a moment ago: nobody can have copied it yet
+            await opened.retire(secrets.token_hex(16), copying.there.address)
         crash_at("copy.sealed")
-    elif moved.is_done or moved.to != destination.place:
+    elif moved.is_done or moved.to != copying.there.address:
         check_here(facts, source.place)
     rows = await asyncio.to_thread(copying.copy)
     async with destination:  # what this machine remembers of the journal hears where it is
@@ -106,7 +107,7 @@ class _Copying:
     Attributes:
         here, there: Both databases, not open.
         may_undo: Whether the seal may be broken when it fails: no transaction that would count is under way there,
-            nor was one. Only who holds the lock of the other place knows that, or who has sealed it just now.
+            also none of somebody who died. Only who holds the lock of the other place knows that, or who tries first.
     """
 
     def __init__(
@@ -127,13 +128,15 @@ class _Copying:
         """Copy all of it; tells of each table, or of none where it had arrived before."""
         copied: dict[str, CopiedTable] = {}
         with self.here.retired() as source:
-            moved = moved_of(facts_of(source))
-            assert moved is not None
+            self._still(source)
+            note_try(source)  # known to whoever comes after us, before the other place is touched
+            source.execute("COMMIT")
+            self.here.begin(source)
+            move = self._still(source)
+            self.may_undo = tries_of(facts_of(source)) == 1
             try:
-                if self.there.facts().get("came_by") != moved.move:
-                    self.there.make_whole(
-                        lambda destination: self._fill(source, destination, copied), placing=self._placing
-                    )
+                if self.there.facts().get("came_by") != move:
+                    self._make_whole(source, move, copied)
             except Exception:
                 if self.may_undo:
                     self.here.unseal_tables(source)
@@ -146,6 +149,25 @@ class _Copying:
         self._crash_at("copy.noted")
         return copied
 
+    def _still(self, source: Connection) -> str:
+        """Which move it is; others may have ended it while we waited for them. Raises ``JournalError``."""
+        facts = facts_of(source)
+        moved = moved_of(facts)
+        if moved is None:
+            raise JournalUnavailable(f"{self.here.named}: another process was copying it, and gave up; copy it again")
+        if moved.to != self.there.address:
+            check_here(facts, self.here.named)
+        return moved.move
+
+    def _make_whole(self, source: Connection, move: str, copied: dict[str, CopiedTable]) -> None:
+        try:
+            self.there.make_whole(lambda destination: self._fill(source, destination, copied), placing=self._placing)
+        except PlaceTaken:
+            if self.there.facts().get("came_by") == move:  # by whoever was before us, at this very moment
+                return
+            self.may_undo = True  # by something else: nothing of ours can come to be there
+            raise
+
     def _fill(self, source: Connection, destination: Connection, copied: dict[str, CopiedTable]) -> dict[str, str]:
         self.may_undo = True
         ours, theirs = self.here.tables(source), self.there.tables(destination)
@@ -154,7 +176,7 @@ class _Copying:
                 source, destination, name, theirs[name], storable=self.there.storable, tell=self._tell
             )
             self._crash_at(f"copy.{name}")
-        return facts_for(facts_of(source), self.here.named, self.here.now())
+        return facts_for(facts_of(source), self.here.address, self.here.now())
 
     def _placing(self) -> None:
         self._crash_at("copy.filled")

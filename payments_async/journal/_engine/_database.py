@@ -22,6 +22,7 @@ class JournalDatabase(Database, Protocol):
 
     Attributes:
         named: Where it is, as its user calls it, without a password.
+        address: ... as everybody may call it, from any folder.
         is_new: Opening it has made the journal: it knows no earlier payment.
         journal_id: Whose identity it has; a copy has the same.
         memory: What remembers it on this machine, while it is open; ``None`` where nothing does.
@@ -30,6 +31,9 @@ class JournalDatabase(Database, Protocol):
 
     @property
     def named(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
 
     @property
     def is_new(self) -> bool: ...
@@ -86,6 +90,9 @@ class JournalDatabase(Database, Protocol):
 
     def dead(self) -> AbstractAsyncContextManager[Sequence[str]]:
         """The holders that died without an end. Once the block has ended well, nobody is told of them again."""
+
+    async def be_sure_of_the_dead(self) -> None:
+        """Wait until ``dead`` knows of everybody who died before, where that takes a moment."""
 
     # bringing it up to date, and to another place; nothing is open meanwhile
 

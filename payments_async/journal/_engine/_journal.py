@@ -806,6 +806,7 @@ class StoredJournal(Journal):
         Raises:
             StillWorked: Somebody has something in hand.
         """
+        await self._database.be_sure_of_the_dead()
         await self.expire_chunks()
         await self._submit("retire", _moving.retire, move, to)
 

@@ -73,6 +73,7 @@ class Attendant:
         self._grace = grace
         self._clock = clock
         self._missing: dict[str, float] = {}
+        self._has_looked = False
         self._forgotten: set[str] = set()
         self._is_told = False
         self._is_told_of_others = False
@@ -104,6 +105,12 @@ class Attendant:
         """The holders that died without an end, as far as is known."""
         now = self._clock()
         return [name for name, since in list(self._missing.items()) if now - since >= self._grace]
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether somebody may be dead, which will be known in a moment."""
+        now = self._clock()
+        return not self._has_looked or any(now - since < self._grace for since in list(self._missing.values()))
 
     def forget(self, names: Iterable[str]) -> None:
         """What these had leased is free: nobody is to be told of them again."""
@@ -170,6 +177,7 @@ class Attendant:
         now = self._clock()
         found = connection.execute(_MISSING.format(holder=table), (self._holder,)).fetchall()
         self._missing = {name: self._missing.get(name, now) for (name,) in found}
+        self._has_looked = True
 
     def _hear(self, connection: PgConnection) -> None:
         """Tell of commits, those of a moment together."""

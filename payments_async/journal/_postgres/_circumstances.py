@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from payments_async.journal._examination import Circumstance
 from payments_async.journal._postgres import _rights
 from payments_async.journal._postgres._connection import PgConnection
@@ -25,11 +27,14 @@ _SETTINGS = (
 _SHOWN = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "TimeZone", "plan_cache_mode")
 
 
-def circumstances(connection: PgConnection, schema: str, *, is_shared: bool) -> tuple[Circumstance, ...]:
+def circumstances(
+    connection: PgConnection, schema: str, ours: Collection[str], *, is_shared: bool
+) -> tuple[Circumstance, ...]:
     """What was found of each.
 
     Args:
         connection: As a session is by default, for whoever connects as this user.
+        ours: The names of the journal's tables.
         is_shared: Something between us and the server gives one session to several of us.
     """
     found = [_version(connection), _replication(connection)]
@@ -41,7 +46,7 @@ def circumstances(connection: PgConnection, schema: str, *, is_shared: bool) -> 
         )
     found += [Circumstance(name=name, found=_setting(connection, name)) for name in _SHOWN]
     found.append(_sessions(is_shared=is_shared))
-    lacking = _rights.lacking(connection, schema)
+    lacking = _rights.lacking(connection, schema, ours)
     found.append(
         Circumstance(
             name="rights", found=lacking or "all that the journal needs", is_wrong=lacking is not None,

@@ -39,6 +39,7 @@ DEFAULT_SCHEMA = "payments"
 APPLICATION = "payments-async"
 _AGAIN = 0.25  # seconds until a server that is not there is tried again
 _ENCODINGS = {"UTF8", "SQL_ASCII"}  # the latter takes bytes as they come
+_MOMENT = 0.05  # ... until the attendant is asked again
 _STANDSTILL = 5.0  # ... after which a process that stands still within a commit lets go of it
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
 # Whatever is usual in this database or for this user: how our literals are read and our numbers written, and that the
@@ -136,6 +137,7 @@ class PostgresDatabase:
         self._is_unsafe_allowed = is_unsafe_allowed
         self._clock = clock
         self._steps = steps
+        self._ours = _schema.names_of_tables(steps)
         self._ahead = 0.0  # seconds that the clock of the database is ahead of this machine's
         self.named = shown(dsn) if schema == DEFAULT_SCHEMA else f"{shown(dsn)} ({schema})"
         self.is_new = False
@@ -166,6 +168,11 @@ class PostgresDatabase:
     def memory(self) -> Memory | None:
         """What remembers it on this machine, while it is open."""
         return self._identity.memory
+
+    @property
+    def address(self) -> str:
+        """The DSN, without a password."""
+        return self.named
 
     # opening
 
@@ -245,7 +252,7 @@ class PostgresDatabase:
             JournalReadOnly: They may not.
             JournalMoved: The journal has gone to another place.
         """
-        _rights.check(connection, self._schema, self.named)
+        _rights.check(connection, self._schema, self._ours, self.named)
         version = _schema.version_of(connection, self._schema)
         if version.number:
             check_here(facts_of(connection), self.named)
@@ -386,6 +393,12 @@ class PostgresDatabase:
         if attendant is not None and dead:
             attendant.forget(dead)
 
+    async def be_sure_of_the_dead(self) -> None:
+        """Wait until the attendant knows of everybody who seems to be dead, though not for ever."""
+        until = time.monotonic() + self._busy_timeout
+        while self._attendant is not None and self._attendant.is_unsure and time.monotonic() < until:  # noqa: ASYNC110
+            await asyncio.sleep(_MOMENT)  # it comes to know by time going by
+
     def _heard(self, commits: int | None, is_laid: bool) -> None:
         """Somebody has committed something, or may have, or laid it in the tray; called by the attendant."""
         if commits is not None:
@@ -403,7 +416,7 @@ class PostgresDatabase:
     def migration(self) -> Migration:
         """What bringing the tables up to date would do."""
         with self._alone() as connection:
-            _rights.check(connection, self._schema, self.named)
+            _rights.check(connection, self._schema, self._ours, self.named)
             steps = _schema.steps_for(self._schema, self._steps)
             return migration(_schema.version_of(connection, self._schema), steps)
 
@@ -426,13 +439,13 @@ class PostgresDatabase:
 
     def tables(self, connection: Connection, /) -> dict[str, TableShape]:
         """Its tables."""
-        return _schema.tables_of(connection, self._schema)
+        return _schema.tables_of(connection, self._schema, self._steps)
 
     def open_examiner(self) -> PgConnection:
         """A connection that only reads, for as long as that takes. Raises ``NotAJournal`` where there is none."""
         connection = self._connected(*_WHOLE_TABLES, *_READ_ONLY)
         try:
-            _rights.check(connection, self._schema, self.named)
+            _rights.check(connection, self._schema, self._ours, self.named)
             if not _schema.version_of(connection, self._schema).number:
                 raise NotAJournal(f"{self.named}: there is no journal")
         except Exception as error:
@@ -446,7 +459,8 @@ class PostgresDatabase:
         """What the server is like for whoever connects as this user."""
         plain = self._bare()
         try:
-            return _circumstances.circumstances(plain, self._schema, is_shared=not is_own(plain, self._bare))
+            is_shared = not is_own(plain, self._bare)
+            return _circumstances.circumstances(plain, self._schema, self._ours, is_shared=is_shared)
         finally:
             plain.close()
 
@@ -456,7 +470,7 @@ class PostgresDatabase:
 
     def seal_tables(self, connection: Connection, words: str, /) -> None:
         """Have whatever writes fail."""
-        _schema.seal(connection, self._schema, words)
+        _schema.seal(connection, self._schema, words, self._steps)
 
     def unseal_tables(self, connection: Connection, /) -> None:
         """Take that back."""
@@ -479,7 +493,7 @@ class PostgresDatabase:
         with self._alone() as connection:
             server = self._begin_whole(connection)
             write_facts(connection, fill(connection))
-            _schema.go_on_after(connection, self._schema)
+            _schema.go_on_after(connection, self._schema, self._steps)
             self._identity.vouch(connection, server)
             placing()
             connection.execute("COMMIT")
@@ -489,7 +503,7 @@ class PostgresDatabase:
         server = server_of(connection)
         self._check_safe(connection, server)
         self.begin(connection)
-        _rights.check(connection, self._schema, self.named)
+        _rights.check(connection, self._schema, self._ours, self.named)
         _schema.migrate(connection, self._schema, self._steps)
         if "journal_id" in facts_of(connection):
             raise PlaceTaken(f"{self.named}: there is a journal already")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from payments_async.journal._faults import JournalReadOnly
 from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._postgres._schema import quoted
@@ -21,17 +23,20 @@ _PLACE = """SELECT current_user, has_database_privilege(current_database(), 'CRE
 _SHOWN = 3  # tables that are named
 
 
-def check(connection: PgConnection, schema: str, named: str) -> None:
+def check(connection: PgConnection, schema: str, ours: Collection[str], named: str) -> None:
     """Whether this user may use the tables, or make them where there are none.
+
+    Args:
+        ours: The names of the tables; others beside them are none of the journal's.
 
     Raises:
         JournalReadOnly: They may not; it says what is to be granted.
     """
-    if words := lacking(connection, schema):
+    if words := lacking(connection, schema, ours):
         raise JournalReadOnly(f"{named}: {words}")
 
 
-def lacking(connection: PgConnection, schema: str) -> str | None:
+def lacking(connection: PgConnection, schema: str, ours: Collection[str]) -> str | None:
     """What this user lacks, and the statements that grant it; ``None`` where nothing is lacking."""
     found = connection.execute(_PLACE, (schema, schema)).fetchone()
     assert found is not None
@@ -43,7 +48,7 @@ def lacking(connection: PgConnection, schema: str) -> str | None:
     s, u = quoted(schema), quoted(user)
     grants = [f"GRANT USAGE ON SCHEMA {s} TO {u}"] if not may_use else []
     words = [f"use the namespace {schema}"] if not may_use else []
-    tables = connection.execute(_LACKING, (schema,)).fetchall()
+    tables = [found for found in connection.execute(_LACKING, (schema,)).fetchall() if found[0] in ours]
     if tables:
         words += [f"{rights} {table}" for table, rights in tables[:_SHOWN]]
         words += [f"{len(tables) - _SHOWN} tables more"] if len(tables) > _SHOWN else []

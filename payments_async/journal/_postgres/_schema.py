@@ -262,6 +262,7 @@ _NEVER_SEALED = {"meta", "holder", "watch"}  # who is here, and where the journa
 _SOON = 1.0  # seconds that a transaction may still take after it has put an order, and be seen all the same
 TRAY = "tray"  # what is told when an order lies there; of anything else only that something was committed
 _CREATED = re.compile(r"CREATE TABLE [^;(]*\.(\w+) \(([^;]*)\);")
+_MADE = re.compile(r"CREATE TABLE (?:\S+\.)?(\w+)")
 _COLUMN = re.compile(r"(\w+) (?:BIGINT|DOUBLE|TEXT|BYTEA)\b")
 # what SQLite has in no column of its own, and what it does not have
 BEYOND_SQLITE: Mapping[str, Sequence[str]] = {
@@ -365,8 +366,14 @@ def columns_of(connection: PgConnection, schema: str) -> set[str]:
     return {name for (name,) in found.fetchall()}
 
 
-def tables_of(connection: Connection, schema: str) -> dict[str, TableShape]:
-    """Every table, with its columns and those that a row is known by."""
+def names_of_tables(steps: Sequence[Step]) -> frozenset[str]:
+    """The tables that a journal has made; others may be beside them, such as those of a queue."""
+    return frozenset(name for step in steps for text in step.statements for name in _MADE.findall(text))
+
+
+def tables_of(connection: Connection, schema: str, steps: Sequence[Step] = STEPS) -> dict[str, TableShape]:
+    """Every table of the journal, with its columns and those that a row is known by."""
+    ours = names_of_tables(steps)
     found = connection.execute(
         """SELECT c.relname, a.attname, coalesce(array_position(CAST(i.indkey AS smallint[]), a.attnum), -1)
         FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -375,10 +382,10 @@ def tables_of(connection: Connection, schema: str) -> dict[str, TableShape]:
         ORDER BY c.relname, a.attnum""",
         (schema,),
     ).fetchall()
-    return tables_in(found)
+    return tables_in(row for row in found if row[0] in ours)
 
 
-def seal(connection: Connection, schema: str, words: str) -> None:
+def seal(connection: Connection, schema: str, words: str, steps: Sequence[Step] = STEPS) -> None:
     """Let nobody write any more, whatever they have read: an application's own transaction, too."""
     assert isinstance(connection, PgConnection)
     s = quoted(schema)
@@ -386,7 +393,7 @@ def seal(connection: Connection, schema: str, words: str) -> None:
     connection.script(
         f"CREATE FUNCTION {s}.refuse() RETURNS trigger LANGUAGE plpgsql AS $refuse$BEGIN {raises} END$refuse$"
     )
-    for table in tables_of(connection, schema):
+    for table in tables_of(connection, schema, steps):
         if table not in _NEVER_SEALED:
             connection.script(
                 f"CREATE TRIGGER moved BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {s}.{quoted(table)} "
@@ -400,21 +407,24 @@ def unseal(connection: Connection, schema: str) -> None:
     connection.script(f"DROP FUNCTION {quoted(schema)}.refuse() CASCADE")
 
 
-def go_on_after(connection: PgConnection, schema: str) -> None:
+def go_on_after(connection: PgConnection, schema: str, steps: Sequence[Step] = STEPS) -> None:
     """Let the numbers that the database gives go on after the highest ones, and the planner know of the rows."""
     found = connection.execute(
         """SELECT c.relname, a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
         JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ? AND a.attidentity <> ''""",
         (schema,),
     ).fetchall()
+    ours = tables_of(connection, schema, steps)
     for table, column in found:
+        if table not in ours:
+            continue
         name = f"{quoted(schema)}.{quoted(table)}"
         connection.execute(
             f"""SELECT setval(pg_get_serial_sequence(?, ?), highest) FROM (SELECT max({quoted(column)}) AS highest
             FROM {name}) AS rows WHERE highest IS NOT NULL""",  # noqa: S608 - names alone
             (name, column),
         )
-    for table in tables_of(connection, schema):
+    for table in ours:
         connection.execute(f"ANALYZE {quoted(schema)}.{quoted(table)}")
 
 

@@ -76,6 +76,11 @@ class SqliteDatabase:
         """As its user calls it."""
         return str(self._path)
 
+    @property
+    def address(self) -> str:
+        """The whole path."""
+        return str(self.place)
+
     def exists(self) -> bool:
         """Whether there is a file."""
         return self.place.exists()
@@ -153,6 +158,9 @@ class SqliteDatabase:
         """The holders that died without an end."""
         with self._liveness.dead() as dead:
             yield dead
+
+    async def be_sure_of_the_dead(self) -> None:
+        """The system tells of them at once."""
 
     def is_of_the_disk(self, error: Exception, /) -> bool:
         """Whether the database is in trouble."""

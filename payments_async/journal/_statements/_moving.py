@@ -17,7 +17,7 @@ MOVED = "the journal was moved to "  # how every word on it begins
 _PAGE = 1000  # rows at a time
 # what is known of this very place, and of no other
 _OWN_FACTS = frozenset(
-    {"epoch", "birth", "written", "version", "oldest", "moved_to", "moved_at", "move", "is_moved"}
+    {"epoch", "birth", "written", "version", "oldest", "moved_to", "moved_at", "move", "is_moved", "move_tries"}
     | {"came_by", "came_from", "came_at", "arrived"}
 )
 _STAYS = frozenset({"meta", "duty", "pace_named", "holder", "watch"})  # who is here now, and what is written by hand
@@ -120,6 +120,16 @@ def retire(commit: Commit, move: str, to: str) -> None:
     commit.is_milestone = True
 
 
+def note_try(connection: Connection) -> None:
+    """Somebody begins to copy a journal that is sealed."""
+    connection.executemany(_REMEMBER, [("move_tries", str(tries_of(facts_of(connection)) + 1))])
+
+
+def tries_of(facts: Mapping[str, str]) -> int:
+    """How many have begun to copy it since it was sealed."""
+    return int(facts.get("move_tries", "0"))
+
+
 def note_arrived(connection: Connection) -> None:
     """The journal is whole in its new place."""
     connection.executemany(_REMEMBER, [("is_moved", "yes")])
@@ -127,7 +137,7 @@ def note_arrived(connection: Connection) -> None:
 
 def forget_move(connection: Connection) -> None:
     """Nothing came of it: the journal has not gone anywhere."""
-    connection.execute("DELETE FROM meta WHERE key IN ('move', 'moved_to', 'moved_at', 'is_moved')")
+    connection.execute("DELETE FROM meta WHERE key IN ('move', 'moved_to', 'moved_at', 'is_moved', 'move_tries')")
 
 
 def _words(moved: Moved) -> str:
