@@ -37,6 +37,8 @@ from payments_async.journal._versions import Migration, Step, Version, migration
 DEFAULT_SCHEMA = "payments"
 APPLICATION = "payments-async"
 _AGAIN = 0.25  # seconds until a server that is not there is tried again
+_BEYOND = 5.0  # ... that an answer may take beyond what its statement may; then the connection counts as lost
+_SOON = 15.0  # ... that those of the attendant may take, who asks for next to nothing
 _ENCODINGS = {"UTF8", "SQL_ASCII"}  # the latter takes bytes as they come
 _STANDSTILL = 5.0  # ... after which a process that stands still within a commit lets go of it
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
@@ -294,8 +296,9 @@ class PostgresDatabase:
         """A connection that only reads."""
         return self._patiently(lambda: self._connected(*_READ_ONLY))
 
-    def _connected(self, *settings: str) -> PgConnection:
-        connection = connected(self._dsn, place=self.named, name=APPLICATION)
+    def _connected(self, *settings: str, patience: float | None = None) -> PgConnection:
+        patience = self._statement_timeout + _BEYOND if patience is None else patience
+        connection = connected(self._dsn, place=self.named, name=APPLICATION, patience=patience)
         try:
             timeout = f"SET statement_timeout = {_milliseconds(self._statement_timeout)}"
             path = f"SET search_path = {quoted(self._schema)}"
@@ -358,8 +361,9 @@ class PostgresDatabase:
         for tally in (self.commits, self.tray):
             tally.loop = asyncio.get_running_loop()
         self.holder = secrets.token_hex(8)
+        connect = partial(self._connected, patience=min(_SOON, self._statement_timeout + _BEYOND))
         self._attendant = Attendant(
-            self._connected,
+            connect,
             schema=self._schema,
             holder=self.holder,
             heard=self._heard,
@@ -431,7 +435,8 @@ class PostgresDatabase:
     def circumstances(self, connection: Connection, /) -> tuple[Circumstance, ...]:
         """What the server is like for whoever connects as this user."""
         assert isinstance(connection, PgConnection)
-        plain = connected(self._dsn, place=self.named, name=APPLICATION)
+        patience = self._statement_timeout + _BEYOND
+        plain = connected(self._dsn, place=self.named, name=APPLICATION, patience=patience)
         try:
             return _circumstances.circumstances(plain, self._schema, is_shared=self._is_shared(connection))
         finally:
