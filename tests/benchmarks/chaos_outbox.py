@@ -48,7 +48,7 @@ from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
 
 NAME = "chaos"
-LEASE = 1.0  # seconds; a process that is stopped for longer is taken over
+_AGAIN = 0.25  # seconds until what the database was not there for is tried again
 TOLD_OF = (State.ACCEPTED, State.REJECTED, State.SUCCESSFUL, State.FAILED)
 PATIENCE = 120.0  # seconds for all to come to rest, once nothing is struck any more
 SETTLED = (State.SUCCESSFUL, State.FAILED, State.REVERSED, State.REJECTED, State.PARKED)
@@ -67,6 +67,7 @@ class Plan:
         journal: ``postgres`` for a server of its own, or the DSN of another one, in place of a file.
         broken: Rule 2 is broken on purpose.
         delay: Seconds the service takes to answer an order.
+        lease: Seconds; a process that is stopped for longer is taken over.
     """
 
     orders: int
@@ -80,6 +81,7 @@ class Plan:
     broken: bool = False
     concurrency: int = 20
     delay: float = 0.05
+    lease: float = 1.0
     seed: int = 1
 
 
@@ -123,6 +125,7 @@ class Desk:
     orders: int
     concurrency: int
     broken: bool
+    lease: float
     seed: int
     _own: psycopg.AsyncConnection | None = None
     _turn: asyncio.Lock = attrs.field(factory=asyncio.Lock)
@@ -146,7 +149,7 @@ class Desk:
                     await asyncio.Event().wait()
             works = self.role == "works"
             outbox = Outbox(
-                payments, journal, NAME, works=works, concurrency=self.concurrency, lease=LEASE,
+                payments, journal, NAME, works=works, concurrency=self.concurrency, lease=self.lease,
                 settles=works and not self.broken, look_back=1.0,
             )  # fmt: skip
             if works:
@@ -174,7 +177,7 @@ class Desk:
                 else:
                     await outbox.put(order, priority=number % 3)
             except (*AGAIN, psycopg.Error, TimeoutError):
-                await asyncio.sleep(LEASE / 4)
+                await asyncio.sleep(_AGAIN)
             else:
                 _append(self.folder / "promised", order.request_id)
                 return
@@ -215,7 +218,7 @@ def begin(place: dict[str, Any], broken: bool, **told: Any) -> None:
     while True:
         with suppress(*AGAIN):
             asyncio.run(Desk(place=here, broken=broken, **told).open())
-        time.sleep(LEASE / 4)
+        time.sleep(_AGAIN)
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -265,7 +268,7 @@ class Chaos:
         while not self._over.is_set():
             child = self._running[name] = self.nursery.begin(
                 role=role, place=attrs.asdict(await self.ground.place(name)), who=who, orders=plan.orders,
-                concurrency=plan.concurrency, broken=plan.broken, seed=int(place),
+                concurrency=plan.concurrency, broken=plan.broken, lease=plan.lease, seed=int(place),
             )  # fmt: skip
             listening = asyncio.ensure_future(self._listen(child, role))
             code = await child.ended()
@@ -294,10 +297,10 @@ class Chaos:
                 case "stop":
                     self.toll.stops[name] += 1
                     await child.send(signal.SIGSTOP)
-                    await asyncio.sleep(self._chance.uniform(0.3, 2.0) * LEASE)
+                    await asyncio.sleep(self._chance.uniform(0.3, 2.0) * self.plan.lease)
                     await child.send(signal.SIGCONT)
                 case "cut":
-                    await self.ground.part(name, LEASE)
+                    await self.ground.part(name, self.plan.lease)
                 case "restart":
                     await self.ground.restart()
 

@@ -106,6 +106,10 @@ class Line:
         """Take no connection any more; those there are go on."""
         self._listening.close()
 
+    def lead_to(self, server: tuple[str, int] | str) -> None:
+        """New connections come to another server, as the address of one that is gone may do."""
+        self._server = server
+
     async def mend(self) -> None:
         """Forward again; a connection that has lost bytes is reset, as one is that a firewall does not know."""
         self._lost = self._held = frozenset()
@@ -151,9 +155,9 @@ class Line:
 
     async def _pump(self, call: _Call, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass on what comes this way, its end included, unless it is lost."""
-        with suppress(OSError):
+        try:
             while not call.over.is_set():
-                data = await reader.read(65536)
+                data = await self._read(reader)
                 await asyncio.sleep(self.delay)
                 if way in self._held:
                     self.holds.set()
@@ -165,16 +169,32 @@ class Line:
                 elif data:
                     writer.write(data)
                     await writer.drain()
+                elif data is None:
+                    call.reset(*call.ends)
                 else:
                     writer.write_eof()
                     return
+        except OSError:  # whom it goes to is gone
+            call.reset(*call.ends)
+
+    async def _read(self, reader: asyncio.StreamReader) -> bytes | None:
+        """Some bytes, none at the end, or ``None`` after a reset."""
+        try:
+            return await reader.read(65536)
+        except OSError:
+            return None
+
+
+def address_of(dsn: str) -> tuple[str, int] | str:
+    """Where the server of a DSN listens, as ``Line`` is told it."""
+    known = conninfo.conninfo_to_dict(dsn)
+    host, port = str(known.get("host") or "127.0.0.1"), int(known.get("port") or 5432)
+    return f"{host}/.s.PGSQL.{port}" if host.startswith("/") else (host, port)
 
 
 def line_to_database(dsn: str) -> Line:
     """A line to the database of a DSN."""
-    known = conninfo.conninfo_to_dict(dsn)
-    host, port = str(known.get("host") or "127.0.0.1"), int(known.get("port") or 5432)
-    return Line(f"{host}/.s.PGSQL.{port}" if host.startswith("/") else (host, port))
+    return Line(address_of(dsn))
 
 
 def by_line(dsn: str, line: Line) -> str:
