@@ -83,6 +83,28 @@ async def test_a_commit_whose_answer_is_lost(line: Line, opens: Opens, schema: s
         assert (2, False) == (permit.attempt, permit.sent_before)
 
 
+async def test_a_database_that_stays_away_after_such_a_commit(line: Line, opens: Opens, schema: str) -> None:
+    """Has the order planned again as soon as it is back, though nobody asks for anything."""
+    before = Before("permit", "commit.begun", lambda: line.swallow("down"))
+    async with (
+        opens(crash_at=before, busy_timeout=0.1) as journal,
+        PostgresJournal(postgres.dsn(), schema=schema) as other,
+    ):
+        chunk = await claimed(journal)
+        before.is_armed = True
+        asking = asyncio.ensure_future(journal.permit(chunk, chunk.orders[0]))
+        await until_committed(other, State.SENDING)
+        line.refuse()
+        line.cut()
+        with pytest.raises(JournalUnavailable):
+            await asking
+        with pytest.raises(JournalUnavailable, match="cannot be reached"):  # so what was asked before has failed too
+            await journal.check_writable()
+        assert 1 == (await other.progress(BATCH)).counts["sending"]
+        await line.mend()
+        await until_committed(other, State.PLANNED, 3)
+
+
 async def test_a_commit_that_arrives_after_its_connection_was_reset(line: Line, opens: Opens, schema: str) -> None:
     """The giving back waits for it: whoever begins to write waits until the server knows what became of it."""
     before = Before("permit", "commit.begun", lambda: line.hold("up"))
