@@ -218,8 +218,8 @@ _PARTIAL = (
 # PostgreSQL
 
 _GROWS = frozenset({
-    "outbox", "evidence", "attempt", "resolution", "ipn_event", "ipn_delivery", "change", "told", "archived",
-    "sighting", "chunk", "claim", "tray",
+    "outbox", "evidence", "attempt", "resolution", "ipn_event", "ipn_believed", "ipn_delivery", "change", "told",
+    "archived", "sighting", "chunk", "claim", "tray",
 })  # fmt: skip
 _PLANNED = ("SELECT", "UPDATE", "INSERT", "DELETE", "WITH")
 
@@ -264,6 +264,7 @@ INSERT INTO attempt (order_id, n, token, permitted_at, outcome, done_at)
     SELECT (7::bigint << 28) + n * 10, 1, 1, 1000, 'not_sent', 1000 FROM generate_series(0, %(last)s / 10) n;
 INSERT INTO resolution (order_id, kind, who, why, at)
     SELECT (7::bigint << 28) + n * 100, 'acknowledged', 'Grace', 'seen', 1000 FROM generate_series(0, %(last)s / 10) n;
+INSERT INTO ipn_believed (id, event_id) SELECT 1000 + n, 1000 + n FROM generate_series(0, %(last)s / 10) n;
 INSERT INTO ipn_delivery (event_id, digest, body, query, peer, received_at)
     SELECT 1000 + n, 'x', '{}', '', '192.0.2.7', 1000 FROM generate_series(0, %(last)s) n;
 INSERT INTO change (id, order_id, outbox, state, at, status)
