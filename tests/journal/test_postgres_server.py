@@ -292,10 +292,11 @@ async def test_a_user_with_few_rights(server: OwnServer, dsn: str) -> None:
             await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
             assert 1 == (await journal.progress(BATCH)).counts["accepted"]
             await journal.check()
-        server.execute("REVOKE INSERT ON payments.outbox FROM payer")
-        async with PostgresJournal(dsn.replace("//postgres@", "//payer@")) as journal:
             await journal.open_run("another", IDENTITY)
+            server.execute("REVOKE INSERT ON payments.outbox FROM payer")  # while it is open
             with pytest.raises(JournalReadOnly, match="may not use the tables"):
                 await journal.load("another", orders(3, batch="another"), owner="loader")
+        with pytest.raises(JournalReadOnly, match="may not INSERT outbox"):
+            await PostgresJournal(dsn.replace("//postgres@", "//payer@")).__aenter__()
     finally:
         server.execute("DROP OWNED BY payer", "DROP ROLE payer")
