@@ -334,5 +334,8 @@ async def test_the_sheet_on_which_a_batch_is_approved(payments: PaymentsSession,
     for words in ("66,000 UGX", made.digest, "payroll.csv", "A. Clerk", "RUN-11", "Approved by"):
         assert words in page
     assert ("RUN-1<", "Person L", False) == ("RUN-1<", "Person L", "RUN-1<" in page or "Person L" in page)
+    before = [order(number, request_id=f"OLD-{number}", amount=500) for number in range(3, 14)]
+    made = await plan(payments, orders, batch_id="november", compare=before)
     await approval_sheet(made, "november", path, personal=True, overwrite=True)
+    assert ("the same account under another name" in path.read_text(), "gone" in path.read_text()) == (True, True)
     assert "Person L" in path.read_text()

@@ -17,6 +17,8 @@ from payments_async._kinds import reference_of
 from payments_async._masking import mask
 from payments_async._orders import PayoutOrder
 from payments_async._pages.rendering import rendered
+from payments_async.bulk._file._batch import Guess
+from payments_async.bulk._plan._comparison import ChangeKind, Comparison, PayeeChange
 from payments_async.bulk._plan._plan import Plan
 from payments_async.bulk._problems import Issue
 from payments_async.bulk._report._files import place_of, replacing
@@ -27,6 +29,14 @@ from payments_async.journal._records import Entry, Happening, Standing
 from payments_async.journal._states import State
 
 _LARGEST = 10  # orders that the sheet names
+_CHANGED: Mapping[ChangeKind, str] = {
+    "other account": "paid to another account than then",
+    "other name": "the same account under another name",
+    "amount": "another amount",
+    "new": "new",
+    "gone": "gone",
+}
+_EXAMPLES = 3  # of each
 _SHOWN = 8  # issues of a kind, so that the sheet stays one page
 _OPENING = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="payments-async '
@@ -88,6 +98,7 @@ async def approval_sheet(
         ("Concerns: looked at" if plan.acknowledged else "Concerns: to be looked at", "need", plan.concerns),
         ("Left out", "need", plan.skipped),
         ("Paid twice?", "need", doubles),
+        ("Guessed by the operators of telephone numbers", "need", [_guessed(one) for one in plan.guesses]),
         ("Look at this", "notes", plan.warnings),
     ]
     values = {
@@ -96,6 +107,7 @@ async def approval_sheet(
         "file": file,
         "maker": maker,
         "largest": largest,
+        "changes": [] if plan.comparison is None else _changes(plan.comparison),
         "issues": [(title, style, *_first(lines)) for title, style, lines in issues if lines],
         "made": clock(),
         "is_personal": personal,
@@ -149,6 +161,25 @@ async def receipt(
     }
     held = getattr(journal, "path", None)
     await asyncio.to_thread(_write, Path(path), "receipt.html", values, _RECEIPT, held, overwrite)
+
+
+def _guessed(guess: Guess) -> str:
+    return f"{guess.product_item_id} for {guess.orders:,} numbers of {guess.operator}, {guess.total:,f} in all"
+
+
+def _changes(found: Comparison) -> list[tuple[str, int, str]]:
+    """What is not as in the other batch: in words, of how many payees, and the first of them."""
+    rows = []
+    for kind, words in _CHANGED.items():
+        if count := found.counts.get(kind, 0):
+            first = [one for one in found.shown if one.kind == kind][:_EXAMPLES]
+            rows.append((words, count, ", ".join(map(_changed, first)) + (" ..." if count > len(first) else "")))
+    return rows
+
+
+def _changed(change: PayeeChange) -> str:
+    sums = [f"{amount:,f}" for amount in (change.before, change.now) if amount is not None]
+    return f"{change.request_id} ({' → '.join(sums)})"
 
 
 def _facts(
