@@ -138,3 +138,11 @@ async def test_from_a_refusal_to_the_books(run: Run, sandbox: Sandbox) -> None:
     assert (0, True) == (booked.status, "again-ledger.csv: 1 payment" in booked.said)
     no_proof = await run("bulk", "receipt", retried.request_id.removesuffix("-R2"), *IN)
     assert (2, True) == (no_proof.status, "there is no proof" in no_proof.said)
+
+
+async def test_another_login_in_the_environment(run: Run) -> None:
+    """Is no other login: the maker cannot pass for somebody else by setting a variable."""
+    digest = await proposed(run)
+    assert 0 == (await run("bulk", "approvals", *IN, "--needed", "1", "--who", "C. Board", "--why", "strict")).status
+    said = await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes", LOGNAME="head", USER="head")
+    assert (2, True) == (said.status, "with a login of their own" in said.said), said.said
