@@ -27,7 +27,8 @@ from payments_async.bulk import Share, approval_sheet, ledger, plan, read_batch,
 from payments_async.bulk._retry_ids import earlier_id, retried_id
 from payments_async.journal import News, OrderUnknown, RunIdentity, RunUnknown, SqliteJournal
 from payments_async.journal.contract import Evidence, Outcome, Permit
-from payments_async.sandbox import Sandbox
+from payments_async.outbox._sweeps import account_of
+from payments_async.sandbox import Fault, Quirks, Sandbox
 
 IDENTITY = RunIdentity(base_address="https://payments.example", key_fingerprint="0", user_id="u")
 ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
@@ -240,10 +241,59 @@ async def test_an_order_that_was_paid_after_all_is_not_tried_again(
     """The retry file is older than the evidence: the plan knows."""
     await retry_file(journal, "november", tmp_path / "retry.csv")
     batch = await read_batch(tmp_path / "retry.csv")
-    assert (await plan(payments, batch, batch_id="again", journal=journal)).is_clean
+    assert () == (await plan(payments, batch, batch_id="again", journal=journal)).problems
     await found(journal, "RUN-2", Decimal(2000), News.LOOKED_UP_SUCCESSFUL)
     made = await plan(payments, batch, batch_id="again", journal=journal)
     assert [("RUN-2-R2", True)] == [(one.request_id, "may be paid twice" in one.remedy) for one in made.problems]
+
+
+async def told_to_have_failed(journal: SqliteJournal, payments: PaymentsSession) -> None:
+    """An order that the service took, and of which a notification says that it failed."""
+    await journal.open_run("told", account_of(payments))
+    await journal.load("told", [order(1)], owner="test")
+    chunk = await journal.claim_chunk("told", "test")
+    assert chunk is not None
+    permit = await journal.permit(chunk, chunk.orders[0])
+    assert isinstance(permit, Permit)
+    taken = await payments.payouts.send(order(1))
+    await journal.record(Outcome(permit=permit, news=News.ACCEPTED, transaction_id=taken.transaction_id))
+    failed = Evidence(
+        news=News.NOTIFIED_FAILED, source="notification 192.0.2.7", request_id="RUN-1", amount=Decimal(1000)
+    )
+    await journal.apply_evidence(failed)
+
+
+@pytest.mark.parametrize("fault", [None, Fault.FAILS])
+async def test_a_failure_that_was_only_notified(
+    payments: PaymentsSession, sandbox: Sandbox, tmp_path: Path, fault: Fault | None
+) -> None:
+    """It may have been forged: what the service lists as successful is not tried again, as failed it is."""
+    if fault is not None:
+        sandbox.script(fault)
+    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
+        await told_to_have_failed(journal, payments)
+        await sandbox.settle()
+        await retry_file(journal, "told", tmp_path / "retry.csv")
+        batch = await read_batch(tmp_path / "retry.csv")
+        made = await plan(payments, batch, batch_id="again", journal=journal)
+    if fault is None:
+        assert [True] == ["SUCCESSFULL in the service's lists" in one.remedy for one in made.problems]
+    else:
+        assert ((), ()) == (made.problems, made.concerns)
+
+
+async def test_a_failure_that_no_list_shows(tmp_path: Path) -> None:
+    """The service does not filter, so nothing is known: somebody has to look at it before anything is sent."""
+    async with (
+        Sandbox(quirks=Quirks(ignores_status_filter=True)) as service,
+        SqliteJournal(tmp_path / "journal.sqlite") as journal,
+    ):
+        who = Credentials(app_key=service.app_key, app_password=service.app_password, user_id=service.user_id)
+        async with PaymentsSession(service.base_url, who) as payments:
+            await told_to_have_failed(journal, payments)
+            await retry_file(journal, "told", tmp_path / "retry.csv")
+            made = await plan(payments, await read_batch(tmp_path / "retry.csv"), batch_id="again", journal=journal)
+    assert (False, [True]) == (made.is_clean, ["ask it first" in one.remedy for one in made.concerns])
 
 
 @pytest.mark.parametrize("number", [1, 4, 6, 7])

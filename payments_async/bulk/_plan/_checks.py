@@ -20,18 +20,18 @@ from payments_async._fanout import fan_out
 from payments_async._frozen import frozen
 from payments_async._kinds import KINDS, destination_of, item_of, reference_of
 from payments_async._masking import mask, redact
-from payments_async._models import Product, ProductItem, Validation
+from payments_async._models import Product, ProductItem, TransactionStatus, Validation
 from payments_async._orders import BankAccount, CollectionOrder, Order, PayoutOrder
 from payments_async._session import PaymentsSession
 from payments_async.bulk._file._batch import Repeat, Repeats
 from payments_async.bulk._file._operators import WORKS_BY_NUMBER, operator_named_by, operator_of
+from payments_async.bulk._plan._second_tries import Before, issue_of, shown_statuses
 from payments_async.bulk._problems import OrderIssue
 from payments_async.bulk._retry_ids import earlier_id
 from payments_async.journal import Journal
 from payments_async.journal._engine._memory import Holder
 from payments_async.journal._engine._registered import RegisteredOrders
 from payments_async.journal._records import ArchivedOrder, Entry, Run
-from payments_async.journal._states import State
 
 _LONGEST_PATTERN = 200
 _SLOW = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P?[=<!]")  # may take for ever on a text that nearly matches
@@ -462,9 +462,6 @@ class Payees(ExitStack):
         return tuple(found)
 
 
-_SURELY_UNPAID = (State.REJECTED, State.FAILED, State.REVERSED)
-
-
 @attrs.define(eq=False, repr=False)
 class PriorOrders:
     """The journal as the plan of one batch sees it. ``begin`` first.
@@ -473,6 +470,7 @@ class PriorOrders:
         run: The batch itself, when the journal has it.
     """
 
+    _payments: PaymentsSession
     _journal: Journal | None
     _batch_id: str | None
     _recent: float
@@ -481,9 +479,8 @@ class PriorOrders:
     _is_empty: bool = attrs.field(init=False, default=True)
     run: Run | None = attrs.field(init=False, default=None)
     _gone: frozenset[str] = attrs.field(init=False, default=frozenset())
-    _earlier: Mapping[str, Entry | ArchivedOrder | None] = attrs.field(
-        init=False, factory=dict
-    )  # what some of them try again
+    _earlier: Mapping[str, Before | None] = attrs.field(init=False, factory=dict)  # what some of them try again
+    _shown: Mapping[str, TransactionStatus] = attrs.field(init=False, factory=dict)  # of these, by the service
     _elsewhere: Mapping[str, Holder] = attrs.field(init=False, factory=dict)
 
     async def begin(self) -> None:
@@ -511,6 +508,7 @@ class PriorOrders:
             entries = await self._journal.entries_of([*request_ids, *earlier])
             archived = await self._journal.archived_of([one for one in (*request_ids, *earlier) if one not in entries])
         self._earlier = {one: entries.get(one) or archived.get(one) for one in earlier}
+        self._shown = await shown_statuses(self._payments, self._earlier.values())
         self._gone = frozenset(archived).intersection(request_ids)
         if self._registered is not None:
             unknown = [one for one in request_ids if one not in entries and one not in self._gone]
@@ -557,15 +555,7 @@ class PriorOrders:
         """Why an order must not be tried again under another id: the one before may have been paid after all."""
         earlier = earlier_id(order.request_id)
         before = None if earlier is None else self._earlier.get(earlier)
-        if before is None:
-            return None
-        stands: str = before.state
-        if isinstance(before, Entry) and (before.conflict is not None or before.unconfirmed):
-            stands += ", and something contradicts that"
-        elif before.state in _SURELY_UNPAID:
-            return None
-        remedy = f"it tries {earlier} again, which is {stands}; leave the order out, or it may be paid twice"
-        return OrderIssue("request_id", order.request_id, remedy)
+        return None if before is None else issue_of(before, self._shown.get(before.request_id))
 
     async def paid(self) -> AsyncIterator[Iterable[Entry]]:
         """Payouts of other batches that were paid of late, or may be paid yet, some hundreds at a time."""

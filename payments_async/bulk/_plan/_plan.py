@@ -201,7 +201,7 @@ async def plan(
     limits = PlanLimits(each=_exact("max_each", max_each), total=_exact("max_total", max_total))
     change = _exact("compare_change", compare_change)
     registered = None if state_folder is None else RegisteredOrders(state_folder, account_of(payments))
-    prior = PriorOrders(journal, batch_id, recent, registered)
+    prior = PriorOrders(payments, journal, batch_id, recent, registered)
     await prior.begin()
     if isinstance(compare, str) and (journal is None or not await prior.has_batch(compare)):
         raise ValueError(f"compare: the journal holds no batch {compare}")
