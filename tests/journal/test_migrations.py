@@ -172,7 +172,7 @@ if kind == "sqlite":
     _opening.migrate(connection, steps=(*_opening.STEPS, in_words(COLOURS, "")))
 else:
     from payments_async.journal._postgres._connection import connected
-    connection = connected(place, place="here", name="killed")
+    connection = connected(place, place="here", name="killed", patience=60.0)
     connection.execute("BEGIN")
     _schema.migrate(connection, "payments", (*_schema.STEPS, in_words(COLOURS, "{s}.")))
     os.kill(os.getpid(), signal.SIGKILL)
