@@ -30,6 +30,7 @@ _log = logging.getLogger("payments_async")
 _NAMESPACE = re.compile(r"[a-z_][a-z0-9_]*")  # PGQueuer writes it without quotes
 _AGAIN_INITIAL, _AGAIN_MAX = 0.5, 15.0  # seconds until it is tried again after the connection was lost
 _ASK_AGAIN = 5.0  # ... until it is looked for jobs again, whatever was heard
+_CANCEL_AGAIN = 0.5  # ... until what is broken off is told so once more
 _INSTALLING = 0x7061796D656E7473  # the lock of whoever makes the tables
 
 
@@ -101,6 +102,7 @@ class Jobs:
         self._settings = DBSettings(db_schema=journal.schema, prefix="")
         self._handlers: dict[str, tuple[Handler, int]] = {}
         self._schedules: list[tuple[str, str, Callable[[], Awaitable[None]]]] = []
+        self._at_work: set[asyncio.Task[object]] = set()
         self._stop = asyncio.Event()
         self._queuer: PgQueuer | None = None
 
@@ -155,7 +157,11 @@ class Jobs:
         finally:
             running.cancel()
             stopping.cancel()
-            await asyncio.wait([running, stopping])
+            pending = {running, stopping}
+            while pending:  # broken off: PGQueuer waits for its handlers, and what they wait for may take very long
+                for handling in self._at_work:
+                    handling.cancel()
+                _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN)
 
     @property
     def is_idle(self) -> bool:
@@ -258,7 +264,7 @@ class Jobs:
                 f"as one who may change them: {self._command('upgrade')}"
             ) from error
         for entrypoint, (handler, _) in self._handlers.items():
-            queuer.entrypoint(entrypoint, accepts_context=False)(_handling(entrypoint, handler, self._failed_again))
+            queuer.entrypoint(entrypoint, accepts_context=False)(self._handling(entrypoint, handler))
         for name, when, run in self._schedules:
             # clean_old: whoever was started last says when
             queuer.schedule(name, when, clean_old=True, accepts_context=False)(_running(name, run))
@@ -278,6 +284,28 @@ class Jobs:
             )
         finally:
             self._queuer = None
+
+    def _handling(self, entrypoint: str, handler: Handler) -> Callable[[Job], Awaitable[None]]:
+        """A handler as PGQueuer calls it. It keeps tracebacks of what it is told, so it is told of nothing but time."""
+
+        async def handle(job: Job) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._at_work.add(task)
+            try:
+                await handler((job.payload or b"").decode())
+            except Later as later:
+                seconds = min(later.most, later.seconds * 2.0 ** min(job.attempts, 30))
+            except Exception as error:  # noqa: BLE001 - nothing is lost of a job that fails
+                seconds = self._failed_again
+                _log_failure(entrypoint, error)
+            else:
+                return
+            finally:
+                self._at_work.discard(task)
+            raise RetryRequested(timedelta(seconds=seconds), "there is more to do, or it is in other hands")
+
+        return handle
 
     async def _wait(self, seconds: float) -> None:
         """Wait for so long, or until it is to stop."""
@@ -312,24 +340,6 @@ class _TwoSessions:
         for listening in list(self._hears.tm.tasks):
             listening.cancel()  # it would take a second to see that nobody listens any more
         await self._hears.__aexit__(*failure)
-
-
-def _handling(entrypoint: str, handler: Handler, failed_again: float) -> Callable[[Job], Awaitable[None]]:
-    """A handler as PGQueuer calls it. It keeps the tracebacks of what it is told, so it is told of nothing but time."""
-
-    async def handle(job: Job) -> None:
-        try:
-            await handler((job.payload or b"").decode())
-        except Later as later:
-            seconds = min(later.most, later.seconds * 2.0 ** min(job.attempts, 30))
-        except Exception as error:  # noqa: BLE001 - nothing is lost of a job that fails
-            seconds = failed_again
-            _log_failure(entrypoint, error)
-        else:
-            return
-        raise RetryRequested(timedelta(seconds=seconds), "there is more to do, or it is in other hands")
-
-    return handle
 
 
 def _running(name: str, run: Callable[[], Awaitable[None]]) -> Callable[[Schedule], Awaitable[None]]:

@@ -147,9 +147,20 @@ async def work_until_stopped(
                             async with asyncio.timeout(_LOOK):
                                 await stop.drain.wait()
                 await (outbox.aclose() if helping is None else helping)
+        except asyncio.CancelledError:
+            await _break_off(outbox)  # also where it was not being closed yet
+            raise
         finally:
             await outbox.aclose()
     return stop
+
+
+async def _break_off(outbox: Outbox) -> None:
+    """Close an outbox without waiting for what is under way; what may have left is written down as unknown."""
+    closing = asyncio.ensure_future(outbox.aclose())
+    await asyncio.sleep(0)  # it has begun
+    closing.cancel()
+    await asyncio.wait([closing])
 
 
 @asynccontextmanager
