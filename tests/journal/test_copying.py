@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -355,6 +356,22 @@ async def test_what_this_machine_remembers_counts_in_the_new_place(move: Move, t
             await third.load(BATCH, [order(n) for n in range(3)], owner="loader")
     assert caught.value.path is not None
     assert ("namespace" in caught.value.path) == (move.kinds[1] == "postgres")
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+async def test_a_backup_of_before_that_is_put_back(tmp_path: Path, is_remembered: bool) -> None:
+    """Into the very file, by a tool that writes over it: it is noticed, and hands out nothing that the new one has."""
+    file, backup = tmp_path / "payments.db", tmp_path / "backup.db"
+    state = tmp_path / "state" if is_remembered else None
+    there = SqliteJournal(tmp_path / "new.db", state_folder=state)
+    async with SqliteJournal(file, state_folder=state) as journal:
+        await loaded(journal, 3)
+    shutil.copyfile(file, backup)
+    await copy_journal(SqliteJournal(file, state_folder=state), there)
+    shutil.copyfile(backup, file)
+    async with SqliteJournal(file, state_folder=state) as journal, there:
+        assert (None, 1) == (await journal.claim_chunk(BATCH, "a"), (await journal.chunks(BATCH)).quarantined)
+        assert await there.claim_chunk(BATCH, "b") is not None
 
 
 @pytest.mark.parametrize("moment", ["copy.outbox", "copy.filled"])

@@ -173,7 +173,7 @@ class Identity:
             JournalBehind: A copy of the journal has made commits that this one does not hold.
             JournalTooNew: A newer version of this package has changed the tables beyond what this one may use.
         """
-        if not commit.moves:
+        if not (commit.moves or commit.is_counted):
             return None
         commits, is_as_written, oldest = commit.execute(_COUNT).fetchone()
         count = int(commits)

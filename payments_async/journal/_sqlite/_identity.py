@@ -135,7 +135,7 @@ class Epoch:
             JournalTooNew: A newer version of this package has changed the tables beyond what this one may use.
         """
         self._check_place()
-        if not commit.moves:
+        if not (commit.moves or commit.is_counted):
             return partial(_checkpoint, commit)
         commits, oldest = commit.execute(_COUNT).fetchone()
         count = int(commits)

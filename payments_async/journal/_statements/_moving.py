@@ -118,6 +118,7 @@ def retire(commit: Commit, move: str, to: str) -> None:
     commit.connection.executemany(_REMEMBER, about.items())
     commit.database.seal_tables(commit.connection, _words(moved))
     commit.is_milestone = True
+    commit.is_counted = True  # a backup of just before, put back into the same file, would count as many
 
 
 def note_try(connection: Connection) -> None:
