@@ -246,6 +246,21 @@ async def test_an_order_that_was_paid_after_all_is_not_tried_again(
     assert [("RUN-2-R2", True)] == [(one.request_id, "may be paid twice" in one.remedy) for one in made.problems]
 
 
+async def test_the_first_of_several_tries_was_paid_after_all(
+    journal: SqliteJournal, payments: PaymentsSession, tmp_path: Path
+) -> None:
+    """However often it was tried again since, and failed: neither is a row written for it, nor a plan of it clean."""
+    again = [order(number, request_id=f"RUN-{number}-R2") for number in (3, 2)]
+    await ended(journal, again, "again")  # the first of them is paid, the second fails
+    third = order(2, request_id="RUN-2-R3")
+    assert (await plan(payments, [third], batch_id="third", journal=journal)).is_clean
+    await found(journal, "RUN-2", Decimal(2000), News.LOOKED_UP_SUCCESSFUL)
+    made = await retry_file(journal, "again", tmp_path / "retry.csv")
+    assert (None, [("RUN-2-R2", True)]) == (made.path, [(one, "RUN-2 again" in why) for one, why in made.left_out])
+    problems = (await plan(payments, [third], batch_id="third", journal=journal)).problems
+    assert [("RUN-2-R3", True)] == [(one.request_id, "tries RUN-2 again" in one.remedy) for one in problems]
+
+
 @pytest.mark.parametrize("number", [1, 4, 6, 7])
 async def test_an_order_that_did_not_fail_is_not_tried_again_by_hand(
     journal: SqliteJournal, payments: PaymentsSession, number: int

@@ -26,12 +26,11 @@ from payments_async._session import PaymentsSession
 from payments_async.bulk._file._batch import Repeat, Repeats
 from payments_async.bulk._file._operators import WORKS_BY_NUMBER, operator_named_by, operator_of
 from payments_async.bulk._problems import OrderIssue
-from payments_async.bulk._retry_ids import earlier_id
+from payments_async.bulk._retry_ids import Earlier, earlier_orders, paid_before
 from payments_async.journal import Journal
 from payments_async.journal._engine._memory import Holder
 from payments_async.journal._engine._registered import RegisteredOrders
 from payments_async.journal._records import ArchivedOrder, Entry, Run
-from payments_async.journal._states import State
 
 _LONGEST_PATTERN = 200
 _SLOW = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P?[=<!]")  # may take for ever on a text that nearly matches
@@ -462,9 +461,6 @@ class Payees(ExitStack):
         return tuple(found)
 
 
-_SURELY_UNPAID = (State.REJECTED, State.FAILED, State.REVERSED)
-
-
 @attrs.define(eq=False, repr=False)
 class PriorOrders:
     """The journal as the plan of one batch sees it. ``begin`` first.
@@ -481,9 +477,7 @@ class PriorOrders:
     _is_empty: bool = attrs.field(init=False, default=True)
     run: Run | None = attrs.field(init=False, default=None)
     _gone: frozenset[str] = attrs.field(init=False, default=frozenset())
-    _earlier: Mapping[str, Entry | ArchivedOrder | None] = attrs.field(
-        init=False, factory=dict
-    )  # what some of them try again
+    _earlier: Earlier = attrs.field(init=False, factory=dict)  # what some of them try again
     _elsewhere: Mapping[str, Holder] = attrs.field(init=False, factory=dict)
 
     async def begin(self) -> None:
@@ -504,14 +498,13 @@ class PriorOrders:
     async def entries(self, orders: Sequence[PayoutOrder]) -> Mapping[str, Entry]:
         """What the journal holds under these request ids."""
         request_ids = [order.request_id for order in orders]
-        earlier = [one for one in map(earlier_id, request_ids) if one is not None]
         entries: Mapping[str, Entry] = {}
         archived: Mapping[str, ArchivedOrder] = {}
         if self._journal is not None and not self._is_empty:
-            entries = await self._journal.entries_of([*request_ids, *earlier])
-            archived = await self._journal.archived_of([one for one in (*request_ids, *earlier) if one not in entries])
-        self._earlier = {one: entries.get(one) or archived.get(one) for one in earlier}
-        self._gone = frozenset(archived).intersection(request_ids)
+            entries = await self._journal.entries_of(request_ids)
+            archived = await self._journal.archived_of([one for one in request_ids if one not in entries])
+            self._earlier = await earlier_orders(self._journal, request_ids)
+        self._gone = frozenset(archived)
         if self._registered is not None:
             unknown = [one for one in request_ids if one not in entries and one not in self._gone]
             self._elsewhere = await asyncio.to_thread(self._registered.holders, unknown)
@@ -555,15 +548,10 @@ class PriorOrders:
 
     def _repeats(self, order: PayoutOrder) -> OrderIssue | None:
         """Why an order must not be tried again under another id: the one before may have been paid after all."""
-        earlier = earlier_id(order.request_id)
-        before = None if earlier is None else self._earlier.get(earlier)
+        before = paid_before(order.request_id, self._earlier)
         if before is None:
             return None
-        stands: str = before.state
-        if isinstance(before, Entry) and (before.conflict is not None or before.unconfirmed):
-            stands += ", and something contradicts that"
-        elif before.state in _SURELY_UNPAID:
-            return None
+        earlier, stands = before
         remedy = f"it tries {earlier} again, which is {stands}; leave the order out, or it may be paid twice"
         return OrderIssue("request_id", order.request_id, remedy)
 
