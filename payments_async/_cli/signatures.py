@@ -1,7 +1,8 @@
 """Who sits at this machine, for what a person answers for."""
 
-import getpass
+import os
 import platform
+import sys
 
 from payments_async._cli.exit_codes import BadInput
 from payments_async.journal import Signature
@@ -14,10 +15,19 @@ def signature(who: str) -> Signature:
         BadInput: It has no name.
     """
     try:
-        login = getpass.getuser()
-    except (KeyError, OSError):  # a container whose user has no name
-        login = ""
-    try:
-        return Signature(who=who.strip(), login=login, machine=platform.node())
+        return Signature(who=who.strip(), login=_login(), machine=platform.node())
     except ValueError as error:
         raise BadInput("--who: your name; it is kept") from error
+
+
+def _login() -> str:
+    """Whose process this is, as the system has it: anybody can write another name into the environment."""
+    if sys.platform == "win32":
+        return os.getlogin()
+    from pwd import getpwuid
+
+    user = os.getuid()
+    try:
+        return getpwuid(user).pw_name
+    except KeyError:  # a container whose user has no name
+        return str(user)

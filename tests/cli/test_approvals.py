@@ -88,6 +88,18 @@ async def test_a_run_may_ask_for_an_approval_by_itself(run: Run, sandbox: Sandbo
     assert (2, 0, True) == (refused.status, len(sandbox.ledger), "nobody has proposed it" in refused.said)
 
 
+async def test_a_maker_who_says_in_the_environment_to_be_somebody_else(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose process it is, the system says: a variable makes no second person of the maker."""
+    digest = await proposed(run)
+    await run("bulk", "approvals", *IN, "--needed", "1", "--who", "C. Board", "--why", "each with a login of their own")
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "bhead")
+    refused = await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes")
+    assert (2, True) == (refused.status, "cannot approve what A. Clerk" in refused.said), refused.said
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
