@@ -261,6 +261,23 @@ async def test_the_first_of_several_tries_was_paid_after_all(
     assert [("RUN-2-R3", True)] == [(one.request_id, "tries RUN-2 again" in one.remedy) for one in problems]
 
 
+async def test_an_order_that_was_paid_after_all_when_the_batch_of_its_retry_goes_on(
+    journal: SqliteJournal, payments: PaymentsSession
+) -> None:
+    """The batch holds the retry, which was not sent yet: a person has to look at it first."""
+    again = [order(number, request_id=f"RUN-{number}-R2", batch_id="again") for number in (2, 3)]
+    await journal.open_run("again", IDENTITY)
+    await journal.load("again", again, owner="test")
+    assert (await plan(payments, again, batch_id="again", journal=journal)).is_clean
+    await found(journal, "RUN-2", Decimal(2000), News.LOOKED_UP_SUCCESSFUL)
+    made = await plan(payments, again, batch_id="again", journal=journal)
+    assert ([("RUN-2-R2", True)], False, 0) == (
+        [(one.request_id, "paid twice" in one.remedy) for one in made.concerns],
+        made.is_clean,
+        made.problem_count,
+    )
+
+
 @pytest.mark.parametrize("number", [1, 4, 6, 7])
 async def test_an_order_that_did_not_fail_is_not_tried_again_by_hand(
     journal: SqliteJournal, payments: PaymentsSession, number: int

@@ -537,7 +537,7 @@ class PriorOrders:
             remedy = f"batch {self.run.batch_id} was approved without this order; put it into a batch of its own"
             return OrderIssue("request_id", "", remedy)
         if entry is None:
-            return self._repeats(order)
+            return self._repeats(order, "leave the order out, or it may be paid twice")
         if entry.batch_id != self._batch_id:
             remedy = f"the journal holds this id in batch {entry.batch_id}, {entry.state}; leave the order out"
         elif entry.amount != order.amount:
@@ -546,13 +546,18 @@ class PriorOrders:
             remedy = "this batch holds it with other details; restore them, or give the order a new id"
         return OrderIssue("request_id", order.request_id, remedy)
 
-    def _repeats(self, order: PayoutOrder) -> OrderIssue | None:
+    def doubt(self, order: PayoutOrder) -> OrderIssue | None:
+        """What a person has to know of an order that is recorded, before it is sent."""
+        again = self._repeats(order, "go on with the batch only if that was not paid, or it is paid twice")
+        return None if again is None else again._replace(blocks=False, concerns=True)
+
+    def _repeats(self, order: PayoutOrder, what: str) -> OrderIssue | None:
         """Why an order must not be tried again under another id: the one before may have been paid after all."""
         before = paid_before(order.request_id, self._earlier)
         if before is None:
             return None
         earlier, stands = before
-        remedy = f"it tries {earlier} again, which is {stands}; leave the order out, or it may be paid twice"
+        remedy = f"it tries {earlier} again, which is {stands}; {what}"
         return OrderIssue("request_id", order.request_id, remedy)
 
     async def paid(self) -> AsyncIterator[Iterable[Entry]]:
