@@ -52,12 +52,14 @@ class Move:
     Attributes:
         here, there: Give the journal in each, unopened.
         rows: What is in a table of the one or the other.
+        lose: Does away with what is in the second.
     """
 
     here: Callable[..., StoredJournal]
     there: Callable[..., StoredJournal]
     kinds: tuple[str, str]
     rows: Callable[[StoredJournal, str], list[Any]]
+    lose: Callable[[], None]
 
     async def copied(self, **options: Any) -> Copied:
         """Copy it."""
@@ -86,7 +88,13 @@ def move(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Move]:
         with psycopg.connect(dsn, options=f"-c search_path={schema}") as connection:
             return connection.execute(sql.encode()).fetchall()
 
-    yield Move(of["0"], of["1"], request.param, rows)
+    def lose() -> None:
+        for file in tmp_path.glob("1.db*"):
+            file.unlink()
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{schemas[1]}" CASCADE'.encode())
+
+    yield Move(of["0"], of["1"], request.param, rows, lose)
     with psycopg.connect(dsn, autocommit=True) as connection:
         for schema in (*schemas, "life_journal", "life_lost"):
             connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE'.encode())
@@ -462,6 +470,35 @@ async def test_a_new_place_that_cannot_be_had(tmp_path: Path, is_second: bool) -
         assert await may_send(there)
     else:
         assert await may_send(here)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_new_place_that_is_lost_before_the_old_one_knew_of_it(move: Move, fails: bool) -> None:
+    """Orders were sent from there, as nobody remembers: the same call again puts them in quarantine, or nowhere."""
+    async with move.here() as journal:
+        await loaded(journal)
+
+    def die(point: str) -> None:
+        if point == "copy.placed":
+            raise _Died
+        if point == "copy.outbox" and fails:
+            raise JournalCorrupt("what was read again is not the same")
+
+    with pytest.raises(_Died):
+        await move.copied(crash_at=lambda point: die(point) if point == "copy.placed" else None)
+    async with move.there(state_folder=None) as journal:
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        await permitted(journal, chunk)
+    move.lose()
+    if fails:
+        with pytest.raises(JournalCorrupt):
+            await move.copied(crash_at=die)
+        with pytest.raises(JournalMoved):
+            await move.here().__aenter__()
+    await move.copied()
+    async with move.there() as journal:
+        assert (None, 1) == (await journal.claim_chunk(BATCH, "other"), (await journal.chunks(BATCH)).quarantined)
 
 
 async def test_a_row_that_is_another_one_there(tmp_path: Path) -> None:
