@@ -82,6 +82,18 @@ async def test_an_approval_that_was_taken_back(run: Run, sandbox: Sandbox) -> No
     assert "B. Head (withdrawn)" in shown.said
 
 
+async def test_an_approval_that_is_taken_back_too_late(run: Run) -> None:
+    """The batch lies in an outbox: whoever takes the approval back is told that it is sent all the same."""
+    digest = await proposed(run)
+    await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes")
+    before = await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes", "--withdraw")
+    assert "goes on sending" not in before.said
+    await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes")
+    await run("outbox", "put", "payroll.csv", "--batch-id", "november", *IN, "--yes")
+    late = await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes", "--withdraw")
+    assert (0, True, True) == (late.status, "goes on sending it" in late.said, "outbox pause" in late.said), late.said
+
+
 async def test_a_run_may_ask_for_an_approval_by_itself(run: Run, sandbox: Sandbox) -> None:
     """Without a rule in the journal."""
     refused = await run(*RUN, "--needs-approval", "1", "--new-journal")
