@@ -1,8 +1,8 @@
 """Who sits at this machine, for what a person answers for."""
 
-import getpass
 import os
 import platform
+import sys
 
 from payments_async._cli.exit_codes import BadInput
 from payments_async.journal import Signature
@@ -21,13 +21,13 @@ def signature(who: str) -> Signature:
 
 
 def _login() -> str:
-    """Whose process this is, as the system says: not as the environment does, which anybody may set."""
+    """Whose process this is, as the system has it: anybody can write another name into the environment."""
+    if sys.platform == "win32":
+        return os.getlogin()
+    from pwd import getpwuid
+
+    user = os.getuid()
     try:
-        import pwd
-    except ModuleNotFoundError:  # not on Windows
-        return getpass.getuser()
-    number = os.getuid()
-    try:
-        return pwd.getpwuid(number).pw_name
+        return getpwuid(user).pw_name
     except KeyError:  # a container whose user has no name
-        return f"user {number}"
+        return str(user)

@@ -1,8 +1,17 @@
-"""The request ids of orders that are paid again after they surely were not: stable, and they name the one before."""
+"""The request ids of orders that are paid again after they surely were not, and what became of those before them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+from payments_async.journal import Journal
+from payments_async.journal._records import ArchivedOrder, Entry
+from payments_async.journal._states import State
+
+Earlier: TypeAlias = Mapping[str, Entry | ArchivedOrder]
+_SURELY_UNPAID = (State.REJECTED, State.FAILED, State.REVERSED)
 
 _AGAIN = re.compile(r"(?P<first>.+)-R(?P<time>[2-9]|[1-9][0-9]{1,3})", re.DOTALL)
 
@@ -27,3 +36,33 @@ def earlier_id(request_id: str) -> str | None:
     if found is None:
         return None
     return found["first"] if found["time"] == "2" else f"{found['first']}-R{int(found['time']) - 1}"
+
+
+async def earlier_orders(journal: Journal, request_ids: Iterable[str]) -> Earlier:
+    """All orders that these try again and the journal knows: those just before, those before them, and so on."""
+    known: dict[str, Entry | ArchivedOrder] = {}
+    wanted = set(filter(None, map(earlier_id, request_ids)))
+    while wanted:
+        found: dict[str, Entry | ArchivedOrder] = dict(await journal.entries_of([*wanted]))
+        found |= await journal.archived_of([one for one in wanted if one not in found])
+        known |= found
+        wanted = set(filter(None, map(earlier_id, found))) - known.keys()
+    return known
+
+
+def tries_before(request_id: str, earlier: Earlier) -> Iterator[Entry | ArchivedOrder]:
+    """The orders that this one tries again, the latest first, as far as they are known."""
+    before = earlier_id(request_id)
+    while before is not None and (order := earlier.get(before)) is not None:
+        yield order
+        before = earlier_id(before)
+
+
+def paid_before(request_id: str, earlier: Earlier) -> tuple[str, str] | None:
+    """The latest of the orders before this one that may have been paid after all, and how it stands."""
+    for order in tries_before(request_id, earlier):
+        if isinstance(order, Entry) and (order.conflict is not None or order.unconfirmed):
+            return order.request_id, f"{order.state}, and something contradicts that"
+        if order.state not in _SURELY_UNPAID:
+            return order.request_id, order.state
+    return None

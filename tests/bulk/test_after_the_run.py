@@ -296,6 +296,39 @@ async def test_a_failure_that_no_list_shows(tmp_path: Path) -> None:
     assert (False, [True]) == (made.is_clean, ["ask it first" in one.remedy for one in made.concerns])
 
 
+async def test_the_first_of_several_tries_was_paid_after_all(
+    journal: SqliteJournal, payments: PaymentsSession, tmp_path: Path
+) -> None:
+    """However often it was tried again since, and failed: neither is a row written for it, nor a plan of it clean."""
+    again = [order(number, request_id=f"RUN-{number}-R2") for number in (3, 2)]
+    await ended(journal, again, "again")  # the first of them is paid, the second fails
+    third = order(2, request_id="RUN-2-R3")
+    assert () == (await plan(payments, [third], batch_id="third", journal=journal)).problems
+    await found(journal, "RUN-2", Decimal(2000), News.LOOKED_UP_SUCCESSFUL)
+    made = await retry_file(journal, "again", tmp_path / "retry.csv")
+    assert (None, [("RUN-2-R2", True)]) == (made.path, [(one, "RUN-2 again" in why) for one, why in made.left_out])
+    problems = (await plan(payments, [third], batch_id="third", journal=journal)).problems
+    assert [("RUN-2-R3", True)] == [(one.request_id, "tries RUN-2 again" in one.remedy) for one in problems]
+
+
+async def test_an_order_that_was_paid_after_all_when_the_batch_of_its_retry_goes_on(
+    journal: SqliteJournal, payments: PaymentsSession
+) -> None:
+    """The batch holds the retry, which was not sent yet: a person has to look at it first."""
+    again = [order(number, request_id=f"RUN-{number}-R2", batch_id="again") for number in (2, 3)]
+    await journal.open_run("again", IDENTITY)
+    await journal.load("again", again, owner="test")
+    before = await plan(payments, again, batch_id="again", journal=journal)
+    assert [] == [one for one in before.concerns if "paid twice" in one.remedy]
+    await found(journal, "RUN-2", Decimal(2000), News.LOOKED_UP_SUCCESSFUL)
+    made = await plan(payments, again, batch_id="again", journal=journal)
+    assert ([("RUN-2-R2", True)], False, 0) == (
+        [(one.request_id, True) for one in made.concerns if "paid twice" in one.remedy],
+        made.is_clean,
+        made.problem_count,
+    )
+
+
 @pytest.mark.parametrize("number", [1, 4, 6, 7])
 async def test_an_order_that_did_not_fail_is_not_tried_again_by_hand(
     journal: SqliteJournal, payments: PaymentsSession, number: int

@@ -82,10 +82,34 @@ async def test_an_approval_that_was_taken_back(run: Run, sandbox: Sandbox) -> No
     assert "B. Head (withdrawn)" in shown.said
 
 
+async def test_an_approval_that_is_taken_back_too_late(run: Run) -> None:
+    """The batch lies in an outbox: whoever takes the approval back is told that it is sent all the same."""
+    digest = await proposed(run)
+    await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes")
+    before = await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes", "--withdraw")
+    assert "goes on sending" not in before.said
+    await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes")
+    await run("outbox", "put", "payroll.csv", "--batch-id", "november", *IN, "--yes")
+    late = await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes", "--withdraw")
+    assert (0, True, True) == (late.status, "goes on sending it" in late.said, "outbox pause" in late.said), late.said
+
+
 async def test_a_run_may_ask_for_an_approval_by_itself(run: Run, sandbox: Sandbox) -> None:
     """Without a rule in the journal."""
     refused = await run(*RUN, "--needs-approval", "1", "--new-journal")
     assert (2, 0, True) == (refused.status, len(sandbox.ledger), "nobody has proposed it" in refused.said)
+
+
+async def test_a_maker_who_says_in_the_environment_to_be_somebody_else(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose process it is, the system says: a variable makes no second person of the maker."""
+    digest = await proposed(run)
+    await run("bulk", "approvals", *IN, "--needed", "1", "--who", "C. Board", "--why", "each with a login of their own")
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "bhead")
+    refused = await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes")
+    assert (2, True) == (refused.status, "cannot approve what A. Clerk" in refused.said), refused.said
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Approvals: a batch is begun only when as many others as the journal asks for have approved its plan."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from decimal import Decimal
 
 import attrs
@@ -7,9 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from journal.conftest import Opens
-from journal.factories import BATCH, IDENTITY, Clock, orders
+from journal.factories import BATCH, IDENTITY, Clock, order, orders
 
-from payments_async.journal import Approval, ApprovalRule, Journal, NotApproved, Proposal, Signature
+from payments_async import PayoutOrder
+from payments_async.journal import (
+    Approval,
+    ApprovalRule,
+    Journal,
+    LoadBusy,
+    NotApproved,
+    Proposal,
+    RunUnknown,
+    Signature,
+)
 from payments_async.journal._approvals import counted_approvals, why_not_approved
 
 DIGEST, OTHER = "a" * 64, "b" * 64
@@ -46,6 +58,35 @@ async def test_a_batch_that_nobody_has_approved(journal: Journal) -> None:
     with pytest.raises(NotApproved, match=r"1 person other than A\. Clerk must approve it; nobody has so far"):
         await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
     assert [] == list(await journal.runs())
+
+
+async def test_orders_that_were_loaded_before_another_plan_was_approved(journal: Journal) -> None:
+    """They are none of that plan, though it was begun under the same name while they were loaded."""
+    await journal.open_run(BATCH, IDENTITY, source_digest=OTHER)
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> AsyncIterator[PayoutOrder]:
+        for one in orders(1001):
+            if one.request_id == order(1000).request_id:
+                begun.set()
+                await goes_on.wait()
+            yield one
+
+    loading = asyncio.ensure_future(journal.load(BATCH, slowly(), owner="a"))
+    await begun.wait()
+    await ruled(journal)
+    await journal.propose(proposal())
+    await journal.approve(DIGEST, by=CHECKER, note="")
+    await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+    with pytest.raises(LoadBusy):
+        await journal.load(BATCH, orders(2), owner="b")
+    goes_on.set()
+    with pytest.raises(NotApproved, match=f"nobody has proposed it: {OTHER}"):
+        await loading
+    with pytest.raises(RunUnknown):
+        await journal.claim_chunk(BATCH, "worker")
+    assert 2 == (await journal.load(BATCH, orders(2), owner="b")).total
+    assert DIGEST == (await journal.run(BATCH)).source_digest
 
 
 async def test_a_batch_that_somebody_else_has_approved(journal: Journal) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -51,12 +52,14 @@ class Move:
     Attributes:
         here, there: Give the journal in each, unopened.
         rows: What is in a table of the one or the other.
+        lose: Does away with what is in the second.
     """
 
     here: Callable[..., StoredJournal]
     there: Callable[..., StoredJournal]
     kinds: tuple[str, str]
     rows: Callable[[StoredJournal, str], list[Any]]
+    lose: Callable[[], None]
 
     async def copied(self, **options: Any) -> Copied:
         """Copy it."""
@@ -85,7 +88,13 @@ def move(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Move]:
         with psycopg.connect(dsn, options=f"-c search_path={schema}") as connection:
             return connection.execute(sql.encode()).fetchall()
 
-    yield Move(of["0"], of["1"], request.param, rows)
+    def lose() -> None:
+        for file in tmp_path.glob("1.db*"):
+            file.unlink()
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{schemas[1]}" CASCADE'.encode())
+
+    yield Move(of["0"], of["1"], request.param, rows, lose)
     with psycopg.connect(dsn, autocommit=True) as connection:
         for schema in (*schemas, "life_journal", "life_lost"):
             connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE'.encode())
@@ -357,6 +366,22 @@ async def test_what_this_machine_remembers_counts_in_the_new_place(move: Move, t
     assert ("namespace" in caught.value.path) == (move.kinds[1] == "postgres")
 
 
+@pytest.mark.parametrize("is_remembered", [True, False])
+async def test_a_backup_of_before_that_is_put_back(tmp_path: Path, is_remembered: bool) -> None:
+    """Into the very file, by a tool that writes over it: it is noticed, and hands out nothing that the new one has."""
+    file, backup = tmp_path / "payments.db", tmp_path / "backup.db"
+    state = tmp_path / "state" if is_remembered else None
+    there = SqliteJournal(tmp_path / "new.db", state_folder=state)
+    async with SqliteJournal(file, state_folder=state) as journal:
+        await loaded(journal, 3)
+    shutil.copyfile(file, backup)
+    await copy_journal(SqliteJournal(file, state_folder=state), there)
+    shutil.copyfile(backup, file)
+    async with SqliteJournal(file, state_folder=state) as journal, there:
+        assert (None, 1) == (await journal.claim_chunk(BATCH, "a"), (await journal.chunks(BATCH)).quarantined)
+        assert await there.claim_chunk(BATCH, "b") is not None
+
+
 @pytest.mark.parametrize("moment", ["copy.outbox", "copy.filled"])
 async def test_a_copy_that_fails(move: Move, moment: str) -> None:
     """Leaves the journal where it was, and it can be worked again, or copied again."""
@@ -445,6 +470,35 @@ async def test_a_new_place_that_cannot_be_had(tmp_path: Path, is_second: bool) -
         assert await may_send(there)
     else:
         assert await may_send(here)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_new_place_that_is_lost_before_the_old_one_knew_of_it(move: Move, fails: bool) -> None:
+    """Orders were sent from there, as nobody remembers: the same call again puts them in quarantine, or nowhere."""
+    async with move.here() as journal:
+        await loaded(journal)
+
+    def die(point: str) -> None:
+        if point == "copy.placed":
+            raise _Died
+        if point == "copy.outbox" and fails:
+            raise JournalCorrupt("what was read again is not the same")
+
+    with pytest.raises(_Died):
+        await move.copied(crash_at=lambda point: die(point) if point == "copy.placed" else None)
+    async with move.there(state_folder=None) as journal:
+        chunk = await journal.claim_chunk(BATCH, "worker")
+        assert chunk is not None
+        await permitted(journal, chunk)
+    move.lose()
+    if fails:
+        with pytest.raises(JournalCorrupt):
+            await move.copied(crash_at=die)
+        with pytest.raises(JournalMoved):
+            await move.here().__aenter__()
+    await move.copied()
+    async with move.there() as journal:
+        assert (None, 1) == (await journal.claim_chunk(BATCH, "other"), (await journal.chunks(BATCH)).quarantined)
 
 
 async def test_a_row_that_is_another_one_there(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ from payments_async._orders import BankAccount, CollectionOrder, Order, PayoutOr
 from payments_async._session import PaymentsSession
 from payments_async.bulk._file._batch import Repeat, Repeats
 from payments_async.bulk._file._operators import WORKS_BY_NUMBER, operator_named_by, operator_of
-from payments_async.bulk._plan._second_tries import Before, issue_of, shown_statuses
+from payments_async.bulk._plan._second_tries import issue_of, shown_statuses
 from payments_async.bulk._problems import OrderIssue
-from payments_async.bulk._retry_ids import earlier_id
+from payments_async.bulk._retry_ids import Earlier, earlier_orders, paid_before, tries_before
 from payments_async.journal import Journal
 from payments_async.journal._engine._memory import Holder
 from payments_async.journal._engine._registered import RegisteredOrders
@@ -479,7 +479,7 @@ class PriorOrders:
     _is_empty: bool = attrs.field(init=False, default=True)
     run: Run | None = attrs.field(init=False, default=None)
     _gone: frozenset[str] = attrs.field(init=False, default=frozenset())
-    _earlier: Mapping[str, Before | None] = attrs.field(init=False, factory=dict)  # what some of them try again
+    _earlier: Earlier = attrs.field(init=False, factory=dict)  # what some of them try again
     _shown: Mapping[str, TransactionStatus] = attrs.field(init=False, factory=dict)  # of these, by the service
     _elsewhere: Mapping[str, Holder] = attrs.field(init=False, factory=dict)
 
@@ -501,15 +501,14 @@ class PriorOrders:
     async def entries(self, orders: Sequence[PayoutOrder]) -> Mapping[str, Entry]:
         """What the journal holds under these request ids."""
         request_ids = [order.request_id for order in orders]
-        earlier = [one for one in map(earlier_id, request_ids) if one is not None]
         entries: Mapping[str, Entry] = {}
         archived: Mapping[str, ArchivedOrder] = {}
         if self._journal is not None and not self._is_empty:
-            entries = await self._journal.entries_of([*request_ids, *earlier])
-            archived = await self._journal.archived_of([one for one in (*request_ids, *earlier) if one not in entries])
-        self._earlier = {one: entries.get(one) or archived.get(one) for one in earlier}
-        self._shown = await shown_statuses(self._payments, self._earlier.values())
-        self._gone = frozenset(archived).intersection(request_ids)
+            entries = await self._journal.entries_of(request_ids)
+            archived = await self._journal.archived_of([one for one in request_ids if one not in entries])
+            self._earlier = await earlier_orders(self._journal, request_ids)
+            self._shown = await shown_statuses(self._payments, self._earlier.values())
+        self._gone = frozenset(archived)
         if self._registered is not None:
             unknown = [one for one in request_ids if one not in entries and one not in self._gone]
             self._elsewhere = await asyncio.to_thread(self._registered.holders, unknown)
@@ -542,7 +541,7 @@ class PriorOrders:
             remedy = f"batch {self.run.batch_id} was approved without this order; put it into a batch of its own"
             return OrderIssue("request_id", "", remedy)
         if entry is None:
-            return self._repeats(order)
+            return self._repeats(order, "leave the order out, or it may be paid twice")
         if entry.batch_id != self._batch_id:
             remedy = f"the journal holds this id in batch {entry.batch_id}, {entry.state}; leave the order out"
         elif entry.amount != order.amount:
@@ -551,11 +550,22 @@ class PriorOrders:
             remedy = "this batch holds it with other details; restore them, or give the order a new id"
         return OrderIssue("request_id", order.request_id, remedy)
 
-    def _repeats(self, order: PayoutOrder) -> OrderIssue | None:
+    def doubt(self, order: PayoutOrder) -> OrderIssue | None:
+        """What a person has to know of an order that is recorded, before it is sent."""
+        again = self._repeats(order, "go on with the batch only if that was not paid, or it is paid twice")
+        return None if again is None else again._replace(blocks=False, concerns=True)
+
+    def _repeats(self, order: PayoutOrder, what: str) -> OrderIssue | None:
         """Why an order must not be tried again under another id: the one before may have been paid after all."""
-        earlier = earlier_id(order.request_id)
-        before = None if earlier is None else self._earlier.get(earlier)
-        return None if before is None else issue_of(before, self._shown.get(before.request_id))
+        before = paid_before(order.request_id, self._earlier)
+        if before is not None:
+            earlier, stands = before
+            remedy = f"it tries {earlier} again, which is {stands}; {what}"
+            return OrderIssue("request_id", order.request_id, remedy)
+        issues = (
+            issue_of(one, self._shown.get(one.request_id)) for one in tries_before(order.request_id, self._earlier)
+        )
+        return next(filter(None, issues), None)
 
     async def paid(self) -> AsyncIterator[Iterable[Entry]]:
         """Payouts of other batches that were paid of late, or may be paid yet, some hundreds at a time."""

@@ -355,6 +355,10 @@ class _Walk:
         new = [order for order in orders if not self._prior.is_recorded(order, entries.get(order.request_id))]
         await self._catalogue.learn(new)
         issues = {order.request_id: self._issues(order, entries.get(order.request_id)) for order in new}
+        for order in orders:  # it is in the batch, and nobody can take it out; but it need not be sent
+            entry = entries.get(order.request_id)
+            if order.request_id not in issues and entry is not None and entry.state is State.PLANNED:
+                issues[order.request_id] = list(filter(None, [self._prior.doubt(order)]))
         if validations is not None:
             fit = [order for order in new if not _blocked(issues[order.request_id])]
             await validations.ask(fit)

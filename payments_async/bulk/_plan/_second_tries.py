@@ -16,7 +16,6 @@ from payments_async.journal._states import State
 
 _NO_MONEY = (TransactionStatus.FAILED, TransactionStatus.REVERSED)
 _ENDED_UNPAID = (State.FAILED, State.REVERSED)  # the service took it; a refusal was its own answer
-_SURELY_UNPAID = (State.REJECTED, *_ENDED_UNPAID)
 _DAY = timedelta(days=1)
 _LONG = 7 * 86_400.0  # seconds between sending and an end, at most in most cases
 
@@ -24,25 +23,20 @@ Before = Entry | ArchivedOrder
 
 
 def issue_of(before: Before, shown: TransactionStatus | None) -> OrderIssue | None:
-    """What speaks against trying an order again.
+    """What the service's lists have against trying an order again that ended unpaid.
 
     Args:
-        before: The order before it, as the journal has it.
-        shown: The status that the service's lists show of that, where they are believed.
+        before: The order, as the journal has it.
+        shown: The status that the lists show of it, where they are believed.
     """
-    stands: str = before.state
     again = f"it tries {before.request_id} again, which is"
-    if isinstance(before, Entry) and (before.conflict is not None or before.unconfirmed):
-        stands += ", and something contradicts that"
-    elif before.state in _SURELY_UNPAID:
-        if shown is not None and shown not in _NO_MONEY:
-            remedy = f"{again} {before.state} here and {shown} in the service's lists; leave the order out, and ask"
-            return OrderIssue("request_id", "", remedy)
-        if before.state in _ENDED_UNPAID and shown is None:
-            remedy = f"{again} {before.state} as was told; the service's lists do not show that: ask it first"
-            return OrderIssue("request_id", "", remedy, blocks=False, concerns=True)
-        return None
-    return OrderIssue("request_id", "", f"{again} {stands}; leave the order out, or it may be paid twice")
+    if shown is not None and shown not in _NO_MONEY:
+        remedy = f"{again} {before.state} here and {shown} in the service's lists; leave the order out, and ask"
+        return OrderIssue("request_id", "", remedy)
+    if before.state in _ENDED_UNPAID and shown is None:
+        remedy = f"{again} {before.state} as was told; the service's lists do not show that: ask it first"
+        return OrderIssue("request_id", "", remedy, blocks=False, concerns=True)
+    return None
 
 
 def _sent_at(before: Before) -> float:

@@ -18,7 +18,7 @@ from payments_async.bulk._file._headings import COLUMNS
 from payments_async.bulk._file._rows import Rules, read_row
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._files import place_of, replacing
-from payments_async.bulk._retry_ids import retried_id
+from payments_async.bulk._retry_ids import Earlier, earlier_orders, paid_before, retried_id
 from payments_async.journal import Journal
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State
@@ -26,7 +26,7 @@ from payments_async.journal._states import State
 _EARLIER, _WHY = "earlier_request_id", "why_not_paid"
 _COLUMNS = (*COLUMNS, _EARLIER, _WHY)
 _NUMBERS = ("phone_number", "account_number", "bank_code", "customer_reference")  # spreadsheets would ruin them
-_SURELY_UNPAID = (State.REJECTED, State.FAILED)
+_UNPAID = (State.REJECTED, State.FAILED)
 
 
 @frozen(kw_only=True)
@@ -74,17 +74,18 @@ async def retry_file(
     await journal.run(batch_id)
     header = _line(_COLUMNS)
     place = place_of(Path(path), marker=header, overwrite=overwrite, journal=getattr(journal, "path", None))
-    states = (*_SURELY_UNPAID, *([State.REVERSED] if reversed_too else []))
+    states = (*_UNPAID, *([State.REVERSED] if reversed_too else []))
     left_out: list[tuple[str, str]] = []
     orders: list[tuple[Entry, PayoutOrder]] = []
-    for state in states:
-        async for entry in journal.entries(batch_id, state):
-            why = _why_not(entry)
-            order = None if why else _again(entry)
-            if order is not None:
-                orders.append((entry, order))
-            else:
-                left_out.append((entry.request_id, why or "it is no payout that a batch file can hold"))
+    ended = [entry for state in states async for entry in journal.entries(batch_id, state)]
+    earlier = await earlier_orders(journal, (entry.request_id for entry in ended))
+    for entry in ended:
+        why = _why_not(entry, earlier)
+        order = None if why else _again(entry)
+        if order is not None:
+            orders.append((entry, order))
+        else:
+            left_out.append((entry.request_id, why or "it is no payout that a batch file can hold"))
     rows = [(entry, order, _cells(order)) for entry, order in orders]
     good = [row for row in rows if _is_read_as(row[2], row[1])]
     unwritable = "a row of a batch file cannot hold it exactly: enter it by hand, with care"
@@ -96,12 +97,14 @@ async def retry_file(
     return Retries(path=Path(path), written=total, left_out=tuple(left_out))
 
 
-def _why_not(entry: Entry) -> str | None:
+def _why_not(entry: Entry, earlier: Earlier) -> str | None:
     """Why an order that ended unpaid may have been paid all the same."""
     if entry.conflict is not None:
         return f"evidence contradicts: {entry.conflict}; acknowledge what is true first"
     if entry.unconfirmed:
         return "a notification about it is not confirmed yet; reconcile first"
+    if (before := paid_before(entry.request_id, earlier)) is not None:
+        return f"it tried {before[0]} again, which is {before[1]}"
     return None
 
 

@@ -13,6 +13,7 @@ from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._faults import JournalUnavailable, NotAJournal, PlaceTaken
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._moving import (
+    PLACING,
     CopiedTable,
     check_here,
     copy_table,
@@ -107,7 +108,8 @@ class _Copying:
     Attributes:
         here, there: Both databases, not open.
         may_undo: Whether the seal may be broken when it fails: no transaction that would count is under way there,
-            also none of somebody who died. Only who holds the lock of the other place knows that, or who tries first.
+            also none of somebody who died. Only who holds the lock of the other place knows that, or who tries first;
+            and nothing counted there before that is not there any more.
     """
 
     def __init__(
@@ -122,6 +124,7 @@ class _Copying:
         self.may_undo = False
         self._progress = progress
         self._crash_at = crash_at
+        self._was_placing = False
         self._written = 0
 
     def copy(self) -> dict[str, CopiedTable]:
@@ -133,7 +136,9 @@ class _Copying:
             source.execute("COMMIT")
             self.here.begin(source)
             move = self._still(source)
-            self.may_undo = tries_of(facts_of(source)) == 1
+            facts = facts_of(source)
+            self._was_placing = PLACING in facts
+            self.may_undo = tries_of(facts) == 1 and not self._was_placing
             try:
                 if self.there.facts().get("came_by") != move:
                     self._make_whole(source, move, copied)
@@ -161,15 +166,17 @@ class _Copying:
 
     def _make_whole(self, source: Connection, move: str, copied: dict[str, CopiedTable]) -> None:
         try:
-            self.there.make_whole(lambda destination: self._fill(source, destination, copied), placing=self._placing)
+            self.there.make_whole(
+                lambda destination: self._fill(source, destination, copied), placing=lambda: self._placing(source)
+            )
         except PlaceTaken:
             if self.there.facts().get("came_by") == move:  # by whoever was before us, at this very moment
                 return
-            self.may_undo = True  # by something else: nothing of ours can come to be there
+            self.may_undo = not self._was_placing  # by something else: nothing of ours can come to be there
             raise
 
     def _fill(self, source: Connection, destination: Connection, copied: dict[str, CopiedTable]) -> dict[str, str]:
-        self.may_undo = True
+        self.may_undo = not self._was_placing
         ours, theirs = self.here.tables(source), self.there.tables(destination)
         for name in tables_to_copy(ours, theirs, source):
             copied[name] = copy_table(
@@ -178,9 +185,11 @@ class _Copying:
             self._crash_at(f"copy.{name}")
         return facts_for(facts_of(source), self.here.address, self.here.now())
 
-    def _placing(self) -> None:
+    def _placing(self, source: Connection) -> None:
         self._crash_at("copy.filled")
         self.may_undo = False
+        self.here.note(source, PLACING, "yes")
+        self._crash_at("copy.placing")
 
     def _tell(self, rows: int) -> None:
         self._written += rows

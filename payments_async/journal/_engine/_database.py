@@ -120,6 +120,9 @@ class JournalDatabase(Database, Protocol):
     def retired(self) -> AbstractContextManager[Connection]:
         """A connection to a journal that is sealed, in a transaction which keeps others away, and is undone at last."""
 
+    def note(self, connection: Connection, key: str, value: str, /) -> None:
+        """Let a journal that is sealed say something of itself from now on, whatever becomes of that transaction."""
+
     def check_free(self) -> None:
         """Whether a journal can be made here. Raises ``PlaceTaken`` where there is one, or ``JournalError``."""
 

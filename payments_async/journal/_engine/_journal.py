@@ -32,6 +32,7 @@ from payments_async.journal._faults import (
     JournalCorrupt,
     JournalError,
     JournalUnavailable,
+    NotApproved,
     OrdersDiffer,
     OrderUnknown,
     RunUnknown,
@@ -324,7 +325,7 @@ class StoredJournal(Journal):
 
         try:
             return await self._load(batch_id, await self._submit("load", begin), orders, adoption)
-        except (HeldElsewhere, OrdersDiffer, asyncio.CancelledError):
+        except (HeldElsewhere, OrdersDiffer, NotApproved, asyncio.CancelledError):
             with suppress(JournalError):  # else who loads it next waits until the lease of this load is over
                 await self._submit("load", give_up)
             raise

@@ -493,6 +493,11 @@ class PostgresDatabase:
             self.begin(connection)
             yield connection
 
+    def note(self, _: Connection, key: str, value: str, /) -> None:
+        """Commit it by a connection of its own: whoever waits for the lock would have it in between."""
+        with self._alone() as connection:
+            write_facts(connection, {key: value})
+
     def check_free(self) -> None:
         """Whether there can be a journal: makes one, and undoes it."""
         with self._alone() as connection:

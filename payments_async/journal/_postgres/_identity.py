@@ -15,6 +15,7 @@ from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._postgres._tray import quarantine_everything
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
+from payments_async.journal._statements._moving import DOUBTED
 from payments_async.journal._versions import Step, Version, check_usable
 
 # the timeline is that of the log that is being written; the control file tells of it only some time after a promotion
@@ -159,11 +160,13 @@ class Identity:
         anchored = None if self.memory is None else self.memory.anchor(self.journal_id).read()
         highest = max(self._highest, 0 if anchored is None else anchored[0])
         (is_as_written,) = connection.execute(f"SELECT {_IS_AS_WRITTEN}").fetchone()
-        if known["epoch"] != server.epoch or commits < highest or not is_as_written:
+        is_doubted = commits < highest or not is_as_written or DOUBTED in known
+        if known["epoch"] != server.epoch or is_doubted:
             quarantine_everything(Commit(connection, self._database, now))
             commits = max(commits, highest)
         connection.executemany(_REMEMBER, [("epoch", server.epoch), ("commits", str(commits))])
         connection.execute(_WRITTEN)
+        connection.execute("DELETE FROM meta WHERE key = ?", (DOUBTED,))
         return lambda: self._follow(commits, server, now)
 
     def seal(self, commit: Commit) -> int | None:
@@ -173,7 +176,7 @@ class Identity:
             JournalBehind: A copy of the journal has made commits that this one does not hold.
             JournalTooNew: A newer version of this package has changed the tables beyond what this one may use.
         """
-        if not commit.moves:
+        if not (commit.moves or commit.is_counted):
             return None
         commits, is_as_written, oldest = commit.execute(_COUNT).fetchone()
         count = int(commits)

@@ -244,6 +244,12 @@ class SqliteDatabase:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
 
+    def note(self, connection: Connection, key: str, value: str, /) -> None:
+        """Commit it, and begin again."""
+        write_facts(connection, {key: value})
+        connection.execute("COMMIT")
+        self.begin(connection)
+
     def check_free(self) -> None:
         """Whether there can be a file. Raises ``PlaceTaken``, ``JournalLost`` or ``JournalReadOnly``."""
         if self.place.exists():

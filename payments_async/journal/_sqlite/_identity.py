@@ -19,6 +19,7 @@ from payments_async.journal._faults import JournalBehind, JournalCorrupt, Journa
 from payments_async.journal._sqlite._opening import ARRIVED, STEPS, birth_of, inode_of
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
+from payments_async.journal._statements._moving import DOUBTED
 from payments_async.journal._versions import Step, Version, check_usable
 
 _Lock = Callable[[int], None]
@@ -116,13 +117,13 @@ class Epoch:
         is_unmarked = commits > 0 and marked is None and (anchored is None or not self._is_elsewhere(self.journal_id))
         is_unmarked = is_unmarked and ARRIVED not in known
         highest = max(marked or 0, anchored or 0)
-        if is_another or is_unmarked or commits < highest:
+        if is_another or is_unmarked or commits < highest or DOUBTED in known:
             quarantine_all(Commit(connection, self._database, self._clock()))
             commits = max(commits, highest)
         self._inode, self._birth = inode, birth
         facts = [("epoch", inode), ("birth", birth), ("commits", str(commits))]
         connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
-        connection.execute("DELETE FROM meta WHERE key = ?", (ARRIVED,))
+        connection.execute("DELETE FROM meta WHERE key IN (?, ?)", (ARRIVED, DOUBTED))
         connection.execute("COMMIT")
         self._follow(commits)
 
@@ -135,7 +136,7 @@ class Epoch:
             JournalTooNew: A newer version of this package has changed the tables beyond what this one may use.
         """
         self._check_place()
-        if not commit.moves:
+        if not (commit.moves or commit.is_counted):
             return partial(_checkpoint, commit)
         commits, oldest = commit.execute(_COUNT).fetchone()
         count = int(commits)

@@ -73,9 +73,13 @@ class Commit:
             that was not asked since the last one was stored.
         database: What is asked of the database itself.
         is_milestone: What is written has to be in the file itself soon, and not only in the log beside it.
+        is_counted: A journal that lacks it has forgotten something, though it moves no order.
     """
 
-    __slots__ = ("_crash_at", "connection", "database", "execute", "is_milestone", "moves", "nameless", "now")
+    __slots__ = (
+        *("_crash_at", "connection", "database", "execute"),
+        *("is_counted", "is_milestone", "moves", "nameless", "now"),
+    )
 
     def __init__(
         self,
@@ -91,6 +95,7 @@ class Commit:
         self.database = database
         self.nameless: bool | None = None
         self.is_milestone = False
+        self.is_counted = False
         self.moves: list[tuple[int, str, int, Decimal]] = []
 
     def count(self, run: int, state: str, count: int, amount: Decimal) -> None:

@@ -45,6 +45,7 @@ class Load:
         total: Orders that the batch held before.
         next_id: Number of the next new order.
         resumed: An interrupted load left orders behind.
+        source_digest: Of what the batch was made from, as was said before it was begun to be loaded.
     """
 
     run: int
@@ -54,6 +55,7 @@ class Load:
     first: int
     next_id: int
     resumed: bool
+    source_digest: str | None
     added: int = 0
     repeated: int = 0
     seen: bytearray = attrs.field(factory=bytearray, repr=False)
@@ -126,7 +128,8 @@ def begin_run(
 
 def begin(commit: Commit, batch_id: str, owner: str) -> Load:
     """Take the right to load a batch, for a while."""
-    run, state, loader, token, until = run_columns(commit, batch_id, "id, state, loader, load_token, load_until")
+    columns = "id, state, loader, load_token, load_until, source_digest"
+    run, state, loader, token, until, source_digest = run_columns(commit, batch_id, columns)
     ready = state == "ready"
     if not ready:
         # one that ends later than any can was taken by a clock that was ahead
@@ -147,6 +150,7 @@ def begin(commit: Commit, batch_id: str, owner: str) -> Load:
         first=first,
         next_id=first if last is None else last + 1,
         resumed=not ready and last is not None,
+        source_digest=source_digest,
     )
 
 
@@ -221,7 +225,11 @@ def drop_unseen(commit: Commit, load: Load, after: int) -> int | None:
 
 
 def complete(commit: Commit, batch_id: str, load: Load) -> Loaded:
-    """Make a batch ready to be sent; or, if it was, make sure that nothing is missing from what was loaded."""
+    """Make a batch ready to be sent; or, if it was, make sure that nothing is missing from what was loaded.
+
+    Somebody else may have begun it meanwhile, by another digest, or had approvals asked for: what counts is of which
+    digest this load is.
+    """
     total = _total(commit, load.run)
     total += sum(count for run, _state, count, _amount in commit.moves if run == load.run)
     if load.ready:
@@ -229,6 +237,7 @@ def complete(commit: Commit, batch_id: str, load: Load) -> Loaded:
             raise _missing(commit, batch_id, load, total - load.count())
         return Loaded(total=total, added=0, repeated=load.repeated)
     _renew_lease(commit, load)
+    check_approved(commit, batch_id, load.source_digest, 0)
     _apply_early_events(commit, load)
     commit.passed("load_complete.events_applied")
     chunks = chunk_of(load.next_id - 1) + 1 if load.next_id > load.first else 0
@@ -241,8 +250,8 @@ def complete(commit: Commit, batch_id: str, load: Load) -> Loaded:
     if commit.execute("SELECT quarantined_at FROM run WHERE id = ?", (load.run,)).fetchone()[0] is not None:
         void_sweeps(commit, (load.run,))  # a list that was read meanwhile was compared with a part of the batch
     commit.execute(
-        "UPDATE run SET state = 'ready', ready_at = ?, loader = NULL, load_until = 0 WHERE id = ?",
-        (commit.now, load.run),
+        "UPDATE run SET state = 'ready', ready_at = ?, loader = NULL, load_until = 0, source_digest = ? WHERE id = ?",
+        (commit.now, load.source_digest, load.run),
     )
     return Loaded(total=total, added=load.added, repeated=load.repeated)
 

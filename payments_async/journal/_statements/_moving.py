@@ -13,11 +13,14 @@ from payments_async.journal._faults import JournalCorrupt, JournalMoved, StillWo
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 
+DOUBTED = "doubted"  # a fact: what was sent from here may be forgotten, whatever else says that nothing is
 MOVED = "the journal was moved to "  # how every word on it begins
+PLACING = "move_placing"  # a fact: somebody has begun to let it count there
 _PAGE = 1000  # rows at a time
 # what is known of this very place, and of no other
 _OWN_FACTS = frozenset(
     {"epoch", "birth", "written", "version", "oldest", "moved_to", "moved_at", "move", "is_moved", "move_tries"}
+    | {PLACING, DOUBTED}
     | {"came_by", "came_from", "came_at", "arrived"}
 )
 _STAYS = frozenset({"meta", "duty", "pace_named", "holder", "watch"})  # who is here now, and what is written by hand
@@ -118,6 +121,7 @@ def retire(commit: Commit, move: str, to: str) -> None:
     commit.connection.executemany(_REMEMBER, about.items())
     commit.database.seal_tables(commit.connection, _words(moved))
     commit.is_milestone = True
+    commit.is_counted = True  # a backup of just before, put back into the same file, would count as many
 
 
 def note_try(connection: Connection) -> None:
@@ -137,7 +141,9 @@ def note_arrived(connection: Connection) -> None:
 
 def forget_move(connection: Connection) -> None:
     """Nothing came of it: the journal has not gone anywhere."""
-    connection.execute("DELETE FROM meta WHERE key IN ('move', 'moved_to', 'moved_at', 'is_moved', 'move_tries')")
+    connection.execute(
+        "DELETE FROM meta WHERE key IN ('move', 'moved_to', 'moved_at', 'is_moved', 'move_tries', 'move_placing')"
+    )
 
 
 def _words(moved: Moved) -> str:
@@ -149,10 +155,15 @@ def _words(moved: Moved) -> str:
 
 
 def facts_for(facts: Mapping[str, str], named: str, now: float) -> dict[str, str]:
-    """What the journal says of itself in its new place."""
+    """What the journal says of itself in its new place.
+
+    Where it may have been there before, by somebody who did not live to say so, and is not any more, it may have sent
+    something from there that nobody remembers.
+    """
     moved = moved_of(facts)
     assert moved is not None
     came = {"came_by": moved.move, "came_from": named, "came_at": repr(now)}
+    came |= {DOUBTED: "yes"} if PLACING in facts else {}
     return {key: value for key, value in facts.items() if key not in _OWN_FACTS} | came
 
 

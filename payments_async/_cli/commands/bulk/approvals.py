@@ -55,9 +55,16 @@ async def bulk_approve(
         except NotApproved as error:
             raise BadInput(clean(error.message)) from error
         approvals = [one for one in await held.approvals(digest) if one.withdrawn is None]
+        begun = [run for run in await held.runs() if withdraw and run.source_digest == digest]
     screen.say(f"{'withdrawn' if withdraw else 'approved'} by {quoted(str(by))}")
     screen.say(f"approvals that stand: {len(approvals):,}: {quoted(', '.join(one.by.who for one in approvals) or '-')}")
-    screen.document({"digest": digest, "approval": given, "standing": len(approvals), "exit_status": Exit.FINE})
+    for run in begun:  # approvals are asked for when a batch is begun
+        stop = "stop that run" if run.outbox is None else f"`payments-async outbox pause --name {clean(run.outbox)}`"
+        screen.trouble(
+            f"{run.batch_id} was begun before: whoever has it in hand goes on sending it", f"to stop it: {stop}"
+        )
+    facts = {"digest": digest, "approval": given, "standing": len(approvals)}
+    screen.document({**facts, "begun": [run.batch_id for run in begun], "exit_status": Exit.FINE})
     return Exit.FINE
 
 
