@@ -52,6 +52,13 @@ def examples(session: nox.Session) -> None:
 
 
 @nox.session(python=OLDEST)
+def docs(session: nox.Session) -> None:
+    """Make the reference from the docstrings, in build/reference; a warning is an error."""
+    session.install("-e", f".[{EXTRAS}]", "pytest-asyncio", *_dev("pdoc"))
+    session.run("python", ".ci/reference.py", *session.posargs)
+
+
+@nox.session(python=OLDEST)
 def benchmarks(session: nox.Session) -> None:
     """Compare with bare aiohttp. Only the ratios mean anything."""
     session.install("-e", f".[{EXTRAS},test]")
