@@ -45,10 +45,17 @@ def typing(session: nox.Session) -> None:
 
 @nox.session(python=OLDEST)
 def examples(session: nox.Session) -> None:
-    """Run the README's code blocks, and every example as its reader would."""
+    """Run the code blocks of the README and its pages, and every example as its reader would."""
     session.install("-e", f".[{EXTRAS},test]")
-    tests = ("tests/test_readme.py", "tests/test_examples.py", "tests/test_withdrawals.py")
+    tests = ("tests/test_readme.py", "tests/test_pages.py", "tests/test_examples.py", "tests/test_withdrawals.py")
     session.run("python", "-m", "pytest", *WITH_SLOW, *tests)
+
+
+@nox.session(python=OLDEST)
+def docs(session: nox.Session) -> None:
+    """Make the reference from the docstrings, in build/reference; a warning is an error."""
+    session.install("-e", f".[{EXTRAS}]", "pytest-asyncio", *_dev("pdoc"))
+    session.run("python", ".ci/reference.py", *session.posargs)
 
 
 @nox.session(python=OLDEST)

@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,8 @@ needs_fastapi = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in ("fastapi", "uvicorn")),
     reason="fastapi or uvicorn is not installed",
 )
+
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 
 
 def environment() -> dict[str, str]:
@@ -63,7 +66,10 @@ def test_each_example_has_a_test() -> None:
     """A new one is named below, or this fails; `withdrawals` has its tests in `test_withdrawals.py`."""
     programs = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
     withdrawals = {f"withdrawals/{name}.py" for name in ("ledger", "with_aiohttp", "with_fastapi")}
-    assert {"payouts.py", "ipn_aiohttp.py", "ipn_fastapi.py", "ipn_behind_nginx/app.py"} | withdrawals == programs
+    alone = {"payouts.py", "ipn_aiohttp.py", "ipn_fastapi.py", "ipn_behind_nginx/app.py"}
+    shop = {f"tested_shop/{name}.py" for name in ("conftest", "refunds", "test_refunds")}
+    folders = {"collecting/shop.py", "network/own_network.py", "tenants/two_tenants.py"}
+    assert alone | folders | shop | withdrawals == programs
 
 
 def test_payouts() -> None:
@@ -71,6 +77,59 @@ def test_payouts() -> None:
     first, second, third = printed("payouts.py")
     assert [True, True] == ["SUCCESSFULL, says the list of SUCCESSFULL" in line for line in (first, third)]
     assert re.search(r" the answer was lost, and the service has it as \S+$", second)
+
+
+def test_collecting() -> None:
+    """Each invoice is heard of once, in whichever sequence; the one that was asked for twice as well."""
+    expected = [
+        "invoice-1 40000 paid: ship it",
+        "invoice-2 15000 not paid (failed): remind",
+        "invoice-3 500 paid: ship it",
+    ]
+    assert expected == sorted(printed("collecting/shop.py"))
+
+
+def test_two_tenants() -> None:
+    """The same request id is paid once for each of them, and neither is worked with the other one's journal."""
+    expected = [f"{name}: successful, paid 1 time" for name in ("north", "south")] + ["refused: WrongAccount"]
+    assert expected == printed("tenants/two_tenants.py")
+
+
+@needs_openssl
+def test_a_network_of_its_own() -> None:
+    """Both calls go through the proxy and are told to the hook; who shows no certificate gets no answer."""
+    expected = [
+        "hook: POST /api/auth/login 200",
+        "hook: GET /api/accounts 200",
+        "account in UGX, through the proxy: True",
+        "without a certificate: ServiceFault",
+    ]
+    assert expected == printed("network/own_network.py")
+
+
+@pytest.mark.slow
+def test_the_tests_of_a_shop_pass(tmp_path: Path) -> None:
+    """They run as their reader runs them, and none is left out."""
+    assert {"passed": 9} == outcomes_of_shop(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_tests_of_a_shop_notice_one_that_pays_by_chance(tmp_path: Path) -> None:
+    """With an id that is another one each time, a second click pays twice: two of its tests say so."""
+    changed = ('f"refund-{purchase}"', "f\"refund-{purchase}-{id(object())}-{__import__('time').time_ns()}\"")
+    assert outcomes_of_shop(tmp_path, changed)["failed"] > 1
+
+
+def outcomes_of_shop(folder: Path, changed: tuple[str, str] = ("", "")) -> dict[str, int]:
+    """How the tests of the shop end, with its code changed in one place."""
+    shop = shutil.copytree(EXAMPLES / "tested_shop", folder / "shop", ignore=shutil.ignore_patterns("__pycache__"))
+    code = (shop / "refunds.py").read_text(encoding="utf-8")
+    assert changed[0] in code
+    (shop / "refunds.py").write_text(code.replace(*changed) if changed[0] else code, encoding="utf-8")
+    alone = {name: value for name, value in environment().items() if not name.startswith("PYTEST_")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=shop, env=alone, capture_output=True, check=False, text=True, timeout=120)
+    return {outcome: int(count) for count, outcome in re.findall(r"(\d+) (passed|failed|skipped|error)", done.stdout)}
 
 
 def test_the_receiver_in_an_aiohttp_application() -> None:

@@ -1,4 +1,4 @@
-"""README.md is run: its code blocks here, its command lines by `.ci/run`.
+"""README.md and the pages are run: their code blocks here, the README's command lines by `.ci/run`.
 
 Above a block, `<!-- not run -->` leaves it out and `<!-- continues -->` runs it in the names of the block before it.
 """
@@ -19,6 +19,7 @@ from payments_async import Dialect
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+PAGES = sorted((ROOT / ".github" / "docs").glob("*.md"))
 FENCE = re.compile(
     r"(?:^<!--[ ]*(?P<mark>[a-z ]+?)[ ]*-->[ ]*\n(?:[ ]*\n)?)?"  # a mark, directly above
     r"^(?P<indent>[ ]*)```(?P<language>\w+)[^\n]*\n(?P<body>.*?)^(?P=indent)```[ ]*$",
@@ -65,16 +66,16 @@ def command_lines(text: str) -> list[str]:
     return [line.strip().removeprefix("$ ") for line in lines if "-m venv" in line]
 
 
-def run(chain: list[Block], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def run(chain: list[Block], monkeypatch: pytest.MonkeyPatch, page: Path = README) -> ModuleType:
     """Run blocks as one script would run them, `await` at the top level included."""
     script = ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", script)
     with asyncio.Runner() as runner:
         for block in chain:
-            # empty lines in front, so that a traceback names the README's own line
+            # empty lines in front, so that a traceback names the page's own line
             source = "\n" * (block.line - 1) + block.code
-            code = compile(source, str(README), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-            result = eval(code, vars(script))  # noqa: S307 - our own README
+            code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            result = eval(code, vars(script))  # noqa: S307 - our own pages
             if inspect.iscoroutine(result):
                 runner.run(result)
     return script
@@ -88,18 +89,28 @@ def text_of_readme() -> str:
 def test_there_is_a_readme_with_code_that_is_run() -> None:
     """Without a block, the test below would pass by having nothing to do."""
     assert chains(text_of_readme())
+    assert PAGES
 
 
 def test_every_mark_above_a_block_is_known() -> None:
     """A mark with a slip of the pen would be passed over in silence."""
-    assert MARKS >= {block.mark for block in blocks(text_of_readme())}
+    texts = [page.read_text(encoding="utf-8") for page in (README, *PAGES)]
+    assert MARKS >= {block.mark for text in texts for block in blocks(text)}
 
 
-@pytest.mark.parametrize("chain", [pytest.param(c, id=f"line-{c[0].line}") for c in chains(text_of_readme())])
-def test_a_code_block_runs(chain: list[Block], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What the README shows works as it stands."""
+@pytest.mark.parametrize(
+    ("page", "chain"),
+    [
+        pytest.param(page, chain, id=f"{page.stem}-line-{chain[0].line}")
+        for page in (README, *PAGES)
+        if page.exists()
+        for chain in chains(page.read_text(encoding="utf-8"))
+    ],
+)
+def test_a_code_block_runs(page: Path, chain: list[Block], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the README and the pages show works as it stands."""
     monkeypatch.chdir(tmp_path)
-    run(chain, monkeypatch)
+    run(chain, monkeypatch, page)
 
 
 def test_the_command_lines_are_those_of_ci() -> None:

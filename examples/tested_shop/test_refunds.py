@@ -1,0 +1,56 @@
+"""What the service may do to a refund, and what the customer is told. Run it with `pytest`, in this folder."""
+
+import asyncio
+
+import pytest
+from refunds import refund
+
+from payments_async import PaymentsSession
+from payments_async.outbox import Outbox
+from payments_async.sandbox import Fault, Sandbox
+from payments_async.testing import assert_paid_once
+
+PHONE = "+256772000017"
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault.LOST_AFTER, Fault.ERROR_AFTER, Fault.GARBAGE, Fault.RATE_LIMITED, Fault.NOTIFY_REPEATED]
+)
+async def test_whatever_goes_wrong_on_the_way_the_customer_gets_it_once(
+    sandbox: Sandbox, outbox: Outbox, fault: Fault
+) -> None:
+    """An answer that is lost, late or garbled is none of the customer's business."""
+    sandbox.script(fault)
+    assert await refund(outbox, "17", PHONE, 5000) == "refunded"
+    assert_paid_once(sandbox, "refund-17")
+
+
+async def test_two_who_ask_at_once_get_one_refund(sandbox: Sandbox, outbox: Outbox) -> None:
+    """A second click, or a second process, is the same refund."""
+    answers = await asyncio.gather(*(refund(outbox, "17", PHONE, 5000) for _ in range(5)))
+    assert set(answers) == {"refunded"}
+    assert_paid_once(sandbox, "refund-17")
+
+
+async def test_a_number_that_takes_no_money(sandbox: Sandbox, outbox: Outbox) -> None:
+    """It was accepted and failed, and a customer is not told that it was paid."""
+    sandbox.script(Fault.FAILS)
+    assert await refund(outbox, "17", PHONE, 5000) == "not refunded: ask for another number"
+
+
+async def test_a_service_that_says_nothing(sandbox: Sandbox, outbox: Outbox) -> None:
+    """What is not known is on its way: neither paid nor failed, and not sent again."""
+    sandbox.script(Fault.LOST_AFTER)
+    sandbox.script(Fault.NOTIFY_LOST)
+    assert await refund(outbox, "17", PHONE, 5000, patience=0.3) == "on its way"
+    assert_paid_once(sandbox, "refund-17")
+
+
+async def test_a_refund_of_another_amount(outbox: Outbox, session: PaymentsSession) -> None:
+    """One purchase is refunded once: another amount under its number is refused before anything is sent."""
+    from payments_async.journal import OrdersDiffer
+
+    await refund(outbox, "17", PHONE, 5000)
+    with pytest.raises(OrdersDiffer):
+        await refund(outbox, "17", PHONE, 6000)
+    assert session.unsettled == set()
