@@ -47,7 +47,8 @@ NEIGHBOURS = {
 }  # on one line, and acquainted
 ALONE = {"sandbox"}  # a second, independent reading of the specification
 PUBLIC_API_ONLY = {"_cli"}  # what it does, a user of the package can do
-BUT_FOR = {("_cli", "_masking")}  # what may be shown of a person is decided in one place, and is no public name
+# what may be shown of a person, and how a page looks, is decided in one place each, and is no public name
+BUT_FOR = {("_cli", "_masking"), ("_cli", "_pages")}
 
 # An outside library, and the rooms it may be in. One that is not named here is nowhere welcome.
 EVERYWHERE = frozenset(LAYER)

@@ -55,6 +55,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "bulk.status",
         "Show how a batch stands, and the orders that need a person; without --batch-id, all batches of the journal.",
     ),
+    "bulk watch": (
+        "bulk.watch",
+        "Show a journal on a page of this machine: batches, a plot, what needs a person. It changes nothing.",
+    ),
     "bulk report": (
         "bulk.report",
         "Write what became of every order: a CSV table, and one HTML page to print and to file.",

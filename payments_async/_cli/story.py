@@ -1,6 +1,6 @@
 """What happened to an order, as somebody would tell it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from payments_async.journal import Entry, Happening, News
 from payments_async.journal.contract import SAID
@@ -64,3 +64,14 @@ def _decided(detail: str) -> str:
 def service_words(entry: Entry) -> str:
     """What the service said of an order."""
     return " ".join(filter(None, ("" if entry.code is None else f"code {entry.code}:", entry.message or "")))
+
+
+def open_contradictions(story: Sequence[Happening]) -> list[str]:
+    """All that nobody has acknowledged yet."""
+    found: list[str] = []
+    for happening in story:
+        if happening.what == "resolution" and happening.news is None:
+            found = []
+        elif happening.conflict and happening.conflict not in found:
+            found.append(happening.conflict)
+    return found

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ def style() -> str:
     return str(_environment().get_template("style.css").render())
 
 
+def script(name: str) -> str:
+    """A script of our own, as it is served: it is no template, and nothing is put into it."""
+    return files(f"{__package__}.templates").joinpath(name).read_text(encoding="utf-8")
+
+
 @cache
 def _environment() -> Environment:
     try:
@@ -46,7 +52,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_printable,
     )
-    made.filters |= {"money": _money, "moment": _moment, "count": _count}
+    made.filters |= {"money": _money, "moment": _moment, "second": _second, "count": _count}
     return made
 
 
@@ -71,3 +77,8 @@ def _moment(at: datetime | float | None) -> str:
         return ""
     when = at if isinstance(at, datetime) else datetime.fromtimestamp(at, UTC)
     return f"{when:%d %B %Y, %H:%M} UTC"
+
+
+def _second(at: float) -> str:
+    """Day and time to the second, in UTC."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"

@@ -14,10 +14,14 @@ own mirror. Money, credentials and cards are made up. For tests in other languag
 | `POST ipn` | `url` (null stops notifications) | `{}` |
 | `POST advance` | `seconds` | `{}`; needs a manual clock |
 | `POST settle` | `timeout` in seconds, optional | `{"settled": bool}` |
+| `POST transactions/{transactionId}` | `do`: settle, fail, delay (with `seconds`), reverse or repeat | `{}` |
+| `GET quirks` | | every quirk and its value |
+| `POST quirks` | quirk to value | `{}`; from now on |
 | `POST reset` | | `{}` |
 | `POST end` | | `{}`; whoever serves it stops |
 
-A call that makes no sense is answered 400 with `{"error": "..."}`.
+A call that makes no sense is answered 400 with `{"error": "..."}`. At `/_sandbox/` itself is a page for people, of the
+same; it needs jinja2, and nothing else of the sandbox does.
 """
 
 from typing import get_type_hints

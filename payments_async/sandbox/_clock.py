@@ -95,13 +95,21 @@ class Scheduler:
         """When the earliest action is due, or None with nothing to do."""
         return self._heap[0][0] if self._heap else None
 
-    def after(self, seconds: float, action: Action) -> None:
-        """Run the action that many seconds from now."""
-        due = self._clock.now() + timedelta(seconds=seconds)
-        heapq.heappush(self._heap, (due, next(self._ticket), action))
+    def after(self, seconds: float, action: Action) -> int:
+        """Run the action that many seconds from now; what is returned drops it."""
+        due, ticket = self._clock.now() + timedelta(seconds=seconds), next(self._ticket)
+        heapq.heappush(self._heap, (due, ticket, action))
         self._empty.clear()
         if self._heap[0][0] == due and self._nap is not None:
             self._nap.cancel()  # it sleeps until something later
+        return ticket
+
+    def drop(self, ticket: int) -> None:
+        """Let an action that was scheduled not be run."""
+        self._heap = [one for one in self._heap if one[1] != ticket]
+        heapq.heapify(self._heap)
+        if not self._heap:
+            self._empty.set()
 
     async def sleep(self, seconds: float) -> None:
         """Wait as one of the scheduled actions, so that whoever moves the clock finds the sleeper here."""

@@ -142,6 +142,16 @@ class FaultPlan:
         """How many scripts have not struck as often as they were told to."""
         return len(self._scripts)
 
+    @property
+    def scripts(self) -> list[tuple[Fault, int | None, str | None]]:
+        """Every script that may still strike: its fault, how often (None is for ever) and which order alone."""
+        return [(one.strike.fault, one.left, one.request_id) for one in self._scripts]
+
+    @property
+    def chances(self) -> Mapping[Fault, float]:
+        """The probability of each fault that has one."""
+        return {fault: rate for fault, (rate, _) in self._chances.items()}
+
     def script(
         self, fault: Fault, *, times: int | None, on: str | None, request_id: str | None, options: Mapping[str, Any]
     ) -> None:

@@ -162,9 +162,60 @@ class Quirks:
     ipn_reversal_code: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+# What routes and books are made of when a sandbox is; a switch would come too late for these.
+FIXED = frozenset({"refresh_path", "validation_needs_token", "requests_path", "final_after_answer"})
+
+
+def switched(quirks: Quirks, name: str, value: object) -> Quirks:
+    """The same reading but for one quirk.
+
+    Raises:
+        ValueError: There is no such quirk, it holds from the opening on, or has no such value.
+    """
+    field = attrs.fields_dict(Quirks).get(name)
+    if field is None or name in FIXED:
+        raise ValueError(f"no quirk {name!r} can be switched")
+    default = field.default
+    choices = choices_of(name)
+    is_fit = (
+        any(value == one and type(value) is type(one) for one in choices) if choices else _is_like(value, default, name)
+    )
+    if not is_fit:
+        raise ValueError(f"{name} cannot be {value!r}")
+    changed: dict[str, Any] = {name: value}
+    return attrs.evolve(quirks, **changed)
+
+
+def choices_of(name: str) -> tuple[object, ...]:
+    """The values of a quirk that has a few; none of one that has many."""
+    field = attrs.fields_dict(Quirks)[name]
+    if isinstance(field.default, bool):
+        return (False, True)
+    return tuple(getattr(field.validator, "options", ()))
+
+
+_MAY_BE_NONE = frozenset({"total_error", "ipn_reversal_code"})
+_LEAST = {"listed_after": 0, "default_page_size": 1, "max_page_size": 1}
+
+
+def _is_like(value: object, default: object, name: str) -> bool:
+    """Whether a value is of the kind that a quirk has which takes many: words, or a number."""
+    if isinstance(default, str):
+        return isinstance(value, str)
+    if isinstance(default, tuple):
+        return False
+    if value is None:
+        return name in _MAY_BE_NONE
+    return isinstance(value, int) and not isinstance(value, bool) and value >= _LEAST.get(name, value)
+
+
+@attrs.define(kw_only=True)
 class Settings:
-    """All that a sandbox is told when it is made, but for its clock and its address. See `Sandbox`."""
+    """All that a sandbox is told when it is made, but for its clock and its address. See `Sandbox`.
+
+    Attributes:
+        quirks: May be switched while it runs, but for those that are `FIXED`.
+    """
 
     quirks: Quirks
     seed: int

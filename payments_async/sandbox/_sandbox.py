@@ -8,6 +8,7 @@ from decimal import Decimal
 from types import TracebackType
 from typing import Any, Self
 
+import attrs
 from aiohttp import web
 
 from . import _access
@@ -16,7 +17,8 @@ from ._clock import Clock, ManualClock, SystemClock
 from ._faults import Fault, Target
 from ._ledger import Execution
 from ._notifications import DeliveryAttempt
-from ._quirks import Quirks, Settings
+from ._page import Page, asset
+from ._quirks import Quirks, Settings, switched
 from ._service import Received, Service
 from ._spelling import read_json, write_json
 
@@ -163,6 +165,51 @@ class Sandbox:
     @balance.setter
     def balance(self, balance: Decimal) -> None:
         self._service.balance = balance
+
+    @property
+    def quirks(self) -> Quirks:
+        """Which reading of the specification it follows."""
+        return self._service.settings.quirks
+
+    def switch(self, quirk: str, value: object) -> None:
+        """Follow another reading in one point from now on.
+
+        Raises:
+            ValueError: There is no such quirk, it holds from the opening on, or has no such value.
+        """
+        self._service.settings.quirks = switched(self.quirks, quirk, value)
+
+    def end_now(self, transaction_id: str, *, fails: bool = False) -> None:
+        """End an order that is under way, well or not; it is notified as ever.
+
+        Raises:
+            ValueError: It is not under way.
+        """
+        self._service.end_now(transaction_id, fails=fails)
+
+    def put_off(self, transaction_id: str, seconds: float) -> None:
+        """Let an order that is under way end so many seconds from now.
+
+        Raises:
+            ValueError: It is not under way.
+        """
+        self._service.put_off(transaction_id, seconds)
+
+    def reverse(self, transaction_id: str) -> None:
+        """Reverse an order that has ended well.
+
+        Raises:
+            ValueError: It has not.
+        """
+        self._service.reverse_now(transaction_id)
+
+    def notify_again(self, transaction_id: str) -> None:
+        """Notify once more of how a transaction stands.
+
+        Raises:
+            ValueError: There is no such transaction, nobody to notify, or no notification of how it stands.
+        """
+        self._service.notify_again(transaction_id)
 
     @property
     def ledger(self) -> Sequence[Execution]:
@@ -329,28 +376,32 @@ class Sandbox:
 
 # The control interface under /_sandbox/; what each of them takes and gives is in the docstring of the package.
 _CONTROL = {
-    "GET": ("state", "executions/{request_id}", "ledger"),
-    "POST": ("faults", "chaos", "ipn", "advance", "settle", "reset", "end"),
+    "GET": ("state", "executions/{request_id}", "ledger", "quirks"),
+    "POST": ("faults", "chaos", "ipn", "advance", "settle", "reset", "end", "quirks", "transactions/{transaction_id}"),
 }
 
 
 def _control_routes(sandbox: Sandbox, prefix: str) -> list[web.RouteDef]:
-    """Return the routes of the control interface, which is no part of the simulated service."""
+    """Return the routes of the control interface, which is no part of the simulated service, and of its page."""
+    page = Page(sandbox._service)
+    shown = {"": page.whole, "live": page.live, "page.css": asset("page.css"), "page.js": asset("page.js")}
     return [
-        web.RouteDef(method, f"{prefix}/_sandbox/{path}", _handler(sandbox, path.partition("/")[0]), {})
+        web.RouteDef(method, f"{prefix}/_sandbox/{path}", _handler(sandbox, method, path.partition("/")[0]), {})
         for method, paths in _CONTROL.items()
         for path in paths
-    ]
+    ] + [web.RouteDef("GET", f"{prefix}/_sandbox/{path}", handler, {}) for path, handler in shown.items()]
 
 
-def _handler(sandbox: Sandbox, command: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _handler(sandbox: Sandbox, method: str, command: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
         sandbox._service.note_asked()
+        if method == "POST" and not _is_welcome(request):
+            return web.Response(status=403, text=write_json({"error": "this came from a page of another site"}))
         try:
             payload = read_json(await request.read() or b"{}")
             if not isinstance(payload, dict):
                 raise TypeError("the body must be a JSON object")
-            answer, status = await _answer(sandbox, command, request, payload), 200
+            answer, status = await _answer(sandbox, f"{method} {command}", request, payload), 200
         except (ValueError, TypeError, KeyError, RuntimeError) as error:
             answer, status = {"error": str(error)}, 400
         return web.Response(status=status, text=write_json(answer), content_type="application/json")
@@ -358,24 +409,38 @@ def _handler(sandbox: Sandbox, command: str) -> Callable[[web.Request], Awaitabl
     return handle
 
 
+def _is_welcome(request: web.Request) -> bool:
+    """Programs say no origin, and the page its own; a browser says that of any other page."""
+    origin = request.headers.get("Origin")
+    return origin is None or origin.partition("://")[2] == request.headers.get("Host")
+
+
 async def _answer(sandbox: Sandbox, command: str, request: web.Request, body: Mapping[str, Any]) -> object:
     """Answer a question, or carry out an order."""
     match command:
-        case "state":
+        case "GET state":
             return _state(sandbox)
-        case "executions":
+        case "GET quirks":
+            return attrs.asdict(sandbox.quirks)
+        case "GET executions":
             return {"executions": sandbox.executions(request.match_info["request_id"])}
-        case "ledger":
+        case "GET ledger":
             return _ledger(sandbox, int(request.query.get("offset", "0")), int(request.query.get("limit", "1000")))
-        case "settle":
+        case "POST transactions":
+            _steer(sandbox, request.match_info["transaction_id"], body)
+            return {}
+        case "POST settle":
             return {"settled": await _is_settled(sandbox, float(body.get("timeout", 10.0)))}
         case _:
-            await _obey(sandbox, command, body)
+            await _obey(sandbox, command.removeprefix("POST "), body)
             return {}
 
 
 async def _obey(sandbox: Sandbox, command: str, body: Mapping[str, Any]) -> None:
     match command:
+        case "quirks":
+            for name, value in body.items():
+                sandbox.switch(name, value)
         case "faults":
             fault = Fault(str(body["fault"]).lower())
             which = {"on": body.get("on"), "request_id": body.get("request_id")}
@@ -395,6 +460,23 @@ async def _obey(sandbox: Sandbox, command: str, body: Mapping[str, Any]) -> None
             sandbox.end()
         case _:
             raise AssertionError(f"no command is called {command}")
+
+
+def _steer(sandbox: Sandbox, transaction_id: str, body: Mapping[str, Any]) -> None:
+    """Do something about one transaction."""
+    match body["do"]:
+        case "settle":
+            sandbox.end_now(transaction_id)
+        case "fail":
+            sandbox.end_now(transaction_id, fails=True)
+        case "delay":
+            sandbox.put_off(transaction_id, float(body["seconds"]))
+        case "reverse":
+            sandbox.reverse(transaction_id)
+        case "repeat":
+            sandbox.notify_again(transaction_id)
+        case other:
+            raise ValueError(f"do is settle, fail, delay, reverse or repeat, not {other!r}")
 
 
 async def _is_settled(sandbox: Sandbox, timeout: float) -> bool:

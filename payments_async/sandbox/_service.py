@@ -21,6 +21,16 @@ from ._refusals import Code, Refusal
 
 EXACT = Context(prec=100)  # the default of 28 digits would round a great balance
 _KEPT = 100_000  # requests and deliveries remembered as evidence
+_CODES: Mapping[Status, int | None] = {Status.SUCCESSFULL: SUCCESS, Status.FAILED: ERROR}
+
+
+@attrs.frozen(kw_only=True)
+class _UnderWay:
+    """An order that was accepted and has not ended: what will strike it, and the ticket of its end."""
+
+    ending: Strike | None
+    noticing: Strike | None
+    ticket: int
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +72,7 @@ class Service:
         settings = self.settings
         self.balance = settings.balance
         self._reserved = Decimal(0)
+        self._under_way: dict[str, _UnderWay] = {}
         self.ledger = Ledger(
             seed=settings.seed, compact=settings.fast, holds_until_answered=settings.quirks.final_after_answer
         )
@@ -108,11 +119,75 @@ class Service:
         execution = self.ledger.add(order, at=self.clock.now())
         ending = self.faults.ending(order.kind, order.request_id)
         noticing = self.faults.notice(order.kind, order.request_id)
-        end = partial(self._end, execution.transaction_id, ending, noticing)
         if self.settings.fast or (noticing and noticing.fault is Fault.NOTIFY_EARLY):
-            return execution, end()
-        self.scheduler.after(self.settings.processing_delay, end)
+            return execution, self._end(execution.transaction_id, ending, noticing)
+        self._end_after(execution.transaction_id, self.settings.processing_delay, ending, noticing)
         return execution, None
+
+    def is_under_way(self, transaction_id: str) -> bool:
+        """Whether an order was accepted and has not ended."""
+        return transaction_id in self._under_way
+
+    def end_now(self, transaction_id: str, *, fails: bool = False) -> None:
+        """End an order that is under way, well or not; it is notified as ever.
+
+        Raises:
+            ValueError: It is not under way.
+        """
+        order = self._taken(transaction_id)
+        self._end(transaction_id, Strike(Fault.FAILS, {}) if fails else None, order.noticing)
+
+    def put_off(self, transaction_id: str, seconds: float) -> None:
+        """Let an order that is under way end so many seconds from now.
+
+        Raises:
+            ValueError: It is not under way.
+        """
+        if seconds < 0:
+            raise ValueError("seconds count from 0")
+        order = self._taken(transaction_id)
+        self._end_after(transaction_id, seconds, order.ending, order.noticing)
+
+    def reverse_now(self, transaction_id: str) -> None:
+        """Reverse an order that has ended well.
+
+        Raises:
+            ValueError: It has not.
+        """
+        execution = self.ledger.find(transaction_id)
+        if execution is None or execution.status is not Status.SUCCESSFULL:
+            raise ValueError("only a transaction that has succeeded can be reversed")
+        self._reverse(transaction_id)
+
+    def notify_again(self, transaction_id: str) -> None:
+        """Notify once more of how a transaction stands.
+
+        Raises:
+            ValueError: There is no such transaction, nobody to notify, or no notification of how it stands.
+        """
+        execution = self.ledger.find(transaction_id)
+        if execution is None:
+            raise ValueError("there is no such transaction")
+        if self.notifier.url is None:
+            raise ValueError("there is no IPN URL; set one first")
+        code = _CODES.get(execution.status, PROCESSING)
+        if execution.status is Status.REVERSED:
+            code = self.settings.quirks.ipn_reversal_code
+        if code is None:
+            raise ValueError("a reversal has no notification; the quirk ipn_reversal_code gives it one")
+        earlier = [one.n for one in self.notifier.deliveries if one.request_id == execution.request_id]
+        self.notifier.send(Notice(execution=execution, status_code=code, number=max(earlier, default=0) + 1))
+
+    def _taken(self, transaction_id: str) -> _UnderWay:
+        order = self._under_way.get(transaction_id)
+        if order is None:
+            raise ValueError("this transaction is not under way")
+        self.scheduler.drop(order.ticket)
+        return order
+
+    def _end_after(self, transaction_id: str, seconds: float, ending: Strike | None, noticing: Strike | None) -> None:
+        ticket = self.scheduler.after(seconds, partial(self._end, transaction_id, ending, noticing))
+        self._under_way[transaction_id] = _UnderWay(ending=ending, noticing=noticing, ticket=ticket)
 
     def page_shift(self, number: int) -> int:
         """Return by how many rows this page of transactions begins too late: -1, 0 or 1."""
@@ -137,6 +212,7 @@ class Service:
         self._reserved = EXACT.add(self._reserved, order.amount)
 
     def _end(self, transaction_id: str, ending: Strike | None, noticing: Strike | None) -> Notice | None:
+        self._under_way.pop(transaction_id, None)
         failed = ending is not None and ending.fault is Fault.FAILS
         ended = self.ledger.change(transaction_id, status=Status.FAILED if failed else Status.SUCCESSFULL)
         if ended.kind == "payout":

@@ -71,7 +71,8 @@ def _introduce(screen: Screen, service: Sandbox) -> None:
     screen.say(
         f"[bold]The simulated service[/] is at {service.base_url}, with {money(service.balance)} in its account."
     )
-    screen.say(f"It is steered at {service.base_url}/_sandbox/state; Ctrl-C stops it. For the other commands:\n")
+    screen.say(f"Its page, to look and to steer: {service.base_url}/_sandbox/; for programs it is at /_sandbox/state.")
+    screen.say("Ctrl-C stops it. For the other commands:\n")
     for name, value in settings.items():
         screen.say(f"  export {name}={value}")
     control = f"{service.base_url}/_sandbox/"

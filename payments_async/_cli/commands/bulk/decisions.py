@@ -11,8 +11,9 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.story import open_contradictions
 from payments_async.bulk import acknowledge, lift_quarantine, write_off
-from payments_async.journal import Entry, Happening, Journal, JournalRefused, State
+from payments_async.journal import Entry, Journal, JournalRefused, State
 
 Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
 IdsFile = Annotated[Path | None, typer.Option("--file", help="A text file with a request id on each line.")]
@@ -44,7 +45,7 @@ async def bulk_write_off(
                     f"{clean(entry.request_id)} is {entry.state}; only a parked order can be written off: reconcile "
                     "first. Nothing was changed"
                 )
-            words = _contradictions(await held.history(entry.request_id)) if entry.conflict is not None else []
+            words = open_contradictions(await held.history(entry.request_id)) if entry.conflict is not None else []
             screen.listing("[bold red]called false by this[/]", words, len(words))
         question = "Did it surely never reach the service? It will be sent again."
         if len(entries) > 1:
@@ -95,7 +96,7 @@ async def bulk_acknowledge(
                     f"nothing contradicts {clean(entry.request_id)}, or somebody has acknowledged it; see `explain`. "
                     "Nothing was changed"
                 )
-            seen.append(_contradictions(await held.history(entry.request_id)) or [entry.conflict])
+            seen.append(open_contradictions(await held.history(entry.request_id)) or [entry.conflict])
             for words in seen[-1]:
                 screen.say(f"[bold red]contradiction[/]  {quoted(words)}")
         question = f"Do you know what is true, and may it stay {entries[0].state}?"
@@ -217,17 +218,6 @@ async def _shown(screen: Screen, journal: Journal, request_id: str) -> Entry:
         ]
     )
     return entry
-
-
-def _contradictions(story: Sequence[Happening]) -> list[str]:
-    """All that nobody has acknowledged yet."""
-    found: list[str] = []
-    for happening in story:
-        if happening.what == "resolution" and happening.news is None:
-            found = []
-        elif happening.conflict and happening.conflict not in found:
-            found.append(happening.conflict)
-    return found
 
 
 def _unchanged(screen: Screen, **about: object) -> Exit:

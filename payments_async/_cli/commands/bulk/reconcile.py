@@ -25,6 +25,7 @@ from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, ope
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.telling import Notify, telling
 from payments_async._cli.working import working
 from payments_async.bulk import Reconciliation, SearchProgress, reconcile
 from payments_async.journal import Journal, JournalError, Progress, State
@@ -49,6 +50,7 @@ async def bulk_reconcile(
         bool, typer.Option("--watch", help="Look again and again until all is settled, or Ctrl-C.")
     ] = False,
     every: Annotated[float, typer.Option(min=1, help="With --watch: seconds between two looks.")] = 300.0,
+    notify: Notify = None,
 ) -> Exit:
     """Settle what is open by what the service shows. Sends nothing; what it cannot find is parked for a person.
 
@@ -57,7 +59,8 @@ async def bulk_reconcile(
 
     Example: payments-async bulk reconcile --journal payroll.sqlite --batch-id payroll-2026-11
     """
-    async with opened(journal) as held, settings.session() as payments:
+    told = telling(screen, notify, "bulk reconcile", batch_id=batch_id, journal=str(journal))
+    async with told as teller, opened(journal) as held, settings.session() as payments:
         name = None if batch_id is None else await chosen_batch(held, batch_id)
         before = await held.progress(name)
         runs = await held.runs()
@@ -76,6 +79,7 @@ async def bulk_reconcile(
         )
         found = await _looked(screen, payments, held, name, look)
         while watch and (open_ := await _count_open(held, name)):
+            teller.heed(await _needs(held, name))
             wait = _Wait(open_, every)
             async with working(screen, wait.words, payments):
                 await asyncio.sleep(every)
@@ -85,6 +89,8 @@ async def bulk_reconcile(
         only = name or (runs[0].batch_id if len(runs) == 1 else None)
         currency = None if only is None else await currency_of(held, only)
         liftable = [one for one in quarantined if await held.is_looked_for(one, counted=True)]
+        status = teller.ended(Exit.STOPPED if found.unread else exit_after(progress, quarantined=len(quarantined)))
+        teller.facts |= {"stopped": "; ".join(found.unread) or None, **progress_document(progress)}
     _show(screen, found)
     show_progress(screen, progress, currency)
     if again is not None:
@@ -96,16 +102,18 @@ async def bulk_reconcile(
         screen.say(f"\nBatch {quoted(one)} was looked for; what the list did not show may be sent again:")
         screen.command(f"{command_line('bulk lift-quarantine', journal=journal, batch_id=one)} --who NAME --why REASON")
         screen.say("A list may show an order minutes late: if one may have been sent just now, reconcile again first.")
-    status = exit_after(progress, quarantined=len(quarantined))
     if found.unread:
-        status = Exit.STOPPED
         screen.trouble(
             "; ".join(found.unread), f"go on with: {command_line('bulk reconcile', journal=journal, batch_id=name)}"
         )
     strangers = [{"transaction_id": one.transaction_id, "request_id": one.request_id} for one in found.strangers]
-    known = {**attrs.asdict(found, recurse=False), "strangers": strangers}  # whose records name people
-    when = None if again is None else datetime.fromtimestamp(again, UTC)
-    screen.document({**known, "progress": progress_document(progress), "look_again": when, "exit_status": status})
+    known = {
+        **attrs.asdict(found, recurse=False),
+        "strangers": strangers,  # whose records name people
+        "progress": progress_document(progress),
+        "look_again": None if again is None else datetime.fromtimestamp(again, UTC),
+    }
+    screen.document({**known, "exit_status": status})
     return status
 
 
@@ -126,6 +134,12 @@ async def _count_open(journal: Journal, name: str | None) -> int:
     """How many orders another look may settle."""
     counts = (await journal.progress(name)).counts
     return sum(counts[state] for state in _SETTLED_BY_LOOKING)
+
+
+async def _needs(journal: Journal, name: str | None) -> dict[str, int]:
+    """What no look will settle."""
+    progress = await journal.progress(name)
+    return {"parked": progress.counts[State.PARKED], "conflicts": progress.conflicts}
 
 
 async def _come_back(journal: Journal, name: str | None, grace: float) -> float | None:

@@ -34,6 +34,7 @@ from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import draining
+from payments_async._cli.telling import Notify, Teller, telling
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
 from payments_async.journal import Adoption, ApprovalRule, HeldElsewhere, Journal, JournalUnavailable
 from payments_async.journal.contract import why_not_approved
@@ -68,6 +69,7 @@ async def bulk_run(
     why: Annotated[str | None, typer.Option(help="With --adopt: what became of the other.")] = None,
     checks: PlanChecks = PlanChecks(),
     file_format: FileFormat = FileFormat(),
+    notify: Notify = None,
 ) -> Exit:
     """Send a file, or go on with it. Every order is written down before and after; none is ever sent twice.
 
@@ -84,60 +86,63 @@ async def bulk_run(
     fuse = limits.fuse()
     session = settings.session(session_limits(limits))
     checks.amounts()
-    # which may be long: what the settings lack was told before
-    read = await read_payments(screen, file, batch_id, rows, file_format, journal)
-    check_guesses(read.batch, approved, yes=yes)
-    async with session as payments:
-        async with existing(journal) as held:
-            made = await make_plan(
-                screen,
-                payments,
-                read.batch,
-                batch_id,
-                held,
-                rows,
-                await checks.chosen(screen, held, file_format, journal),
+    async with telling(screen, notify, "bulk run", batch_id=batch_id, journal=str(journal)) as teller:
+        # which may be long: what the settings lack was told before
+        read = await read_payments(screen, file, batch_id, rows, file_format, journal)
+        check_guesses(read.batch, approved, yes=yes)
+        async with session as payments:
+            async with existing(journal) as held:
+                made = await make_plan(
+                    screen,
+                    payments,
+                    read.batch,
+                    batch_id,
+                    held,
+                    rows,
+                    await checks.chosen(screen, held, file_format, journal),
+                    validate=validate,
+                    concurrency=limits.concurrency,
+                    rate=limits.rate,
+                )
+            by_row = await rows_shown(screen, made, read.batch, rows)
+            show_plan(screen, made, f"{file.name}, batch {batch_id}", rows=by_row)
+            check_plan(made, approved)
+            await _check_approved(journal, made, needs_approval)
+            if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
+                screen.trouble("nothing was sent")
+                return teller.ended(Exit.STOPPED)
+            question = f"Send {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}?"
+            if made.open_count and not yes and not await agreed(screen, payments, made, question):
+                screen.trouble("nothing was sent")
+                return teller.ended(Exit.STOPPED)
+            again = command_line(
+                "bulk run",
+                str(file),
+                journal=journal,
+                **read.how,
+                **checks.flags(),
+                plan=made.digest,
+                skip_bad=rows.skip_bad,
+                acknowledge=rows.acknowledge,
                 validate=validate,
-                concurrency=limits.concurrency,
-                rate=limits.rate,
+                needs_approval=needs_approval or None,
+                notify=notify,
+                **attrs.asdict(limits),
             )
-        by_row = await rows_shown(screen, made, read.batch, rows)
-        show_plan(screen, made, f"{file.name}, batch {batch_id}", rows=by_row)
-        check_plan(made, approved)
-        await _check_approved(journal, made, needs_approval)
-        if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
-            screen.trouble("nothing was sent")
-            return Exit.STOPPED
-        question = f"Send {counted(made.open_count, 'payout')}, {money(made.open_total, made.currency)}?"
-        if made.open_count and not yes and not await agreed(screen, payments, made, question):
-            screen.trouble("nothing was sent")
-            return Exit.STOPPED
-        again = command_line(
-            "bulk run",
-            str(file),
-            journal=journal,
-            **read.how,
-            **checks.flags(),
-            plan=made.digest,
-            skip_bad=rows.skip_bad,
-            acknowledge=rows.acknowledge,
-            validate=validate,
-            needs_approval=needs_approval or None,
-            **attrs.asdict(limits),
-        )
-        run = _BatchRun(
-            screen=screen,
-            payments=payments,
-            journal=journal,
-            batch_id=batch_id,
-            plan=made,
-            limits=limits,
-            fuse=fuse,
-            adoption=adoption,
-            approvals=needs_approval,
-            again=again,
-        )
-        return await run.carry_out()
+            run = _BatchRun(
+                screen=screen,
+                payments=payments,
+                journal=journal,
+                batch_id=batch_id,
+                plan=made,
+                limits=limits,
+                fuse=fuse,
+                adoption=adoption,
+                approvals=needs_approval,
+                again=again,
+                teller=teller,
+            )
+            return teller.ended(await run.carry_out())
 
 
 @attrs.frozen(kw_only=True)
@@ -158,6 +163,7 @@ class _BatchRun:
     adoption: Adoption | None
     approvals: int
     again: str
+    teller: Teller
 
     async def carry_out(self) -> Exit:
         """Send it, show it, and say how to go on."""
@@ -174,6 +180,7 @@ class _BatchRun:
             raise BadInput("the file was changed while it was read; nothing was sent. Plan it again") from error
         except JournalUnavailable as error:
             screen.trouble(f"stopped: {error}", f"go on with: {self.again}")
+            self.teller.facts["stopped"] = str(error)
             screen.document({"batch_id": self.batch_id, "stopped": str(error), "exit_status": Exit.STOPPED})
             return Exit.STOPPED
         return self._told(progress, quarantined)
@@ -212,6 +219,7 @@ class _BatchRun:
     def _told(self, progress: RunProgress, quarantined: int) -> Exit:
         """Tell how the batch stands now and what is to be done next; the exit status."""
         screen, status = self.screen, exit_after(progress, progress.stopped, quarantined=quarantined)
+        self.teller.facts |= {"stopped": progress.stopped, "sent": progress.sent, **progress_document(progress)}
         screen.say()
         show_progress(screen, progress, self.plan.currency)
         if progress.looked is not None:

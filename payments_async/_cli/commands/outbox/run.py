@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from payments_async._cli.batch_state import STYLES
+from payments_async._cli.batch_state import STYLES, progress_document
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, introduce, may_be_made, opened
 from payments_async._cli.limits import OutboxLimits, session_limits
@@ -34,6 +34,7 @@ from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, plain, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import Stop, draining
+from payments_async._cli.telling import Notify, Teller, telling
 from payments_async.journal import JournalError, JournalUnavailable, State
 from payments_async.outbox import Outbox, OutboxHealth
 
@@ -63,6 +64,7 @@ async def outbox_run(
     new_outbox: Annotated[
         bool, typer.Option("--new-outbox", help="Begin a further outbox in a journal that holds others.")
     ] = False,
+    notify: Notify = None,
 ) -> Exit:
     """Work an outbox: send each of its orders once, and settle it, until Ctrl-C or SIGTERM.
 
@@ -82,16 +84,20 @@ async def outbox_run(
     if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
         screen.trouble("nothing was sent")
         return Exit.STOPPED
-    try:
-        async with opened(journal, new=True) as held, session as payments:
-            introduce(screen, journal, held)
-            await check_new_outbox(held, name, is_wanted=new_outbox)
-            outbox = Outbox(payments, held, name, concurrency=limits.concurrency, rate=limits.rate, fuse=fuse)
-            stop = await work_until_stopped(screen, outbox, name, health)
-            left = await state_of(held, name)
-    except JournalUnavailable as error:
-        return say_unavailable(screen, error, command_line("outbox run", journal=journal, name=name))
-    return say_stopped(screen, stop, left)
+    async with telling(screen, notify, "outbox run", outbox=name, journal=str(journal)) as teller:
+        try:
+            async with opened(journal, new=True) as held, session as payments:
+                introduce(screen, journal, held)
+                await check_new_outbox(held, name, is_wanted=new_outbox)
+                outbox = Outbox(payments, held, name, concurrency=limits.concurrency, rate=limits.rate, fuse=fuse)
+                stop = await work_until_stopped(screen, outbox, name, health, teller=teller)
+                left = await state_of(held, name)
+        except JournalUnavailable as error:
+            teller.facts["stopped"] = str(error)
+            again = command_line("outbox run", journal=journal, name=name, notify=notify)
+            return teller.ended(say_unavailable(screen, error, again))
+        teller.facts |= progress_document(left.progress)
+        return teller.ended(say_stopped(screen, stop, left))
 
 
 def say_unavailable(screen: Screen, error: JournalUnavailable, again: str) -> Exit:
@@ -122,6 +128,7 @@ async def work_until_stopped(
     host: str = "127.0.0.1",
     beside: Callable[[asyncio.Event], Coroutine[None, None, None]] | None = None,
     metrics: Callable[[], Awaitable[str]] | None = None,
+    teller: Teller | None = None,
 ) -> Stop:
     """Work until somebody stops it, and finish what is under way.
 
@@ -129,6 +136,7 @@ async def work_until_stopped(
         host: Where the health is asked for.
         beside: What hands out work beside, until it is to stop.
         metrics: Tells Prometheus how it does.
+        teller: Tells somebody once more needs a person.
     """
     with draining(screen) as stop:
         try:
@@ -140,7 +148,9 @@ async def work_until_stopped(
                 with _View(screen, name) as view:
                     while not stop.drain.is_set() and (helping is None or not helping.done()):
                         try:
-                            view.show(await outbox.health())
+                            view.show(now := await outbox.health())
+                            if teller is not None:
+                                teller.heed(_needs(now))
                         except JournalError as error:  # the outbox itself goes on trying
                             view.say_trouble(error.message)
                         with suppress(TimeoutError):
@@ -304,6 +314,18 @@ class _View:
         """Orders sent in a second, of late."""
         (first, before), (last, now) = self._ended[0], self._ended[-1]
         return max(now - before, 0) / (last - first) if last > first else 0.0
+
+
+def _needs(health: OutboxHealth) -> dict[str, int]:
+    """What goes on by itself no more, and how much of it there is."""
+    return {
+        "paused": int(health.paused is not None),
+        "parked": health.counts[State.PARKED],
+        "conflicts": health.conflicts,
+        "chunks_in_quarantine": health.quarantined,
+        "failed_handlers": health.dead_letters,
+        "untaken": health.untaken,
+    }
 
 
 def _trouble_of(health: OutboxHealth) -> str | None:

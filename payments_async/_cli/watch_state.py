@@ -1,0 +1,258 @@
+"""What a page shows of a journal: its batches, one of them over time, what needs a person, its dead letters."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+
+import attrs
+
+from payments_async._cli.batch_state import UNFORTUNATE, first, unpaid_of
+from payments_async._cli.screen import Screen
+from payments_async._cli.story import open_contradictions, sentence, service_words
+from payments_async._pages.plots import Course, Plot, plot
+from payments_async.journal import FINAL, Entry, Journal, JournalError, Progress, Run, State
+from payments_async.journal.contract import StoredEvent
+
+_RUNS = 20  # batches on the page, the latest ones
+_SHOWN = 20  # orders of a kind, and dead letters
+_PATIENCE = 5.0  # seconds for which the journal may keep a page waiting
+_FRESH = 1.0  # seconds for which what was read is shown to others who ask
+_SPARING = 20  # a batch is walked through again after so many times the time that took
+
+
+@attrs.frozen(kw_only=True)
+class WatchedRun:
+    """One batch on the page.
+
+    Attributes:
+        shares: State and number of its orders, of those states that there are.
+        unpaid: How many were refused, failed or came back.
+    """
+
+    run: Run
+    progress: Progress
+    shares: Sequence[tuple[str, int]]
+    unpaid: int
+
+
+@attrs.frozen(kw_only=True)
+class ShownOrder:
+    """One order on the page, its beneficiary as the screen may show it."""
+
+    request_id: str
+    batch_id: str
+    state: State
+    amount: object
+    currency: str | None
+    beneficiary: str
+    why: str
+
+
+@attrs.frozen(kw_only=True)
+class Watched:
+    """Everything that one page shows.
+
+    Attributes:
+        chosen: The batch that is drawn; ``None`` without any.
+        more: Batches that are not shown.
+        needs: Orders that need a person, the first of each kind.
+        needing: How many there are of them.
+        unpaid: Orders of the batch that is drawn which were not paid, the first ones.
+        dead: Dead letters, the first ones.
+        trouble: Why all of this is older than it looks, in words.
+    """
+
+    at: float
+    runs: Sequence[WatchedRun] = ()
+    more: int = 0
+    chosen: WatchedRun | None = None
+    plot: Plot | None = None
+    needs: Sequence[ShownOrder] = ()
+    needing: int = 0
+    unpaid: Sequence[ShownOrder] = ()
+    dead: Sequence[StoredEvent] = ()
+    dead_count: int = 0
+    trouble: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class OrderStory:
+    """One order with all that happened to it.
+
+    Attributes:
+        seen: When it last changed, exactly, so that a decision is about what was seen.
+        contradictions: What nobody has acknowledged.
+    """
+
+    order: ShownOrder
+    seen: float
+    story: Sequence[tuple[float, str]]
+    contradictions: Sequence[str]
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it may be written off."""
+        return self.order.state is State.PARKED
+
+
+@attrs.define
+class _Walked:
+    """A batch that was walked through: what came of it, when, and how long that took (seconds)."""
+
+    progress: Progress
+    plot: Plot | None
+    at: float
+    took: float
+
+
+class Watch:
+    """Reads a journal for a page, no oftener than it has to. Several who look at once cost what one does."""
+
+    def __init__(self, journal: Journal, screen: Screen) -> None:
+        self._journal = journal
+        self._screen = screen
+        self._known: dict[str | None, Watched] = {}
+        self._walked: dict[str, _Walked] = {}
+        self._walk: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+
+    async def look(self, batch_id: str | None) -> Watched:
+        """What there is now; where the journal cannot be read at the moment, what there was, and why."""
+        async with self._turn:
+            known = self._known.get(batch_id)
+            if known is not None and known.trouble is None and time.time() - known.at < _FRESH:
+                return known
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    found = await self._read(batch_id)
+            except TimeoutError:
+                found = _older(known, f"the journal is busy, and has not answered for {_PATIENCE:g} s")
+            except JournalError as error:
+                found = _older(known, str(error))
+            self._known = {batch_id: found}
+            return found
+
+    async def order(self, request_id: str) -> OrderStory | None:
+        """One order and its story; ``None`` where the journal holds no such order."""
+        entry = await self._journal.entry(request_id)
+        if entry is None:
+            return None
+        story = await self._journal.history(request_id)
+        return OrderStory(
+            order=self._shown(entry, service_words(entry)),
+            seen=entry.updated_at,
+            story=[(one.at, sentence(one)) for one in story],
+            contradictions=open_contradictions(story) or ([entry.conflict] if entry.conflict else []),
+        )
+
+    async def aclose(self) -> None:
+        """Leave what is being read."""
+        if self._walk is not None:
+            self._walk.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._walk
+
+    async def _read(self, batch_id: str | None) -> Watched:
+        journal = self._journal
+        runs = await journal.runs()
+        shown = [await self._run(run) for run in reversed(runs[-_RUNS:])]
+        chosen = await self._chosen(runs, shown, batch_id)
+        overall, backlog = await journal.progress(), await journal.backlog()
+        return Watched(
+            at=time.time(),
+            runs=shown,
+            more=max(0, len(runs) - _RUNS),
+            chosen=chosen,
+            plot=None if chosen is None else self._drawn(chosen),
+            needs=await self._needs(),
+            needing=overall.counts[State.PARKED] + overall.counts[State.UNKNOWN] + overall.conflicts,
+            unpaid=[] if chosen is None else await self._unpaid(chosen),
+            dead=await _few(journal.dead_letters()),
+            dead_count=backlog.dead,
+        )
+
+    async def _chosen(
+        self, runs: Sequence[Run], shown: Sequence[WatchedRun], batch_id: str | None
+    ) -> WatchedRun | None:
+        """The batch that was asked for, also an old one; else the latest."""
+        asked = [run for run in runs if run.batch_id == batch_id]
+        if not asked:
+            return shown[0] if shown else None
+        return next((one for one in shown if one.run.batch_id == batch_id), None) or await self._run(asked[0])
+
+    async def _run(self, run: Run) -> WatchedRun:
+        progress = await self._journal.progress(run.batch_id)
+        return WatchedRun(
+            run=run,
+            progress=progress,
+            shares=[(state.value, progress.counts[state]) for state in State if progress.counts[state]],
+            unpaid=sum(progress.counts[state] for state in UNFORTUNATE),
+        )
+
+    async def _needs(self) -> list[ShownOrder]:
+        """Parked and contradicted orders first: nobody but a person can do anything about them."""
+        journal = self._journal
+        kinds = {
+            "not found: did it ever reach the service?": await first(journal.entries(None, State.PARKED), _SHOWN),
+            "evidence against evidence": await first(journal.conflicts(), _SHOWN),
+            "outcome unknown: reconcile looks for it": await first(journal.entries(None, State.UNKNOWN), _SHOWN),
+        }
+        found = {entry.request_id: self._shown(entry, why) for why, entries in kinds.items() for entry in entries[::-1]}
+        return list(found.values())
+
+    async def _unpaid(self, chosen: WatchedRun) -> list[ShownOrder]:
+        if not chosen.unpaid:
+            return []
+        found = await unpaid_of(self._journal, chosen.run.batch_id, chosen.progress)
+        return [self._shown(entry, why) for entry, why in found[:_SHOWN]]
+
+    def _shown(self, entry: Entry, why: str) -> ShownOrder:
+        return ShownOrder(
+            request_id=entry.request_id,
+            batch_id=entry.batch_id,
+            state=entry.state,
+            amount=entry.amount,
+            currency=entry.order.currency,
+            beneficiary=self._screen.person(entry.order.beneficiary.name),
+            why=why,
+        )
+
+    def _drawn(self, chosen: WatchedRun) -> Plot | None:
+        """The batch over time, as it was walked through last; where that is out of date it is done again beside."""
+        name, known = chosen.run.batch_id, self._walked.get(chosen.run.batch_id)
+        is_due = known is None or (
+            known.progress != chosen.progress and time.monotonic() - known.at > known.took * _SPARING
+        )
+        if is_due and (self._walk is None or self._walk.done()):
+            if self._walk is not None:
+                self._walk.result()  # what broke it is told
+            self._walk = asyncio.create_task(self._follow(name, chosen.progress))
+        return None if known is None else known.plot
+
+    async def _follow(self, name: str, progress: Progress) -> None:
+        """Walk through a batch: when each of its orders was sent, and when it ended."""
+        begun = time.monotonic()
+        sent, ended, unpaid = Course(), Course(), Course()
+        with suppress(JournalError):  # the page says so, and looks again
+            async for entry in self._journal.entries(name):
+                if entry.permitted_at is not None:
+                    sent.add(entry.permitted_at)
+                if entry.state in FINAL:
+                    (unpaid if entry.state in UNFORTUNATE else ended).add(entry.updated_at)
+            drawn = plot({"sent": sent, "paid": ended, "not paid": unpaid}, top=progress.total)
+            self._walked[name] = _Walked(progress, drawn, time.monotonic(), time.monotonic() - begun)
+
+
+def _older(known: Watched | None, trouble: str) -> Watched:
+    """What was read before, with the reason why it is not newer."""
+    return attrs.evolve(known or Watched(at=time.time()), trouble=trouble)
+
+
+async def _few(events: AsyncIterator[StoredEvent]) -> list[StoredEvent]:
+    found: list[StoredEvent] = []
+    async for one in events:
+        found.append(one)
+        if len(found) == _SHOWN:
+            break
+    return found
