@@ -18,6 +18,7 @@ from payments_async._fanout import fan_out
 from payments_async._limits import Gate
 from payments_async._masking import Secrets
 from payments_async._models import Acceptance, Transaction
+from payments_async._observing import Observer
 from payments_async._retry import RetryPolicy
 from payments_async._transport import Outgoing, Transport, TransportFailure
 from payments_async._wire.call import Call, Reply
@@ -44,6 +45,7 @@ class Executor:
         books: What it knows of its orders.
         clock: Monotonic seconds.
         sleep: Waits for seconds.
+        observer: Who watches, if anybody does.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Executor:
         self.books: Books = Books(remembered)
         self.clock = clock
         self.sleep = sleep
+        self.observer: Observer | None = None
         self._retry = retry
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = False

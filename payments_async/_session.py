@@ -21,6 +21,8 @@ from payments_async._dialect import Dialect
 from payments_async._executor import Executor
 from payments_async._limits import Gate, Limits
 from payments_async._masking import Secret, Secrets
+from payments_async._observed import ObservedExecutor, ObservedTransport, start_observing
+from payments_async._observing import Observer
 from payments_async._resources.namespaces import Accounts, Cards, Collections, Payouts, Products
 from payments_async._resources.transactions import Transactions
 from payments_async._retry import RetryPolicy
@@ -57,6 +59,7 @@ class PaymentsSession:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         now: Callable[[], float] = time.time,
+        observer: Observer | None = None,
     ) -> None:
         """Describe a session; nothing is sent before its first call.
 
@@ -75,6 +78,7 @@ class PaymentsSession:
             clock: Monotonic seconds.
             sleep: Waits for seconds.
             now: Unix seconds, which the service's dates are compared with.
+            observer: Watches what it does, such as ``payments_async.otel.OpenTelemetry()``.
 
         Raises:
             TypeError, ValueError: When the address or a setting cannot be right; the message names it.
@@ -88,7 +92,7 @@ class PaymentsSession:
             raise ValueError("trust_env: set it on your own ClientSession when you bring one (http=...)")
         dialect = dialect or Dialect()
         limits = limits or Limits()
-        transport = Transport(
+        transport = (Transport if observer is None else ObservedTransport)(
             base_url,
             http=http,
             timeout=timeout,
@@ -103,7 +107,7 @@ class PaymentsSession:
         secrets = Secrets(Secret(credentials.app_password), Secret(credentials.app_key))
         logins = LoginCalls(transport, credentials, dialect, secrets)
         renew = None if dialect.refresh_path is None else logins.refresh
-        executor = self._executor = Executor(
+        executor = self._executor = (Executor if observer is None else ObservedExecutor)(
             transport=transport,
             gate=Gate(limits, clock=clock, sleep=sleep),
             auth=Authenticator(dialect, log_in=logins.log_in, refresh=renew, clock=clock, secrets=secrets),
@@ -115,6 +119,8 @@ class PaymentsSession:
             clock=clock,
             sleep=sleep,
         )
+        if observer is not None:
+            start_observing(executor, observer)
         self.payouts: Payouts = Payouts(executor)
         self.collections: Collections = Collections(executor)
         self.transactions: Transactions = Transactions(executor)

@@ -15,6 +15,7 @@ import attrs
 from payments_async._errors import AuthenticationFailed, Rejected
 from payments_async._events import TransactionEvent, contradicting
 from payments_async._handlers import HandlerPolicy, Tasks, Workers, error_text
+from payments_async._observing import Observer
 from payments_async.ipn._confirm import RecordSource, difference
 from payments_async.ipn._intake import NOT_STORED, Answer
 from payments_async.ipn._routes import EventRouter
@@ -25,6 +26,7 @@ _log = logging.getLogger("payments_async.ipn")
 _made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
 _PER_HANDLER = 4  # events waiting in memory for each handler that may run; the rest wait in the inbox
 _QUIET = 3  # turns of the loop: what has reached a socket needs one to be parsed, one for its task and one to get here
+_MEASURED = 15.0  # seconds between two looks at how much waits, where somebody watches
 _MOST = 12  # turns of the loop that a batch waits for more
 
 
@@ -46,6 +48,7 @@ class WithInbox:
     _clock: Callable[[], float]
     _sleep: Callable[[float], Awaitable[None]]
     _random: Callable[[], float]
+    _observer: Observer | None = None
     _name: _ReceiverName = attrs.field(init=False)
     _tasks: Tasks = attrs.field(factory=Tasks, init=False)
     _batches: Batches = attrs.field(init=False)
@@ -122,6 +125,8 @@ class WithInbox:
             _log.error("a notification could not be stored", extra=facts)
             self._is_failing = True
             return NOT_STORED
+        if self._observer is not None and receipt.is_new and receipt.conflict is not None:
+            self._observer.count("quirk", quirk="contradicting_notification")
         if receipt.is_new and arrival.doubt != Doubt.REPORTED:
             if receipt.conflict is None and arrival.doubt is None:
                 self._believed(event)
@@ -142,8 +147,12 @@ class WithInbox:
         """Claim what is due, again and again."""
         if self._owner is not None:  # a process of this name may have died: what it held is given back first
             await self._give_back()
+        measured = -_MEASURED
         while True:
             await self._claim()
+            if self._observer is not None and not 0.0 <= self._clock() - measured < _MEASURED:
+                measured = self._clock()
+                await self.health()
             await self._sleep(self._policy.poll)
 
     async def _claim(self) -> None:
@@ -245,6 +254,8 @@ class WithInbox:
             facts = {"event_id": leased.event_id, "transaction_id": leased.event.transaction_id, "error": error}
             _log.error("an event is a dead letter", extra=facts)
             await self._inbox.finish(leased.event_id, "dead", error=error)
+            if self._observer is not None:
+                self._observer.count("dead_letter")
         else:
             delay = self._policy.wait(leased.tries, self._random())
             await self._inbox.retry_later(leased.event_id, delay=delay, error=error)
@@ -276,6 +287,11 @@ class WithInbox:
             _log.error("the inbox cannot be read", extra={"error": error_text(error)})
             return Answer(503, b'{"status":"the inbox cannot be read"}')
         oldest = None if backlog.oldest is None else round(max(0.0, self._clock() - backlog.oldest), 3)
+        if self._observer is not None:
+            self._observer.level("inbox_age", oldest or 0.0)
+            self._observer.level("inbox", backlog.pending, state="pending")
+            self._observer.level("inbox", backlog.unconfirmed, state="unconfirmed")
+            self._observer.level("inbox", backlog.dead, state="dead")
         facts = {"status": "ok", "pending": backlog.pending, "dead": backlog.dead, "oldest_seconds": oldest}
         facts |= {"unconfirmed": backlog.unconfirmed, "reported": backlog.reported}
         return Answer(200, json.dumps(facts).encode())

@@ -15,6 +15,7 @@ import attrs
 
 from payments_async._checks import check_number
 from payments_async._errors import AuthenticationFailed, PaymentsError
+from payments_async._observing import watched
 from payments_async._orders import Order
 from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
@@ -119,36 +120,39 @@ async def run_batch(
     if orders is not None:
         await _load(payments, journal, batch_id, orders, owner, patience=patience, adoption=adoption, tell=progress)
     await journal.expire_chunks(batch_id)
-    clock, run = executor_of(payments).clock, await journal.run(batch_id)
-    looked = refused = None
-    try:
-        is_stopped = stop is not None and stop.is_set()  # then nothing is asked, and nothing is sent
-        if not is_stopped and await _is_look_due(journal, run, look_first, back=look_back):
-            looked = await take_first_look(
-                payments, journal, run, back=look_back, patience=patience, now=now, stop=stop, tell=progress
-            )
-            refused = why_not(looked)
-        if not is_stopped and refused is None:
-            await _look_up_first(payments, journal, batch_id)
-    except AuthenticationFailed as error:
-        refused = f"the credentials were refused: {error.message}"
-    crew = BatchCrew(
-        payments=payments,
-        journal=journal,
-        batch_id=batch_id,
-        leases=Leases(journal, owner=owner, seconds=lease, clock=clock),
-        meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)),
-        pace=Pace(patience, clock=clock),
-        size=concurrency,
-        rate=rate,
-        stop=stop,
-        tell=progress,
-        looked=looked,
-    )
-    if refused is not None:
-        crew.end(refused)
-    await crew.work(lease)
-    return await crew.refresh()
+    executor, run = executor_of(payments), await journal.run(batch_id)
+    with watched(executor.observer, "batch", batch_id=batch_id) as work:
+        looked = refused = None
+        try:
+            is_stopped = stop is not None and stop.is_set()  # then nothing is asked, and nothing is sent
+            if not is_stopped and await _is_look_due(journal, run, look_first, back=look_back):
+                looked = await take_first_look(
+                    payments, journal, run, back=look_back, patience=patience, now=now, stop=stop, tell=progress
+                )
+                refused = why_not(looked)
+            if not is_stopped and refused is None:
+                await _look_up_first(payments, journal, batch_id)
+        except AuthenticationFailed as error:
+            refused = f"the credentials were refused: {error.message}"
+        crew = BatchCrew(
+            payments=payments,
+            journal=journal,
+            batch_id=batch_id,
+            leases=Leases(journal, owner=owner, seconds=lease, clock=executor.clock),
+            meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)),
+            pace=Pace(patience, clock=executor.clock),
+            size=concurrency,
+            rate=rate,
+            stop=stop,
+            tell=progress,
+            looked=looked,
+        )
+        if refused is not None:
+            crew.end(refused)
+        await crew.work(lease)
+        ended = await crew.refresh()
+        work.tell(unknown=ended.counts.get(State.UNKNOWN, 0), stopped=ended.stopped is not None)
+        return ended
 
 
 def _check_settings(look_first: LookFirst, fuse: Fuse | None, concurrency: int, rate: float | None) -> None:
