@@ -21,7 +21,6 @@ from payments_async._dialect import Dialect
 from payments_async._executor import Executor
 from payments_async._limits import Gate, Limits
 from payments_async._masking import Secret, Secrets
-from payments_async._observed import ObservedExecutor, ObservedTransport, start_observing
 from payments_async._observing import Observer
 from payments_async._resources.namespaces import Accounts, Cards, Collections, Payouts, Products
 from payments_async._resources.transactions import Transactions
@@ -92,7 +91,8 @@ class PaymentsSession:
             raise ValueError("trust_env: set it on your own ClientSession when you bring one (http=...)")
         dialect = dialect or Dialect()
         limits = limits or Limits()
-        transport = (Transport if observer is None else ObservedTransport)(
+        sending, executing = _parts(observer)
+        transport = sending(
             base_url,
             http=http,
             timeout=timeout,
@@ -107,7 +107,7 @@ class PaymentsSession:
         secrets = Secrets(Secret(credentials.app_password), Secret(credentials.app_key))
         logins = LoginCalls(transport, credentials, dialect, secrets)
         renew = None if dialect.refresh_path is None else logins.refresh
-        executor = self._executor = (Executor if observer is None else ObservedExecutor)(
+        executor = self._executor = executing(
             transport=transport,
             gate=Gate(limits, clock=clock, sleep=sleep),
             auth=Authenticator(dialect, log_in=logins.log_in, refresh=renew, clock=clock, secrets=secrets),
@@ -120,6 +120,8 @@ class PaymentsSession:
             sleep=sleep,
         )
         if observer is not None:
+            from payments_async._observed import start_observing
+
             start_observing(executor, observer)
         self.payouts: Payouts = Payouts(executor)
         self.collections: Collections = Collections(executor)
@@ -243,6 +245,15 @@ class PaymentsSession:
 def executor_of(payments: PaymentsSession) -> Executor:
     """What executes the calls of a session: for the rooms of this package that need more of it than its users."""
     return payments._executor
+
+
+def _parts(observer: Observer | None) -> tuple[type[Transport], type[Executor]]:
+    """What sends and what executes; where nobody watches, what tells of it is not even imported."""
+    if observer is None:
+        return Transport, Executor
+    from payments_async._observed import ObservedExecutor, ObservedTransport
+
+    return ObservedTransport, ObservedExecutor
 
 
 def _check_settings(

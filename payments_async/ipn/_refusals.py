@@ -62,7 +62,8 @@ class Refusals:
         self._lines += 1
         unsaid, self._unsaid = self._unsaid, 0
         extra = {"sender": address, "why": why, "count": count, "not_logged_since": unsaid}
-        _log.warning(message, extra={**extra, **facts})
+        words = message + ": %s: %s (%d times by now)"
+        _log.warning(words, address, why, count, extra={**extra, **facts})
 
     def all(self) -> tuple[Refusal, ...]:
         """All so far, the most frequent first."""

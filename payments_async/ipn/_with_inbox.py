@@ -122,7 +122,7 @@ class WithInbox:
         event = arrival.event
         if isinstance(receipt, Exception):  # whatever the reason, it is not answered 200
             facts = {"transaction_id": event.transaction_id, "error": error_text(receipt)}
-            _log.error("a notification could not be stored", extra=facts)
+            _log.error("a notification could not be stored: transaction %s: %s", *facts.values(), extra=facts)
             self._is_failing = True
             return NOT_STORED
         if self._observer is not None and receipt.is_new and receipt.conflict is not None:
@@ -163,7 +163,8 @@ class WithInbox:
                 try:
                     claimed = await self._inbox.claim(self._name(), lease=self._policy.lease, limit=room)
                 except Exception as error:  # noqa: BLE001 - an inbox that is away for a while must not end the watch
-                    _log.error("the inbox cannot be read", extra={"error": error_text(error)})
+                    why = error_text(error)
+                    _log.error("the inbox cannot be read: %s", why, extra={"error": why})
                     return
                 for one in claimed:
                     done = frozenset(one.done)
@@ -177,7 +178,8 @@ class WithInbox:
         try:
             await self._inbox.release(self._name())
         except Exception as error:  # noqa: BLE001 - the leases run out by themselves
-            _log.warning("leases could not be given back", extra={"error": error_text(error)})
+            why = error_text(error)
+            _log.warning("leases could not be given back: %s", why, extra={"error": why})
 
     async def _work(self, leased: _Leased) -> None:
         """Handle one event, unless its lease is about to end, and write down what came of it."""
@@ -200,7 +202,7 @@ class WithInbox:
                 self._batches.note_handled(event_id)
         except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
             facts = {"event_id": event_id, "error": error_text(error)}
-            _log.error("what became of an event could not be stored", extra=facts)
+            _log.error("what became of event %s could not be stored: %s", *facts.values(), extra=facts)
         finally:
             self._mine.discard(event_id)
             if self._is_more and len(self._mine) <= self._room // 2:
@@ -236,7 +238,7 @@ class WithInbox:
             return None
         if differs is not None:
             facts = {"event_id": leased.event_id, "transaction_id": leased.event.transaction_id, "difference": differs}
-            _log.error("a notification is disputed", extra=facts)
+            _log.error("a notification is disputed: event %s, transaction %s: %s", *facts.values(), extra=facts)
             await self._inbox.finish(leased.event_id, "disputed", error=differs)
             return None
         conflict = await self._inbox.confirm(leased.event_id)
@@ -252,7 +254,7 @@ class WithInbox:
         """
         if counts and leased.tries + 1 >= self._policy.attempts:
             facts = {"event_id": leased.event_id, "transaction_id": leased.event.transaction_id, "error": error}
-            _log.error("an event is a dead letter", extra=facts)
+            _log.error("an event is a dead letter: event %s, transaction %s: %s", *facts.values(), extra=facts)
             await self._inbox.finish(leased.event_id, "dead", error=error)
             if self._observer is not None:
                 self._observer.count("dead_letter")
@@ -267,7 +269,8 @@ class WithInbox:
         try:
             return await self._inbox.final_events(request_id, transaction_id)
         except Exception as error:  # noqa: BLE001 - whoever waits goes on waiting
-            _log.warning("a final event could not be looked up", extra={"error": error_text(error)})
+            why = error_text(error)
+            _log.warning("a final event could not be looked up: %s", why, extra={"error": why})
         return None
 
     async def replay(self, event_id: int | None) -> int:
@@ -284,7 +287,8 @@ class WithInbox:
         try:
             backlog = await self._inbox.backlog()
         except Exception as error:  # noqa: BLE001 - whatever the reason, that is what health is asked for
-            _log.error("the inbox cannot be read", extra={"error": error_text(error)})
+            why = error_text(error)
+            _log.error("the inbox cannot be read: %s", why, extra={"error": why})
             return Answer(503, b'{"status":"the inbox cannot be read"}')
         oldest = None if backlog.oldest is None else round(max(0.0, self._clock() - backlog.oldest), 3)
         if self._observer is not None:
@@ -302,7 +306,8 @@ class WithInbox:
             try:
                 await self._inbox.check_writable()
             except Exception as error:  # noqa: BLE001 - whatever the reason, that is what is asked for
-                _log.error("the inbox cannot be written", extra={"error": error_text(error)})
+                why = error_text(error)
+                _log.error("the inbox cannot be written: %s", why, extra={"error": why})
                 return False
             self._is_failing = False
         return True
@@ -425,7 +430,7 @@ class Batches:
         except Exception as error:  # noqa: BLE001 - nothing is stored, whatever the reason, so none is answered 200
             if handled or done:  # their leases run out, and they are handled again
                 facts = {"event_ids": [*handled, *done], "error": error_text(error)}
-                _log.error("what became of events could not be stored", extra=facts)
+                _log.error("what became of events could not be stored: %s: %s", *facts.values(), extra=facts)
             return [error] * len(arrivals)
         return ()
 

@@ -158,11 +158,13 @@ class WithoutInbox:
         try:
             differs = await difference(records, event, self._policy.timeout)
         except Exception as error:  # noqa: BLE001 - whatever the reason, there is no record to believe yet
-            _log.warning("a notification could not be confirmed", extra={**facts, "error": error_text(error)})
+            facts["error"] = error_text(error)
+            _log.warning("a notification could not be confirmed: transaction %s: %s", *facts.values(), extra=facts)
             return FAILED
         if differs is None:
             return None
-        _log.error("a notification is disputed", extra={**facts, "difference": differs})
+        facts["difference"] = differs
+        _log.error("a notification is disputed: transaction %s: %s", *facts.values(), extra=facts)
         return CONTRADICTED
 
 

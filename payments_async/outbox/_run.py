@@ -310,7 +310,7 @@ class BatchCrew(Crew):
     _waits_for: tuple[str, float] | None = attrs.field(init=False, default=None)  # whose lease, and when it ends
 
     def warn(self, why: str) -> None:
-        _log.warning("the run stops", extra={"batch_id": self.batch_id, "why": why})
+        _log.warning("the run of batch %s stops: %s", self.batch_id, why, extra={"batch_id": self.batch_id, "why": why})
 
     async def claim_more(self) -> bool:
         if await self.leases.claim(self.batch_id) is None:
