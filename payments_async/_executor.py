@@ -16,8 +16,9 @@ from payments_async._dialect import Dialect
 from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault
 from payments_async._fanout import fan_out
 from payments_async._limits import Gate
-from payments_async._masking import Secrets
+from payments_async._masking import Secrets, redact
 from payments_async._models import Acceptance, Transaction
+from payments_async._observing import Observer
 from payments_async._retry import RetryPolicy
 from payments_async._transport import Outgoing, Transport, TransportFailure
 from payments_async._wire.call import Call, Reply
@@ -44,6 +45,7 @@ class Executor:
         books: What it knows of its orders.
         clock: Monotonic seconds.
         sleep: Waits for seconds.
+        observer: Who watches, if anybody does.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Executor:
         self.books: Books = Books(remembered)
         self.clock = clock
         self.sleep = sleep
+        self.observer: Observer | None = None
         self._retry = retry
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = False
@@ -157,7 +160,7 @@ class Executor:
         if not books.begin(call):
             earlier: T | None = await books.earlier(call)
             if earlier is not None:
-                _log.info("accepted before, not sent again", extra={"request_id": request_id})
+                _log.info("accepted before, not sent again: %s", request_id, extra={"request_id": request_id})
                 return earlier
             unsettled = open_before = books.begin_again(call)
         attempts = _Attempts(self, call, retry)
@@ -167,7 +170,7 @@ class Executor:
             unsettled = False
         except OutcomeUnknown as error:
             outcome, unsettled = error, True
-            what = request_id or call.label
+            what = attempts.what
             _log.warning("outcome unknown: %s: %s", what, error.message, extra={"request_id": request_id})
             raise
         except PaymentsError as error:
@@ -178,7 +181,8 @@ class Executor:
             unsettled = open_before or attempts.left
             why = f"the call failed ({type(error).__name__})"
             outcome = (lost_reply if attempts.left else never_left)(call, why)
-            _log.error("a call failed unforeseen", extra={"error": type(error).__name__, "request_id": request_id})
+            facts = {"error": type(error).__name__, "request_id": request_id}
+            _log.error("a call failed unforeseen: %s: %s", attempts.what, facts["error"], extra=facts)
             raise outcome from error
         except BaseException as error:
             unsettled = open_before or attempts.left
@@ -249,6 +253,12 @@ class _Attempts(Generic[T]):
         self._outgoing: Outgoing | None = None
 
     @property
+    def what(self) -> str:
+        """What to call it in the log: a path may hold an account number."""
+        call = self._call
+        return call.request_id or redact(call.label, call.private())
+
+    @property
     def left(self) -> bool:
         """Whether a byte of the attempt in hand may have left."""
         return self._outgoing is not None and self._outgoing.left
@@ -261,12 +271,15 @@ class _Attempts(Generic[T]):
             try:
                 return await self._attempt()
             except _LogInAgain:
-                _log.info("token refused, logging in again")
+                _log.info("token refused, logging in again: %s", self.what, extra={"request_id": self._call.request_id})
             except PaymentsError as error:
                 wait = self._wait_after(error)
                 if wait is None:
                     raise
-                _log.info("trying again", extra={"attempt": self._made, "wait": wait, "status": error.status})
+                request_id = self._call.request_id
+                facts = {"attempt": self._made, "wait": wait, "status": error.status, "request_id": request_id}
+                words = "trying again: %s: attempt %d, status %s, after %.3f s"
+                _log.info(words, self.what, self._made, error.status, wait, extra=facts)
             self._outgoing = None  # it was turned away unread, or does no harm
             if wait:
                 await self._executor.sleep(wait)
@@ -305,7 +318,8 @@ class _Attempts(Generic[T]):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a reader trips over, the order has left
             failure = lost_reply(self._call, f"the answer could not be read ({type(error).__name__})")
-            _log.error("an answer could not be read", extra={"error": type(error).__name__})
+            facts = {"error": type(error).__name__, "request_id": self._call.request_id}
+            _log.error("an answer could not be read: %s: %s", self.what, facts["error"], extra=facts)
         else:
             if token is not None:
                 self._executor.auth.was_accepted(token)

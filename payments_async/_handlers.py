@@ -185,9 +185,10 @@ class Router(ABC, Generic[K, T]):
 
     def _failed(self, route: Route[K], fact: T, why: str, place: str) -> Sequence[str]:
         """Say in the log that a handler failed, and where."""
-        self._log.warning(
-            "a handler failed", extra={"handler": route.name, **self._named(fact), "error": why, "place": place}
-        )
+        names = self._named(fact)
+        said = ", ".join(f"{name} {value}" for name, value in names.items() if value is not None)
+        facts = {"handler": route.name, **names, "error": why, "place": place}
+        self._log.warning("a handler failed: %s, %s: %s", route.name, said, why, extra=facts)
         return (f"{route.name}: {why}",)
 
 

@@ -21,6 +21,7 @@ from payments_async._dialect import Dialect
 from payments_async._executor import Executor
 from payments_async._limits import Gate, Limits
 from payments_async._masking import Secret, Secrets
+from payments_async._observing import Observer
 from payments_async._resources.namespaces import Accounts, Cards, Collections, Payouts, Products
 from payments_async._resources.transactions import Transactions
 from payments_async._retry import RetryPolicy
@@ -57,6 +58,7 @@ class PaymentsSession:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         now: Callable[[], float] = time.time,
+        observer: Observer | None = None,
     ) -> None:
         """Describe a session; nothing is sent before its first call.
 
@@ -75,6 +77,7 @@ class PaymentsSession:
             clock: Monotonic seconds.
             sleep: Waits for seconds.
             now: Unix seconds, which the service's dates are compared with.
+            observer: Watches what it does, such as ``payments_async.otel.OpenTelemetry()``.
 
         Raises:
             TypeError, ValueError: When the address or a setting cannot be right; the message names it.
@@ -88,7 +91,8 @@ class PaymentsSession:
             raise ValueError("trust_env: set it on your own ClientSession when you bring one (http=...)")
         dialect = dialect or Dialect()
         limits = limits or Limits()
-        transport = Transport(
+        sending, executing = _parts(observer)
+        transport = sending(
             base_url,
             http=http,
             timeout=timeout,
@@ -103,7 +107,7 @@ class PaymentsSession:
         secrets = Secrets(Secret(credentials.app_password), Secret(credentials.app_key))
         logins = LoginCalls(transport, credentials, dialect, secrets)
         renew = None if dialect.refresh_path is None else logins.refresh
-        executor = self._executor = Executor(
+        executor = self._executor = executing(
             transport=transport,
             gate=Gate(limits, clock=clock, sleep=sleep),
             auth=Authenticator(dialect, log_in=logins.log_in, refresh=renew, clock=clock, secrets=secrets),
@@ -115,6 +119,10 @@ class PaymentsSession:
             clock=clock,
             sleep=sleep,
         )
+        if observer is not None:
+            from payments_async._observed import start_observing
+
+            start_observing(executor, observer)
         self.payouts: Payouts = Payouts(executor)
         self.collections: Collections = Collections(executor)
         self.transactions: Transactions = Transactions(executor)
@@ -237,6 +245,15 @@ class PaymentsSession:
 def executor_of(payments: PaymentsSession) -> Executor:
     """What executes the calls of a session: for the rooms of this package that need more of it than its users."""
     return payments._executor
+
+
+def _parts(observer: Observer | None) -> tuple[type[Transport], type[Executor]]:
+    """What sends and what executes; where nobody watches, what tells of it is not even imported."""
+    if observer is None:
+        return Transport, Executor
+    from payments_async._observed import ObservedExecutor, ObservedTransport
+
+    return ObservedTransport, ObservedExecutor
 
 
 def _check_settings(

@@ -318,7 +318,7 @@ class Transport:
         foreign = ForeignError(error)
         if foreign.place not in self._logged and len(self._logged) < _MOST_LOGGED:
             self._logged.add(foreign.place)
-            _log.error("a middleware, a hook or the HTTP client failed", extra={"error": str(foreign)})
+            _log.error("a middleware, a hook or the HTTP client failed: %s", foreign, extra={"error": str(foreign)})
         return f"a middleware, a hook or the HTTP client failed ({type(error).__name__}); mend it first", foreign
 
     async def _ask(self, request: Awaitable[aiohttp.ClientResponse], outgoing: Outgoing | None) -> Reply:

@@ -16,6 +16,7 @@ LINES: tuple[set[str], ...] = (
     {
         "_amounts",
         "_masking",
+        "_observing",
         "_pages",
         "_public",
         "_fanout",
@@ -31,10 +32,10 @@ LINES: tuple[set[str], ...] = (
     {"_transport", "_retry", "_limits", "_books", "_spill", "journal"},
     {"_auth"},
     {"_executor"},
-    {"_resources"},
+    {"_resources", "_observed"},
     {"_session"},
     {"__init__"},  # the public names: all of the lines above it
-    {"outbox", "ipn"},  # they meet in the journal
+    {"outbox", "ipn", "otel"},  # they meet in the journal
     {"fleet", "bulk", "sandbox"},
     {"__main__", "_cli", "testing"},
 )
@@ -73,7 +74,7 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "psycopg": frozenset({"journal"}),
     "sqlalchemy": frozenset({"journal"}),  # where an application hands in a connection of it
     "pgqueuer": frozenset({"fleet"}),
-    "opentelemetry": frozenset({"_session", "ipn"}),
+    "opentelemetry": frozenset({"otel"}),
     "pytest": frozenset({"testing"}),
     "pytest_asyncio": frozenset({"testing"}),
 }

@@ -57,6 +57,9 @@ PINNED = {
         RawNotification Receipt SAID SharedPace Sighting StoredEvent Turns Verdict Waiting next_state
         why_not_approved
     """,
+    "payments_async.otel": """
+        OpenTelemetry
+    """,
     "payments_async.outbox": """
         Fuse HandlerPolicy Outbox OutboxHealth
     """,

@@ -9,6 +9,7 @@ import asyncio
 import hmac
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 from json.encoder import encode_basestring_ascii as quoted
 from typing import NamedTuple, Protocol
 
@@ -17,6 +18,7 @@ from multidict import MultiMapping
 
 from payments_async._dialect import Dialect
 from payments_async._events import TransactionEvent
+from payments_async._observing import Observer, Watched
 from payments_async._wire.notifications import UnreadableNotification, read_unusual, read_usual
 from payments_async.ipn._refusals import Refusals
 from payments_async.ipn._senders import Sender, Senders
@@ -131,6 +133,7 @@ class Intake:
     _reported: Callable[[TransactionEvent, str], object]
     _dialect: Dialect
     _clock: Callable[[], float]
+    _observer: Observer | None = None
     _timezone: tzinfo = attrs.field(init=False)
     _response_code: str = attrs.field(init=False)
     _second: int = attrs.field(default=-1, init=False)  # of the time that is written out, once a second
@@ -235,7 +238,28 @@ class Intake:
                 return _refusal(400, str(error))
         if not sender.is_known:
             self._reported(event, sender.address)
-        return event, self.way.take(event, body, query, sender, is_usual and self._timezone is UTC)
+        has_usual_times = is_usual and self._timezone is UTC
+        if self._observer is None:
+            return event, self.way.take(event, body, query, sender, has_usual_times)
+        if not is_usual:
+            self._observer.count("quirk", quirk="unusual_notification")
+        work = self._begin_watching(self._observer, event)
+        taken = self.way.take(event, body, query, sender, has_usual_times)
+        if taken is None:
+            _close(work)
+        else:
+            taken.add_done_callback(partial(_close, work))
+        return event, taken
+
+    def _begin_watching(self, observer: Observer, event: TransactionEvent) -> Watched:
+        return observer.begin(
+            "notification",
+            event=type(event).__name__,
+            request_id=event.request_id,
+            transaction_id=event.transaction_id,
+            batch_id=event.batch_id,
+            correlation_id=event.correlation_id,
+        )
 
     def message(self, event: TransactionEvent) -> bytes:
         """The body that answers a notification which was taken, all of it text."""
@@ -256,3 +280,15 @@ class Intake:
     def _refused(self, address: str, answer: Answer, why: str) -> Answer:
         self.refusals.note(address, why)
         return answer
+
+
+def _close(work: Watched, taken: asyncio.Future[Answer | None] | None = None) -> None:
+    """A notification that was watched is answered, or whoever sent it has hung up."""
+    if taken is not None and taken.cancelled():
+        work.tell(error="hung_up")
+    else:
+        refused = None if taken is None else taken.result()
+        work.tell(
+            answer=200 if refused is None else refused.status, error=None if refused is None else str(refused.status)
+        )
+    work.close()

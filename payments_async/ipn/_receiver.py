@@ -14,11 +14,12 @@ from multidict import MultiMapping
 from payments_async._dialect import Dialect
 from payments_async._events import TransactionEvent
 from payments_async._handlers import HandlerPolicy
+from payments_async._observing import Observer
 from payments_async._wire.notifications import plain_transaction_id, read_notification
 from payments_async.ipn._confirm import RecordSource
 from payments_async.ipn._intake import Answer, Intake, Way
 from payments_async.ipn._refusals import Refusal, Refusals
-from payments_async.ipn._routes import EventRouter
+from payments_async.ipn._routes import EventRouter, ObservedRouter
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, Senders
 from payments_async.ipn._verifiers import Delivery, Verifier
 from payments_async.ipn._waiters import Waiters
@@ -78,6 +79,7 @@ class Receiver:
         clock: Gives Unix seconds.
         sleep: Waits between two looks into the inbox.
         random: Gives jitter, in [0, 1).
+        observer: Watches what it does, such as ``payments_async.otel.OpenTelemetry()``: the one of the session, if any.
     """
 
     def __init__(
@@ -100,13 +102,23 @@ class Receiver:
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = chance.random,
+        observer: Observer | None = None,
     ) -> None:
         router = EventRouter(concurrency=policy.concurrency, timeout=policy.timeout)
+        if observer is not None:
+            router = ObservedRouter(observer, concurrency=policy.concurrency, timeout=policy.timeout)
         waiters = Waiters(inbox, poll=policy.poll)
         way: Way
         if inbox is None:
             read = partial(read_notification, timezone=dialect.timezone)
-            way = WithoutInbox(router=router, policy=policy, read=read, confirm=confirm, believed=waiters.announce)
+            way = WithoutInbox(
+                router=router,
+                policy=policy,
+                read=read,
+                confirm=confirm,
+                believed=waiters.announce,
+                observer=observer,
+            )
         else:
             from payments_async.ipn._with_inbox import WithInbox  # it brings the journal
 
@@ -120,6 +132,7 @@ class Receiver:
                 clock=clock,
                 sleep=sleep,
                 random=random,
+                observer=observer,
             )
         self._inbox = inbox
         self._router = router
@@ -134,9 +147,10 @@ class Receiver:
             reported=reported,
             max_body=max_body,
             body_time=body_time,
-            refusals=Refusals(clock),
+            refusals=Refusals(clock, observer),
             dialect=dialect,
             clock=clock,
+            observer=observer,
         )
 
     def on(self, kind: type[E], *, when: Callable[[E], bool] | None = None, name: str | None = None) -> Registration[E]:

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from payments_async._observing import Observer
+
 _log = logging.getLogger("payments_async.ipn")
 _MOST = 1000  # addresses and reasons that are told apart
 _OTHERS = "others"
@@ -26,10 +28,12 @@ class Refusals:
 
     Args:
         clock: Gives Unix seconds.
+        observer: Told of each, if anybody watches.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], observer: Observer | None = None) -> None:
         self._clock = clock
+        self._observer = observer
         self._counts: dict[tuple[str, str], int] = {}
         self._told: dict[tuple[str, str], float] = {}
         self._since = 0.0
@@ -42,6 +46,8 @@ class Refusals:
         Args:
             message: For the log.
         """
+        if self._observer is not None:
+            self._observer.count("refusal", reason=message)
         key = (address, why)
         if key not in self._counts and len(self._counts) >= _MOST:
             key = (_OTHERS, why)
@@ -56,7 +62,8 @@ class Refusals:
         self._lines += 1
         unsaid, self._unsaid = self._unsaid, 0
         extra = {"sender": address, "why": why, "count": count, "not_logged_since": unsaid}
-        _log.warning(message, extra={**extra, **facts})
+        words = message + ": %s: %s (%d times by now)"
+        _log.warning(words, address, why, count, extra={**extra, **facts})
 
     def all(self) -> tuple[Refusal, ...]:
         """All so far, the most frequent first."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from payments_async._events import TransactionEvent
 from payments_async._handlers import Handler, Route, Router
+from payments_async._observing import Observer
 
 _Kind = type[TransactionEvent]
 
@@ -48,3 +49,31 @@ class EventRouter(Router[_Kind, TransactionEvent]):
 
     def _named(self, fact: TransactionEvent) -> Mapping[str, object]:
         return {"event_id": fact.event_id, "transaction_id": fact.transaction_id}
+
+
+class ObservedRouter(EventRouter):
+    """The handlers of a receiver that somebody watches.
+
+    Args:
+        observer: Told of each round of the handlers of an event.
+    """
+
+    def __init__(self, observer: Observer, *, concurrency: int, timeout: float) -> None:
+        super().__init__(concurrency=concurrency, timeout=timeout)
+        self._observer = observer
+
+    async def run(
+        self,
+        fact: TransactionEvent,
+        *,
+        skip: Collection[str] = (),
+        done: Callable[[TransactionEvent, str], object] | None = None,
+    ) -> Sequence[str]:
+        """Run the handlers of an event, watched."""
+        kind = type(fact).__name__
+        names = {"request_id": fact.request_id, "transaction_id": fact.transaction_id, "batch_id": fact.batch_id}
+        with self._observer.watch("handling", event=kind, event_id=fact.event_id, **names) as work:
+            failures = await super().run(fact, skip=skip, done=done)
+            if failures:
+                work.tell(error="handler_failed")
+        return failures

@@ -171,7 +171,7 @@ def _guard(intake: Intake | None, visitors: Iterable[str], most: int, each: int 
 
 
 def _log_refusal(address: str, why: str) -> None:
-    _log.debug("a connection is refused", extra={"sender": address, "why": why})
+    _log.debug("a connection is refused: %s: %s", address, why, extra={"sender": address, "why": why})
 
 
 def _runner(served: Receiver | web.Application, path: str) -> web.BaseRunner:

@@ -66,10 +66,12 @@ async def is_genuine(delivery: Delivery, verifiers: Iterable[Verifier], timeout:
             async with asyncio.timeout(timeout):
                 genuine = await verifier(delivery)
         except Exception as error:  # noqa: BLE001 - who cannot be verified is not believed
-            _log.error("a verifier failed", extra={"verifier": name, "error": error_text(error)})
+            facts = {"verifier": name, "error": error_text(error)}
+            _log.error("a verifier failed: %s: %s", *facts.values(), extra=facts)
             return False
         if genuine is not True:
-            _log.warning("a delivery is not genuine", extra={"verifier": name, "sender": delivery.sender})
+            facts = {"verifier": name, "sender": delivery.sender}
+            _log.warning("a delivery is not genuine: %s says so of one from %s", *facts.values(), extra=facts)
             return False
     return True
 

@@ -130,7 +130,8 @@ class Waiters:
                 now, events = await inbox.finals_since(heard, self._is_awaited)
             except Exception as error:  # noqa: BLE001 - whatever the reason, those who wait go on waiting
                 if not is_failing and self._waiters:  # else the inbox may have been closed meanwhile
-                    _log.warning("what other receivers hear cannot be read", extra={"error": error_text(error)})
+                    why = error_text(error)
+                    _log.warning("what other receivers hear cannot be read: %s", why, extra={"error": why})
                 is_failing = True
                 await self._sleep(self._poll)
                 continue

@@ -15,6 +15,7 @@ import attrs
 from payments_async._errors import AuthenticationFailed, Rejected
 from payments_async._events import TransactionEvent, contradicting
 from payments_async._handlers import HandlerPolicy, Tasks, Workers, error_text
+from payments_async._observing import Observer
 from payments_async.ipn._confirm import RecordSource, difference
 from payments_async.ipn._intake import NOT_STORED, Answer
 from payments_async.ipn._routes import EventRouter
@@ -25,6 +26,7 @@ _log = logging.getLogger("payments_async.ipn")
 _made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
 _PER_HANDLER = 4  # events waiting in memory for each handler that may run; the rest wait in the inbox
 _QUIET = 3  # turns of the loop: what has reached a socket needs one to be parsed, one for its task and one to get here
+_MEASURED = 15.0  # seconds between two looks at how much waits, where somebody watches
 _MOST = 12  # turns of the loop that a batch waits for more
 
 
@@ -46,6 +48,7 @@ class WithInbox:
     _clock: Callable[[], float]
     _sleep: Callable[[float], Awaitable[None]]
     _random: Callable[[], float]
+    _observer: Observer | None = None
     _name: _ReceiverName = attrs.field(init=False)
     _tasks: Tasks = attrs.field(factory=Tasks, init=False)
     _batches: Batches = attrs.field(init=False)
@@ -119,9 +122,11 @@ class WithInbox:
         event = arrival.event
         if isinstance(receipt, Exception):  # whatever the reason, it is not answered 200
             facts = {"transaction_id": event.transaction_id, "error": error_text(receipt)}
-            _log.error("a notification could not be stored", extra=facts)
+            _log.error("a notification could not be stored: transaction %s: %s", *facts.values(), extra=facts)
             self._is_failing = True
             return NOT_STORED
+        if self._observer is not None and receipt.is_new and receipt.conflict is not None:
+            self._observer.count("quirk", quirk="contradicting_notification")
         if receipt.is_new and arrival.doubt != Doubt.REPORTED:
             if receipt.conflict is None and arrival.doubt is None:
                 self._believed(event)
@@ -142,8 +147,12 @@ class WithInbox:
         """Claim what is due, again and again."""
         if self._owner is not None:  # a process of this name may have died: what it held is given back first
             await self._give_back()
+        measured = -_MEASURED
         while True:
             await self._claim()
+            if self._observer is not None and not 0.0 <= self._clock() - measured < _MEASURED:
+                measured = self._clock()
+                await self.health()
             await self._sleep(self._policy.poll)
 
     async def _claim(self) -> None:
@@ -154,7 +163,8 @@ class WithInbox:
                 try:
                     claimed = await self._inbox.claim(self._name(), lease=self._policy.lease, limit=room)
                 except Exception as error:  # noqa: BLE001 - an inbox that is away for a while must not end the watch
-                    _log.error("the inbox cannot be read", extra={"error": error_text(error)})
+                    why = error_text(error)
+                    _log.error("the inbox cannot be read: %s", why, extra={"error": why})
                     return
                 for one in claimed:
                     done = frozenset(one.done)
@@ -168,7 +178,8 @@ class WithInbox:
         try:
             await self._inbox.release(self._name())
         except Exception as error:  # noqa: BLE001 - the leases run out by themselves
-            _log.warning("leases could not be given back", extra={"error": error_text(error)})
+            why = error_text(error)
+            _log.warning("leases could not be given back: %s", why, extra={"error": why})
 
     async def _work(self, leased: _Leased) -> None:
         """Handle one event, unless its lease is about to end, and write down what came of it."""
@@ -191,7 +202,7 @@ class WithInbox:
                 self._batches.note_handled(event_id)
         except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
             facts = {"event_id": event_id, "error": error_text(error)}
-            _log.error("what became of an event could not be stored", extra=facts)
+            _log.error("what became of event %s could not be stored: %s", *facts.values(), extra=facts)
         finally:
             self._mine.discard(event_id)
             if self._is_more and len(self._mine) <= self._room // 2:
@@ -227,7 +238,7 @@ class WithInbox:
             return None
         if differs is not None:
             facts = {"event_id": leased.event_id, "transaction_id": leased.event.transaction_id, "difference": differs}
-            _log.error("a notification is disputed", extra=facts)
+            _log.error("a notification is disputed: event %s, transaction %s: %s", *facts.values(), extra=facts)
             await self._inbox.finish(leased.event_id, "disputed", error=differs)
             return None
         conflict = await self._inbox.confirm(leased.event_id)
@@ -243,8 +254,10 @@ class WithInbox:
         """
         if counts and leased.tries + 1 >= self._policy.attempts:
             facts = {"event_id": leased.event_id, "transaction_id": leased.event.transaction_id, "error": error}
-            _log.error("an event is a dead letter", extra=facts)
+            _log.error("an event is a dead letter: event %s, transaction %s: %s", *facts.values(), extra=facts)
             await self._inbox.finish(leased.event_id, "dead", error=error)
+            if self._observer is not None:
+                self._observer.count("dead_letter")
         else:
             delay = self._policy.wait(leased.tries, self._random())
             await self._inbox.retry_later(leased.event_id, delay=delay, error=error)
@@ -256,7 +269,8 @@ class WithInbox:
         try:
             return await self._inbox.final_events(request_id, transaction_id)
         except Exception as error:  # noqa: BLE001 - whoever waits goes on waiting
-            _log.warning("a final event could not be looked up", extra={"error": error_text(error)})
+            why = error_text(error)
+            _log.warning("a final event could not be looked up: %s", why, extra={"error": why})
         return None
 
     async def replay(self, event_id: int | None) -> int:
@@ -273,9 +287,15 @@ class WithInbox:
         try:
             backlog = await self._inbox.backlog()
         except Exception as error:  # noqa: BLE001 - whatever the reason, that is what health is asked for
-            _log.error("the inbox cannot be read", extra={"error": error_text(error)})
+            why = error_text(error)
+            _log.error("the inbox cannot be read: %s", why, extra={"error": why})
             return Answer(503, b'{"status":"the inbox cannot be read"}')
         oldest = None if backlog.oldest is None else round(max(0.0, self._clock() - backlog.oldest), 3)
+        if self._observer is not None:
+            self._observer.level("inbox_age", oldest or 0.0)
+            self._observer.level("inbox", backlog.pending, state="pending")
+            self._observer.level("inbox", backlog.unconfirmed, state="unconfirmed")
+            self._observer.level("inbox", backlog.dead, state="dead")
         facts = {"status": "ok", "pending": backlog.pending, "dead": backlog.dead, "oldest_seconds": oldest}
         facts |= {"unconfirmed": backlog.unconfirmed, "reported": backlog.reported}
         return Answer(200, json.dumps(facts).encode())
@@ -286,7 +306,8 @@ class WithInbox:
             try:
                 await self._inbox.check_writable()
             except Exception as error:  # noqa: BLE001 - whatever the reason, that is what is asked for
-                _log.error("the inbox cannot be written", extra={"error": error_text(error)})
+                why = error_text(error)
+                _log.error("the inbox cannot be written: %s", why, extra={"error": why})
                 return False
             self._is_failing = False
         return True
@@ -409,7 +430,7 @@ class Batches:
         except Exception as error:  # noqa: BLE001 - nothing is stored, whatever the reason, so none is answered 200
             if handled or done:  # their leases run out, and they are handled again
                 facts = {"event_ids": [*handled, *done], "error": error_text(error)}
-                _log.error("what became of events could not be stored", extra=facts)
+                _log.error("what became of events could not be stored: %s: %s", *facts.values(), extra=facts)
             return [error] * len(arrivals)
         return ()
 

@@ -15,6 +15,7 @@ import attrs
 from payments_async._amounts import magnitude_text
 from payments_async._events import TransactionEvent, contradicting, contradiction_of_events
 from payments_async._handlers import HandlerPolicy, Tasks, Workers, error_text
+from payments_async._observing import Observer
 from payments_async._status_codes import FINAL_CODES
 from payments_async.ipn._confirm import RecordSource, difference
 from payments_async.ipn._intake import CONTRADICTED, FAILED, HEALTHY, Answer
@@ -56,6 +57,7 @@ class WithoutInbox:
     _read: Callable[[bytes, str], TransactionEvent]
     _confirm: RecordSource | None
     _believed: Callable[[TransactionEvent], None]
+    _observer: Observer | None = None
     _memory: _Memory = attrs.field(init=False)
     _under_way: dict[_Key, list[asyncio.Future[Answer | None]]] = attrs.field(factory=dict, init=False)
     _tasks: Tasks = attrs.field(factory=Tasks, init=False)
@@ -85,6 +87,8 @@ class WithoutInbox:
             self._note_again(event, fact, body, query)
             waiting = self._under_way.get(key) if self._under_way else None
             return None if waiting is None else _one_more(waiting)
+        if conflict and self._observer is not None:
+            self._observer.count("quirk", quirk="contradicting_notification")
         told, words = contradicting(event, conflict) if conflict else event, _made(_Words, (body, query))
         if self._confirm is None:
             if not conflict:
@@ -154,11 +158,13 @@ class WithoutInbox:
         try:
             differs = await difference(records, event, self._policy.timeout)
         except Exception as error:  # noqa: BLE001 - whatever the reason, there is no record to believe yet
-            _log.warning("a notification could not be confirmed", extra={**facts, "error": error_text(error)})
+            facts["error"] = error_text(error)
+            _log.warning("a notification could not be confirmed: transaction %s: %s", *facts.values(), extra=facts)
             return FAILED
         if differs is None:
             return None
-        _log.error("a notification is disputed", extra={**facts, "difference": differs})
+        facts["difference"] = differs
+        _log.error("a notification is disputed: transaction %s: %s", *facts.values(), extra=facts)
         return CONTRADICTED
 
 

@@ -176,7 +176,8 @@ class Dispatcher:
             await self._journal.finish_changes(self._handled)  # those whose end was being written when time was over
             await self._journal.release_changes(self._owner)
         except JournalError as error:
-            _log.warning("leases of changes could not be given back", extra={"error": error_text(error)})
+            why = error_text(error)
+            _log.warning("leases of changes could not be given back: %s", why, extra={"error": why})
         self._mine.clear()
         self._handled, self._finished, self._is_writing = [], {}, False
 
@@ -259,7 +260,7 @@ class Dispatcher:
                     is_over = False
         except Exception as error:  # noqa: BLE001 - not recorded, so the lease runs out and it is handled again
             facts = {"change_id": change.id, "error": error_text(error)}
-            _log.error("what became of a change could not be written down", extra=facts)
+            _log.error("what became of change %s could not be written down: %s", *facts.values(), extra=facts)
         finally:
             if is_over:
                 self._finished.pop(change.id, None)
@@ -333,7 +334,8 @@ class Dispatcher:
                     self._finished.pop(change_id, None)
                 self._leave(handled)
         except JournalError as error:
-            _log.error("what became of changes could not be written down", extra={"error": error_text(error)})
+            why = error_text(error)
+            _log.error("what became of changes could not be written down: %s", why, extra={"error": why})
         finally:
             self._is_writing = False
 

@@ -116,7 +116,11 @@ class Collector:
         for one in some:
             error = taken.get(one.id)
             if isinstance(error, LoadBusy):
-                _log.info("an order that was put waits for its batch to be loaded", extra={"outbox": self._name})
+                _log.info(
+                    "the outbox %s: an order that was put waits for its batch to be loaded",
+                    self._name,
+                    extra={"outbox": self._name},
+                )
             elif isinstance(error, Exception):
                 why = error.message if isinstance(error, JournalError) else type(error).__name__
                 facts = {"outbox": self._name, "request_id": one.request_id, "why": why}

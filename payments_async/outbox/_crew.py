@@ -193,7 +193,7 @@ class Crew(ABC):
 
     def warn(self, why: str) -> None:
         """Say aloud why it ends."""
-        _log.warning("the crew stops", extra={"why": why})
+        _log.warning("the crew stops: %s", why, extra={"why": why})
 
     def blow(self, why: str) -> None:
         """A rule of the fuse forbids to send any more."""

@@ -552,6 +552,8 @@ class Outbox:
                 raise ValueError("not_before: name its time zone, as in datetime.now(UTC)")
             moment = not_before.timestamp()
         check_whole("priority", priority, -1000)
+        if (observer := executor_of(self._payments).observer) is not None:
+            observer.remember(order.request_id)
         return moment
 
     async def _lay(

@@ -15,6 +15,7 @@ from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._events import TransactionEvent
 from payments_async._frozen import frozen
 from payments_async._models import Acceptance, Transaction, TransactionStatus
+from payments_async._observing import watched
 from payments_async._resources.lists import Reader
 from payments_async._resources.statuses import Statuses, read_statuses
 from payments_async._session import PaymentsSession, executor_of
@@ -168,8 +169,39 @@ async def reconcile(
     findings = Findings(journal)
     reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience, abreast=PAGES_ABREAST)
     search = Search(payments, journal, findings, reader, grace=grace, interval=interval, clock=clock, progress=progress)
-    if request_id is not None:
-        return await _reconcile_one(journal, request_id, search, findings, sweeps=sweeps, stuck=clock() - stuck_after)
+    observer = executor_of(payments).observer
+    with watched(observer, "reconciliation", batch_id=batch_id, request_id=request_id) as work:
+        if request_id is not None:
+            done = await _reconcile_one(
+                journal, request_id, search, findings, sweeps=sweeps, stuck=clock() - stuck_after
+            )
+        else:
+            done = await _reconcile_all(
+                journal,
+                batch_id,
+                search,
+                findings,
+                sweeps=sweeps,
+                stuck_after=stuck_after,
+                reversals=reversals,
+            )
+        work.tell(settled=sum(done.settled.values()), unknown=len(done.unknown), parked=len(done.parked))
+        work.tell(found=done.found, conflicts=len(done.conflicts))
+        return done
+
+
+async def _reconcile_all(
+    journal: Journal,
+    batch_id: str | None,
+    search: Search,
+    findings: Findings,
+    *,
+    sweeps: int,
+    stuck_after: float,
+    reversals: bool,
+) -> Reconciliation:
+    """Settle all open orders, of a batch or of the journal."""
+    clock, sleep = search.clock, search.reader.sleep
     await search.begin(batch_id)
     if search.is_doubted:  # what the list shows of what the journal forgot is open from then on
         await search.sweep()
@@ -178,7 +210,7 @@ async def reconcile(
         await search.look(sought, sweeps=sweeps, sleep=sleep)
         for order in sought.each():
             findings.sum_up(order, clock() - stuck_after)
-            told += tell_the_session(payments, order, told=told)
+            told += tell_the_session(search.payments, order, told=told)
     if not search.has_swept:  # orders that are not open are looked for too
         await search.sweep()
     if reversals:
@@ -245,6 +277,8 @@ def tell_the_session(payments: PaymentsSession, order: SoughtOrder, *, told: int
         Whether it was told of this one.
     """
     executor = executor_of(payments)
+    if executor.observer is not None and order.state is not order.first:
+        executor.observer.note("settled", request_id=order.request_id, state=order.state)
     if told >= _TOLD and not executor.books.is_open(order.request_id):
         return False
     if order.state in CONFIRMED and order.transaction_id is not None:

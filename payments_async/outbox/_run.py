@@ -15,6 +15,7 @@ import attrs
 
 from payments_async._checks import check_number
 from payments_async._errors import AuthenticationFailed, PaymentsError
+from payments_async._observing import watched
 from payments_async._orders import Order
 from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
@@ -119,36 +120,39 @@ async def run_batch(
     if orders is not None:
         await _load(payments, journal, batch_id, orders, owner, patience=patience, adoption=adoption, tell=progress)
     await journal.expire_chunks(batch_id)
-    clock, run = executor_of(payments).clock, await journal.run(batch_id)
-    looked = refused = None
-    try:
-        is_stopped = stop is not None and stop.is_set()  # then nothing is asked, and nothing is sent
-        if not is_stopped and await _is_look_due(journal, run, look_first, back=look_back):
-            looked = await take_first_look(
-                payments, journal, run, back=look_back, patience=patience, now=now, stop=stop, tell=progress
-            )
-            refused = why_not(looked)
-        if not is_stopped and refused is None:
-            await _look_up_first(payments, journal, batch_id)
-    except AuthenticationFailed as error:
-        refused = f"the credentials were refused: {error.message}"
-    crew = BatchCrew(
-        payments=payments,
-        journal=journal,
-        batch_id=batch_id,
-        leases=Leases(journal, owner=owner, seconds=lease, clock=clock),
-        meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)),
-        pace=Pace(patience, clock=clock),
-        size=concurrency,
-        rate=rate,
-        stop=stop,
-        tell=progress,
-        looked=looked,
-    )
-    if refused is not None:
-        crew.end(refused)
-    await crew.work(lease)
-    return await crew.refresh()
+    executor, run = executor_of(payments), await journal.run(batch_id)
+    with watched(executor.observer, "batch", batch_id=batch_id) as work:
+        looked = refused = None
+        try:
+            is_stopped = stop is not None and stop.is_set()  # then nothing is asked, and nothing is sent
+            if not is_stopped and await _is_look_due(journal, run, look_first, back=look_back):
+                looked = await take_first_look(
+                    payments, journal, run, back=look_back, patience=patience, now=now, stop=stop, tell=progress
+                )
+                refused = why_not(looked)
+            if not is_stopped and refused is None:
+                await _look_up_first(payments, journal, batch_id)
+        except AuthenticationFailed as error:
+            refused = f"the credentials were refused: {error.message}"
+        crew = BatchCrew(
+            payments=payments,
+            journal=journal,
+            batch_id=batch_id,
+            leases=Leases(journal, owner=owner, seconds=lease, clock=executor.clock),
+            meter=Meter(fuse or _UNFUSED, await journal.progress(batch_id)),
+            pace=Pace(patience, clock=executor.clock),
+            size=concurrency,
+            rate=rate,
+            stop=stop,
+            tell=progress,
+            looked=looked,
+        )
+        if refused is not None:
+            crew.end(refused)
+        await crew.work(lease)
+        ended = await crew.refresh()
+        work.tell(unknown=ended.counts.get(State.UNKNOWN, 0), stopped=ended.stopped is not None)
+        return ended
 
 
 def _check_settings(look_first: LookFirst, fuse: Fuse | None, concurrency: int, rate: float | None) -> None:
@@ -306,7 +310,7 @@ class BatchCrew(Crew):
     _waits_for: tuple[str, float] | None = attrs.field(init=False, default=None)  # whose lease, and when it ends
 
     def warn(self, why: str) -> None:
-        _log.warning("the run stops", extra={"batch_id": self.batch_id, "why": why})
+        _log.warning("the run of batch %s stops: %s", self.batch_id, why, extra={"batch_id": self.batch_id, "why": why})
 
     async def claim_more(self) -> bool:
         if await self.leases.claim(self.batch_id) is None:

@@ -11,7 +11,8 @@ from contextlib import suppress
 
 from payments_async._errors import PaymentsError
 from payments_async._frozen import frozen
-from payments_async._session import PaymentsSession
+from payments_async._observing import watched
+from payments_async._session import PaymentsSession, executor_of
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import Entry, OpenOrder
@@ -231,12 +232,19 @@ class Settler:
             self._spend(now)
             if due := self._agenda.due_by(now):
                 await self._look(due, now)
+            self._tell_age()
         except JournalClosed:
             raise
         except (PaymentsError, JournalError) as error:
             self._failed(error.message, now)
         now = self._ticks()
         return min(_LISTEN, max(0.0, self._agenda.next_due - now, self._free_at - now))
+
+    def _tell_age(self) -> None:
+        """Tell whoever watches how old the oldest unknown order is."""
+        if (observer := executor_of(self._terms.payments).observer) is not None:
+            since = [wait.since for wait in self._agenda.waits.values() if wait.state is State.UNKNOWN]
+            observer.level("unknown_age", max(0.0, self._clock() - min(since)) if since else 0.0)
 
     async def _list(self, now: float) -> None:
         """Note what is open, and when each order is looked up next: what has changed, and now and then all of it."""
@@ -274,7 +282,9 @@ class Settler:
         at = self._clock()
         trip = Pass(self._terms, self._agenda, due)
         try:
-            failure = await trip.make()
+            with watched(executor_of(self._terms.payments).observer, "settling") as work:
+                failure = await trip.make()
+                work.tell(error=None if failure is None else type(failure).__qualname__)
         finally:
             for request_id, wait in due.items():
                 self._agenda.schedule(request_id, wait.due)  # unless it is said otherwise, it stays due

@@ -244,6 +244,9 @@ class StandingCrew(Crew):
             self._day = ""  # whoever resumed it lets the day begin anew
         elif paused is not None:
             self.paused = paused
+        if self.executor.observer is not None:
+            for state, count in progress.counts.items():
+                self.executor.observer.level("orders", count, state=state)
         await self._notice_silence()
         if self.pace.is_answered:
             self.trouble, self._refusals = None, 0

@@ -609,6 +609,7 @@ class Memory:
 
 def _say_so(folder: str | Path | StateFolder, error: Exception) -> None:
     _log.warning(
-        "this machine keeps no memory of its journals outside of their own folders",
+        "this machine keeps no memory of its journals outside of their own folders: %s",
+        error,
         extra={"folder": str(folder), "why": str(error)},
     )

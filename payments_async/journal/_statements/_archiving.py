@@ -143,7 +143,12 @@ def _old(connection: Connection, row: Row) -> OldOrder | None:
     try:
         return OldOrder(id=row.id, request_id=row.request_id, line=_line(connection, row))
     except JournalCorrupt as error:
-        _log.error("an order cannot be archived", extra={"request_id": row.request_id, "error": str(error)})
+        _log.error(
+            "order %s cannot be archived: %s",
+            row.request_id,
+            error,
+            extra={"request_id": row.request_id, "error": str(error)},
+        )
         return None
 
 

@@ -250,7 +250,9 @@ def _told(commit: Commit, rows: Sequence[Sequence[Any]]) -> Sequence[Change]:
             entry = entry_of(row_of(stored), batch_id, unconfirmed.get(change.request_id, 0))
             finished = _finished(done)
         except JournalCorrupt as error:
-            _log.error("a change cannot be told", extra={"change_id": change.id, "error": str(error)})
+            _log.error(
+                "change %s cannot be told: %s", change.id, error, extra={"change_id": change.id, "error": str(error)}
+            )
             finish(commit, (change.id,), "dead", str(error))
         else:
             told.append(attrs.evolve(change, entry=_as_changed(entry, change), done=finished))

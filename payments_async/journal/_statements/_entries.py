@@ -395,7 +395,7 @@ def _readable(connection: Connection, rows: Sequence[Sequence[Any]]) -> list[Ent
         try:
             entries += _entries_in(connection, [row])
         except JournalCorrupt as error:
-            _log.error("an order cannot be read: %s", error.message, extra={"request_id": row[1]})
+            _log.error("order %s cannot be read: %s", row[1], error.message, extra={"request_id": row[1]})
     return entries
 
 

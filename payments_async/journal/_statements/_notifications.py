@@ -139,7 +139,12 @@ def final_events(
         try:
             events.append(read_event(*stored))
         except JournalCorrupt as error:  # it is made a dead letter when somebody wants to handle it
-            _log.error("a stored notification cannot be read", extra={"event_id": event_id, "error": str(error)})
+            _log.error(
+                "a stored notification cannot be read: event %s: %s",
+                event_id,
+                error,
+                extra={"event_id": event_id, "error": str(error)},
+            )
         if len(events) == most:
             break
     return events
@@ -170,7 +175,12 @@ def finals_since(
             try:
                 events.append(read_event(*stored))
             except JournalCorrupt as error:  # as above
-                _log.error("a stored notification cannot be read", extra={"event_id": event_id, "error": str(error)})
+                _log.error(
+                    "a stored notification cannot be read: event %s: %s",
+                    event_id,
+                    error,
+                    extra={"event_id": event_id, "error": str(error)},
+                )
     return now, events
 
 
@@ -517,7 +527,12 @@ def part_numbers(commit: Commit) -> None:
 
 def make_dead_letter(commit: Commit, event_id: int, error: Exception) -> None:
     """Make a dead letter of an event that cannot be read, so that it holds up nothing."""
-    _log.error("a stored notification cannot be read", extra={"event_id": event_id, "error": str(error)})
+    _log.error(
+        "a stored notification cannot be read: event %s: %s",
+        event_id,
+        error,
+        extra={"event_id": event_id, "error": str(error)},
+    )
     commit.execute("DELETE FROM ipn_pending WHERE event_id = ?", (event_id,))
     commit.execute("UPDATE ipn_event SET state = 'dead', error = ? WHERE id = ?", (str(error), event_id))
 

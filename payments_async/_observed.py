@@ -1,0 +1,134 @@
+"""The calls of a session that somebody watches. Without an observer nothing of this is in the way of a call."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from multidict import CIMultiDict
+from yarl import URL
+
+from payments_async._dialect import Dialect
+from payments_async._errors import PaymentsError
+from payments_async._executor import Executor
+from payments_async._kinds import KINDS
+from payments_async._models import Acceptance, Transaction
+from payments_async._observing import Fact, Observer
+from payments_async._retry import RetryPolicy
+from payments_async._transport import Outgoing, Transport, TransportFailure
+from payments_async._wire.call import Call, Reply
+from payments_async._wire.replies import read_login
+
+T = TypeVar("T")
+
+_WORDS = frozenset(["auth", "login", "transactions", "products", "validation", "accounts", "cards", "v1", "v2"])
+_ANY = "{id}"
+
+
+class ObservedTransport(Transport):
+    """Tells of each exchange, those of logins included."""
+
+    _observer: Observer
+    _facts_of: Callable[[Call[Any]], dict[str, Fact]]
+
+    def observe(self, observer: Observer, facts_of: Callable[[Call[Any]], dict[str, Fact]]) -> None:
+        """Begin to tell."""
+        self._observer = observer
+        self._facts_of = facts_of
+
+    async def exchange(self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str]) -> Reply:
+        """Send one call once, as ``Transport`` does, and tell what came back and how long it took."""
+        if call.read is not read_login:
+            return await self._told(call, outgoing, headers)
+        with self._observer.watch("login", **self._facts_of(call)) as watched:
+            reply = await self._told(call, outgoing, headers)
+            if reply.status >= 400:
+                watched.tell(error=str(reply.status))
+            return reply
+
+    async def _told(self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str]) -> Reply:
+        begun = self._clock()
+        status: int | None = None
+        error: str | None = None
+        try:
+            reply = await super().exchange(call, outgoing, headers)
+            status = reply.status
+            if status >= 400:
+                error = str(status)
+            return reply
+        except TransportFailure as failure:
+            error = "timeout" if "timeout" in str(failure) else "no_answer"
+            raise
+        except BaseException as failure:
+            error = type(failure).__qualname__
+            raise
+        finally:
+            seconds = self._clock() - begun
+            self._observer.note("exchange", **self._facts_of(call), status=status, error=error, seconds=seconds)
+
+
+class ObservedExecutor(Executor):
+    """Tells of each call, from when it asks for a place until its outcome is known."""
+
+    _observer: Observer
+    _facts_of: Callable[[Call[Any]], dict[str, Fact]]
+
+    def observe(self, observer: Observer, facts_of: Callable[[Call[Any]], dict[str, Fact]]) -> None:
+        """Begin to tell."""
+        self.observer = self._observer = observer
+        self._facts_of = facts_of
+
+    async def execute(self, call: Call[T], *, retry: RetryPolicy | None = None) -> T:
+        """Make a call and read its answer, watched."""
+        facts, observer = self._facts_of(call), self._observer
+        if call.read_quickly is not None:
+            call = _counted(call, observer, facts["route"])
+        with observer.watch("call", request_id=call.request_id, moves_money=call.once, **facts) as watched:
+            try:
+                result = await super().execute(call, retry=retry)
+            except PaymentsError as error:
+                watched.tell(status=error.status, correlation_id=error.correlation_id)
+                watched.tell(transaction_id=getattr(error, "transaction_id", None))
+                raise
+            if isinstance(result, Acceptance | Transaction):
+                watched.tell(transaction_id=result.transaction_id)
+            return result
+
+
+def start_observing(executor: Executor, observer: Observer) -> None:
+    """Have a session's calls and exchanges told."""
+    facts_of = _facts_of_calls(executor.transport.base_url, executor.dialect)
+    for part in (executor, executor.transport):
+        if isinstance(part, ObservedExecutor | ObservedTransport):
+            part.observe(observer, facts_of)
+
+
+def _facts_of_calls(base_url: str, dialect: Dialect) -> Callable[[Call[Any]], dict[str, Fact]]:
+    """What is told of each call to a service: where it goes, without whatever the path says of an order or a person."""
+    url = URL(base_url)
+    place: dict[str, Fact] = {"host": url.host, "port": url.port}
+    paths = [row.path or dialect.internet_path for row in KINDS.values()]
+    paths += [dialect.api_prefix, dialect.internet_path, dialect.product_items_path, dialect.cards_path]
+    paths += [dialect.card_patch_path, dialect.refresh_path or "", dialect.find_by_request_path or ""]
+    words = _WORDS | {word for path in paths for word in path.split("/") if "{" not in word}
+
+    def facts_of(call: Call[Any]) -> dict[str, Fact]:
+        route = "/".join(word if word in words else _ANY for word in call.path.split("/"))
+        return {"method": call.method, "route": route, **place}
+
+    return facts_of
+
+
+def _counted(call: Call[T], observer: Observer, route: Fact) -> Call[T]:
+    """The call, with a note where its answer is none of the usual ones: that is a quirk of the service."""
+    read = call.read
+
+    def read_unusual(answer: Any) -> T:
+        result = read(answer)
+        observer.count("quirk", quirk="answer_in_another_shape", route=route)
+        return result
+
+    counted = copy.copy(call)
+    counted.read = read_unusual
+    return counted

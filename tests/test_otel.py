@@ -1,0 +1,316 @@
+"""Traces and metrics, as OpenTelemetry's own SDK gets them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from bulk.worlds import BATCH, payout, payouts, session
+
+from payments_async import OutcomeUnknown, PaymentsSession, Rejected
+from payments_async.bulk import reconcile, run_batch
+from payments_async.ipn import HandlerPolicy, Receiver, TransactionSucceeded
+from payments_async.journal import SqliteJournal, State
+from payments_async.outbox import Outbox
+from payments_async.sandbox import Fault, ManualClock, Quirks, Sandbox
+from payments_async.testing import deliver, notification
+
+pytest.importorskip("opentelemetry.sdk", reason="OpenTelemetry's SDK comes with the extra 'test'")
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from payments_async.otel import OpenTelemetry
+
+PAYOUT = "POST /api/transactions/payouts/mobilemoney"
+
+
+@attrs.define
+class Telescope:
+    """What was traced and measured, with an observer for it."""
+
+    spans: InMemorySpanExporter
+    metrics: InMemoryMetricReader
+    observer: OpenTelemetry
+    tracer: trace.Tracer
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        """The finished spans of a name, the first one first."""
+        return [span for span in self.spans.get_finished_spans() if span.name == name]
+
+    def one(self, name: str) -> ReadableSpan:
+        """The only one of a name."""
+        (span,) = self.named(name)
+        return span
+
+    def points(self, name: str) -> list[tuple[dict[str, Any], Any]]:
+        """What a metric holds now: attributes and value; of a histogram its count."""
+        data = self.metrics.get_metrics_data()
+        metrics = [] if data is None else data.resource_metrics[0].scope_metrics[0].metrics
+        return [
+            (dict(point.attributes), getattr(point, "value", getattr(point, "count", None)))
+            for metric in metrics
+            if metric.name == name
+            for point in metric.data.data_points
+        ]
+
+
+@pytest.fixture
+def telescope() -> Telescope:
+    """Providers of their own: the global ones can be set once in a process."""
+    spans, metrics, tracers = InMemorySpanExporter(), InMemoryMetricReader(), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    observer = OpenTelemetry(tracers, MeterProvider([metrics]))
+    return Telescope(spans, metrics, observer, tracers.get_tracer("application"))
+
+
+@attrs.define
+class Scene:
+    """A service, and a session and a journal with it."""
+
+    sandbox: Sandbox
+    payments: PaymentsSession
+    journal: SqliteJournal
+
+
+@asynccontextmanager
+async def scene(folder: Path, telescope: Telescope, **settings: Any) -> AsyncIterator[Scene]:
+    """Open everything; settings are the sandbox's."""
+    async with AsyncExitStack() as stack:
+        sandbox = await stack.enter_async_context(Sandbox(**settings))
+        payments = await stack.enter_async_context(session(sandbox, observer=telescope.observer))
+        journal = await stack.enter_async_context(SqliteJournal(folder / "journal.db"))
+        yield Scene(sandbox, payments, journal)
+
+
+def linked(span: ReadableSpan) -> set[int]:
+    """The ids of the spans that it is linked to."""
+    return {link.context.span_id for link in span.links}
+
+
+def everything(telescope: Telescope) -> str:
+    """All that left the process, in one text."""
+    data = telescope.metrics.get_metrics_data()
+    return "".join(span.to_json() for span in telescope.spans.get_finished_spans()) + (
+        "" if data is None else data.to_json()
+    )
+
+
+async def test_a_call_is_one_span(tmp_path: Path, telescope: Telescope) -> None:
+    """It tells where it went, of which order, and how that ended; the login within it is a span of its own."""
+    async with scene(tmp_path, telescope) as here:
+        acceptance = await here.payments.payouts.send(payout(1))
+    span = telescope.one(PAYOUT)
+    login = telescope.one("POST /api/auth/login")
+    attributes = dict(span.attributes or {})
+    assert (SpanKind.CLIENT, StatusCode.UNSET) == (span.kind, span.status.status_code)
+    assert "127.0.0.1" == attributes.pop("server.address")
+    assert isinstance(attributes.pop("server.port"), int)
+    assert {
+        "http.request.method": "POST",
+        "url.template": "/api/transactions/payouts/mobilemoney",
+        "http.response.status_code": 200,
+        "payments_async.request_id": payout(1).request_id,
+        "payments_async.transaction_id": acceptance.transaction_id,
+        "payments_async.moves_money": True,
+        "payments_async.outcome": "ok",
+    } == attributes
+    assert login.parent is not None
+    assert span.context.span_id == login.parent.span_id
+    assert ["exchange"] == [event.name for event in span.events]
+
+
+async def test_a_call_without_an_answer_is_an_error_by_its_type_alone(tmp_path: Path, telescope: Telescope) -> None:
+    """The span says that the outcome is unknown, and shows no words of anybody."""
+    async with scene(tmp_path, telescope) as here:
+        here.sandbox.script(Fault.LOST_AFTER, on="payout")
+        with pytest.raises(OutcomeUnknown):
+            await here.payments.payouts.send(payout(1))
+        here.sandbox.script(Fault.REFUSED, on="payout")
+        with pytest.raises(Rejected):
+            await here.payments.payouts.send(payout(2))
+    lost, refused = telescope.named(PAYOUT)
+    assert (StatusCode.ERROR, None) == (lost.status.status_code, lost.status.description)
+    assert ("outcome_unknown", "OutcomeUnknown") == tuple(
+        (lost.attributes or {})[name] for name in ("payments_async.outcome", "error.type")
+    )
+    assert ("rejected", 400) == tuple(
+        (refused.attributes or {})[name] for name in ("payments_async.outcome", "http.response.status_code")
+    )
+    assert {"outcome_unknown": 1, "rejected": 1} == {
+        attributes["payments_async.outcome"]: count
+        for attributes, count in telescope.points("payments_async.call.duration")
+    }
+
+
+async def test_no_person_and_no_secret_is_in_a_trace(tmp_path: Path, telescope: Telescope) -> None:
+    """Of paths those parts are shown that belong to the service, of errors the type, of orders their ids."""
+    async with scene(tmp_path, telescope) as here:
+        acceptance = await here.payments.payouts.send(payout(1))
+        await here.payments.transactions.get(acceptance.transaction_id)
+        with pytest.raises(Exception, match="HTTP 404"):
+            await here.payments.raw("GET", "/api/people/Akello/0772000017")
+        here.sandbox.script(Fault.GARBAGE, on="payout")
+        with pytest.raises(OutcomeUnknown):
+            await here.payments.payouts.send(payout(2))
+        secrets = [here.sandbox.app_key, here.sandbox.app_password, here.sandbox.user_id]
+    told = everything(telescope)
+    assert 1 == len(telescope.named("GET /api/transactions/{id}"))
+    assert 1 == len(telescope.named("GET /api/{id}/{id}/{id}"))
+    assert [] == [text for text in (*secrets, "Akello", "772000017", "Authorization", "Token ") if text in told]
+
+
+async def test_every_exchange_is_measured(tmp_path: Path, telescope: Telescope) -> None:
+    """What the semantic conventions ask of a client: one duration for each request, by status and place."""
+    async with scene(tmp_path, telescope) as here:
+        here.sandbox.script(Fault.ERROR_BEFORE, on="account")
+        await here.payments.accounts.get()
+    points = {
+        (attributes["url.template"], attributes["http.response.status_code"], attributes.get("error.type")): count
+        for attributes, count in telescope.points("http.client.request.duration")
+    }
+    assert {
+        ("/api/auth/login", 200, None): 1,
+        ("/api/accounts", 503, "503"): 1,
+        ("/api/accounts", 200, None): 1,
+    } == points
+    assert ["exchange", "exchange"] == [event.name for event in telescope.one("GET /api/accounts").events]
+
+
+async def test_a_notification_is_joined_to_the_call_that_sent_its_order(tmp_path: Path, telescope: Telescope) -> None:
+    """What takes it and what handles it are linked to the POST, and the handlers to what took it."""
+    receiver = Receiver(senders=["127.0.0.1"], observer=telescope.observer)
+
+    @receiver.on(TransactionSucceeded)
+    async def paid(event: TransactionSucceeded) -> None:
+        pass
+
+    async with scene(tmp_path, telescope) as here:
+        acceptance = await here.payments.payouts.send(payout(1))
+    made = notification(payout(1).request_id, transaction_id=acceptance.transaction_id)
+    assert 200 == (await deliver(receiver, made)).status
+    await receiver.aclose()
+    post, taken, handled = (telescope.one(name) for name in (PAYOUT, "take notification", "process notification"))
+    assert post.context.span_id in linked(taken)
+    assert {post.context.span_id, taken.context.span_id} <= linked(handled)
+    assert (SpanKind.CONSUMER, None) == (handled.kind, handled.parent)
+    assert (200, "TransactionSucceeded") == tuple(
+        (taken.attributes or {})[f"payments_async.{name}"] for name in ("answer", "event")
+    )
+
+
+async def test_a_handler_that_fails_is_seen(tmp_path: Path, telescope: Telescope) -> None:
+    """The round is an error; after the last one the dead letter is counted, and the inbox's backlog is told."""
+    async with SqliteJournal(tmp_path / "journal.db") as journal:
+        receiver = Receiver(journal, ["127.0.0.1"], policy=HandlerPolicy(attempts=1), observer=telescope.observer)
+
+        @receiver.on(TransactionSucceeded)
+        async def paid(event: TransactionSucceeded) -> None:
+            raise RuntimeError("Grace Akello")
+
+        assert 200 == (await deliver(receiver, notification("r-1"))).status
+        await receiver.aclose()
+        await receiver.health()
+    assert StatusCode.ERROR == telescope.one("process notification").status.status_code
+    assert {"pending": 0, "unconfirmed": 0, "dead": 1} == {
+        attributes["payments_async.state"]: value
+        for attributes, value in telescope.points("payments_async.notifications.pending")
+    }  # first: older SDKs tell a level once
+    assert [({}, 1)] == telescope.points("payments_async.dead_letters")
+    assert "Akello" not in everything(telescope)
+
+
+async def test_who_is_refused_is_counted(telescope: Telescope) -> None:
+    """By the reason, without the address, of which there may be any number."""
+    receiver = Receiver(senders=["127.0.0.1"], observer=telescope.observer)
+    assert 403 == (await deliver(receiver, notification("r-1"), sender="10.0.0.1")).status
+    assert [({"payments_async.reason": "a sender is not known"}, 1)] == telescope.points(
+        "payments_async.notifications.refused"
+    )
+
+
+async def test_quirks_are_counted(tmp_path: Path, telescope: Telescope) -> None:
+    """A notification that contradicts an earlier one, and an answer of another shape than the usual ones."""
+    receiver = Receiver(senders=["127.0.0.1"], observer=telescope.observer)
+
+    @receiver.on(TransactionSucceeded)
+    async def paid(event: TransactionSucceeded) -> None:
+        pass
+
+    for code in (0, 2):
+        assert 200 == (await deliver(receiver, notification("r-1", status_code=code))).status
+    await receiver.aclose()
+    async with scene(tmp_path, telescope, quirks=Quirks(envelope_correlation_id=True)) as here:
+        await here.payments.transactions.page(number=1, size=5)
+    assert {"contradicting_notification": 1, "answer_in_another_shape": 1} == {
+        attributes["payments_async.quirk"]: count for attributes, count in telescope.points("payments_async.quirks")
+    }
+
+
+async def test_a_batch_holds_its_calls_and_a_reconciliation_its_settled_orders(
+    tmp_path: Path, telescope: Telescope
+) -> None:
+    """The calls are children of the batch; the reconciliation is linked to the call whose order it settled."""
+    async with scene(tmp_path, telescope, clock=ManualClock()) as here:  # so no order ends meanwhile
+        here.sandbox.script(Fault.LOST_AFTER, on="payout")
+        await run_batch(here.payments, here.journal, BATCH, payouts(2), concurrency=1, look_first="never")
+        done = await reconcile(here.payments, here.journal, BATCH)
+    batch, reconciliation, (lost, accepted) = (
+        telescope.one("run batch"),
+        telescope.one("reconcile"),
+        telescope.named(PAYOUT),
+    )
+    parents = [span.parent and span.parent.span_id for span in (lost, accepted)]
+    assert [batch.context.span_id] * 2 == parents
+    assert (BATCH, 1) == tuple((batch.attributes or {})[f"payments_async.{name}"] for name in ("batch_id", "unknown"))
+    assert sum(done.settled.values()) == (reconciliation.attributes or {})["payments_async.settled"]
+    assert {State.ACCEPTED: 1} == done.settled
+    assert {lost.context.span_id} == linked(reconciliation)
+
+
+async def test_an_order_that_is_put_is_sent_in_a_span_that_knows_where_it_was_put(
+    tmp_path: Path, telescope: Telescope
+) -> None:
+    """A worker sends it, so the call is no child of the application's span: it is linked to it."""
+    async with scene(tmp_path, telescope) as here, Outbox(here.payments, here.journal) as outbox:
+        with telescope.tracer.start_as_current_span("checkout") as checkout:
+            entry = await outbox.pay(payout(1), timeout=60)
+    assert "accepted" == entry.state
+    assert {checkout.get_span_context().span_id} == linked(telescope.one(PAYOUT))
+    levels = {attributes["payments_async.state"] for attributes, _ in telescope.points("payments_async.orders")}
+    assert {"accepted"} <= levels
+
+
+async def test_the_oldest_unknown_order_has_an_age(tmp_path: Path, telescope: Telescope) -> None:
+    """Who settles tells it, for alarms: zero where none is unknown."""
+    async with scene(tmp_path, telescope) as here, Outbox(here.payments, here.journal) as outbox:
+        await outbox.pay(payout(1), timeout=60)
+        settler = outbox._settler
+        assert settler is not None
+        await settler.turn()
+    assert [({}, 0.0)] == telescope.points("payments_async.unknown.oldest_age")
+
+
+async def test_only_the_last_orders_are_remembered(telescope: Telescope) -> None:
+    """A process that runs for years does not grow by what it links."""
+    with telescope.tracer.start_as_current_span("checkout"):
+        for number in range(10_010):
+            telescope.observer.remember(f"r-{number}")
+    assert [0, 1] == [len(list(telescope.observer.links(name))) for name in ("r-0", "r-10009")]
+
+
+async def test_without_an_sdk_nothing_is_kept(tmp_path: Path) -> None:
+    """OpenTelemetry's API alone, as a library finds it where an application traces nothing: all works the same."""
+    observer = OpenTelemetry(trace.NoOpTracerProvider())
+    async with Sandbox() as sandbox, session(sandbox, observer=observer) as payments:
+        acceptance = await payments.payouts.send(payout(1))
+    assert payout(1).request_id == acceptance.request_id
+    assert [] == list(observer.links(payout(1).request_id))
