@@ -50,7 +50,7 @@ class ShownOrder:
 
 
 @attrs.frozen(kw_only=True)
-class Watched:
+class Look:
     """Everything that one page shows.
 
     Attributes:
@@ -112,12 +112,12 @@ class Watch:
     def __init__(self, journal: Journal, screen: Screen) -> None:
         self._journal = journal
         self._screen = screen
-        self._known: dict[str | None, Watched] = {}
+        self._known: dict[str | None, Look] = {}
         self._walked: dict[str, _Walked] = {}
         self._walk: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
 
-    async def look(self, batch_id: str | None) -> Watched:
+    async def look(self, batch_id: str | None) -> Look:
         """What there is now; where the journal cannot be read at the moment, what there was, and why."""
         async with self._turn:
             known = self._known.get(batch_id)
@@ -153,13 +153,13 @@ class Watch:
             with suppress(asyncio.CancelledError):
                 await self._walk
 
-    async def _read(self, batch_id: str | None) -> Watched:
+    async def _read(self, batch_id: str | None) -> Look:
         journal = self._journal
         runs = await journal.runs()
         shown = [await self._run(run) for run in reversed(runs[-_RUNS:])]
         chosen = await self._chosen(runs, shown, batch_id)
         overall, backlog = await journal.progress(), await journal.backlog()
-        return Watched(
+        return Look(
             at=time.time(),
             runs=shown,
             more=max(0, len(runs) - _RUNS),
@@ -244,9 +244,9 @@ class Watch:
             self._walked[name] = _Walked(progress, drawn, time.monotonic(), time.monotonic() - begun)
 
 
-def _older(known: Watched | None, trouble: str) -> Watched:
+def _older(known: Look | None, trouble: str) -> Look:
     """What was read before, with the reason why it is not newer."""
-    return attrs.evolve(known or Watched(at=time.time()), trouble=trouble)
+    return attrs.evolve(known or Look(at=time.time()), trouble=trouble)
 
 
 async def _few(events: AsyncIterator[StoredEvent]) -> list[StoredEvent]:
