@@ -94,7 +94,8 @@ class Identity:
     The journal remembers what the server said of itself when it was opened last: after a promotion, on another server
     and in a database made anew, everything has to be looked for; and where rows were put back into the same one from a
     dump. Whoever has it open, and the state folder of their machine, count the commits they hear of, which are those of
-    all machines: a journal that counts fewer has forgotten some. Only commits that moved an order count.
+    all machines: a journal that counts fewer has forgotten some. Only commits that moved an order count, and the one
+    that seals a journal which is moved.
 
     Args:
         database: Which this is the identity of.
@@ -170,7 +171,7 @@ class Identity:
         return lambda: self._follow(commits, server, now)
 
     def seal(self, commit: Commit) -> int | None:
-        """Count a commit if it moved an order; tells the count, which is to be heard of once it is on disk.
+        """Count a commit that moved an order, or is to be counted; tells the count, to be heard of once it is on disk.
 
         Raises:
             JournalBehind: A copy of the journal has made commits that this one does not hold.

@@ -35,7 +35,8 @@ class Epoch:
     over the file counts fewer commits than an anchor: the mark, a small file beside the journal, or the one in the
     state folder, which no backup of the journal's folder brings back. A mark that is missing, though commits were
     made, is suspicious where nothing else vouches for the file. A file that is renamed stays itself, and so does one
-    that another user opens. Only commits that moved an order count: one that lacks a notification forgets no permit.
+    that another user opens. Only commits that moved an order count, and the one that seals a moved journal: one that
+    lacks a notification forgets no permit.
 
     Args:
         path: Of the journal, without symbolic links; the mark lies beside it.
@@ -128,7 +129,7 @@ class Epoch:
         self._follow(commits)
 
     def seal(self, commit: Commit) -> Callable[[], None]:
-        """Count a commit if it moved an order; what is returned is to be called once it is on disk.
+        """Count a commit that moved an order, or is to be counted; what is returned is to be called once it is on disk.
 
         Raises:
             JournalBehind: A copy of the file has made commits that this one does not hold.
