@@ -69,9 +69,11 @@ async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
         yield held
 
 
-async def ended(journal: SqliteJournal, orders: list[PayoutOrder], batch_id: str = "november") -> None:
+async def ended(
+    journal: SqliteJournal, orders: list[PayoutOrder], batch_id: str = "november", *, identity: RunIdentity = IDENTITY
+) -> None:
     """A batch, of which the first orders ended as the table says."""
-    await journal.open_run(batch_id, IDENTITY, source_digest="d1635")
+    await journal.open_run(batch_id, identity, source_digest="d1635")
     await journal.load(batch_id, orders, owner="test")
     chunk = await journal.claim_chunk(batch_id, "test")
     assert chunk is not None
@@ -294,6 +296,20 @@ async def test_a_failure_that_no_list_shows(tmp_path: Path) -> None:
             await retry_file(journal, "told", tmp_path / "retry.csv")
             made = await plan(payments, await read_batch(tmp_path / "retry.csv"), batch_id="again", journal=journal)
     assert (False, [True]) == (made.is_clean, ["ask it first" in one.remedy for one in made.concerns])
+
+
+async def test_a_doubt_about_one_try_and_the_proof_of_another(
+    payments: PaymentsSession, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    """No list shows how the second try ended; the first one was paid, by the lists: nothing may be sent."""
+    async with SqliteJournal(tmp_path / "journal.sqlite") as journal:
+        await told_to_have_failed(journal, payments)
+        await sandbox.settle()
+        again = [order(9), order(1, request_id="RUN-1-R2")]
+        await ended(journal, again, "again", identity=account_of(payments))  # the second of them fails
+        third = order(1, request_id="RUN-1-R3")
+        made = await plan(payments, [third], batch_id="third", journal=journal)
+    assert [("RUN-1-R3", True)] == [(one.request_id, "RUN-1 again" in one.remedy) for one in made.problems]
 
 
 async def test_the_first_of_several_tries_was_paid_after_all(

@@ -562,10 +562,9 @@ class PriorOrders:
             earlier, stands = before
             remedy = f"it tries {earlier} again, which is {stands}; {what}"
             return OrderIssue("request_id", order.request_id, remedy)
-        issues = (
-            issue_of(one, self._shown.get(one.request_id)) for one in tries_before(order.request_id, self._earlier)
-        )
-        return next(filter(None, issues), None)
+        tries = tries_before(order.request_id, self._earlier)
+        issues = [issue for one in tries if (issue := issue_of(one, self._shown.get(one.request_id)))]
+        return max(issues, key=lambda issue: issue.blocks, default=None)  # a doubt about one hides no proof of another
 
     async def paid(self) -> AsyncIterator[Iterable[Entry]]:
         """Payouts of other batches that were paid of late, or may be paid yet, some hundreds at a time."""
