@@ -25,6 +25,10 @@ needs_fastapi = pytest.mark.skipif(
     reason="fastapi or uvicorn is not installed",
 )
 
+needs_gunicorn = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("gunicorn", "uvicorn_worker")),
+    reason="gunicorn or uvicorn-worker is not installed",
+)
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 
 
@@ -68,8 +72,9 @@ def test_each_example_has_a_test() -> None:
     withdrawals = {f"withdrawals/{name}.py" for name in ("ledger", "with_aiohttp", "with_fastapi")}
     alone = {"payouts.py", "ipn_aiohttp.py", "ipn_fastapi.py", "ipn_behind_nginx/app.py"}
     shop = {f"tested_shop/{name}.py" for name in ("conftest", "refunds", "test_refunds")}
+    workers = {"workers/aiohttp_workers.py", "workers/fastapi_workers.py"}
     folders = {"collecting/shop.py", "network/own_network.py", "tenants/two_tenants.py"}
-    assert alone | folders | shop | withdrawals == programs
+    assert alone | folders | shop | workers | withdrawals == programs
 
 
 def test_payouts() -> None:
@@ -167,6 +172,48 @@ async def test_the_fastapi_application_served_by_its_own_command() -> None:
             assert f"r-{name}: 500 UGX has moved" == await line_of(process)
         process.send_signal(signal.SIGTERM)
         await process.wait()
+
+
+def commands_of_workers() -> list[list[str]]:
+    """The command lines that the workers' docstrings tell."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted((EXAMPLES / "workers").glob("*.py"))]
+    return [
+        line.split() for text in texts for line in re.findall(r"^    ((?:gunicorn|uvicorn) .+)$", text, re.MULTILINE)
+    ]
+
+
+@pytest.mark.slow
+@needs_fastapi
+@needs_gunicorn
+@pytest.mark.parametrize("command", commands_of_workers(), ids=lambda words: f"{words[0]} {words[-1]}")
+async def test_workers_of_one_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    """As the docstring says: what reaches any of them, and reaches them twice, is handled once by all of them."""
+    port = free_port()
+    monkeypatch.setenv("INBOX", str(tmp_path / "inbox.sqlite"))
+    monkeypatch.setenv("SENDERS", "127.0.0.1")
+    words = [word.replace("8080", str(port)) for word in command]
+    assert words != command
+    # their own warnings are none of ours: gunicorn's worker hands aiohttp what it has deprecated
+    monkeypatch.setattr(sys.modules[__name__], "environment", lambda: {**os.environ, "PYTHONPATH": str(ROOT)})
+    async with running("-m", *words, folder=EXAMPLES / "workers") as process, aiohttp.ClientSession() as http:
+        assert process.stderr is not None
+        booted = b""
+        while booted.count(b"Booting worker") + booted.count(b"Application startup complete") < 2:
+            line = await process.stderr.readline()
+            assert line, booted
+            booted += line
+        names = [f"t-{number}" for number in range(20)]
+        for name in names + names:
+            body = notification(name, CurrencyCode="UGX")
+            async with http.post(f"http://127.0.0.1:{port}/ipn", data=body, headers={"Connection": "close"}) as answer:
+                assert 200 == answer.status
+        heard = [await line_of(process) for _ in names]
+        assert sorted(f"r-{name}: 500 UGX has moved" for name in names) == sorted(heard)
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout is not None
+        assert b"" == await process.stdout.read()  # nothing twice
+        await process.stderr.read()
+        assert 0 == await process.wait()
 
 
 @needs_nginx
