@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl as tls
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 import aiohttp
 from yarl import URL
@@ -33,6 +34,27 @@ Item = TypeVar("Item")
 
 # whoever wants to read it says so; errors tell the rest
 logging.getLogger("payments_async").addHandler(logging.NullHandler())
+
+
+_BASE_URL = "PAYMENTS_BASE_URL"
+_CREDENTIALS = {"app_key": "PAYMENTS_APP_KEY", "app_password": "PAYMENTS_APP_PASSWORD", "user_id": "PAYMENTS_USER_ID"}
+
+
+class SessionSettings(TypedDict, total=False):
+    """What ``PaymentsSession`` takes by name, beside address and credentials."""
+
+    dialect: Dialect | None
+    retry: RetryPolicy | None
+    limits: Limits | None
+    timeout: aiohttp.ClientTimeout
+    http: aiohttp.ClientSession | None
+    ssl: tls.SSLContext | None
+    proxy: str | URL | None
+    trust_env: bool
+    clock: Callable[[], float]
+    sleep: Callable[[float], Awaitable[object]]
+    now: Callable[[], float]
+    observer: Observer | None
 
 
 class PaymentsSession:
@@ -129,6 +151,32 @@ class PaymentsSession:
         self.products: Products = Products(executor)
         self.accounts: Accounts = Accounts(executor)
         self.cards: Cards = Cards(executor)
+
+    @classmethod
+    def from_env(cls, variables: Mapping[str, str] | None = None, **settings: Unpack[SessionSettings]) -> Self:
+        """A session with the address and the credentials of the environment, where the command line has them too.
+
+        They are ``PAYMENTS_BASE_URL``, ``PAYMENTS_APP_KEY``, ``PAYMENTS_APP_PASSWORD`` and ``PAYMENTS_USER_ID``.
+
+        Args:
+            variables: In place of those of the process.
+            settings: As ``PaymentsSession`` takes them.
+
+        Raises:
+            TypeError, ValueError: One is missing, or cannot be right; the message names it, and shows no value.
+        """
+        names = (_BASE_URL, *_CREDENTIALS.values())
+        # secrets from the beginning: whoever reports an error shows the local variables of its frames
+        found = {name: Secret((os.environ if variables is None else variables).get(name, "")) for name in names}
+        del variables
+        if missing := [name for name in names if not found[name]]:
+            raise ValueError(f"not set in the environment: {', '.join(missing)}")
+        credentials = Credentials(
+            app_key=found[_CREDENTIALS["app_key"]],
+            app_password=found[_CREDENTIALS["app_password"]],
+            user_id=found[_CREDENTIALS["user_id"]],
+        )
+        return cls(str(found[_BASE_URL]), credentials, **settings)
 
     async def __aenter__(self) -> Self:
         await self._executor.open()

@@ -85,6 +85,7 @@ PRINTING = {"print", "input", "sys.stdout", "sys.stderr", "sys.stdin"}
 EXITING = {"sys.exit", "os._exit", "exit", "quit", "SystemExit"}
 WORLD = {
     **dict.fromkeys(ENVIRONMENT | PRINTING, frozenset({"_cli"})),
+    "os.environ": frozenset({"_cli", "_session"}),  # PaymentsSession.from_env, and nothing else
     **dict.fromkeys(EXITING, frozenset({"_cli", "__main__"})),  # __main__ hands on the exit code that _cli chose
 }
 

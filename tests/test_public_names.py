@@ -39,7 +39,7 @@ PINNED = {
         Answer ClientCertificateVerifier DOCUMENTED_SENDERS Delivery HandlerPolicy HmacVerifier Receiver
         RecordSource Refusal Registration SENDERS_2026 SENDERS_OLDER THIS_MACHINE TransactionConflict
         TransactionEvent TransactionFailed TransactionProcessing TransactionSucceeded TransactionUnrecognised
-        UNIX_SOCKET Verifier serve serving
+        UNIX_SOCKET UnreadableNotification Verifier read_notification serve serving
     """,
     "payments_async.journal": """
         Adoption Approval ApprovalRule Archive ArchivedOrder ArchivedOrders Circumstance Copied Entry

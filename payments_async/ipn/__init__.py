@@ -10,6 +10,7 @@ from payments_async._events import (
 )
 from payments_async._handlers import HandlerPolicy
 from payments_async._public import name_publicly
+from payments_async._wire.notifications import UnreadableNotification, read_notification
 from payments_async.ipn._confirm import RecordSource
 from payments_async.ipn._intake import Answer
 from payments_async.ipn._receiver import Receiver, Registration
@@ -39,7 +40,9 @@ __all__ = [
     "TransactionSucceeded",
     "TransactionUnrecognised",
     "UNIX_SOCKET",
+    "UnreadableNotification",
     "Verifier",
+    "read_notification",
     "serve",
     "serving",
 ]

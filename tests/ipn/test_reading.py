@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from payments_async._wire.notifications import UnreadableNotification, read_notification, read_unusual, read_usual
-from payments_async.ipn import TransactionEvent, TransactionSucceeded
+from payments_async._wire.notifications import read_unusual, read_usual
+from payments_async.ipn import TransactionEvent, TransactionSucceeded, UnreadableNotification, read_notification
 
 LEAST = b'"TransactionId":"a","StatusCode":0'
 PASCAL = {

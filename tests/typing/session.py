@@ -98,3 +98,10 @@ async def hidden(payments: PaymentsSession) -> None:
     assert payments.note_evidence  # E: private
     assert payments.credentials  # E: the password is nobody's business
     assert payments.settled  # E: never was
+
+
+async def from_the_environment() -> None:
+    """The same type of session, and settings that are checked as the class checks them."""
+    async with PaymentsSession.from_env(retry=RetryPolicy(attempts=1)) as payments:
+        assert_type(payments, PaymentsSession)
+    PaymentsSession.from_env({"PAYMENTS_BASE_URL": "https://host"}, retries=3)  # E: no such setting
