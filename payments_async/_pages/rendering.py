@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
@@ -26,6 +26,15 @@ def rendered(template: str, values: Mapping[str, Any]) -> str:
         ModuleNotFoundError: The extra ``pages`` is not installed.
     """
     return _environment().get_template(template).render(values)
+
+
+def streamed(template: str, values: Mapping[str, Any]) -> Iterator[str]:
+    """A page in pieces, as they come: what it shows of a long table is never in memory as a whole.
+
+    Raises:
+        ModuleNotFoundError: The extra ``pages`` is not installed.
+    """
+    return _environment().get_template(template).generate(values)
 
 
 def style() -> str:

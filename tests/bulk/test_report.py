@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from browser import browsing, needs_browser
 
 from payments_async import BankAccount, Beneficiary, MobileMoneyWallet, PayoutOrder
 from payments_async.bulk import Report, report
@@ -369,3 +370,35 @@ async def test_each_file_can_be_had_alone(journal: SqliteJournal, tmp_path: Path
     assert None is (await report(journal, "november", csv=tmp_path / "only.csv")).html
     result = await report(journal, "november", html=tmp_path / "only.html")
     assert (None, 1) == (result.csv, result.by_state[State.PARKED].count)
+
+
+async def test_rows_that_are_read_in_parts_are_all_there_and_whole(tmp_path: Path) -> None:
+    """A page of some hundred kilobytes, with names of many bytes: none is torn, and each stands there once."""
+    wide = Beneficiary(name="Żółć 的 😀")
+    async with SqliteJournal(tmp_path / "long.db") as journal:
+        await journal.open_run("long", IDENTITY)
+        await journal.load("long", (order(number, beneficiary=wide) for number in range(1, 701)), owner="test")
+        await report(journal, "long", html=tmp_path / "long.html", personal=True)
+    page = (tmp_path / "long.html").read_text(encoding="utf-8")
+    assert (700, 700) == (page.count("Żółć 的 😀"), page.count('<td class="when">'))
+    assert [1] * 700 == [page.count(f'<td class="id">RUN-{number}</td>') for number in range(1, 701)]
+
+
+@needs_browser
+@pytest.mark.slow
+async def test_a_long_report_on_paper(tmp_path: Path) -> None:
+    """Some sixty orders to a page of A4, upright, each on a line of its own, with who, to where, how much and how."""
+    async with SqliteJournal(tmp_path / "long.db") as journal:
+        await journal.open_run("long", IDENTITY)
+        await journal.load("long", map(order, range(1, 601)), owner="test")
+        await report(journal, "long", html=tmp_path / "long.html", personal=True)
+    async with browsing(tmp_path) as tab:
+        await tab.open((tmp_path / "long.html").as_uri())
+        assert await tab.pages_of_print(tmp_path / "long.pdf") <= 12
+        assert [] == tab.complaints
+        await tab.tell("Emulation.setEmulatedMedia", media="print")
+        shown = (
+            "[...document.querySelectorAll('.rows th')].filter((one) => one.offsetWidth).map((one) => one.innerText)"
+        )
+        columns = ["Request id", "Beneficiary", "Paid to", "Amount", "Outcome", "Since (UTC)"]
+        assert columns == await tab.value(shown)

@@ -1,18 +1,21 @@
-"""The report of a batch as one HTML page that needs nothing else: for screen, printer and file."""
+"""The report of a batch as one HTML page that needs nothing else: for screen, printer and file.
+
+The page is a template as all pages are; the rows of its tables are not. There may be hundreds of thousands of them, and
+a template takes eight times as long for a row, which makes the writing of the page half as fast.
+"""
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from decimal import Decimal
 from html import escape
-from typing import IO
+from typing import IO, Any
 
 from payments_async._frozen import frozen
-from payments_async._pages.rendering import style
+from payments_async._pages.rendering import streamed
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._lines import ReportDecision, ReportLine, moment_text, standing_words
 from payments_async.journal._states import State
@@ -24,6 +27,7 @@ _OPENING = (
 BEGINNING = _OPENING.encode()  # what tells a report from any other page
 
 _MEMORY = 2**20
+_PART = 2**16  # bytes of rows that are in memory at a time
 # The order of a batch's life, as the totals show it, and what each state means to somebody who has to file it.
 _MEANINGS: Mapping[State, str] = {
     State.SUCCESSFUL: "paid",
@@ -105,34 +109,37 @@ class ReportPage(ExitStack):
         self._decisions.add(lambda: _decision_row(decision))
 
     def finish(self, head: ReportHead) -> None:
-        """Write the page."""
-        self._write(_top(head))
-        self._write(_banner(head))
-        self._table("Needs a person", "need", _NEED, self._need)
-        self._table("Not paid, and why", "unpaid", _UNPAID, self._unpaid)
-        self._table("Decisions", "decisions", _DECISIONS, self._decisions)
-        self._write("".join(_totals(head)))
+        """Write the page, row by row."""
+        for piece in streamed("report.html", self._values(head)):
+            self._file.write(piece.encode())
+
+    def _values(self, head: ReportHead) -> dict[str, Any]:
+        everything = _share(head)
         rows = self._rows
         title = "Every order" if rows.is_whole else f"The first {rows.shown:,} of {rows.count:,} orders"
-        self._write_table(title, "rows", _ROWS, rows)
-        if not rows.is_whole:
-            self._write("<p>The table of the CSV file has all of them.</p>")
-        self._write(_BOTTOM)
-
-    def _table(self, title: str, name: str, columns: Iterable[str], rows: _Rows) -> None:
-        if rows.count:
-            first = "" if rows.is_whole else f", the first {rows.shown:,} of them"
-            self._write_table(f"{title}: {rows.count:,}{first}", name, columns, rows)
-
-    def _write_table(self, title: str, name: str, columns: Iterable[str], rows: _Rows) -> None:
-        self._write(
-            f'<section class="{name}"><h2>{title}</h2><table><thead><tr>{_heads(columns)}</tr></thead><tbody>\n'
-        )
-        rows.copy_to(self._file)
-        self._write("</tbody></table></section>\n")
-
-    def _write(self, text: str) -> None:
-        self._file.write(text.encode())
+        tables = [
+            _Table("Needs a person", "need", _NEED, self._need),
+            _Table("Not paid, and why", "unpaid", _UNPAID, self._unpaid),
+            _Table("Decisions", "decisions", _DECISIONS, self._decisions),
+        ]
+        unit = f" {head.currency}".rstrip()
+        return {
+            "head": head,
+            "facts": _facts(head),
+            "figures": _figures(head, everything),
+            "everything": everything,
+            "states": [(state.value, words, _share(head, state=state)) for state, words in _MEANINGS.items()],
+            "kinds": [
+                (kind.replace("_", " "), _share(head, kind=kind), _share(head, kind=kind, state=State.SUCCESSFUL))
+                for kind in sorted({kind for kind, _ in head.shares})
+            ],
+            "banner": _banner(head),
+            "tables": [*(one for one in tables if one.rows.count), _Table(title, "rows", _ROWS, rows)],
+            "is_whole": rows.is_whole,
+            "sum": f"Sum{unit}",
+            "paid": f"Paid{unit}",
+            "right": ("Orders", "Amount", "Paid", f"Sum{unit}", f"Paid{unit}"),
+        }
 
 
 class _Rows:
@@ -160,79 +167,76 @@ class _Rows:
         if self.is_whole:
             self._file.write(row().encode())
 
-    def copy_to(self, file: IO[bytes]) -> None:
-        """Write down what is kept."""
+    def parts(self) -> Iterator[str]:
+        """What is kept, some of it at a time."""
         self._file.seek(0)
-        shutil.copyfileobj(self._file, file)
+        while part := self._file.read(_PART):
+            yield (part + self._file.readline()).decode()
 
 
-def _banner(head: ReportHead) -> str:
+@frozen
+class _Table:
+    """One table of the page."""
+
+    what: str
+    name: str
+    columns: Sequence[str]
+    rows: _Rows
+
+    @property
+    def title(self) -> str:
+        """What it shows, how many of them there are, and how many it shows."""
+        if self.name == "rows":
+            return self.what
+        first = "" if self.rows.is_whole else f", the first {self.rows.shown:,} of them"
+        return f"{self.what}: {self.rows.count:,}{first}"
+
+    def parts(self) -> Iterator[str]:
+        """Its rows, some of them at a time."""
+        return self.rows.parts()
+
+
+@frozen(kw_only=True)
+class _Banner:
+    """Whether the batch has come to its end."""
+
+    kind: str
+    title: str
+    words: str = ""
+
+
+def _banner(head: ReportHead) -> _Banner:
     standing = standing_words({state: _share(head, state=state).count for state in State})
     if head.archived:
-        return (
-            f'<p class="open banner"><b>Not all of it.</b> Orders that ended long ago, are in an archive and not here: '
-            f"{head.archived:,}. Of the others: {_safe(standing)}.</p>"
+        words = (
+            f"Orders that ended long ago, are in an archive and not here: {head.archived:,}. Of the others: {standing}."
         )
+        return _Banner(kind="open", title="Not all of it.", words=words)
     if standing != "final":
-        return f'<p class="open banner"><b>{_safe(standing[:1].upper() + standing[1:])}.</b></p>'
+        return _Banner(kind="open", title=f"{standing[:1].upper() + standing[1:]}.")
     if head.needing or head.unpaid:
-        return '<p class="ended banner"><b>Final.</b> Every order has ended; those that were not paid are below.</p>'
-    return '<p class="fine banner"><b>Final.</b> Every order was paid, and none needs a person.</p>'
+        words = "Every order has ended; those that were not paid are below."
+        return _Banner(kind="ended", title="Final.", words=words)
+    return _Banner(kind="fine", title="Final.", words="Every order was paid, and none needs a person.")
 
 
-def _top(head: ReportHead) -> str:
-    about = [
+def _facts(head: ReportHead) -> list[tuple[str, str]]:
+    return [
         ("Service", head.service),
         ("Written", f"{head.made:%d %B %Y, %H:%M} UTC"),
         ("Personal data", "in full: keep this page confidential" if head.is_personal else "masked"),
         ("Digest of the plan", head.digest or ""),
     ]
-    facts = "".join(f"<div><dt>{name}</dt><dd>{_safe(value)}</dd></div>" for name, value in about if value)
-    name = _safe(head.batch_id)
-    return (
-        f"{_OPENING}"
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Payout report {name}</title><style>{style()}</style></head>\n<body><main>"
-        f'<header><p class="over">Payout report</p><h1>{name}</h1><dl>{facts}</dl></header>\n{_figures(head)}'
-    )
 
 
-def _figures(head: ReportHead) -> str:
-    paid, everything = _share(head, state=State.SUCCESSFUL), _share(head)
-    figures = [
-        ("Orders", f"{everything.count:,}", _money(everything.total, head.currency)),
-        ("Paid", f"{paid.count:,}", _money(paid.total, head.currency)),
-        ("Not paid", f"{head.unpaid:,}", "see below" if head.unpaid else "none has failed so far"),
-        ("Need a person", f"{head.needing:,}", "see below" if head.needing else "none"),
+def _figures(head: ReportHead, everything: Share) -> list[tuple[str, int, str]]:
+    paid = _share(head, state=State.SUCCESSFUL)
+    return [
+        ("Orders", everything.count, _money(everything.total, head.currency)),
+        ("Paid", paid.count, _money(paid.total, head.currency)),
+        ("Not paid", head.unpaid, "see below" if head.unpaid else "none has failed so far"),
+        ("Need a person", head.needing, "see below" if head.needing else "none"),
     ]
-    cells = "".join(f"<div><b>{count}</b><span>{name}</span><i>{note}</i></div>" for name, count, note in figures)
-    return f'<div class="figures">{cells}</div>{_bar(head, everything.count)}\n'
-
-
-def _bar(head: ReportHead, orders: int) -> str:
-    parts = "".join(
-        f'<span class="{state}" style="width:{100 * count / orders:.3f}%" title="{state}: {count:,}"></span>'
-        for state in _MEANINGS
-        if (count := _share(head, state=state).count)
-    )
-    return f'<div class="bar">{parts}</div>'
-
-
-def _totals(head: ReportHead) -> Iterator[str]:
-    unit = f" {_safe(head.currency)}" if head.currency else ""
-    yield '<section class="totals"><div><h2>By outcome</h2><table><thead><tr>'
-    yield f"{_heads(('Outcome', 'Orders', f'Sum{unit}', 'Meaning'))}</tr></thead><tbody>"
-    for state, meaning in _MEANINGS.items():
-        if (share := _share(head, state=state)).count:
-            yield f"<tr><td>{_badge(state)}</td>{_numbers(share)}<td>{meaning}</td></tr>"
-    yield f"</tbody><tfoot><tr><th>all</th>{_numbers(_share(head))}<td></td></tr></tfoot></table></div>"
-    yield "<div><h2>By kind</h2><table><thead><tr>"
-    yield f"{_heads(('Kind', 'Orders', f'Sum{unit}', 'Paid', f'Paid{unit}'))}</tr></thead><tbody>"
-    for kind in sorted({kind for kind, _ in head.shares}):
-        paid = _share(head, kind=kind, state=State.SUCCESSFUL)
-        yield f"<tr><td>{_kind(kind)}</td>{_numbers(_share(head, kind=kind))}{_numbers(paid)}</tr>"
-    yield "</tbody></table></div></section>\n"
 
 
 def _share(head: ReportHead, *, kind: str | None = None, state: State | None = None) -> Share:
@@ -294,20 +298,8 @@ def _when(line: ReportLine) -> str:
     return moment_text(line.at) if line.at and line.evidence else ""
 
 
-def _numbers(share: Share) -> str:
-    return f'<td class="number">{share.count:,}</td><td class="number">{share.total:,f}</td>'
-
-
-def _heads(columns: Iterable[str]) -> str:
-    right = ("Orders", "Sum", "Amount", "Paid")
-    return "".join(
-        f'<th class="number">{name}</th>' if name.startswith(right) and name != "Paid to" else f"<th>{name}</th>"
-        for name in columns
-    )
-
-
 def _money(amount: Decimal, currency: str) -> str:
-    return f"{amount:,f} {_safe(currency)}".strip()
+    return f"{amount:,f} {currency}".strip()
 
 
 def _safe(text: str) -> str:
@@ -315,10 +307,3 @@ def _safe(text: str) -> str:
     if text.isprintable():
         return escape(text)
     return escape("".join(character if character.isprintable() else " " for character in text))
-
-
-_BOTTOM = """<section class="signatures">
-<div>Prepared by<span></span></div><div>Checked by<span></span></div><div>Date<span></span></div>
-</section>
-</main></body></html>
-"""
