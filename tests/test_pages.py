@@ -97,7 +97,7 @@ def summary(thing: object) -> str:
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split()).replace("``", "")
 
 
-PLACES_OF_ERRORS = ("payments_async", "payments_async.journal", "payments_async.bulk", "payments_async.fleet")
+PLACES_OF_ERRORS = tuple(f"payments_async{place}" for place in ("", ".journal", ".bulk", ".ipn", ".fleet"))
 
 
 def test_the_page_of_errors_has_all_of_them() -> None:

@@ -6,6 +6,7 @@ whatever decides comes from this very page: by its own address, and with a secon
 """
 
 import hashlib
+import math
 import secrets
 import tempfile
 import time
@@ -246,6 +247,9 @@ def _decision(form: Mapping[str, str], about: str) -> Decision:
 def _seen(form: Mapping[str, str]) -> float:
     """When the order that was looked at had last changed."""
     try:
-        return float(form.get("seen", ""))
-    except ValueError as error:
-        raise web.HTTPBadRequest(text="say what was seen\n") from error
+        seen = float(form.get("seen", ""))
+    except ValueError:
+        seen = math.nan
+    if not math.isfinite(seen):  # it would be equal to no moment, or later than all
+        raise web.HTTPBadRequest(text="say what was seen\n")
+    return seen

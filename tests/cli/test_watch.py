@@ -186,6 +186,8 @@ async def test_a_retry_file_is_handed_over(payroll: None) -> None:
         {"why": ""},
         {"why": "x" * 501},
         {"seen": "now"},
+        {"seen": "inf"},
+        {"seen": "nan"},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
         {"Host": "evil.example"},
