@@ -3,6 +3,9 @@
 import asyncio
 import html
 import re
+import signal
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from decimal import Decimal
@@ -13,7 +16,7 @@ import aiohttp
 import pytest
 from browser import browsing, needs_browser
 from bulk.files import row, write_csv
-from cli.commands import Run
+from cli.commands import Run, surroundings
 from yarl import URL
 
 from payments_async._cli.screen import Screen
@@ -273,6 +276,31 @@ async def test_there_is_no_journal(run: Run, tmp_path: Path) -> None:
     """As of every other command: it is bad input."""
     ran = await run("bulk", "watch", "--journal", str(tmp_path / "none.sqlite"))
     assert (2, True) == (ran.status, "there is no file" in ran.said)
+
+
+async def test_the_command_serves_until_stopped(payroll: None, sandbox: Sandbox) -> None:
+    """It tells its address, which is of this machine; stopping it is no failure."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "payments_async", "bulk", "watch", "--journal", "j.sqlite"),
+        env=surroundings(sandbox, {}),
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            while not (
+                found := re.search(rb"http://127\.0\.0\.1:\d+/\S{32}/", line := await process.stdout.readline())
+            ):
+                assert line, "it ended without an address"
+            async with aiohttp.ClientSession() as http, http.get(found[0].decode()) as answer:
+                assert (200, True) == (answer.status, "read only" in await answer.text())
+            process.send_signal(signal.SIGINT)
+            assert 0 == await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
 
 
 @needs_browser
