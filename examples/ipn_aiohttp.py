@@ -30,7 +30,7 @@ def application() -> web.Application:
     would hold the query string: accounts and amounts.
     """
     app = web.Application()
-    app.add_subapp("/ipn", receiver.app())
+    receiver.mount(app, "/ipn")
     return app
 
 

@@ -6,13 +6,10 @@ itself, and only from the proxies it trusts. An access log would hold the query 
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import aiohttp
 import uvicorn
 from fastapi import FastAPI
-from starlette.routing import Route
 
 from payments_async.ipn import Receiver, TransactionSucceeded
 
@@ -26,16 +23,8 @@ async def settled(event: TransactionSucceeded) -> None:
     print(f"{event.request_id}: {event.amount} {event.currency_code} has moved")
 
 
-@asynccontextmanager
-async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-    """A mounted application hears of no start and no end, so the receiver is opened here."""
-    async with receiver:
-        yield
-
-
-app = FastAPI(lifespan=lifespan)
-app.router.routes.append(Route("/ipn", receiver.asgi("/ipn")))  # a mount alone would redirect /ipn to /ipn/
-app.mount("/ipn", receiver.asgi())
+app = FastAPI()
+receiver.mount(app, "/ipn")  # it starts and ends with the application
 
 
 async def main() -> None:

@@ -1,5 +1,8 @@
 """A pytest plugin for users: sandbox, session, receiver, journal and outbox as fixtures, and made-up notifications.
 
+The fixtures are ``payments_sandbox``, ``payments_session``, ``payments_receiver``, ``payments_journal`` and
+``payments_outbox``: names that no other plugin, and no fixture of yours, is likely to have.
+
 Put ``pytest_plugins = ["payments_async.testing"]`` into your ``conftest.py``; it needs pytest-asyncio.
 """
 
@@ -30,12 +33,12 @@ __all__ = [
     "Spelling",
     "assert_paid_once",
     "deliver",
-    "journal",
     "notification",
-    "outbox",
-    "receiver",
-    "sandbox",
-    "session",
+    "payments_journal",
+    "payments_outbox",
+    "payments_receiver",
+    "payments_sandbox",
+    "payments_session",
 ]
 
 Spelling = Literal["pascal", "camel", "snake", "mixed"]
@@ -142,45 +145,51 @@ def assert_paid_once(sandbox: Sandbox, *request_ids: str) -> None:
 
 
 @pytest_asyncio.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
+async def payments_sandbox() -> AsyncIterator[Sandbox]:
     """The service, simulated, on a loopback port."""
     async with Sandbox() as sandbox:
         yield sandbox
 
 
 @pytest_asyncio.fixture
-async def session(sandbox: Sandbox) -> AsyncIterator[PaymentsSession]:
+async def payments_session(payments_sandbox: Sandbox) -> AsyncIterator[PaymentsSession]:
     """A session with the sandbox."""
+    sandbox = payments_sandbox
     credentials = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
     async with PaymentsSession(sandbox.base_url, credentials) as session:
         yield session
 
 
 @pytest_asyncio.fixture
-async def receiver(sandbox: Sandbox) -> AsyncIterator[Receiver]:
+async def payments_receiver(payments_sandbox: Sandbox) -> AsyncIterator[Receiver]:
     """A receiver without an inbox, served on a loopback port; the sandbox sends its notifications there."""
     receiver = Receiver(senders=["127.0.0.1"])
     async with serving(receiver, port=0) as (host, port):
-        sandbox.ipn_url = f"http://{host}:{port}/ipn"
+        payments_sandbox.ipn_url = f"http://{host}:{port}/ipn"
         yield receiver
 
 
 @pytest_asyncio.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
+async def payments_journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
     """A journal of its own, which nothing outside of the test's folder remembers: the next test pays the same again."""
     async with SqliteJournal(tmp_path / "journal.sqlite", state_folder=tmp_path / "state") as journal:
         yield journal
 
 
 @pytest_asyncio.fixture
-async def outbox(sandbox: Sandbox, session: PaymentsSession, journal: SqliteJournal) -> AsyncIterator[Outbox]:
+async def payments_outbox(
+    payments_sandbox: Sandbox, payments_session: PaymentsSession, payments_journal: SqliteJournal
+) -> AsyncIterator[Outbox]:
     """An outbox that sends, in the journal, and a receiver of its own that hears what the sandbox says of its orders.
 
-    Not in one test with ``receiver``: the sandbox has one address for its notifications.
+    Not in one test with ``payments_receiver``: the sandbox has one address for its notifications.
     """
-    receiver = Receiver(journal, ["127.0.0.1"])
-    async with serving(receiver, port=0) as (host, port), Outbox(session, journal, receiver=receiver) as outbox:
-        sandbox.ipn_url = f"http://{host}:{port}/ipn"
+    receiver = Receiver(payments_journal, ["127.0.0.1"])
+    async with (
+        serving(receiver, port=0) as (host, port),
+        Outbox(payments_session, payments_journal, receiver=receiver) as outbox,
+    ):
+        payments_sandbox.ipn_url = f"http://{host}:{port}/ipn"
         yield outbox
 
 

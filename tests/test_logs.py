@@ -70,7 +70,7 @@ def _lines_of(path: Path) -> Iterator[Line]:
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and (level := _level(node)) is not None:
                 place = f"{path.relative_to(ROOT)}:{node.lineno}"
-                texts = tuple(sorted(set(_texts(node.args[0], function, constants))))
+                texts = tuple(sorted(set(_texts(node.args[0], function, constants, path.parent))))
                 extra = next((one.value for one in node.keywords if one.arg == "extra"), None)
                 facts = () if extra is None else tuple(sorted(set(_names(extra, function, place))))
                 assert texts, f"{place}: its text cannot be read from the source"
@@ -111,34 +111,34 @@ def _texts_by_name(body: list[ast.stmt]) -> dict[str, list[ast.expr]]:
     return found
 
 
-def _texts(node: ast.expr, function: Function, constants: dict[str, list[ast.expr]]) -> Iterator[str]:
+def _texts(node: ast.expr, function: Function, constants: dict[str, list[ast.expr]], room: Path) -> Iterator[str]:
     """What an expression may say."""
     match node:
         case ast.Constant(value=str(text)):
             yield text
         case ast.IfExp(body=one, orelse=other):
-            yield from _texts(one, function, constants)
-            yield from _texts(other, function, constants)
+            yield from _texts(one, function, constants, room)
+            yield from _texts(other, function, constants, room)
         case ast.BinOp(left=one, op=ast.Add(), right=other):
-            for left in _texts(one, function, constants):
-                for right in _texts(other, function, constants):
+            for left in _texts(one, function, constants, room):
+                for right in _texts(other, function, constants, room):
                     yield left + right
         case ast.Name(id=name):
             known = _texts_by_name(function.body).get(name) or constants.get(name) or []
             for value in known:
-                yield from _texts(value, function, constants)
+                yield from _texts(value, function, constants, room)
             if not known:
-                yield from _given(name, function)
+                yield from _given(name, function, room)
 
 
-def _given(name: str, function: Function) -> Iterator[str]:
-    """The texts that a function is given under a name: by default, and where it is called."""
+def _given(name: str, function: Function, room: Path) -> Iterator[str]:
+    """The texts that a function is given under a name: by default, and where its room calls it."""
     names = [one.arg for one in function.args.args]
     if name not in names:
         return
     defaults = dict(zip(reversed(names), reversed(function.args.defaults), strict=False))
     given = [defaults[name]] if name in defaults else []
-    for path in PACKAGE.rglob("*.py"):
+    for path in room.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
                 case ast.Call(func=ast.Attribute(attr=called), args=arguments, keywords=keywords) if (

@@ -17,40 +17,40 @@ PHONE = "+256772000017"
     "fault", [Fault.LOST_AFTER, Fault.ERROR_AFTER, Fault.GARBAGE, Fault.RATE_LIMITED, Fault.NOTIFY_REPEATED]
 )
 async def test_whatever_goes_wrong_on_the_way_the_customer_gets_it_once(
-    sandbox: Sandbox, outbox: Outbox, fault: Fault
+    payments_sandbox: Sandbox, payments_outbox: Outbox, fault: Fault
 ) -> None:
     """An answer that is lost, late or garbled is none of the customer's business."""
-    sandbox.script(fault)
-    assert await refund(outbox, "17", PHONE, 5000) == "refunded"
-    assert_paid_once(sandbox, "refund-17")
+    payments_sandbox.script(fault)
+    assert await refund(payments_outbox, "17", PHONE, 5000) == "refunded"
+    assert_paid_once(payments_sandbox, "refund-17")
 
 
-async def test_two_who_ask_at_once_get_one_refund(sandbox: Sandbox, outbox: Outbox) -> None:
+async def test_two_who_ask_at_once_get_one_refund(payments_sandbox: Sandbox, payments_outbox: Outbox) -> None:
     """A second click, or a second process, is the same refund."""
-    answers = await asyncio.gather(*(refund(outbox, "17", PHONE, 5000) for _ in range(5)))
+    answers = await asyncio.gather(*(refund(payments_outbox, "17", PHONE, 5000) for _ in range(5)))
     assert set(answers) == {"refunded"}
-    assert_paid_once(sandbox, "refund-17")
+    assert_paid_once(payments_sandbox, "refund-17")
 
 
-async def test_a_number_that_takes_no_money(sandbox: Sandbox, outbox: Outbox) -> None:
+async def test_a_number_that_takes_no_money(payments_sandbox: Sandbox, payments_outbox: Outbox) -> None:
     """It was accepted and failed, and a customer is not told that it was paid."""
-    sandbox.script(Fault.FAILS)
-    assert await refund(outbox, "17", PHONE, 5000) == "not refunded: ask for another number"
+    payments_sandbox.script(Fault.FAILS)
+    assert await refund(payments_outbox, "17", PHONE, 5000) == "not refunded: ask for another number"
 
 
-async def test_a_service_that_says_nothing(sandbox: Sandbox, outbox: Outbox) -> None:
+async def test_a_service_that_says_nothing(payments_sandbox: Sandbox, payments_outbox: Outbox) -> None:
     """What is not known is on its way: neither paid nor failed, and not sent again."""
-    sandbox.script(Fault.LOST_AFTER)
-    sandbox.script(Fault.NOTIFY_LOST)
-    assert await refund(outbox, "17", PHONE, 5000, patience=0.3) == "on its way"
-    assert_paid_once(sandbox, "refund-17")
+    payments_sandbox.script(Fault.LOST_AFTER)
+    payments_sandbox.script(Fault.NOTIFY_LOST)
+    assert await refund(payments_outbox, "17", PHONE, 5000, patience=0.3) == "on its way"
+    assert_paid_once(payments_sandbox, "refund-17")
 
 
-async def test_a_refund_of_another_amount(outbox: Outbox, session: PaymentsSession) -> None:
+async def test_a_refund_of_another_amount(payments_outbox: Outbox, payments_session: PaymentsSession) -> None:
     """One purchase is refunded once: another amount under its number is refused before anything is sent."""
     from payments_async.journal import OrdersDiffer
 
-    await refund(outbox, "17", PHONE, 5000)
+    await refund(payments_outbox, "17", PHONE, 5000)
     with pytest.raises(OrdersDiffer):
-        await refund(outbox, "17", PHONE, 6000)
-    assert session.unsettled == set()
+        await refund(payments_outbox, "17", PHONE, 6000)
+    assert payments_session.unsettled == set()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from multidict import CIMultiDict
@@ -97,6 +98,26 @@ class AsgiApp:
                 "the server in front rewrites addresses from headers, so requests with them are refused",
                 extra={"remedy": "uvicorn --no-proxy-headers and trusted_proxies=..., or asgi(rewritten=True)"},
             )
+
+
+def mount(app: Any, path: str, alone: AsgiApp, below: AsgiApp, running: AbstractAsyncContextManager[object]) -> None:
+    """Have an application of Starlette's kind answer at a path, and run something for as long as it lives.
+
+    Args:
+        alone: For the path itself, which a mount would redirect to the one with a slash.
+        below: For whatever is below it.
+    """
+    router = app.router
+    router.add_route(path, alone, include_in_schema=False)
+    app.mount(path, below)
+    theirs = router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(it: Any) -> AsyncIterator[Any]:
+        async with theirs(it) as state, running:
+            yield state
+
+    router.lifespan_context = lifespan
 
 
 def peer_of(scope: Mapping[str, Any]) -> str:

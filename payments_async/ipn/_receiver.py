@@ -49,8 +49,8 @@ class Registration(Protocol[E_co]):
 class Receiver:
     """Takes notifications: believes nobody it does not know, loses nothing, runs no handler twice for one fact.
 
-    Mount it with ``app()`` or ``asgi()``. It starts by itself; ``async with receiver:`` or ``aclose()`` drains it where
-    no application does.
+    Mount it with ``mount(app)``, or by hand with ``app()`` or ``asgi()``. It starts by itself; ``async with receiver:``
+    or ``aclose()`` drains it where no application does.
 
     Args:
         inbox: A journal. With one, a notification is stored, then answered 200, then handled, with retries; receivers
@@ -199,6 +199,32 @@ class Receiver:
         from payments_async.ipn._asgi import AsgiApp
 
         return AsgiApp(self._intake, path, rewritten=rewritten)
+
+    def mount(self, app: Any, path: str = "/ipn") -> None:
+        """Answer below a path of an application, and start and end with it. Before the application starts.
+
+        With Starlette and FastAPI it starts after what the lifespan of yours opens, and is drained before that closes.
+
+        Args:
+            app: An aiohttp ``web.Application``, or an application of Starlette or FastAPI.
+            path: Answered with and without a trailing slash.
+
+        Raises:
+            TypeError: It is none of these.
+            ValueError: The path is that of the whole application.
+        """
+        path = "/" + path.strip("/")
+        if path == "/":
+            raise ValueError("path: name one below the application's, such as '/ipn'")
+        if hasattr(app, "add_subapp"):
+            app.add_subapp(path, self.app())
+        elif hasattr(getattr(app, "router", None), "lifespan_context"):
+            from payments_async.ipn._asgi import mount
+
+            mount(app, path, self.asgi(path), self.asgi(), self)
+        else:
+            kind = type(app).__name__
+            raise TypeError(f"app: an aiohttp web.Application, or one of Starlette or FastAPI, not {kind}")
 
     def start(self) -> None:
         """Begin to handle what the inbox holds. The first notification does it too."""

@@ -14,15 +14,16 @@ from payments_async.testing import (
     Spelling,
     assert_paid_once,
     deliver,
-    journal,
     notification,
-    outbox,
-    receiver,
-    sandbox,
-    session,
+    payments_journal,
+    payments_outbox,
+    payments_receiver,
+    payments_sandbox,
+    payments_session,
 )
 
-__all__ = ["journal", "outbox", "receiver", "sandbox", "session"]  # fixtures, as the plugin gives them
+# fixtures, as the plugin gives them
+__all__ = ["payments_journal", "payments_outbox", "payments_receiver", "payments_sandbox", "payments_session"]
 
 ORDER = PayoutOrder(
     request_id="r-1",
@@ -46,36 +47,40 @@ async def test_a_made_up_notification_is_read_in_every_spelling(spelling: Any, n
     assert 403 == (await deliver(mine, made, sender="10.0.0.1")).status
 
 
-async def test_the_fixtures_meet(sandbox: Sandbox, session: PaymentsSession, receiver: Receiver) -> None:
+async def test_the_fixtures_meet(
+    payments_sandbox: Sandbox, payments_session: PaymentsSession, payments_receiver: Receiver
+) -> None:
     """A payout through the session is notified by the sandbox and heard by the receiver."""
     heard: list[TransactionSucceeded] = []
 
-    @receiver.on(TransactionSucceeded)
+    @payments_receiver.on(TransactionSucceeded)
     async def settled(event: TransactionSucceeded) -> None:
         heard.append(event)
 
-    acceptance = await session.payouts.send(ORDER)
-    event = await receiver.wait_for("r-1", timeout=60)
+    acceptance = await payments_session.payouts.send(ORDER)
+    event = await payments_receiver.wait_for("r-1", timeout=60)
     assert acceptance.transaction_id == event.transaction_id
     assert isinstance(event, TransactionSucceeded)
 
 
-async def test_the_outbox_pays_once(sandbox: Sandbox, outbox: Outbox) -> None:
+async def test_the_outbox_pays_once(payments_sandbox: Sandbox, payments_outbox: Outbox) -> None:
     """Its orders are settled by what the sandbox notifies, also where the answer was lost."""
-    sandbox.script(Fault.LOST_AFTER)
-    await outbox.put(ORDER)
-    await outbox.put(ORDER)
-    assert State.SUCCESSFUL == (await outbox.settled("r-1", timeout=60)).state
-    assert_paid_once(sandbox, "r-1")
+    payments_sandbox.script(Fault.LOST_AFTER)
+    await payments_outbox.put(ORDER)
+    await payments_outbox.put(ORDER)
+    assert State.SUCCESSFUL == (await payments_outbox.settled("r-1", timeout=60)).state
+    assert_paid_once(payments_sandbox, "r-1")
 
 
-async def test_what_was_not_paid_once(sandbox: Sandbox, session: PaymentsSession) -> None:
+async def test_what_was_not_paid_once(payments_sandbox: Sandbox, payments_session: PaymentsSession) -> None:
     """The check fails for an order that was never carried out, and for any that was carried out twice."""
     with pytest.raises(AssertionError, match="not once: r-1: 0 times"):
-        assert_paid_once(sandbox, "r-1")
-    credentials = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-    async with PaymentsSession(sandbox.base_url, credentials) as another:  # nothing of ours keeps it from that
-        for payments in (session, another):
+        assert_paid_once(payments_sandbox, "r-1")
+    credentials = Credentials(
+        app_key=payments_sandbox.app_key, app_password=payments_sandbox.app_password, user_id=payments_sandbox.user_id
+    )
+    async with PaymentsSession(payments_sandbox.base_url, credentials) as another:  # nothing of ours keeps it from that
+        for payments in (payments_session, another):
             await payments.payouts.send(ORDER)
     with pytest.raises(AssertionError, match="not once: r-1: 2 times"):
-        assert_paid_once(sandbox)
+        assert_paid_once(payments_sandbox)

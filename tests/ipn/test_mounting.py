@@ -1,0 +1,90 @@
+"""A receiver that is mounted in an application starts and ends with it, whatever framework that is of."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from fastapi import FastAPI
+from starlette.applications import Starlette
+
+from payments_async.ipn import Receiver, TransactionSucceeded
+from payments_async.journal import SqliteJournal
+from payments_async.testing import notification
+
+MADE = notification("r-1")
+
+
+async def asked(app: Any, method: str, path: str, body: bytes = b"") -> int:
+    """The status that an ASGI application answers with."""
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "root_path": "", "headers": []}
+    scope |= {
+        "client": ("127.0.0.1", 50000),
+        "query_string": MADE.query.encode(),
+        "scheme": "http",
+        "http_version": "1.1",
+    }
+    await app(scope | {"server": ("127.0.0.1", 80), "asgi": {"version": "3.0"}}, receive, send)
+    return int(sent[0]["status"])
+
+
+@pytest.mark.parametrize("framework", [Starlette, FastAPI])
+async def test_an_application_of_starlettes_kind(framework: Any, tmp_path: Path) -> None:
+    """It answers with and without a slash, and its handlers are drained while what they use is still open."""
+    told: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[dict[str, Any]]:
+        told.append("opened")
+        yield {"shop": "open"}
+        told.append("closed")
+
+    async with SqliteJournal(tmp_path / "journal.db") as journal:
+        receiver = Receiver(journal, ["127.0.0.1"])
+
+        @receiver.on(TransactionSucceeded)
+        async def paid(event: TransactionSucceeded) -> None:
+            told.append(f"paid {event.request_id}")
+
+        app = framework(lifespan=lifespan)
+        receiver.mount(app, "/hooks/ipn/")
+        async with app.router.lifespan_context(app) as state:
+            assert {"shop": "open"} == state
+            assert 200 == await asked(app, "POST", "/hooks/ipn", MADE.body)
+            assert 200 == await asked(app, "POST", "/hooks/ipn/", MADE.body)
+            assert 200 == await asked(app, "GET", "/hooks/ipn/health")
+            assert 404 == await asked(app, "POST", "/ipn", MADE.body)
+    assert ["opened", "paid r-1", "closed"] == told
+
+
+async def test_an_aiohttp_application() -> None:
+    """The same call for the other framework: it is the sub-application, which brings its own start and end."""
+    receiver, app = Receiver(senders=["127.0.0.1"]), web.Application()
+    receiver.mount(app)
+    async with TestClient(TestServer(app)) as client:
+        for path in ("/ipn", "/ipn/"):
+            assert 200 == (await client.post(path, data=MADE.body)).status
+        assert 200 == (await client.get("/ipn/health")).status
+    assert "r-1" == (await receiver.wait_for("r-1", timeout=60)).request_id
+
+
+def test_what_nothing_can_be_mounted_in() -> None:
+    """A mistake is told where it is made: neither at the first notification nor by a route that swallows all others."""
+    receiver = Receiver()
+    with pytest.raises(TypeError, match="not dict"):
+        receiver.mount({})
+    with pytest.raises(ValueError, match="such as '/ipn'"):
+        receiver.mount(web.Application(), "/")
