@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,6 +17,8 @@ import pytest
 from ipn.nginx import GENUINE, INNER, STRANGER, needs_nginx, nginx, post
 from ipn.notifications import notification
 from ipn.ports import free_port
+
+from payments_async.sandbox import Sandbox
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -214,6 +216,95 @@ async def test_workers_of_one_application(tmp_path: Path, monkeypatch: pytest.Mo
         assert b"" == await process.stdout.read()  # nothing twice
         await process.stderr.read()
         assert 0 == await process.wait()
+
+
+UNITS = EXAMPLES / "systemd"
+
+
+def settings_of(unit: str, name: str) -> list[str]:
+    """What a unit says under this name, each time."""
+    return re.findall(rf"^{name}=(.+)$", (UNITS / unit).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def on_this_machine(text: str, folder: Path, ports: Mapping[str, int]) -> str:
+    """A unit, or a line of it, with the paths of this test in the place of those of a machine."""
+    for theirs, ours in {"/var/lib/payments": folder, "/etc/payments": folder, "%H": "host", **ports}.items():
+        text = text.replace(str(theirs), str(ours))
+    return text
+
+
+@pytest.mark.slow
+async def test_the_units_of_systemd_run(tmp_path: Path) -> None:
+    """By the environment and the commands of the units, in their sequence, after the one that makes the journal."""
+    ports = {"8080": free_port(), "8081": free_port()}
+    async with Sandbox(ipn_url=f"http://127.0.0.1:{ports['8080']}/ipn") as service, aiohttp.ClientSession() as http:
+        (tmp_path / "app_password").write_text(service.app_password)
+        known = {"BASE_URL": service.base_url, "APP_KEY": service.app_key, "USER_ID": service.user_id}
+        lines = (UNITS / "payments.env").read_text(encoding="utf-8").splitlines()
+        told = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+        told = {name: on_this_machine(value, tmp_path, {}) for name, value in told.items()}
+        assert {f"PAYMENTS_{name}" for name in known} < told.keys()
+        settings = os.environ | {"PYTHONPATH": str(ROOT)} | told | {f"PAYMENTS_{n}": v for n, v in known.items()}
+
+        async def started(command: str) -> asyncio.subprocess.Process:
+            words = on_this_machine(command, tmp_path, ports).removeprefix("/opt/payments/bin/payments-async ").split()
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "payments_async",
+                *words,
+                env=settings,
+                cwd=tmp_path,
+                stderr=asyncio.subprocess.PIPE,
+            )
+
+        async def works(process: asyncio.subprocess.Process) -> None:
+            assert process.stderr is not None
+            while b"its health at" not in (line := await process.stderr.readline()):
+                assert line, "it ended without working"
+            async with http.get(f"http://127.0.0.1:{ports['8081']}/health") as answer:
+                assert 200 == answer.status
+
+        async def ended(process: asyncio.subprocess.Process) -> tuple[int, str]:
+            _, complaint = await process.communicate()
+            assert process.returncode is not None
+            return process.returncode, complaint.decode()
+
+        (sends,) = settings_of("payments-outbox.service", "ExecStart")
+        (hears,) = settings_of("payments-ipn.service", "ExecStart")
+        (asks,) = settings_of("payments-status.service", "ExecStart")
+        async with asyncio.timeout(120):
+            status, complaint = await ended(await started(sends))
+            assert (2, True) == (status, "--new-journal: needed" in complaint)  # by no service: by a person, once
+            assert ["2"] == settings_of("payments-outbox.service", "RestartPreventExitStatus")
+            for command in (f"{sends} --new-journal", sends):
+                outbox = await started(command)
+                await works(outbox)
+                if command == sends:
+                    receiver = await started(hears)
+                    assert receiver.stderr is not None
+                    assert b"listening at" in await receiver.stderr.readline()
+                    assert 0 == (await ended(await started(asks)))[0]
+                    receiver.terminate()
+                    assert 0 == (await ended(receiver))[0]
+                outbox.terminate()
+                assert 0 == (await ended(outbox))[0]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_the_units_of_systemd_are_understood(tmp_path: Path) -> None:
+    """It knows every setting of them; the program that they start is made up."""
+    program = tmp_path / "payments-async"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    names = [path.name for path in sorted(UNITS.glob("payments-*")) if path.suffix in {".service", ".timer"}]
+    for name in names:
+        text = (UNITS / name).read_text(encoding="utf-8").replace("/opt/payments/bin/payments-async", str(program))
+        (tmp_path / name).write_text(text.replace("User=payments", "User=root"))
+    command = ["systemd-analyze", "verify", "--man=no", *(str(tmp_path / name) for name in names)]
+    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=60)
+    assert [] == [line for line in done.stderr.splitlines() if str(tmp_path) in line or "payments-" in line]
+    assert len(names) == 4
 
 
 @needs_nginx
