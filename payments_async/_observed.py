@@ -113,9 +113,17 @@ def _facts_of_calls(base_url: str, dialect: Dialect) -> Callable[[Call[Any]], di
     paths += [dialect.card_patch_path, dialect.refresh_path or "", dialect.find_by_request_path or ""]
     words = _WORDS | {word for path in paths for word in path.split("/") if "{" not in word}
 
+    known: dict[str, dict[str, Fact]] = {}  # of the paths that name nothing, which are few
+
     def facts_of(call: Call[Any]) -> dict[str, Fact]:
+        facts = known.get(call.label)
+        if facts is not None:
+            return facts
         route = "/".join(word if word in words else _ANY for word in call.path.split("/"))
-        return {"method": call.method, "route": route, **place}
+        facts = {"method": call.method, "route": route, **place}
+        if route == call.path:
+            known[call.label] = facts
+        return facts
 
     return facts_of
 

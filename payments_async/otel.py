@@ -66,9 +66,23 @@ _ATTRIBUTES = {
     },
 }
 # What metrics tell apart: facts of few values, and so of no single order.
-_METRIC_FACTS = frozenset(
-    ("method", "route", "status", "host", "port", "error", "outcome", "event", "answer", "quirk", "reason", "state")
-)
+_METRIC_ATTRIBUTES = {
+    name: _ATTRIBUTES[name]
+    for name in (
+        "method",
+        "route",
+        "status",
+        "host",
+        "port",
+        "error",
+        "outcome",
+        "event",
+        "answer",
+        "quirk",
+        "reason",
+        "state",
+    )
+}
 
 
 class _Kind(NamedTuple):
@@ -270,11 +284,19 @@ class _Work:
 
 
 def _attributes(facts: Mapping[str, Fact]) -> dict[str, str | int | float | bool]:
-    return {_ATTRIBUTES[name]: value for name, value in facts.items() if value is not None and name in _ATTRIBUTES}
+    found = {}
+    for name, value in facts.items():
+        if value is not None and (attribute := _ATTRIBUTES.get(name)) is not None:
+            found[attribute] = value
+    return found
 
 
 def _metric_attributes(facts: Mapping[str, Fact]) -> dict[str, str | int | float | bool]:
-    return _attributes({name: value for name, value in facts.items() if name in _METRIC_FACTS})
+    found = {}
+    for name, value in facts.items():
+        if value is not None and (attribute := _METRIC_ATTRIBUTES.get(name)) is not None:
+            found[attribute] = value
+    return found
 
 
 name_publicly(globals())
