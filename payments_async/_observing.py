@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
+
+_log = logging.getLogger("payments_async")
 
 Fact = str | int | float | bool | None
 
@@ -51,6 +55,106 @@ class Observer(Protocol):
 
     def level(self, what: str, value: float, /, **facts: Fact) -> None:
         """How many there are of these now, or how old the oldest is in seconds."""
+
+
+class GuardedObserver:
+    """An observer whose failures end here: what it watches has happened, and no payment turns out otherwise by them."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._has_failed = False
+
+    def watch(self, what: str, /, **facts: Fact) -> Watched:
+        """As the observer does."""
+        return self._guarded(lambda: self._observer.watch(what, **facts))
+
+    def begin(self, what: str, /, **facts: Fact) -> Watched:
+        """As the observer does."""
+        return self._guarded(lambda: self._observer.begin(what, **facts))
+
+    def note(self, what: str, /, **facts: Fact) -> None:
+        """As the observer does."""
+        try:
+            self._observer.note(what, **facts)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the observer's own affair
+            self.failed(error)
+
+    def remember(self, request_id: str) -> None:
+        """As the observer does."""
+        try:
+            self._observer.remember(request_id)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.failed(error)
+
+    def count(self, what: str, /, **facts: Fact) -> None:
+        """As the observer does."""
+        try:
+            self._observer.count(what, **facts)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.failed(error)
+
+    def level(self, what: str, value: float, /, **facts: Fact) -> None:
+        """As the observer does."""
+        try:
+            self._observer.level(what, value, **facts)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """Say once that it fails, by the type of its error alone."""
+        if not self._has_failed:
+            self._has_failed = True
+            words = "the observer fails, and what it would show is missing: %s"
+            _log.warning(words, type(error).__name__, extra={"error": type(error).__name__})
+
+    def _guarded(self, begin: Callable[[], Watched]) -> Watched:
+        try:
+            return _GuardedWork(begin(), self)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.failed(error)
+            return _Unwatched()
+
+
+class _GuardedWork:
+    """One piece of work, watched by an observer that may fail."""
+
+    __slots__ = ("_guard", "_work")
+
+    def __init__(self, work: Watched, guard: GuardedObserver) -> None:
+        self._work = work
+        self._guard = guard
+
+    def tell(self, **facts: Fact) -> None:
+        try:
+            self._work.tell(**facts)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._guard.failed(error)
+
+    def close(self) -> None:
+        try:
+            self._work.close()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._guard.failed(error)
+
+    def __enter__(self) -> Self:
+        try:
+            self._work.__enter__()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._guard.failed(error)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._work.__exit__(kind, error, trace)
+        except Exception as failure:  # noqa: BLE001 - as above
+            self._guard.failed(failure)
+
+
+def guarded(observer: Observer | None) -> GuardedObserver | None:
+    """An observer that raises nothing, as it is promised to those that are watched."""
+    return observer if observer is None or isinstance(observer, GuardedObserver) else GuardedObserver(observer)
 
 
 class _Unwatched:

@@ -22,7 +22,7 @@ from payments_async._dialect import Dialect
 from payments_async._executor import Executor
 from payments_async._limits import Gate, Limits
 from payments_async._masking import Secret, Secrets
-from payments_async._observing import Observer
+from payments_async._observing import Observer, guarded
 from payments_async._resources.namespaces import Accounts, Cards, Collections, Payouts, Products
 from payments_async._resources.transactions import Transactions
 from payments_async._retry import RetryPolicy
@@ -113,6 +113,7 @@ class PaymentsSession:
             raise ValueError("trust_env: set it on your own ClientSession when you bring one (http=...)")
         dialect = dialect or Dialect()
         limits = limits or Limits()
+        observer = guarded(observer)
         sending, executing = _parts(observer)
         transport = sending(
             base_url,

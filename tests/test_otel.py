@@ -314,3 +314,46 @@ async def test_without_an_sdk_nothing_is_kept(tmp_path: Path) -> None:
         acceptance = await payments.payouts.send(payout(1))
     assert payout(1).request_id == acceptance.request_id
     assert [] == list(observer.links(payout(1).request_id))
+
+
+class Broken:
+    """An observer that fails at whatever it is asked, or by whatever it gave."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+
+    def __getattr__(self, name: str) -> Any:
+        def asked(*_: object, **__: object) -> Any:
+            if self.at == "all" or self.at == name:
+                raise RuntimeError("the disk of the traces is full: +256772000017")
+            return self
+
+        return asked
+
+    def __enter__(self) -> Any:
+        return self.__getattr__("enter")()
+
+    def __exit__(self, *_: object) -> None:
+        self.__getattr__("exit")()
+
+
+@pytest.mark.parametrize("at", ["all", "watch", "begin", "note", "remember", "count", "level", "tell", "enter", "exit"])
+async def test_an_observer_that_breaks(at: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """No payment turns out otherwise by it, nothing is sent twice, no notification is refused; and it is said once."""
+    observer: Any = Broken(at)
+    async with Sandbox(processing_delay=0.0) as sandbox, session(sandbox, observer=observer) as payments:
+        sandbox.script(Fault.LOST_AFTER, on="money", request_id=payout(1).request_id)
+        acceptance = await payments.payouts.send(payout(0))
+        with pytest.raises(OutcomeUnknown):
+            await payments.payouts.send(payout(1))
+        async with SqliteJournal(tmp_path / "journal.db") as journal:
+            receiver = Receiver(journal, senders=["127.0.0.1"], observer=observer)
+            async with receiver, Outbox(payments, journal, receiver=receiver) as outbox:
+                entry = await outbox.pay(payout(2), timeout=60)
+                answer = await deliver(receiver, notification(request_id=payout(2).request_id))
+                assert (State.ACCEPTED, 200) == (entry.state, answer.status)
+        assert ([], 3) == (sandbox.duplicates(), len(sandbox.ledger))
+        assert acceptance.request_id == payout(0).request_id
+    said = [record for record in caplog.records if "the observer fails" in record.getMessage()]
+    assert len(said) <= 2
+    assert "256772000017" not in caplog.text

@@ -286,6 +286,8 @@ def _close(work: Watched, taken: asyncio.Future[Answer | None] | None = None) ->
     """A notification that was watched is answered, or whoever sent it has hung up."""
     if taken is not None and taken.cancelled():
         work.tell(error="hung_up")
+    elif taken is not None and (failure := taken.exception()) is not None:
+        work.tell(error=type(failure).__name__)
     else:
         refused = None if taken is None else taken.result()
         work.tell(

@@ -14,7 +14,7 @@ from multidict import MultiMapping
 from payments_async._dialect import Dialect
 from payments_async._events import TransactionEvent
 from payments_async._handlers import HandlerPolicy
-from payments_async._observing import Observer
+from payments_async._observing import Observer, guarded
 from payments_async._wire.notifications import plain_transaction_id, read_notification
 from payments_async.ipn._confirm import RecordSource
 from payments_async.ipn._intake import Answer, Intake, Way
@@ -105,6 +105,7 @@ class Receiver:
         observer: Observer | None = None,
     ) -> None:
         router = EventRouter(concurrency=policy.concurrency, timeout=policy.timeout)
+        observer = guarded(observer)
         if observer is not None:
             router = ObservedRouter(observer, concurrency=policy.concurrency, timeout=policy.timeout)
         waiters = Waiters(inbox, poll=policy.poll)
