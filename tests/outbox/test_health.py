@@ -6,9 +6,9 @@ from payments_async import Beneficiary, Credentials, MobileMoneyWallet, Payments
 from payments_async.journal import Entry, SqliteJournal, State
 from payments_async.outbox import HandlerPolicy, Outbox
 from payments_async.sandbox import Fault, Sandbox
-from payments_async.testing import journal, sandbox, session
+from payments_async.testing import payments_journal, payments_sandbox, payments_session
 
-__all__ = ["journal", "sandbox", "session"]  # fixtures
+__all__ = ["payments_journal", "payments_sandbox", "payments_session"]  # fixtures
 
 ORDER = PayoutOrder(
     request_id="r-1",
@@ -19,10 +19,12 @@ ORDER = PayoutOrder(
 )
 
 
-async def test_a_handler_that_fails_for_good_is_seen(session: PaymentsSession, journal: SqliteJournal) -> None:
+async def test_a_handler_that_fails_for_good_is_seen(
+    payments_session: PaymentsSession, payments_journal: SqliteJournal
+) -> None:
     """Somebody was not told what became of an order: that is shown until it is handled."""
     is_mended, told, failed = False, asyncio.Event(), asyncio.Event()
-    outbox = Outbox(session, journal, policy=HandlerPolicy(attempts=1))
+    outbox = Outbox(payments_session, payments_journal, policy=HandlerPolicy(attempts=1))
 
     @outbox.on(State.ACCEPTED)
     async def accepted(entry: Entry) -> None:
@@ -44,9 +46,11 @@ async def test_a_handler_that_fails_for_good_is_seen(session: PaymentsSession, j
         assert 0 == health.dead_letters
 
 
-async def test_a_paused_outbox_is_not_well_and_takes_orders(session: PaymentsSession, journal: SqliteJournal) -> None:
+async def test_a_paused_outbox_is_not_well_and_takes_orders(
+    payments_session: PaymentsSession, payments_journal: SqliteJournal
+) -> None:
     """Nothing is sent before a person resumes it, and what was put meanwhile is sent then."""
-    async with Outbox(session, journal) as outbox:
+    async with Outbox(payments_session, payments_journal) as outbox:
         await outbox.pause("Ann", "the rates are wrong")
         assert State.PLANNED == (await outbox.put(ORDER)).state
         health = await outbox.health()
@@ -60,11 +64,18 @@ async def test_a_paused_outbox_is_not_well_and_takes_orders(session: PaymentsSes
         assert (await outbox.health()).is_well
 
 
-async def test_an_outbox_that_cannot_look_first_is_not_well(sandbox: Sandbox, journal: SqliteJournal) -> None:
+async def test_an_outbox_that_cannot_look_first_is_not_well(
+    payments_sandbox: Sandbox, payments_journal: SqliteJournal
+) -> None:
     """From its first moment on, and until the list was read: nothing is sent meanwhile, and nothing is said to be."""
-    sandbox.script(Fault.ERROR_BEFORE, times=3, on="transactions")
-    who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-    async with PaymentsSession(sandbox.base_url, who) as payments, Outbox(payments, journal) as outbox:
+    payments_sandbox.script(Fault.ERROR_BEFORE, times=3, on="transactions")
+    who = Credentials(
+        app_key=payments_sandbox.app_key, app_password=payments_sandbox.app_password, user_id=payments_sandbox.user_id
+    )
+    async with (
+        PaymentsSession(payments_sandbox.base_url, who) as payments,
+        Outbox(payments, payments_journal) as outbox,
+    ):
         health = await outbox.health()
         assert (False, True) == (health.is_well, "looked for" in (health.hinders or ""))
         assert State.ACCEPTED == (await outbox.pay(ORDER, timeout=60)).state
