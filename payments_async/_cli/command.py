@@ -19,7 +19,7 @@ from payments_async._cli.profiles import SETTINGS, ProfileName, read_profile
 from payments_async._cli.remedies import exit_of
 from payments_async._cli.screen import Screen
 from payments_async._cli.settings import NO_OPTION, ConnectionSettings, fill_in
-from payments_async._cli.signals import interruptible
+from payments_async._cli.signals import interruptible, to_its_end
 
 Command = Callable[..., Coroutine[Any, Any, Exit]]
 
@@ -89,7 +89,7 @@ def _run(function: Command, groups: dict[str, type], given: dict[str, Any]) -> i
         if "settings" in groups:
             screen.secrets |= given["settings"].secrets
         with interruptible():
-            return int(asyncio.run(function(**given)))
+            return int(asyncio.run(to_its_end(function(**given))))
     except BadInput as error:
         return _told(screen, error, str(error), Exit.BAD_INPUT)
     except PaymentsError as error:

@@ -3,13 +3,15 @@
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 import attrs
 
 from payments_async._cli.screen import Screen
 
+T = TypeVar("T")
 _STOPPING = "stopping: what is under way is finished first; once more breaks it off"
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
@@ -29,6 +31,15 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do some work; once it is done, Ctrl-C does nothing any more: it would break off the closing of the loop."""
+    try:
+        return await work
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager

@@ -54,8 +54,16 @@ async def test_who_gives_up_waiting_for_a_process(wait: Callable[[Child], Awaita
 
 @pytest.mark.slow
 async def test_a_life_that_is_struck_at_any_point_is_gone_on_with(tmp_path: Path) -> None:
-    """Killed there, or stopped there past its lease: nothing is paid twice, nothing is lost, no state is wrong."""
-    assert [] == await strike_all(tmp_path, IN_A_FILE)
+    """Killed there, or stopped there past its lease: nothing is paid twice, nothing is lost, no state is wrong.
+
+    Whoever is stopped before anything is written has all of a commit still before it, as has who is stopped after; so
+    only these are (`benchmarks/chaos.py` stops at every point).
+    """
+
+    def blows(point: str) -> tuple[str, ...]:
+        return ("kill",) if point.endswith(".begun") else ("kill", "stop")
+
+    assert [] == await strike_all(tmp_path, IN_A_FILE, blows=blows)
 
 
 @pytest.mark.slow

@@ -49,6 +49,15 @@ def give_back() -> None:
         _unused.append(name)
 
 
+def drop_lent() -> None:
+    """Drop what was lent, with all that somebody else has put there."""
+    import psycopg
+
+    with psycopg.connect(dsn(), autocommit=True) as connection:
+        while _lent:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{_lent.pop()}" CASCADE'.encode())
+
+
 def empty(dsn: str, name: str) -> None:
     """Empty the tables of a namespace."""
     import psycopg

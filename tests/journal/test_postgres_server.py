@@ -268,14 +268,28 @@ async def test_a_server_that_waits_for_no_commit_any_more(server: OwnServer, dsn
             )
             assert ("on",) == settings
             await changed("fsync", "off")
+            async with asyncio.timeout(60):
+                while await _is_writable(journal):  # each session hears of it at a moment of its own
+                    pass
             with pytest.raises(JournalUnavailable, match="fsync"):
                 await journal.permit(chunk, chunk.orders[1])
             await changed("fsync", "on")
+            async with asyncio.timeout(60):
+                while not await _is_writable(journal):
+                    pass
             await permitted(journal, chunk, 1)
         finally:
             server.execute(
                 "ALTER SYSTEM RESET fsync", "ALTER SYSTEM RESET synchronous_commit", "SELECT pg_reload_conf()"
             )
+
+
+async def _is_writable(journal: PostgresJournal) -> bool:
+    try:
+        await journal.check_writable()
+    except JournalUnavailable:
+        return False
+    return True
 
 
 async def test_a_user_with_few_rights(server: OwnServer, dsn: str) -> None:
