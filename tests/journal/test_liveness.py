@@ -3,11 +3,14 @@
 import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from journal.factories import BATCH, delivery, event, in_outbox, loaded, permitted
@@ -172,3 +175,23 @@ async def test_everybody_finishes_before_a_journal_closes(tmp_path: Path) -> Non
     with pytest.raises(JournalClosed):
         await journal.backlog()
     await journal.aclose()
+
+
+async def test_a_journal_that_is_closed_while_somebody_begins_to_read(tmp_path: Path) -> None:
+    """The connection that is opened for it then is closed as well."""
+    opened: list[sqlite3.Connection] = []
+    async with SqliteJournal(tmp_path / "journal.db") as journal:
+        open_reader = journal._database.open_reader
+
+        def slowly() -> Any:
+            while journal._reading is not None:  # until it is being closed
+                time.sleep(0.001)
+            opened.append(cast(sqlite3.Connection, open_reader()))
+            return opened[-1]
+
+        journal._database.open_reader = slowly  # type: ignore[method-assign]
+        reading = asyncio.ensure_future(journal.runs())
+        await asyncio.sleep(0)
+    assert [] == list(await reading)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")

@@ -242,16 +242,19 @@ class StoredJournal(Journal):
     async def _close(self) -> None:
         """End the thread that writes and the one that reads, whatever fails."""
         reading, self._reading = self._reading, None
-        reader, self._reader = self._reader, None
         self._registrars, self._uids = {}, {}  # of the registry that is closed now
         try:
             await self._writer.aclose()
         finally:  # also when a second ctrl-c cancels the wait for the last commit
             self._database.close()
             if reading is not None:
-                if reader is not None:
-                    reading.submit(reader.close)
+                reading.submit(self._close_reader)  # after what is still read, which may open the connection only then
                 await asyncio.get_running_loop().run_in_executor(None, reading.shutdown)
+
+    def _close_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
     def before_close(self, finish: Callable[[], Awaitable[None]]) -> Callable[[], None]:
         self._before_close.append(finish)
