@@ -6,7 +6,6 @@ And how tests are run: by how many processes, and which of them are measured.
 import inspect
 import itertools
 import os
-from itertools import islice
 from typing import Any
 from unittest.mock import Mock
 
@@ -48,25 +47,8 @@ def pytest_xdist_auto_num_workers() -> int:
     return 2 * (processors or 1)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is covered is covered by quick tests; in slow ones the work is done by other processes, or a lot of it.
-
-    Each process begins with its share of the slow ones, so that none is left alone with them in the end.
-    """
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    for item in slow:
-        item.add_marker("no_cover")
-    processes = int(getattr(config, "workerinput", {}).get("workercount", 1))
-    if processes > 1 and slow and len(slow) < len(items):
-        items[:] = _in_shares(slow, [item for item in items if not item.get_closest_marker("slow")], processes)
-
-
-def _in_shares(first: list[pytest.Item], others: list[pytest.Item], shares: int) -> list[pytest.Item]:
-    """The items so that each of so many equal shares begins with some of the first ones."""
-    ordered: list[pytest.Item] = []
-    total, rest = len(first) + len(others), iter(others)
-    for number in range(shares):
-        own = first[number::shares]
-        size = total * (number + 1) // shares - len(ordered)
-        ordered += [*own, *islice(rest, size - len(own))]
-    return [*ordered, *rest]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is covered is covered by quick tests; in slow ones the work is done by other processes, or a lot of it."""
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker("no_cover")

@@ -2,11 +2,11 @@
 
 try:
     import pgqueuer as _  # noqa: F401
-except ImportError as error:
-    if (error.name or "pgqueuer").partition(".")[0] != "pgqueuer":
+except ImportError as _error:
+    if (_error.name or "pgqueuer").partition(".")[0] != "pgqueuer":
         raise
-    words = "a fleet needs PGQueuer: pip install 'payments-async[pgqueuer]'"
-    raise ModuleNotFoundError(words, name="pgqueuer") from error
+    _WORDS = "a fleet needs PGQueuer: pip install 'payments-async[pgqueuer]'"
+    raise ModuleNotFoundError(_WORDS, name="pgqueuer") from _error
 
 from payments_async._public import name_publicly
 from payments_async.fleet._jobs import FleetNotReady

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Any
 
 import asyncpg
 import attrs
@@ -87,6 +86,12 @@ class Life:
         there = self.shop.look("SELECT request_id FROM tray UNION SELECT request_id FROM outbox")
         assert (self.shop.withdrawn, committed) == (sorted(there), set(self.shop.withdrawn) & mine)
         assert [] == self.shop.look("SELECT request_id FROM tray WHERE problem IS NOT NULL")
+        await until(self.paid, self.shop.withdrawn)
+        assert BALANCE - WORTH * len(self.shop.withdrawn) == self.shop.balance
+
+    async def paid(self) -> list[str]:
+        """What the service has carried out, each as often as it was."""
+        return sorted(self.desk.executions())
 
     async def do(self, one: Transaction, first: int) -> set[str]:
         """One transaction; the request ids of what it has surely committed."""
@@ -158,17 +163,8 @@ async def opened(shop: Bank, stack: AsyncExitStack) -> Desk:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(transactions=st.lists(transaction, min_size=1, max_size=10))
 def test_an_order_exists_if_and_only_if_its_debit_does(life: Life, transactions: Sequence[Transaction]) -> None:
-    """Committed, rolled back, undone to a savepoint, killed before the end, or refused by the database."""
+    """Committed, rolled back, undone to a savepoint, killed before the end, or refused by the database.
+
+    And each is paid once: all that any of these transactions has committed, and nothing else, as the balance says too.
+    """
     life.runner.run(life.play(transactions))
-
-
-@pytest.mark.slow
-def test_and_each_is_paid_once(life: Life) -> None:
-    """All that any of these transactions has committed, and nothing else, whatever the balance says too."""
-
-    async def paid() -> Any:
-        return sorted(life.desk.executions())
-
-    life.runner.run(until(paid, life.shop.withdrawn))
-    assert BALANCE - WORTH * len(life.shop.withdrawn) == life.shop.balance
-    assert life.shop.withdrawn
