@@ -867,12 +867,12 @@ class Outbox:
             look_for=self._look_for,
             claims_batches=self._claims_batches,
         )
-        await crew.refresh()
         if self._unreturned is not None:
             await self._unreturned.give_back_all()  # else what was in its hands waits until its leases are over
             self._unreturned = None
         self._crew = crew
         try:
+            await crew.refresh()  # only now: whoever pauses it from here on tells the crew
             await crew.work(self._lease)
         except JournalError:
             self._unreturned = crew.leases

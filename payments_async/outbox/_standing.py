@@ -72,6 +72,8 @@ class StandingCrew(Crew):
     _balance_at: float = attrs.field(init=False, default=float("-inf"))
     _turn: int = attrs.field(init=False, default=0)
     _is_pausing: bool = attrs.field(init=False, default=False)
+    _asked: int = attrs.field(init=False, default=0)  # how often whether it is paused
+    _heard: int = attrs.field(init=False, default=0)  # which of these was answered, the latest
     _expire_at: float = attrs.field(init=False, default=float("-inf"))
     _looking: asyncio.Task[None] | None = attrs.field(init=False, default=None)
     _probing: asyncio.Task[None] | None = attrs.field(init=False, default=None)
@@ -238,11 +240,16 @@ class StandingCrew(Crew):
         """See how all orders stand, whether anybody has paused it, and whether a new day has begun."""
         was_pausing = self._is_pausing  # before it is asked: it may be written down while the answer is on its way
         progress = self.progress = await self.journal.progress(outbox=self.name)
+        self._asked = number = self._asked + 1
         paused = await self.journal.paused(self.name)
-        goes_on = self.paused is not None and paused is None and not was_pausing
+        is_latest, self._heard = (
+            number > self._heard,
+            max(number, self._heard),
+        )  # else somebody has asked and heard since
+        goes_on = is_latest and self.paused is not None and paused is None and not was_pausing
         if goes_on:
             self._day = ""  # whoever resumed it lets the day begin anew
-        elif paused is not None:
+        elif is_latest and paused is not None:
             self.paused = paused
         if self.executor.observer is not None:
             for state, count in progress.counts.items():

@@ -17,6 +17,7 @@ from outbox.desks import A_MINUTE, desk, ids, until
 
 from payments_async import PaymentsSession
 from payments_async.journal import JournalClosed, SqliteJournal, State
+from payments_async.journal.contract import Pause
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
 
@@ -244,3 +245,20 @@ def _in_a_child(here: Any) -> str:
 
     asyncio._set_running_loop(None)  # the parent's, of which only this thread is here
     return asyncio.new_event_loop().run_until_complete(put())
+
+
+async def test_an_outbox_that_is_paused_while_it_begins_to_work(tmp_path: Path) -> None:
+    """Whoever was told that it is paused may rely on that, though its crew has just been told that it was not."""
+    async with SqliteJournal(tmp_path / "journal.db") as journal, Sandbox() as sandbox, session(sandbox) as payments:
+        outbox, ask = Outbox(payments, journal), journal.paused
+
+        async def paused(name: str) -> Pause | None:
+            journal.paused = ask  # type: ignore[method-assign]
+            before = await ask(name)
+            await outbox.pause("Ann", "lunch")
+            return before
+
+        journal.paused = paused  # type: ignore[method-assign]
+        async with outbox:
+            entry = await outbox.pay(payout(0), timeout=2)
+            assert ("planned", []) == (entry.state, list(sandbox.ledger))
