@@ -3,8 +3,10 @@
 import asyncio
 import base64
 import itertools
+import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,11 +16,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")  # the first needs no desktop
+PROGRAM = next(filter(None, map(shutil.which, _NAMES)), None)
 needs_browser = pytest.mark.skipif(
-    PROGRAM is None, reason="NO BROWSER: pages are not tried; `apt-get install chromium` and run this again"
+    PROGRAM is None, reason="NO BROWSER: pages are not tried; `apt-get install chromium-headless-shell` and once more"
 )
 _PATIENCE = 60.0
+
+
+class PageLeft(Exception):
+    """The browser went to another page before it answered."""
 
 
 class Tab:
@@ -41,6 +48,8 @@ class Tab:
             while True:
                 said = await self._socket.receive_json()
                 if said.get("id") == number:
+                    if "navigated" in said.get("error", {}).get("message", ""):
+                        raise PageLeft
                     assert "error" not in said, said["error"]
                     return said["result"]
                 self._hear(said)
@@ -60,8 +69,11 @@ class Tab:
         await self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     async def value(self, expression: str) -> Any:
-        """What an expression of JavaScript comes to on this page; ``None`` while there is none."""
-        found = await self.tell("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        """What an expression of JavaScript comes to on this page; ``None`` while there is none or it was left."""
+        try:
+            found = await self.tell("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        except PageLeft:
+            return None
         return found["result"].get("value")
 
     async def until(self, expression: str, is_good: Callable[[Any], bool] = bool) -> Any:
@@ -130,6 +142,7 @@ async def browsing(folder: Path) -> AsyncIterator[Tab]:
         "about:blank",
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        start_new_session=True,
     )
     try:
         port = await _port(process)
@@ -144,7 +157,7 @@ async def browsing(folder: Path) -> AsyncIterator[Tab]:
                     await tab.tell(f"{room}.enable")
                 yield tab
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)  # its helpers too: what they hold open is waited for
         await process.wait()
 
 
