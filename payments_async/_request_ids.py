@@ -28,6 +28,17 @@ def request_id_for(*business_key: str | int | Decimal | date) -> str:
     return str(uuid.UUID(bytes=digest[:16], version=5))
 
 
+def plain_id(request_id: str) -> str:
+    """The same for ids that a service, or a person, may take for one: small or capital letters, wide ones, accents.
+
+    >>> plain_id("PAY-1") == plain_id("pay-1") == plain_id("\uff30\uff21\uff39-1")
+    True
+    """
+    if request_id.isascii():
+        return request_id.strip().lower()
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", request_id).casefold()).strip()
+
+
 def _key_part(part: object) -> bytes:
     match part:
         case bool():

@@ -25,7 +25,7 @@ _SETTLING = frozenset(
     }
 )
 # until the service has confirmed the order, a transaction id is a hint: an unusable answer may have named a wrong one
-_CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
+CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
 
 
 class Weighed(NamedTuple):
@@ -91,7 +91,7 @@ def evidence_of(event: TransactionEvent, *, peer: str, at: float) -> Evidence:
 
 def _disagreement(row: Row, evidence: Evidence, *, is_same_transaction: bool) -> str | None:
     """Why evidence is not about this order, or about another one of the same name: ids, magnitude, currency."""
-    is_confirmed = row.state in _CONFIRMED and unpack_transaction_id(row.transaction_id) is not None
+    is_confirmed = row.state in CONFIRMED and unpack_transaction_id(row.transaction_id) is not None
     is_same = is_confirmed and is_same_transaction
     if evidence.request_id is not None and evidence.request_id != row.request_id:
         return f"the transaction of this order is said to be of request id {evidence.request_id}"

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
 
+import attrs
 import pytest
 from bulk.files import MTN, row, write_csv
 
@@ -188,6 +189,14 @@ async def test_a_beneficiary_who_is_paid_twice_is_shown(payments: PaymentsSessio
     assert "772" not in str(made.duplicates)
 
 
+@pytest.mark.parametrize("spelled", ["0772000001", "256772000001", "00256772000001", "+256 (772) 000-001", "772000001"])
+async def test_a_telephone_number_in_another_form_is_the_same_wallet(payments: PaymentsSession, spelled: str) -> None:
+    """Or a payee would get twice what is allowed to each."""
+    twice = order(1), order(2, destination=MobileMoneyWallet(spelled), amount=Decimal(1000))
+    made = await plan(payments, [attrs.evolve(twice[0], destination=MobileMoneyWallet("+256772000001")), twice[1]])
+    assert 1 == made.duplicates.same_amount
+
+
 async def test_who_was_paid_of_late_in_another_batch_is_shown(
     payments: PaymentsSession, journal: SqliteJournal
 ) -> None:
@@ -207,6 +216,20 @@ async def test_a_request_id_of_another_batch_is_a_problem(payments: PaymentsSess
     made = await plan(payments, [order(1), order(2)], journal=journal, batch_id="november")
     assert [("request_id", "RUN-1", 1)] == fields(made)
     assert "in batch october, accepted" in made.problems[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("held", "new"), [("PAY-1", "pay-1"), ("pay-1", "PAY-1"), ("Pay-1", "PAY-1"), ("PAY-1", "Pay-1")]
+)
+async def test_a_request_id_of_another_batch_in_other_letters_is_a_problem(
+    payments: PaymentsSession, journal: SqliteJournal, held: str, new: str
+) -> None:
+    """The service may take both for one: what became of the one would be told of the other."""
+    await sent(journal, "october", order(1, request_id=held))
+    made = await plan(payments, [order(2, request_id=new)], journal=journal, batch_id="november")
+    assert [f"the journal holds {held} in batch october, accepted"] == [
+        problem.remedy.partition(", and")[0] for problem in made.problems
+    ]
 
 
 async def test_what_the_batch_holds_already_is_not_judged_again(
@@ -266,6 +289,13 @@ async def test_bad_orders_can_be_left_out(payments: PaymentsSession, tmp_path: P
 async def test_an_id_that_comes_twice_is_a_problem(payments: PaymentsSession) -> None:
     """Of orders that come from no file, too."""
     assert [("request_id", "RUN-1", 1)] == fields(await plan(payments, [order(1), order(1, amount=Decimal(7))]))
+
+
+@pytest.mark.parametrize("other", ["run-1", "\uff32\uff35\uff2e-1", "Run-1"])
+async def test_ids_that_differ_in_letters_alone_are_a_problem(payments: PaymentsSession, other: str) -> None:
+    """A list that shows them all in capitals would say of the one what became of the other."""
+    made = await plan(payments, [order(), order(2, request_id=other)])
+    assert [(1, other)] == [(one.orders, one.request_id) for one in made.problems]
 
 
 async def test_an_iterator_is_refused(payments: PaymentsSession) -> None:

@@ -342,3 +342,22 @@ async def test_sample_that_comes_with_the_package_is_clean() -> None:
     assert 150 == sum(isinstance(order.destination, MobileMoneyWallet) for order in orders)
     assert {Decimal("2000.00")} == {order.amount for order in orders if isinstance(order.destination, InternetLine)}
     assert [f"DEMO-{n:06d}" for n in range(1, 201)] == [order.request_id for order in orders]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("PAY-1", "pay-1"),
+        ("PAY-1", "\uff30\uff21\uff39-1"),
+        ("Jos\u00e9-1", "Jose\u0301-1"),
+        ("STRASSE", "stra\u00dfe"),
+    ],
+)
+async def test_ids_that_a_service_may_take_for_one(tmp_path: Path, one: str, other: str) -> None:
+    """Nobody could tell their transactions apart in its list; one of them would never be paid, or twice."""
+    batch = await read_batch(write_csv(tmp_path / "b.csv", row(request_id=one), row(request_id=other, amount="7")))
+    assert [one] == [order.request_id for order in batch.orders]
+    assert [(3, "request_id", other)] == [(found.row, found.column, found.value) for found in batch.problems]
+    remedy = batch.problems[0].remedy
+    assert remedy.startswith("row 2 has this id with another amount")
+    assert remedy.endswith("small and capital letters are no difference, for the service may not tell them apart")

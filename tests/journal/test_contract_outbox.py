@@ -918,3 +918,34 @@ async def test_what_was_written_is_there_after_reopening(opens: Opens) -> None:
         await permitted(journal, chunk, 1)
     async with opens() as journal:
         assert {"accepted": 1, "sending": 1, "planned": 1} == await counts(journal)
+
+
+@pytest.mark.parametrize("stands", ["planned", "unknown"])
+async def test_a_transaction_of_one_order_is_told_of_another_one(journal: Journal, stands: str) -> None:
+    """As by a service that does not tell small from capital letters: that one must not count as paid by it.
+
+    Nobody would ever pay it then. A person has to look, and what is planned is kept back until then.
+    """
+    chunk = await claimed(journal, 2)
+    transaction = transaction_id(7)
+    one = await permitted(journal, chunk)
+    await journal.record(Outcome(permit=one, news=News.ACCEPTED, transaction_id=transaction))
+    if stands == "unknown":
+        two = await permitted(journal, chunk, 1)
+        await journal.record(Outcome(permit=two, news=News.UNKNOWN))
+    other = order(1)
+    for news, source in ((News.LOOKED_UP_SUCCESSFUL, "list"), (News.NOTIFIED_SUCCESSFUL, "notification 192.0.2.7")):
+        await journal.apply_evidence(
+            Evidence(
+                news=news,
+                source=source,
+                request_id=other.request_id,
+                transaction_id=transaction.upper(),
+                amount=other.amount,
+            )
+        )
+    entry = await journal.entry(other.request_id)
+    assert entry is not None
+    assert (State.PARKED if stands == "planned" else State.UNKNOWN) is entry.state
+    assert f"transaction {transaction.upper()} is known to be that of order {order(0).request_id}" == entry.conflict
+    assert entry.transaction_id is None

@@ -296,6 +296,146 @@ async def test_a_journal_that_is_not_in_its_place_any_more_while_it_is_open(path
             assert isinstance(await journal.permit(chunk, chunk.orders[1]), Permit)
 
 
+@pytest.mark.parametrize("way", ["moved", "deleted", "replaced"])
+async def test_a_notification_that_comes_when_the_journal_is_not_in_its_place(path: Path, way: str) -> None:
+    """It would be gone with the process that has answered 200 to it: it is not stored, and so will be sent again."""
+    async with SqliteJournal(path) as journal:
+        await loaded(journal)
+        moved = path.rename(path.with_name("moved.db"))
+        if way == "replaced":
+            shutil.copyfile(moved, path)
+        if way != "moved":
+            moved.unlink()
+        with pytest.raises(JournalUnavailable, match="moved, deleted or replaced while it is open"):
+            await journal.receive(delivery(), event(0, 99), owner="receiver", lease=90.0)
+
+
+def states_in_the_file(path: Path) -> list[str]:
+    """Where orders stand by the file alone, whatever is in its log."""
+    with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as file:
+        return [state for (state,) in file.execute("SELECT state FROM outbox ORDER BY id")]
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+async def test_the_log_of_a_journal_is_deleted_while_it_is_open(path: Path, end: str) -> None:
+    """As a file that was left over, by somebody who tidies up: nothing is promised from then on, and nothing sent.
+
+    What was committed before is brought into the file as soon as that is noticed, so nobody who opens it misses it.
+    """
+    async with SqliteJournal(path) as journal:
+        chunk = await claimed(journal, 3)
+        await permitted(journal, chunk)
+        path.with_name(f"{path.name}{end}").unlink()
+        with pytest.raises(JournalUnavailable, match=f"{end} was moved, deleted or replaced while it is open"):
+            await journal.receive(delivery(), event(), owner="receiver", lease=90.0)
+        with pytest.raises(JournalUnavailable, match=f"{end} was moved, deleted or replaced while it is open"):
+            await journal.permit(chunk, chunk.orders[1])
+        assert ["sending", "planned", "planned"] == states_in_the_file(path)
+    async with SqliteJournal(path) as journal:
+        assert 1 == (await journal.progress(BATCH)).counts[State.SENDING]
+
+
+_MEANWHILE = """
+import asyncio, sys
+from journal.factories import BATCH, loaded
+from payments_async.journal import SqliteJournal
+
+async def main():
+    async with SqliteJournal(sys.argv[1]) as journal:
+        print((await journal.run(BATCH)).quarantined, "chunk in quarantine")
+        await loaded(journal, 300, batch="meanwhile")
+
+asyncio.run(main())
+"""
+
+
+async def test_somebody_goes_on_without_the_log_that_was_deleted(path: Path) -> None:
+    """What was in it does not come into the file any more, which would be a mixture; the anchor tells that it lacks."""
+    async with SqliteJournal(path) as journal:
+        chunk = await claimed(journal, 3)
+        await permitted(journal, chunk)
+        for end in ("-wal", "-shm"):
+            path.with_name(f"{path.name}{end}").unlink()
+        tests = str(Path(__file__).parent.parent)
+        done = subprocess.run(
+            [sys.executable, "-c", _MEANWHILE, str(path)],
+            env={**os.environ, "PYTHONPATH": tests},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert "1 chunk in quarantine" == done.stdout.strip()
+        with pytest.raises(JournalUnavailable, match="while it is open"):
+            await journal.permit(chunk, chunk.orders[1])
+    with pytest.raises(JournalUnavailable, match="end whatever uses the journal and begin again"):
+        await sends(path)
+    copy = path.with_name("copy.db")
+    for end in ("", "-wal"):
+        shutil.copyfile(path.with_name(f"{path.name}{end}"), copy.with_name(f"{copy.name}{end}"))
+    with closing(sqlite3.connect(copy)) as file:
+        assert [("ok",)] == file.execute("PRAGMA integrity_check").fetchall()
+        found = file.execute("SELECT state, count(*) FROM outbox GROUP BY id >> 28, state").fetchall()
+        assert [("planned", 3), ("planned", 300)] == found
+
+
+@pytest.mark.parametrize("folder_of_it", ["payroll", "elsewhere"])
+async def test_a_journal_with_two_names_is_refused(path: Path, tmp_path: Path, folder_of_it: str) -> None:
+    """Whoever opened it by the other one would have another log beside it, and both would send all of its orders."""
+    await made(path)
+    other = tmp_path / folder_of_it / "other.db"
+    other.parent.mkdir(exist_ok=True)
+    os.link(path, other)
+    for name in (path, other):
+        with pytest.raises(JournalUnavailable, match=r"has 2 names \(hard links\)"):
+            async with SqliteJournal(name):
+                pass
+    other.unlink()
+    assert await sends(path)
+
+
+async def test_whoever_made_a_journal_was_killed_before_it_lost_its_first_name(path: Path) -> None:
+    """That name is taken away: nobody opens it by that."""
+    await made(path)
+    first = path.with_name(f".{path.name}-new-0011aabb")
+    os.link(path, first)
+    assert await sends(path)
+    assert not first.exists()
+
+
+_MOUNTED = """import asyncio, sys
+from payments_async.journal import JournalUnavailable, SqliteJournal
+
+async def main():
+    try:
+        async with SqliteJournal(sys.argv[1]):
+            print("opened")
+    except JournalUnavailable as error:
+        print(error.message)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["journal.db", "the journal.db"])
+async def test_a_journal_that_is_mounted_by_itself_is_refused(tmp_path: Path, name: str) -> None:
+    """As containers are given single files: each would have a log of its own, and all would send all of its orders."""
+    path = tmp_path / "outside" / name
+    path.parent.mkdir()
+    await made(path)
+    inside = tmp_path / "inside" / name
+    inside.parent.mkdir()
+    inside.touch()
+    script = 'mount --bind "$1" "$2" && exec "$3" -c "$4" "$2"'
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+    done = subprocess.run(
+        [*command, str(path), str(inside), sys.executable, _MOUNTED], capture_output=True, text=True, check=False
+    )
+    if done.returncode or "Operation not permitted" in done.stderr:
+        pytest.skip("no file can be mounted here")
+    assert f"{inside} is mounted by itself" in done.stdout
+    assert await sends(path)
+
+
 async def test_another_user_of_the_machine_opens_it_without_a_word(path: Path, tmp_path: Path) -> None:
     """Whose state folder knows nothing; then the first one again, whose knowledge is behind."""
     await made(path)
@@ -323,11 +463,15 @@ async def test_a_symbolic_link_and_its_target_are_one_journal(path: Path, tmp_pa
     assert await sends(tmp_path / "link.db")
 
 
-async def test_a_hard_link_to_a_journal_sends_nothing_that_its_log_knows_of(path: Path, tmp_path: Path) -> None:
-    """SQLite keeps a log for each name: under the second one the file is behind."""
+async def test_a_journal_that_has_another_name_now_and_whose_log_has_the_first(path: Path, tmp_path: Path) -> None:
+    """SQLite looks for a log by the name: under the second one the file is behind."""
     killed(path, "sent", loses_log=False)
-    (tmp_path / "second.db").hardlink_to(path)
-    assert not await sends(tmp_path / "second.db")
+    second = tmp_path / "second.db"
+    second.hardlink_to(path)
+    with pytest.raises(JournalUnavailable, match="has 2 names"):
+        await sends(second)
+    path.unlink()
+    assert not await sends(second)
 
 
 # The mark

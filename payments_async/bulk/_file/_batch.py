@@ -20,6 +20,7 @@ import attrs
 from payments_async._frozen import field, frozen
 from payments_async._masking import redact
 from payments_async._orders import PayoutOrder
+from payments_async._request_ids import plain_id
 from payments_async.bulk._file._buckets import Buckets
 from payments_async.bulk._file._cells import SPOILED, PhoneReader, Unusable, read_currency, read_identifier
 from payments_async.bulk._file._headings import COLUMNS, Columns
@@ -39,6 +40,7 @@ _REPEATED = {
     "details": "row {first} has this id with the same amount and other details; delete the wrong one, "
     "or give this one an id of its own",
 }
+_IN_OTHER_LETTERS = "; small and capital letters are no difference, for the service may not tell them apart"
 _CUT_OFF = "the file ends within this row and may be cut off; export it again, with a line break after the last row"
 _NO_HEADER = (
     "no header, or none that is known; put one such as request_id,kind,amount,name,... above the rows, or say which "
@@ -326,10 +328,9 @@ def _survey(path: Path, layout: Layout, rules: Rules, told: Callable[[int], None
         return walk.given_up()
     if walk.last and walk.last.short and not layout.fingerprint.ends_a_line and layout.format == "csv":
         walk.refuse(walk.last.number, walk.last.line, "", "", _CUT_OFF)
-    ids = _request_ids(path, walk.layout, {repeat.row for repeat in found}) if found else {}
+    ids = _request_ids(path, walk.layout, {row for one in found for row in (one.row, one.first_row)}) if found else {}
     for repeat in found:
-        remedy = _REPEATED[repeat.difference].format(first=repeat.first_row)
-        walk.refuse(repeat.row, repeat.line, "request_id", ids.get(repeat.row, ""), remedy)
+        walk.refuse(repeat.row, repeat.line, "request_id", ids.get(repeat.row, ""), _repeated(repeat, ids))
     if walk.torn > _MOST_PROBLEMS:
         return walk.given_up()
     walk.tell_torn()
@@ -339,6 +340,13 @@ def _survey(path: Path, layout: Layout, rules: Rules, told: Callable[[int], None
     if sound is None:
         return walk.batch(good, repeats=found)
     return walk.batch(good, concerns=tuple(walk.concerns()), notes=tuple(walk.notes()), repeats=found)
+
+
+def _repeated(repeat: Repeat, ids: Mapping[int, str]) -> str:
+    """What is to be done about a row whose id an earlier one has, or almost."""
+    remedy = _REPEATED[repeat.difference].format(first=repeat.first_row)
+    almost = ids.get(repeat.row, "").strip() != ids.get(repeat.first_row, "").strip()
+    return remedy + _IN_OTHER_LETTERS if almost else remedy
 
 
 class _Walk:
@@ -460,7 +468,7 @@ class _Walk:
         for column in reading.ignored:
             self._ignored.setdefault(column, [0, row.number])[0] += 1
         if request_id := reading.values.get("request_id"):
-            repeats.add(request_id, row.number, row.line, *_hashes(reading))
+            repeats.add(plain_id(request_id), row.number, row.line, *_hashes(reading))
         if reading.order is not None:
             self._take_order(row, reading.order, reading.operator)
         if row.is_witness:

@@ -41,6 +41,7 @@ _SHOWN = 1000
 _SHOWN_OF_BATCH = 100  # with one other batch
 _EXACT = Context(prec=40)  # the usual 28 digits could make two amounts alike
 _SIEVE = 32 * 2**20  # bits, 4 MiB of them: one for each of 33,000,000 beneficiaries
+_NATIONAL = 9  # digits at the end of a telephone number, which it has in every form
 _MEMORY = 4 * 2**20  # bytes for each of three heaps; the rest goes to temporary files
 _BANK_NAMED = "looks like the name of a bank; the service wants the bank's code, which its products tell: check it"
 _MOST_BATCHES = 2**16 - 1  # other batches that are told apart
@@ -248,11 +249,21 @@ def operator_fits(order: Order) -> OrderIssue | None:
     )
 
 
+async def _in_other_letters(journal: Journal, request_ids: Sequence[str]) -> dict[str, Entry]:
+    """What a journal holds under these ids in small letters where they have capital ones, or the other way about."""
+    ways = {way: one for one in request_ids for way in (one.lower(), one.upper()) if way != one}
+    found = {ways[way]: entry for way, entry in (await journal.entries_of(list(ways))).items()}
+    plain = {one.lower(): one for one in request_ids}
+    mixed = await journal.entries_of(list(plain), in_mixed_letters=True)
+    return found | {plain[one.lower()]: entry for one, entry in mixed.items()}
+
+
 class Payee(NamedTuple):
     """One wallet, account or line.
 
     Attributes:
-        key: The same for all orders that pay into it, however its number is punctuated. Personal.
+        key: The same for all orders that pay into it, however its number is punctuated, and with which prefix of the
+            country, if any. Personal.
         masked: Its number, masked.
     """
 
@@ -267,8 +278,10 @@ def payee_of(order: Order) -> Payee:
     """
     kind, reference = KINDS[order.kind], reference_of(order)
     number = reference
-    if kind.reference == "phone_number" and not (number := reference.removeprefix("+")).isdecimal():
-        number = "".join(filter(str.isdecimal, reference))
+    if kind.reference == "phone_number":
+        if not (number := reference.removeprefix("+")).isdecimal():
+            number = "".join(filter(str.isdecimal, reference))
+        number = number[-_NATIONAL:]
     match kind.unique_within:
         case None:
             key = f"{kind.name} {number}"
@@ -482,6 +495,7 @@ class PriorOrders:
     _earlier: Earlier = attrs.field(init=False, factory=dict)  # what some of them try again
     _shown: Mapping[str, TransactionStatus] = attrs.field(init=False, factory=dict)  # of these, by the service
     _elsewhere: Mapping[str, Holder] = attrs.field(init=False, factory=dict)
+    _alike: Mapping[str, Entry] = attrs.field(init=False, factory=dict)  # held under these ids in other letters
 
     async def begin(self) -> None:
         """Find out what there is."""
@@ -505,7 +519,9 @@ class PriorOrders:
         archived: Mapping[str, ArchivedOrder] = {}
         if self._journal is not None and not self._is_empty:
             entries = await self._journal.entries_of(request_ids)
-            archived = await self._journal.archived_of([one for one in request_ids if one not in entries])
+            new = [one for one in request_ids if one not in entries]
+            archived = await self._journal.archived_of(new, in_any_letters=True)
+            self._alike = await _in_other_letters(self._journal, new)
             self._earlier = await earlier_orders(self._journal, request_ids)
             self._shown = await shown_statuses(self._payments, self._earlier.values())
         self._gone = frozenset(archived)
@@ -540,6 +556,13 @@ class PriorOrders:
         if entry is None and self.run is not None and self.run.ready:
             remedy = f"batch {self.run.batch_id} was approved without this order; put it into a batch of its own"
             return OrderIssue("request_id", "", remedy)
+        if (alike := self._alike.get(order.request_id)) is not None:
+            remedy = (
+                f"the journal holds {alike.request_id} in batch {alike.batch_id}, {alike.state}, and small and capital "
+                "letters are no difference, for the service may not tell them apart; leave the order out, or give it "
+                "another id"
+            )
+            return OrderIssue("request_id", order.request_id, remedy)
         if entry is None:
             return self._repeats(order, "leave the order out, or it may be paid twice")
         if entry.batch_id != self._batch_id:

@@ -21,6 +21,7 @@ from payments_async._frozen import field, frozen
 from payments_async._masking import redact
 from payments_async._models import Account
 from payments_async._orders import PayoutOrder
+from payments_async._request_ids import plain_id
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire.orders import write_order
 from payments_async.bulk._file._batch import Batch, BatchOrders, Guess, read_in_threads
@@ -366,7 +367,7 @@ class _Walk:
                 issues[order.request_id] += validations.issues(order)
         for order in orders:
             entry = entries.get(order.request_id)
-            repeats = self._ids is not None and order.request_id in self._ids
+            repeats = self._ids is not None and plain_id(order.request_id) in self._ids
             self._take_one(order, [_REPEATED] if repeats else issues.get(order.request_id, []), entry, payees, ledger)
 
     def _issues(self, order: PayoutOrder, entry: Entry | None) -> list[OrderIssue]:
@@ -396,7 +397,7 @@ class _Walk:
             unblocked = self._concerns if issue.concerns else self._warnings
             (against if issue.blocks else unblocked).add(order.request_id, issue)
         if self._ids is not None:
-            self._ids.add(order.request_id)
+            self._ids.add(plain_id(order.request_id))
         if leave_out:
             self._left_out.add(number)
             return

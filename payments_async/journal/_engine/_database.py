@@ -63,8 +63,8 @@ class JournalDatabase(Database, Protocol):
     def is_lost(self, connection: Connection, /) -> bool:
         """Whether a connection is of no use any more, or closed: nothing of what it had not committed was done."""
 
-    def closing(self, connection: Connection, /) -> None:
-        """Leave everything in order before the connection that writes is closed."""
+    def end(self, connection: Connection, /) -> None:
+        """Leave everything in order, and close the connection that writes."""
 
     def close(self) -> None:
         """Let go of everything else, in the event loop's thread."""
@@ -73,13 +73,14 @@ class JournalDatabase(Database, Protocol):
         """Unix seconds by the database's clock, as far as is known without asking it."""
 
     def seal(self, commit: Commit, /) -> Callable[[], None] | None:
-        """Called at the end of each transaction that moved an order, or is a milestone.
+        """Called at the end of each transaction.
 
         Returns:
             What is to be called once it is committed.
 
         Raises:
             JournalBehind: A copy has made commits that this one does not hold: then all of it is undone.
+            JournalUnavailable: What is written would not last; all of it is undone.
         """
 
     def stand_back(self, connection: Connection, /) -> None:

@@ -164,9 +164,7 @@ class Writer:
                 self._tell(self._committed, told)
         finally:
             with suppress(self._database.Error):
-                self._database.closing(connection)
-            with suppress(self._database.Error):
-                connection.close()
+                self._database.end(connection)
 
     def _begun(self, connection: Connection) -> tuple[Connection, float]:
         """A transaction that has begun, and when; by a new connection where this one was lost and has done nothing."""
@@ -187,7 +185,7 @@ class Writer:
             commit = Commit(connection, self._database, now, self._crash_at)
             told = self._apply_all(commit, [one for one in group if not one.droppable or not one.future.cancelled()])
             commit.write_progress()
-            sealed = self._database.seal(commit) if commit.moves or commit.is_milestone else None
+            sealed = self._database.seal(commit)
             commit.passed("commit.begun")
             connection.execute("COMMIT")
             commit.passed("commit.done")

@@ -330,8 +330,9 @@ class PostgresDatabase:
         assert isinstance(connection, PgConnection)
         return connection.is_lost
 
-    def closing(self, connection: Connection, /) -> None:
+    def end(self, connection: Connection, /) -> None:
         """Nothing is to be put in order."""
+        connection.close()
 
     def close(self) -> None:
         """Live no more, and close what vouches for the database."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ class SqliteDatabase:
         try:
             memory = Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
             self.is_new = self._make(memory)
+            self._epoch.check_unmixed()
             has_log = _opening.has_log(self.place)
             connection = _opening.open_writer(self.place, busy_timeout=self._busy_timeout)
             try:
@@ -116,16 +118,22 @@ class SqliteDatabase:
 
     def open_reader(self) -> Connection:
         """A connection that only reads."""
+        self._epoch.check_unmixed()
         return _opening.open_reader(self.place, busy_timeout=self._busy_timeout)
 
     def is_lost(self, _: Connection, /) -> bool:
         """A file is not."""
         return False
 
-    def closing(self, connection: Connection, /) -> None:
+    def end(self, connection: Connection, /) -> None:
         """Let the file alone be the journal, if nobody else has it open."""
-        connection.execute("PRAGMA busy_timeout = 0")  # whoever reads or writes meanwhile is not waited for
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if self._epoch.leaves_open():
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # nor does the end of the process close it
+            return
+        with suppress(sqlite3.Error):
+            connection.execute("PRAGMA busy_timeout = 0")  # whoever reads or writes meanwhile is not waited for
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.close()
 
     def close(self) -> None:
         """Live no more, and close what vouches for the file."""
@@ -134,6 +142,7 @@ class SqliteDatabase:
 
     def begin(self, connection: Connection, /) -> float:
         """Begin to write, when nobody else does; Unix seconds since then."""
+        self._epoch.save_log(connection)
         connection.execute("BEGIN IMMEDIATE")
         return self.now()
 
@@ -141,7 +150,7 @@ class SqliteDatabase:
         """Make the trigger that writes changes, unless it is there."""
         connection.execute(_opening.WRITES_CHANGES)
 
-    def seal(self, commit: Commit, /) -> Callable[[], None]:
+    def seal(self, commit: Commit, /) -> Callable[[], None] | None:
         """Count a commit that moved an order. Raises ``JournalBehind``."""
         return self._epoch.seal(commit)
 

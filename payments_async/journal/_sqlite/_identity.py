@@ -16,7 +16,7 @@ from weakref import WeakSet
 from payments_async.journal._engine._memory import Anchor, Memory
 from payments_async.journal._engine._quarantine import quarantine_all
 from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost, JournalUnavailable
-from payments_async.journal._sqlite._opening import ARRIVED, STEPS, birth_of, inode_of
+from payments_async.journal._sqlite._opening import ARRIVED, STEPS, birth_of, files_of, inode_of
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import DOUBTED
@@ -26,6 +26,60 @@ _Lock = Callable[[int], None]
 _TRIES = 8
 _COUNT = """UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'commits'
     RETURNING value, coalesce((SELECT o.value FROM meta o WHERE o.key = 'oldest'), 1)"""
+
+
+class _OpenFile(NamedTuple):
+    """A file as it was when it was opened: by its number, or by its birth where numbers do not last."""
+
+    path: Path
+    inode: str
+    birth: str
+
+    @classmethod
+    def at(cls, path: Path) -> _OpenFile:
+        """The one that is there now."""
+        return cls(path, inode_of(path), birth_of(path) or "")
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it still is what is found there."""
+        try:
+            return inode_of(self.path) == self.inode or "" != (birth_of(self.path) or "") == self.birth
+        except OSError:
+            return False
+
+
+class _OpenFiles:
+    """A journal's file, its log, and its index, as one opening of the journal has them open.
+
+    Attributes:
+        are_displaced: They were found to be, when they were looked at last.
+    """
+
+    def __init__(self, path: Path, named: Path) -> None:
+        self._named = named
+        self._files = [_OpenFile.at(file) for file in files_of(path)]
+        self.are_displaced = False
+
+    def check(self) -> None:
+        """Whether each still is at its place. Raises ``JournalUnavailable``."""
+        self.are_displaced = True
+        for file in self._files:
+            if not file.is_there:
+                raise JournalUnavailable(
+                    f"{self._named}: {file.path.name} was moved, deleted or replaced while it is open; put it back, or "
+                    "end whatever uses the journal and begin again"
+                )
+        self.are_displaced = False
+
+    @property
+    def are_replaced(self) -> bool:
+        """Whether others lie in their places: somebody goes on with those."""
+        return any(not file.is_there and file.path.exists() for file in self._files)
+
+    def have(self, path: Path) -> bool:
+        """Whether the journal's file is the one that is at a path now."""
+        return path == self._files[0].path and self._files[0].is_there
 
 
 class Epoch:
@@ -65,7 +119,7 @@ class Epoch:
         self._clock = clock
         self._steps = steps
         self._anchors: list[Anchor] = []
-        self._inode = self._birth = ""
+        self._files: _OpenFiles | None = None
         self.journal_id = ""
         self.memory: Memory | None = None
 
@@ -121,24 +175,26 @@ class Epoch:
         if is_another or is_unmarked or commits < highest or DOUBTED in known:
             quarantine_all(Commit(connection, self._database, self._clock()))
             commits = max(commits, highest)
-        self._inode, self._birth = inode, birth
         facts = [("epoch", inode), ("birth", birth), ("commits", str(commits))]
         connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
         connection.execute("DELETE FROM meta WHERE key IN (?, ?)", (ARRIVED, DOUBTED))
         connection.execute("COMMIT")
+        self._files = _OpenFiles(self._path, self._named)
+        _OPEN_HERE.append(self._files)
         self._follow(commits)
 
-    def seal(self, commit: Commit) -> Callable[[], None]:
+    def seal(self, commit: Commit) -> Callable[[], None] | None:
         """Count a commit that moved an order, or is to be counted; what is returned is to be called once it is on disk.
 
         Raises:
             JournalBehind: A copy of the file has made commits that this one does not hold.
-            JournalUnavailable: It was deleted or replaced: what is written to it is gone as soon as it is closed.
+            JournalUnavailable: It was deleted or replaced, or its log was: what is written is gone when it is closed.
             JournalTooNew: A newer version of this package has changed the tables beyond what this one may use.
         """
-        self._check_place()
+        if self._files is not None:
+            self._files.check()
         if not (commit.moves or commit.is_counted):
-            return partial(_checkpoint, commit)
+            return partial(_checkpoint, commit.connection) if commit.is_milestone else None
         commits, oldest = commit.execute(_COUNT).fetchone()
         count = int(commits)
         if int(oldest) > len(self._steps):  # a newer version has taken away what this one uses, since it was opened
@@ -147,14 +203,30 @@ class Epoch:
             raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
         return lambda: self._committed(commit, count)
 
-    def _check_place(self) -> None:
-        """Whether the file that is open is still the one at its place. Raises ``JournalUnavailable``."""
-        try:
-            is_there = inode_of(self._path) == self._inode or "" != (birth_of(self._path) or "") == self._birth
-        except OSError:
-            is_there = False
-        if not is_there:
-            raise JournalUnavailable(f"{self._named}: it was moved, deleted or replaced while it is open; put it back")
+    def check_unmixed(self) -> None:
+        """Whether the file can be opened by a further connection. Raises ``JournalUnavailable``.
+
+        SQLite shares what it knows of a log among all connections of a process to one file. So while one has it open
+        whose log was deleted, another would look in another log for the pages of the first.
+        """
+        for files in _OPEN_HERE[:]:
+            if files.have(self._path):
+                files.check()
+
+    def save_log(self, connection: Connection) -> None:
+        """Bring into the file what is in a log that was deleted, unless somebody has begun another one."""
+        if self._files is not None and self._files.are_displaced and not self._files.are_replaced:
+            _checkpoint(connection)
+
+    def leaves_open(self) -> bool:
+        """Whether the file is never to be closed any more, for somebody goes on with it as it was without our log.
+
+        That must not come into it now: it would be a mixture. SQLite brings it in whenever a connection is closed.
+        """
+        if self._files is None or not self._files.are_replaced:
+            return False
+        self._files = None  # what was found out about them stays known
+        return True
 
     def stand_back(self, connection: Connection) -> None:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
@@ -168,6 +240,9 @@ class Epoch:
         for anchor in self._anchors:
             anchor.close()
         self._anchors, self.journal_id = [], ""
+        files, self._files = self._files, None
+        if files is not None:
+            _OPEN_HERE.remove(files)
         memory, self.memory = self.memory, None
         if memory is not None:
             memory.close()
@@ -225,13 +300,13 @@ class Epoch:
         for anchor in self._anchors:
             anchor.follow(count)
         if commit.is_milestone:
-            _checkpoint(commit)
+            _checkpoint(commit.connection)
 
 
-def _checkpoint(commit: Commit) -> None:
+def _checkpoint(connection: Connection) -> None:
     """Bring what is in the log into the file itself."""
     with suppress(sqlite3.Error):  # it is committed, whether in the file or in the log beside it
-        commit.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def _of_the_system() -> _Lock | None:
@@ -360,6 +435,7 @@ def _forget_all() -> None:
     _ALIVE.clear()
 
 
+_OPEN_HERE: list[_OpenFiles] = []  # in this process
 _ALIVE: WeakSet[Liveness] = WeakSet()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)

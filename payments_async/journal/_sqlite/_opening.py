@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import os
 import secrets
 import sqlite3
@@ -30,6 +31,7 @@ APPLICATION_ID = 0x5041594A  # "PAYJ", in the header of the file
 _ENDS = "", "-wal", "-shm"  # of the names of a journal's files
 ARRIVED = "arrived"  # a fact: the journal came whole from elsewhere, and was not opened here yet, so nothing marks it
 _SEALS = "moved_"  # how the names of triggers begin
+_MOUNTS = Path("/proc/self/mountinfo")
 _OLDEST_SQLITE = (3, 37, 0)  # RETURNING, STRICT
 
 # The id of an order is its run's number, 28 bits higher, and its own number within the run: orders of one run lie side
@@ -230,13 +232,62 @@ def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:
     # Not opened here: closing it would drop the locks of every other connection of this process.
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
         raise JournalReadOnly(f"{path} cannot be opened for writing")
+    if path.exists():
+        _check_name(path)
     return _connect(path, busy_timeout, _make_durable)
+
+
+def _check_name(path: Path) -> None:
+    """Whether all who open a journal's file do so by this name, beside which its log lies.
+
+    By another one they would have another log, and another lock: neither sees what the other writes, and both send.
+
+    Raises:
+        JournalUnavailable: It has another name: a hard link, or it is mounted here by itself.
+    """
+    if path.stat().st_nlink > 1:
+        _remove_unfinished(path)  # whoever made it was killed before that lost its name
+    links = path.stat().st_nlink
+    if links > 1:
+        raise JournalUnavailable(
+            f"{path} has {links} names (hard links), and whoever opens it by another one would have a log of its own: "
+            f"remove the others; `find -samefile {path}` shows them"
+        )
+    if _is_mounted(path):
+        raise JournalUnavailable(
+            f"{path} is mounted by itself, and whoever opens it elsewhere would have a log of its own: mount the folder"
+        )
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Take from a journal the names under which it was made."""
+    for other in path.parent.glob(f".{glob.escape(path.name)}-*"):
+        with suppress(OSError):
+            if other.samefile(path):
+                other.unlink()
+
+
+def _is_mounted(path: Path) -> bool:
+    """Whether a file is a mount point, as containers are given single files."""
+    try:
+        mounts = _MOUNTS.read_bytes().splitlines()
+    except OSError:
+        return False  # a system that has no such thing, or does not tell
+    place = os.fsencode(path)
+    for character in b"\\ \t\n":
+        place = place.replace(bytes([character]), b"\\%03o" % character)
+    return any(mount.split()[4] == place for mount in mounts)
 
 
 def has_log(path: Path) -> bool:
     """Whether commits lie in the log beside the file: another process has it open, or one died."""
-    log = path.with_name(f"{path.name}-wal")
+    _, log, _ = files_of(path)
     return log.exists() and log.stat().st_size > 0
+
+
+def files_of(path: Path) -> list[Path]:
+    """A journal's file, its log and its index, which SQLite itself deletes only when nobody has the file open."""
+    return [path.with_name(f"{path.name}{end}") for end in _ENDS]
 
 
 def open_reader(path: Path, *, busy_timeout: float) -> sqlite3.Connection:

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from payments_async._amounts import amount_text
 from payments_async.journal._faults import NotLookedFor, NotParked, OrderUnknown
-from payments_async.journal._records import Evidence, Finding, Row, check_named
+from payments_async.journal._records import Evidence, Finding, Row, check_named, pack_transaction_id
 from payments_async.journal._statements._archived import find_archived
 from payments_async.journal._statements._entries import (
     Commit,
@@ -22,7 +22,7 @@ from payments_async.journal._statements._entries import (
 )
 from payments_async.journal._statements._history import is_looked_for, where_it_is
 from payments_async.journal._states import EVIDENCE, News, State, next_state
-from payments_async.journal._weighing import weigh
+from payments_async.journal._weighing import CONFIRMED, weigh
 
 _log = logging.getLogger("payments_async.journal")
 _TOLD = EVIDENCE - {News.ACCEPTED, News.SWEPT_CLEAN_TWICE}  # notified or looked up
@@ -53,6 +53,7 @@ def apply(
     if row.sent_before and _is_decided(commit, row, evidence):
         record_evidence(commit, row, evidence, row.state, None, event_id=event_id)
         return Finding(request_id=row.request_id, before=row.state, state=row.state)
+    against = against or _of_another(commit, row, evidence.transaction_id)
     weighed = weigh(row, evidence, unsent=is_unsent(commit, row), against=against)
     is_new = record_evidence(commit, row, evidence, weighed.state, weighed.conflict, event_id=event_id)
     flaw = weighed.conflict if is_new else None  # the same again was seen by whoever acknowledged it
@@ -80,6 +81,20 @@ def apply_late(commit: Commit, row: Row, evidence: Evidence, *, event_id: int | 
         )
         commit.move(run_of(row.id), row.state, weighed.state, Decimal(row.amount))
     return Finding(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
+
+
+def _of_another(commit: Commit, row: Row, transaction_id: str | None) -> str | None:
+    """Why a transaction that an order is not known to have cannot be its own: another order is known to have it.
+
+    A service that does not tell small from capital letters, or cuts ids off, names one order where another is meant.
+    """
+    if transaction_id is None or pack_transaction_id(transaction_id) == row.transaction_id:
+        return None
+    for other in rows_by_transaction(commit, transaction_id):
+        if other.id != row.id and other.state in CONFIRMED:
+            return f"transaction {transaction_id} is known to be that of order {other.request_id}"
+    gone = find_archived(commit, None, transaction_id)
+    return None if gone is None else f"transaction {transaction_id} is known to be that of order {gone.request_id}"
 
 
 def is_unsent(commit: Commit, row: Row) -> bool:
