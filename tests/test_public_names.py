@@ -42,7 +42,7 @@ PINNED = {
         UNIX_SOCKET UnreadableNotification Verifier read_notification serve serving
     """,
     "payments_async.journal": """
-        Adoption Approval ApprovalRule Archive ArchivedOrder ArchivedOrders Circumstance Copied Entry
+        Adoption Approval ApprovalRule ApprovalsForgotten Archive ArchivedOrder ArchivedOrders Circumstance Copied Entry
         Examination FINAL Flaw Happening HeldElsewhere Journal JournalBehind JournalClosed JournalCorrupt
         JournalError JournalFull JournalLocked JournalLost JournalMoved JournalOutdated JournalReadOnly
         JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy Migration News

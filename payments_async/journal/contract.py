@@ -162,6 +162,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
         Raises:
             WrongAccount: The journal holds batches of another identity.
             NotApproved: Fewer have approved it than that, or than the journal asks for.
+            ApprovalsForgotten: ... or it has forgotten, since it was restored, that it asks for any.
         """
 
     async def propose(self, proposal: Proposal) -> None:
@@ -195,7 +196,11 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """
 
     async def approval_rule(self) -> ApprovalRule:
-        """How many persons have to approve each batch."""
+        """How many persons have to approve each batch.
+
+        Raises:
+            ApprovalsForgotten: The machine remembers a rule that the journal has forgotten.
+        """
 
     async def run(self, batch_id: str) -> Run:
         """A batch as it stands.

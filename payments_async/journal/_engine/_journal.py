@@ -19,7 +19,14 @@ from payments_async._checks import check_number
 from payments_async._events import TransactionEvent
 from payments_async._orders import Order
 from payments_async._wire.orders import write_order
-from payments_async.journal._approvals import Approval, ApprovalRule, Proposal, Signature
+from payments_async.journal._approvals import (
+    Approval,
+    ApprovalRule,
+    Proposal,
+    Signature,
+    forgotten,
+    is_forgotten,
+)
 from payments_async.journal._changes import Change, Hearing
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._engine._examining import examined
@@ -278,7 +285,7 @@ class StoredJournal(Journal):
         approvals: int = 0,
     ) -> Run:
         begin = (batch_id, identity, source_digest, policy, secrets.token_hex(8), outbox, approvals)
-        await self._submit("open_run", _loading.begin_run, *begin)
+        await self._submit("open_run", _loading.begin_run, *begin, await self._remembered_rule())
         return await self.run(batch_id)
 
     async def run(self, batch_id: str) -> Run:
@@ -304,9 +311,20 @@ class StoredJournal(Journal):
 
     async def require_approvals(self, rule: ApprovalRule) -> None:
         await self._submit("require_approvals", _approvals.require, rule)
+        if (memory := self._database.memory) is not None:
+            now_rule = await self._read(_approvals.rule)
+            await asyncio.to_thread(memory.registry.note_rule, self._database.journal_id, now_rule)
 
     async def approval_rule(self) -> ApprovalRule:
-        return await self._read(_approvals.rule)
+        rule, remembered = await self._read(_approvals.rule), await self._remembered_rule()
+        if remembered is not None and is_forgotten(rule, remembered):
+            raise forgotten(remembered)
+        return rule
+
+    async def _remembered_rule(self) -> ApprovalRule | None:
+        """Which rule this machine knows the journal to have."""
+        memory = self._database.memory
+        return None if memory is None else await asyncio.to_thread(memory.registry.rule_of, self._database.journal_id)
 
     async def load(
         self,
