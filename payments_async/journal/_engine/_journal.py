@@ -56,6 +56,7 @@ from payments_async.journal._records import (
     Evidence,
     Finding,
     Happening,
+    HeldUp,
     Laid,
     Loaded,
     NotPermitted,
@@ -492,6 +493,9 @@ class StoredJournal(Journal):
         if sightings:
             await self._submit("note_sightings", _puts.note_sightings, sightings)
 
+    async def held_up(self, name: str) -> HeldUp:
+        return await self._read(_puts.held_up, name, self._database.now())
+
     async def strangers(self, name: str) -> int:
         return await self._read(_puts.strangers, name)
 
@@ -656,6 +660,30 @@ class StoredJournal(Journal):
     async def history(self, request_id: str) -> Sequence[Happening]:
         return await self._read(_history.history, request_id)
 
+    async def traces(self, request_id: str) -> Sequence[Happening]:
+        found = list(await self._read(_history.traces, request_id))
+        if (memory := self._database.memory) is not None:
+            held = await asyncio.to_thread(memory.registry.holders_of, request_id, self._database.journal_id)
+            found += [
+                Happening(
+                    at=one.ready_at or one.begun_at, what="registered", by=one.path or "that was lost", detail=str(one)
+                )
+                for one in held
+            ]
+        for run in await self.runs():
+            if run.outbox == run.batch_id:
+                found += [one async for one in self._laid_as(run.batch_id, request_id)]
+        return sorted(found, key=lambda one: one.at)
+
+    async def _laid_as(self, outbox: str, request_id: str) -> AsyncIterator[Happening]:
+        """That an order lies in the tray of an outbox."""
+        after = 0
+        while page := await self.laid(outbox, after=after):
+            for one in page:
+                if one.request_id == request_id:
+                    yield Happening(at=one.at, what="laid", by=outbox, detail=one.problem)
+            after = page[-1].id
+
     async def decisions(self, batch_id: str) -> Sequence[Happening]:
         return await self._read(_history.decisions, batch_id)
 
@@ -796,6 +824,9 @@ class StoredJournal(Journal):
 
     def dead_letters(self) -> AsyncIterator[StoredEvent]:
         return self._stream(_pending.dead_after(self._database))
+
+    def unmatched(self) -> AsyncIterator[StoredEvent]:
+        return self._stream(_pending.unmatched_after(self._database))
 
     def dubious(self) -> AsyncIterator[StoredEvent]:
         return self._stream(_pending.dubious_after(self._database))

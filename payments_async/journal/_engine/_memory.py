@@ -253,6 +253,16 @@ class Registry:
             ).fetchall()
         return list(map(Holder._make, found))
 
+    def holders_of(self, request_id: str, but: str) -> list[Holder]:
+        """The batches of other journals than one that may have sent an order of this id, for whichever account."""
+        with self._translating():
+            found = self._connection.execute(
+                f"""{HELD} WHERE b.journal <> ? AND b.state = 'ready' AND b.id IN (SELECT r.batch FROM account a
+                JOIN request r ON r.account = a.id WHERE r.request_id = ?) ORDER BY b.id""",  # noqa: S608 - no value
+                (but, request_id),
+            ).fetchall()
+        return list(map(Holder._make, found))
+
     # approvals
 
     def rule_of(self, journal_id: str) -> ApprovalRule | None:
