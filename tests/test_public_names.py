@@ -42,7 +42,7 @@ PINNED = {
         UNIX_SOCKET UnreadableNotification Verifier read_notification serve serving
     """,
     "payments_async.journal": """
-        Adoption Approval ApprovalRule Archive ArchivedOrder ArchivedOrders Circumstance Copied Entry
+        Adoption Approval ApprovalRule ApprovalsForgotten Archive ArchivedOrder ArchivedOrders Circumstance Copied Entry
         Examination FINAL Flaw Happening HeldElsewhere Journal JournalBehind JournalClosed JournalCorrupt
         JournalError JournalFull JournalLocked JournalLost JournalMoved JournalOutdated JournalReadOnly
         JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy Migration News
@@ -53,7 +53,7 @@ PINNED = {
     """,
     "payments_async.journal.contract": """
         Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
-        Heard Hearing Inbox Laid Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed RULES
+        Heard Hearing HeldUp Inbox Laid Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed RULES
         RawNotification Receipt SAID SharedPace Sighting StoredEvent Turns Verdict Waiting next_state
         why_not_approved
     """,

@@ -12,7 +12,7 @@ from payments_async._cli.batch_state import in_words
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.screen import clean
 from payments_async.journal import Journal, Progress, State
-from payments_async.journal.contract import Backlog, Hearing, Pause, SharedPace
+from payments_async.journal.contract import Backlog, Hearing, HeldUp, Pause, SharedPace
 
 OutboxName = Annotated[str, typer.Option("--name", help="Which outbox; processes with the same name share the work.")]
 AnyOutbox = Annotated[str | None, typer.Option("--name", help="Which outbox; not needed where there is one.")]
@@ -28,7 +28,8 @@ class OutboxState:
     Attributes:
         progress: All of its orders, by state.
         paused: Who paused it, or ``None``.
-        quarantined: Chunks, of all of its batches, that wait for a person.
+        held_up: Chunks that wait for a person, and batches that were not loaded to their end.
+        unmatched: Notifications of orders that the journal does not hold.
         handlers: Changes that wait for a handler, and dead letters.
         unheard: States whose changes wait for handlers that no process seems to have any more.
         strangers: Orders that lists have shown and the journal does not hold.
@@ -39,7 +40,8 @@ class OutboxState:
     name: str
     progress: Progress
     paused: Pause | None
-    quarantined: int
+    held_up: HeldUp
+    unmatched: int
     handlers: Backlog
     strangers: int
     unheard: tuple[Hearing, ...]
@@ -54,7 +56,8 @@ class OutboxState:
         if self.paused is not None:
             return Exit.STOPPED
         is_open = any(counts[state] for state in (State.UNKNOWN, State.PARKED))
-        if is_open or self.progress.conflicts or self.quarantined or self.handlers.dead or self.untaken:
+        held_up = self.held_up.quarantined or self.held_up.unloaded or self.untaken
+        if is_open or self.progress.conflicts or held_up or self.handlers.dead:
             return Exit.UNKNOWN
         return Exit.FINE
 
@@ -71,7 +74,8 @@ async def state_of(journal: Journal, name: str) -> OutboxState:
         name=name,
         progress=await journal.progress(outbox=name),
         paused=await journal.paused(name),
-        quarantined=sum(run.quarantined for run in await journal.runs() if run.outbox == name),
+        held_up=await journal.held_up(name),
+        unmatched=await journal.unmatched_events(),
         handlers=await journal.change_backlog(name),
         strangers=await journal.strangers(name),
         unheard=tuple(one for one in await journal.hearings(name) if one.is_of_nobody(time.time())),

@@ -31,6 +31,7 @@ from payments_async._masking import mask, redact
 _SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
 _PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines
 _LISTED = 20  # lines; the rest is for machines
+_COMMAND = re.compile(r"payments-async [a-z]+ .*--")  # with options: somebody may copy it
 
 _NUMBER = re.compile(r"(?P<whole>-?[0-9,]+)(?P<decimals>\.[0-9]+)?(?P<rest>(?: [A-Z]{3})?)")
 _MONEY = re.compile(r"(?P<whole>-?[0-9,]+)(?P<decimals>\.[0-9]+)?(?P<rest> [A-Z]{3})")
@@ -105,6 +106,19 @@ class Screen:
         if not self.as_json:
             self.out.print(markup, soft_wrap=not self.is_live)
 
+    def hanging(self, lead: str, markup: str) -> None:
+        """Write a line for people whose words stand beside its beginning, also where a terminal has to wrap it."""
+        if self.as_json:
+            return
+        if not self.is_live:
+            self.out.print(f"{lead}{markup}", soft_wrap=True)
+            return
+        grid = Table.grid()
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row(lead, markup)
+        self.out.print(grid)
+
     def line(self, text: str) -> None:
         """Write a line as it is, at once: for what comes while the command runs, with ``--json`` too."""
         sys.stdout.write(clean(text) + "\n")
@@ -117,7 +131,7 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Write a line about the command itself, not its result, to standard error."""
-        self.err.print(quoted(text), style="dim")
+        self.err.print(quoted(text), style="dim", soft_wrap=self._is_one_line(text))
 
     def document(self, value: object) -> None:
         """Write the JSON document, with ``--json``. Amounts are texts, so that every digit stays."""
@@ -174,9 +188,14 @@ class Screen:
 
     def trouble(self, message: str, next_step: str = "") -> None:
         """Write what went wrong, and what to do, to standard error."""
-        self.err.print(f"[bold red]payments-async:[/] {quoted(self._hidden(message))}")
+        said = quoted(self._hidden(message))
+        self.err.print(f"[bold red]payments-async:[/] {said}", soft_wrap=self._is_one_line(message))
         if next_step:
-            self.err.print(f"  {quoted(self._hidden(next_step))}")
+            self.err.print(f"  {quoted(self._hidden(next_step))}", soft_wrap=self._is_one_line(next_step))
+
+    def _is_one_line(self, text: str) -> bool:
+        """Whether no line end of ours may be in it: for a pipe, and where a command may be taken out of it."""
+        return not self.err.is_terminal or _COMMAND.search(text) is not None
 
     def payments_error(self, error: PaymentsError, status: int) -> None:
         """Write an error of the package with its next step; with ``--json`` as a document too."""

@@ -20,6 +20,11 @@ _DECIDED: Mapping[str, str] = {
     "written_off": "it never reached the service, and may be sent again",
     "acknowledged": "the contradiction is known, and may rest",
 }
+# of an order that the journal does not hold
+_ELSEWHERE: Mapping[str, str] = {
+    "laid": "It lies in the tray of the outbox {by}, and was not taken yet{also}.",
+    "registered": "The journal {by} has it, in {detail}, and may have sent it.",
+}
 
 
 def sentence(happening: Happening) -> str:
@@ -46,7 +51,7 @@ def sentence(happening: Happening) -> str:
         case "resolution":
             return f"{by} decided: {_decided(detail)}."
         case other:
-            return f"{other} by {by}{also}."
+            return _ELSEWHERE.get(other, f"{other} by {{by}}{{also}}.").format(by=by, detail=detail, also=also)
 
 
 def _source(by: str) -> str:

@@ -70,18 +70,21 @@ class Teller:
                 facts["stopped"] = str(error)
         await self._tell("stopped" if status is None else _EVENTS.get(status, "stopped"), facts)
 
-    def heed(self, needs: Mapping[str, int]) -> None:
+    def heed(self, needs: Mapping[str, int], *, hinders: str | None = None) -> None:
         """Tell, beside what goes on, that more needs a person than before.
 
         Args:
             needs: What needs one, and how much of it there is.
+            hinders: What keeps it from going on, in words.
         """
         if self._under_way is not None and not self._under_way.done():
             return  # what has come up meanwhile is told with the next look
         more = {name: count for name, count in needs.items() if count > self._needs.get(name, 0)}
         self._needs = dict(needs)
         if more:
-            found = {"needs": {name: count for name, count in needs.items() if count}}
+            found: dict[str, object] = {"needs": {name: count for name, count in needs.items() if count}}
+            if hinders is not None:
+                found["hinders"] = clean(hinders)
             self._under_way = asyncio.ensure_future(self._tell("needs a person", found))
 
     async def _told(self) -> None:

@@ -13,6 +13,7 @@ from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._examination import Circumstance, Examination, Flaw
 from payments_async.journal._faults import (
+    ApprovalsForgotten,
     HeldElsewhere,
     JournalBehind,
     JournalClosed,
@@ -70,6 +71,7 @@ __all__ = [
     "Adoption",
     "Approval",
     "ApprovalRule",
+    "ApprovalsForgotten",
     "Archive",
     "ArchivedOrder",
     "ArchivedOrders",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from datetime import datetime
 from decimal import Decimal
 
 from payments_async._frozen import frozen
-from payments_async.journal._faults import NotApproved
+from payments_async.journal._faults import ApprovalsForgotten, NotApproved
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST = 100  # approvals that anybody may ask for
@@ -121,6 +122,25 @@ def counted_approvals(
         ):
             counted.append(one)
     return counted
+
+
+def is_forgotten(rule: ApprovalRule, remembered: ApprovalRule) -> bool:
+    """Whether a rule that somebody remembers is missing from a journal: a stricter one than it has, and a later one."""
+    if remembered.by is None or (rule.by is not None and rule.by.at >= remembered.by.at):
+        return False
+    is_looser = rule.shared_logins and not remembered.shared_logins
+    return remembered.needed > rule.needed or bool(remembered.needed == rule.needed and rule.needed and is_looser)
+
+
+def forgotten(remembered: ApprovalRule) -> ApprovalsForgotten:
+    """The error that says which rule a journal has forgotten."""
+    assert remembered.by is not None
+    at = datetime.fromtimestamp(remembered.by.at).astimezone()
+    return ApprovalsForgotten(
+        f"{_persons(remembered.needed)} must approve each batch of this journal, as {remembered.by.who} set on "
+        f"{at:%Y-%m-%d at %H:%M} ({remembered.why}) and this machine remembers; what is here is from before that, as a "
+        "backup is"
+    )
 
 
 def why_not_approved(

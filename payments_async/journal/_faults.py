@@ -31,6 +31,7 @@
         NotParked             ... only a parked order can be written off
         NotLookedFor          ... what was sent since it was copied or restored was not looked for yet
         NotApproved           ... too few persons have approved the batch
+          ApprovalsForgotten  ... it has forgotten that it asks for approvals
 """
 
 from __future__ import annotations
@@ -289,3 +290,12 @@ class NotApproved(JournalRefused):
     """Too few persons other than its maker have approved the batch. Nothing of it was written down or sent."""
 
     remedy = "have the plan proposed (bulk plan --maker NAME) and approved (bulk approve DIGEST --who NAME)"
+
+
+class ApprovalsForgotten(NotApproved):
+    """The journal was restored from before a rule that this machine remembers: so many must approve each batch."""
+
+    remedy = (
+        "have whoever is in charge set the rule again, or another one (bulk approvals --needed NUMBER --who NAME --why "
+        "REASON); what was proposed, approved or taken back since that backup is forgotten too: look at each plan again"
+    )

@@ -475,7 +475,8 @@ class Happening:
 
     Attributes:
         at: Unix seconds.
-        what: ``planned``, ``permit``, ``answer``, ``notification``, ``evidence``, ``takeover``, ``resolution``.
+        what: ``planned``, ``permit``, ``answer``, ``delivery``, ``notification``, ``evidence``, ``takeover``,
+            ``resolution``; of an order that the journal does not hold also ``laid`` and ``registered``.
         by: Who brought it: a worker, a sender's address, a source, a person.
         news: What it said.
         state: Where the order stood after it, where that is known.
@@ -548,6 +549,19 @@ class Laid:
     not_before: float
     at: float
     problem: str | None = None
+
+
+@frozen(kw_only=True)
+class HeldUp:
+    """What of an outbox goes on by itself no more.
+
+    Attributes:
+        quarantined: Chunks, of all of its batches, that wait for a person since the journal was copied or restored.
+        unloaded: Batches that are not here whole, and that nobody loads: nothing of them is sent.
+    """
+
+    quarantined: int = 0
+    unloaded: tuple[str, ...] = ()
 
 
 @frozen(kw_only=True)

@@ -48,6 +48,7 @@ from payments_async.journal._records import (
     Evidence,
     Finding,
     Happening,
+    HeldUp,
     Laid,
     Loaded,
     NotPermitted,
@@ -84,6 +85,7 @@ __all__ = [
     "Finding",
     "Heard",
     "Hearing",
+    "HeldUp",
     "Inbox",
     "Laid",
     "Loaded",
@@ -162,6 +164,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
         Raises:
             WrongAccount: The journal holds batches of another identity.
             NotApproved: Fewer have approved it than that, or than the journal asks for.
+            ApprovalsForgotten: ... or it has forgotten, since it was restored, that it asks for any.
         """
 
     async def propose(self, proposal: Proposal) -> None:
@@ -195,7 +198,11 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """
 
     async def approval_rule(self) -> ApprovalRule:
-        """How many persons have to approve each batch."""
+        """How many persons have to approve each batch.
+
+        Raises:
+            ApprovalsForgotten: The machine remembers a rule that the journal has forgotten.
+        """
 
     async def run(self, batch_id: str) -> Run:
         """A batch as it stands.
@@ -353,6 +360,9 @@ class Journal(Inbox, ChangeFeed, Protocol):
 
     async def waiting(self, name: str) -> Sequence[Waiting]:
         """The runs of an outbox in which something is not done, oldest first."""
+
+    async def held_up(self, name: str) -> HeldUp:
+        """What of an outbox waits for a person: chunks in quarantine, batches that are not here whole."""
 
     async def strangers(self, name: str) -> int:
         """How many orders lists have shown, since an outbox was last looked for, that the journal does not hold.
@@ -599,6 +609,13 @@ class Journal(Inbox, ChangeFeed, Protocol):
             OrderUnknown: There is no such order.
         """
 
+    async def traces(self, request_id: str) -> Sequence[Happening]:
+        """What is known of an order that the journal does not hold, in time: such an order may have been paid.
+
+        That a list showed it, that it was notified of, that it lies in the tray (``laid``), that another journal of
+        this machine has it (``registered``). For one that it holds there is ``history``.
+        """
+
     async def decisions(self, batch_id: str) -> Sequence[Happening]:
         """What named persons decided about a batch as a whole, in time; those about an order are in its history.
 
@@ -650,6 +667,9 @@ class Journal(Inbox, ChangeFeed, Protocol):
 
     async def unmatched_events(self) -> int:
         """Notifications about orders this journal never sent."""
+
+    def unmatched(self) -> AsyncIterator[StoredEvent]:
+        """These, oldest first: who ordered them?"""
 
 
 name_publicly(globals())

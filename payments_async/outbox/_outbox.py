@@ -507,7 +507,7 @@ class Outbox:
             hinders = self._crew.trouble
         elif self._is_open and self._works and hinders is None:
             hinders = _LOOKING  # which may take long, or fail in a moment
-        run = await self._journal.run(self._name)
+        held_up = await self._journal.held_up(self._name)
         backlog = await self._journal.change_backlog(self._name)
         laid, stuck = await self._journal.count_laid(self._name)
         hearings = await self._journal.hearings(self._name) if backlog.pending else ()
@@ -517,7 +517,8 @@ class Outbox:
             hinders=hinders,
             counts=progress.counts,
             conflicts=progress.conflicts,
-            quarantined=run.quarantined,
+            quarantined=held_up.quarantined,
+            unloaded=held_up.unloaded,
             untold=backlog.pending,
             dead_letters=backlog.dead,
             in_tray=laid - stuck,
@@ -994,7 +995,9 @@ class OutboxHealth:
         hinders: What keeps this process from sending, in words, or ``None``.
         counts: Orders by state, of every process.
         conflicts: Orders with a contradiction that nobody has acknowledged.
-        quarantined: Chunks of orders that wait for a person since the journal was copied or restored.
+        quarantined: Chunks, of all of its batches, that wait for a person since the journal was copied or restored.
+        unloaded: Batches that are not here whole, and that nobody loads: nothing of them is sent before their file is
+            put again.
         untold: Changes that wait for a handler.
         dead_letters: Changes of which a handler failed again and again; ``replay`` has them handled anew.
         in_tray: Orders of the application's own transactions that nobody has taken yet.
@@ -1012,6 +1015,7 @@ class OutboxHealth:
     counts: Mapping[State, int]
     conflicts: int
     quarantined: int
+    unloaded: tuple[str, ...]
     untold: int
     dead_letters: int
     in_tray: int

@@ -1,6 +1,7 @@
 """Maker and checker on the command line: nothing is sent before somebody else has approved exactly that."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,21 @@ async def test_another_login_in_the_environment(run: Run) -> None:
     assert 0 == (await run("bulk", "approvals", *IN, "--needed", "1", "--who", "C. Board", "--why", "strict")).status
     said = await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes", LOGNAME="head", USER="head")
     assert (2, True) == (said.status, "with a login of their own" in said.said), said.said
+
+
+async def test_a_backup_of_before_the_rule_is_put_back(run: Run, sandbox: Sandbox) -> None:
+    """Nothing is sent from it without the second pair of eyes: both commands say who asks for it, and what to do."""
+    made = await run(*PLAN, "--maker", "A. Clerk", "--new-journal")
+    assert 0 == made.status, made.said
+    shutil.copy("j.sqlite", "backup.sqlite")
+    rule = ("bulk", "approvals", "--needed", "1", *RULE, *IN)
+    assert 0 == (await run(*rule)).status
+    shutil.copy("backup.sqlite", "j.sqlite")
+    for command in (RUN, ("bulk", "approvals", *IN)):
+        refused = await run(*command)
+        assert (2, 0) == (refused.status, len(sandbox.ledger)), refused.said
+        assert "as C. Board set on" in refused.said
+        assert "bulk approvals --needed NUMBER --who NAME" in refused.said
+    assert 0 == (await run(*rule)).status
+    refused = await run(*RUN)
+    assert (2, 0, True) == (refused.status, len(sandbox.ledger), "must approve it; nobody has so far" in refused.said)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ from bulk.files import row, write_csv
 from cli.commands import Run
 
 from payments_async.ipn import TransactionEvent, TransactionFailed, TransactionSucceeded
-from payments_async.journal import SqliteJournal
-from payments_async.journal.contract import RawNotification
+from payments_async.journal import News, SqliteJournal
+from payments_async.journal.contract import RawNotification, Sighting
 from payments_async.sandbox import Fault, Sandbox
 
 SENT = ("--journal", "j.sqlite", "--batch-id", "november")
@@ -69,6 +70,7 @@ async def test_notifications_are_told_with_their_senders(run: Run, batch: None) 
     words = "a notification from 192.0.2.7 says that it failed, but it was known to be successful"
     assert f"This contradicts what was known: {words}. It is kept, and never overwrites" in ran.said
     assert (0, True) == (ran.status, f"Now It was paid. Evidence contradicts: {words}." in ran.said)
+    assert "Pay it again? No: the evidence is against itself." in ran.said
     assert "payments-async bulk acknowledge RUN-1 --journal j.sqlite --who NAME --why REASON" in ran.said
     status = await run("bulk", "status", "--journal", "j.sqlite")
     assert (4, True) == (status.status, "Orders with evidence against evidence: 1." in status.said)
@@ -114,3 +116,77 @@ async def test_the_likeliest_mistakes_are_told(run: Run, batch: None, arguments:
     ran = await run("explain", *arguments)
     assert 2 == ran.status
     assert words in ran.said
+
+
+async def test_each_end_says_whether_it_may_be_paid_again(run: Run, batch: None) -> None:
+    """Accepted and unknown: no. Refused: yes, under a new id. And the command that goes on, as it can be typed."""
+    told = {name: (await run("explain", name, "--journal", "j.sqlite")).said for name in ("RUN-1", "RUN-2", "RUN-3")}
+    assert "Pay it again? No: the service has it." in told["RUN-1"]
+    assert "payments-async bulk reconcile --journal j.sqlite --batch-id november" in told["RUN-1"]
+    assert "Pay it again? Yes, once what it was refused for is mended; under a new request id." in told["RUN-2"]
+    assert "payments-async bulk retry-file --journal j.sqlite --batch-id november" in told["RUN-2"]
+    assert "Pay it again? No: it may have been paid." in told["RUN-3"]
+    document = json.loads((await run("explain", "RUN-3", "--journal", "j.sqlite", "--json")).out)
+    assert ("No: it may have been paid.", 1) == (document["pay_again"], len(document["next"]))
+
+
+async def test_an_order_that_waits_in_a_paused_outbox(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who paused it, when and why, and what lets it go: nobody remembers that at night."""
+    monkeypatch.chdir(tmp_path)
+    write_csv(tmp_path / "p.csv", row(request_id="RUN-1"))
+    await run("outbox", "put", "p.csv", *SENT, "--yes", "--new-journal")
+    await run("outbox", "pause", "--who", "A. Clerk", "--why", "the rates are wrong", "--journal", "j.sqlite")
+    said = (await run("explain", "RUN-1", "--journal", "j.sqlite")).said
+    assert "It was not sent, or surely did not arrive." in said
+    assert "The outbox was paused by A. Clerk on " in said
+    assert ": the rates are wrong. Once it may go on:" in said
+    assert "payments-async outbox resume --journal j.sqlite --name outbox --who NAME --why REASON" in said
+    assert "Pay it again? No: it lies here to be sent, once. Under another id it would be paid twice." in said
+
+
+async def test_an_order_that_nobody_here_has_ordered(run: Run, batch: None) -> None:
+    """A notification told of it: that is shown, and that it may have been paid; the inbox lists it."""
+    async with SqliteJournal("j.sqlite") as journal:
+        paid = TransactionSucceeded(
+            transaction_id="t-9", request_id="STR-1", status_code=0, amount=5000, currency_code="UGX"
+        )
+        heard = RawNotification(body=b"paid", query="", peer="192.0.2.7", received_at=time.time())
+        await journal.receive(heard, paid, owner="test", lease=1.0)
+    ran = await run("explain", "STR-1", "--journal", "j.sqlite")
+    assert (4, True) == (ran.status, "the journal holds no such order, and yet it was heard of" in ran.said), ran.said
+    assert "A notification came in from 192.0.2.7. It is stored as event 1, with status code 0" in ran.said
+    assert "payments-async transactions --request-id STR-1" in ran.said
+    assert "Pay it again? No: what is known of it was told by others, and it may have been paid." in ran.said
+    listed = await run("ipn", "list", "--unknown", "--journal", "j.sqlite")
+    assert "1 are of orders that this journal does not hold" in listed.said
+    assert "STR-1 t-9 code 0 5,000 UGX" in listed.said
+
+
+async def test_an_order_that_a_list_has_shown(run: Run, batch: None) -> None:
+    """The service's list had it before anybody here knew of it."""
+    async with SqliteJournal("j.sqlite") as journal:
+        seen = Sighting(
+            request_id="str-2", transaction_id="t-8", news=News.LOOKED_UP_SUCCESSFUL, amount=Decimal(700),
+            currency="UGX",
+        )  # fmt: skip
+        await journal.note_sightings([seen])
+    ran = await run("explain", "STR-2", "--journal", "j.sqlite")
+    words = "The list of transactions shows that it was paid: transaction t-8, 700 UGX."
+    assert (4, True) == (ran.status, words in ran.said), ran.said
+
+
+async def test_an_order_of_another_journal_of_this_machine(run: Run, batch: None, tmp_path: Path) -> None:
+    """Whoever asks the wrong journal hears which one has it, and pays nothing again."""
+    write_csv(tmp_path / "other.csv", row(request_id="OTHER-1", phone_number="+256772000009"))
+    other = ("--journal", "other.sqlite", "--batch-id", "bonus")
+    assert 0 == (await run("bulk", "run", "other.csv", *other, "--yes", "--new-journal")).status
+    ran = await run("explain", "OTHER-1", "--journal", "j.sqlite")
+    assert (4, True) == (ran.status, "other.sqlite has it, in batch bonus (1 order, loaded" in ran.said), ran.said
+
+
+async def test_an_id_in_other_letters(run: Run, batch: None) -> None:
+    """It is no other order than the one with that id, and that is said."""
+    ran = await run("explain", "run-1", "--journal", "j.sqlite")
+    assert (2, True) == (ran.status, "holds no order run-1; did you mean RUN-1?" in ran.said)

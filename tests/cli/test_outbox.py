@@ -8,20 +8,27 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 
 import aiohttp
+import attrs
 import pytest
 from bulk.files import row, write_csv
 from cli.commands import CTRL_C, Ran, Run, surroundings
 
-from payments_async import Beneficiary, MobileMoneyWallet, PayoutOrder
+from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
+from payments_async._cli.commands.outbox.run import Hindrance
+from payments_async.ipn import TransactionSucceeded
 from payments_async.journal import News, RunIdentity, SqliteJournal, State
-from payments_async.journal.contract import Evidence, Outcome, Permit
+from payments_async.journal.contract import Evidence, Outcome, Permit, RawNotification
+from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
+from payments_async.testing import payments_journal, payments_sandbox
+
+__all__ = ["payments_journal", "payments_sandbox"]  # fixtures
 
 IN = ("--journal", "j.sqlite")
 BATCH = ("--batch-id", "november")
@@ -533,3 +540,67 @@ async def test_what_is_no_rate(run: Run, sandbox: Sandbox, rate: str) -> None:
     ran = await run("outbox", "run", *IN, "--rate", rate)
     assert 2 == ran.status
     assert "--rate" in ran.said
+
+
+async def test_a_batch_whose_loading_broke_off(run: Run, sandbox: Sandbox, payroll: str) -> None:
+    """Nothing of it is sent by itself: whoever is on call hears which file is to be put again, wherever they ask."""
+    identity = RunIdentity.of(sandbox.base_url, app_key=sandbox.app_key, user_id=sandbox.user_id)
+
+    def broken() -> Iterator[PayoutOrder]:
+        yield from map(order, range(1001))  # more than is written at once
+        raise InterruptedError
+
+    async with SqliteJournal("j.sqlite", clock=lambda: time.time() - 3600) as journal:
+        await journal.open_outbox("outbox", identity)
+        await journal.open_run("november", identity, outbox="outbox")
+        with pytest.raises(InterruptedError):
+            await journal.load("november", broken(), owner="somebody who died")
+    status = await run("outbox", "status", *IN)
+    assert (4, True) == (status.status, "not loaded whole november" in status.said), status.said
+    assert "Loading batch november has broken off, and nothing of it is sent. Put its file again" in status.said
+    explained = await run("explain", "W-1", *IN)
+    assert "Nothing of batch november is sent before all of it is here" in explained.said, explained.said
+    process = await working(sandbox)
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        while b"november was not loaded to its end, and is not sent" not in (line := await process.stdout.readline()):
+            assert line, "it ended without a word on the batch"
+    await ended(process)
+    assert 0 == (await run("outbox", "put", payroll, *IN, *BATCH, "--yes")).status
+    assert 0 == (await run("outbox", "status", *IN)).status
+
+
+async def test_notifications_of_orders_that_are_not_here(
+    run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else pays from the account, or somebody lies: it is shown, and which command lists them."""
+    monkeypatch.chdir(tmp_path)
+    await put(sandbox, 1)
+    async with SqliteJournal("j.sqlite") as journal:
+        event = TransactionSucceeded(transaction_id="t", request_id="S", status_code=0, amount=5, currency_code="UGX")
+        heard = RawNotification(body=b"x", query="", peer="192.0.2.7", received_at=time.time())
+        await journal.receive(heard, event, owner="test", lease=1.0)
+    status = await run("outbox", "status", *IN)
+    assert "heard of 1 notification of orders that are not here: who ordered them?" in status.said
+    assert "payments-async ipn list --journal j.sqlite --unknown" in status.said
+
+
+async def test_what_hinders_an_outbox_for_long(payments_sandbox: Sandbox, payments_journal: SqliteJournal) -> None:
+    """After a minute somebody is told, and not at once: for a moment it often is hindered."""
+    wrong = Credentials(app_key=payments_sandbox.app_key, app_password="wrong", user_id=payments_sandbox.user_id)
+    now = 0.0
+    hindrance = Hindrance(clock=lambda: now)
+    async with (
+        asyncio.timeout(60),
+        PaymentsSession(payments_sandbox.base_url, wrong) as payments,
+        Outbox(payments, payments_journal) as outbox,
+    ):
+        assert (health := await outbox.health()).hinders
+        assert {"hindered": 0} == hindrance.needs(health)
+        now = 59.0
+        assert {"hindered": 0} == hindrance.needs(health)
+        now = 61.0
+        assert {"hindered": 1} == hindrance.needs(health)
+        assert {"hindered": 0} == hindrance.needs(attrs.evolve(health, hinders=None))
+        now = 120.0
+        assert {"hindered": 0} == hindrance.needs(health)

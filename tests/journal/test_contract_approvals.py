@@ -3,18 +3,20 @@
 import asyncio
 from collections.abc import AsyncIterator
 from decimal import Decimal
+from pathlib import Path
 
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from journal.conftest import Opens
+from journal.conftest import Home, Opens
 from journal.factories import BATCH, IDENTITY, Clock, order, orders
 
 from payments_async import PayoutOrder
 from payments_async.journal import (
     Approval,
     ApprovalRule,
+    ApprovalsForgotten,
     Journal,
     LoadBusy,
     NotApproved,
@@ -22,7 +24,7 @@ from payments_async.journal import (
     RunUnknown,
     Signature,
 )
-from payments_async.journal._approvals import counted_approvals, why_not_approved
+from payments_async.journal._approvals import counted_approvals, is_forgotten, why_not_approved
 
 DIGEST, OTHER = "a" * 64, "b" * 64
 MAKER = Signature(who="A. Clerk", login="clerk", machine="desk-1")
@@ -259,3 +261,72 @@ def test_nobody_counts_twice_and_no_maker_counts(
         assert set(logins).isdisjoint(one.login for one in makers if one.login)
     refused = why_not_approved(rule, DIGEST, made, given_for, 0)
     assert (refused is None) == (bool(makers) and len(counted) >= needed)
+
+
+async def test_a_backup_of_before_the_rule(home: Home) -> None:
+    """Put back with no order moved since, it has forgotten the rule; this machine has not, and says who set it."""
+    async with home.opens() as journal:
+        await journal.propose(proposal())
+    from_before = home.copied()
+    async with home.opens() as journal:
+        await ruled(journal, 2)
+        assert 2 == (await journal.approval_rule()).needed
+    async with from_before() as journal:
+        with pytest.raises(ApprovalsForgotten, match=r"2 persons must approve .* as C\. Board set .*\(four eyes\)"):
+            await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+        with pytest.raises(ApprovalsForgotten):
+            await journal.approval_rule()
+        assert [] == list(await journal.runs())
+
+
+async def test_a_rule_that_was_forgotten_is_set_again(home: Home) -> None:
+    """Whoever is in charge says what holds, and also that none does: nobody is kept out for ever."""
+    async with home.opens():
+        pass
+    from_before = home.copied()
+    async with home.opens() as journal:
+        await ruled(journal, 2)
+    async with from_before() as journal:
+        await ruled(journal, 1)
+        with pytest.raises(NotApproved, match="nobody has proposed it"):
+            await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+        await ruled(journal, 0)
+        assert not (await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)).ready
+    async with from_before() as journal:
+        assert 0 == (await journal.approval_rule()).needed
+
+
+async def test_a_machine_that_only_looked_remembers_the_rule(home: Home, tmp_path: Path) -> None:
+    """Wherever it was set, whoever has opened the journal since knows of it; a backup from before is refused there."""
+    async with home.opens():
+        pass
+    from_before = home.copied()
+    async with home.opens(state_folder=tmp_path / "elsewhere") as journal:
+        await ruled(journal)
+    async with home.opens():
+        pass
+    async with from_before() as journal:
+        with pytest.raises(ApprovalsForgotten):
+            await journal.open_run(BATCH, IDENTITY, source_digest=DIGEST)
+
+
+@pytest.mark.parametrize(
+    ("held", "remembered", "is_missing"),
+    [
+        pytest.param((0, False, 0), (1, False, 5), True, id="none-any-more"),
+        pytest.param((1, False, 4), (2, False, 5), True, id="fewer"),
+        pytest.param((1, True, 4), (1, False, 5), True, id="looser"),
+        pytest.param((2, False, 4), (1, False, 5), False, id="stricter-all-the-same"),
+        pytest.param((0, False, 6), (1, False, 5), False, id="taken-back-since"),
+        pytest.param((1, False, 5), (1, False, 5), False, id="the-same"),
+    ],
+)
+def test_a_rule_is_missing_where_a_later_and_stricter_one_is_known(
+    held: tuple[int, bool, float], remembered: tuple[int, bool, float], is_missing: bool
+) -> None:
+    """And in no other case: a rule that somebody has changed since is no forgotten one."""
+    rules = [
+        ApprovalRule(needed=needed, shared_logins=shared, why="why", by=attrs.evolve(THIRD, at=at) if at else None)
+        for needed, shared, at in (held, remembered)
+    ]
+    assert is_missing is is_forgotten(*rules)

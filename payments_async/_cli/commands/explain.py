@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -12,23 +12,17 @@ import typer
 from payments_async import CollectionOrder
 from payments_async._cli.batch_state import STYLES
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.journal import JournalFile, opened
+from payments_async._cli.journal import JournalFile, named, opened
+from payments_async._cli.next_steps import IN_DOUBT, MEANS, NextStep, steps_for
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, money, quoted
 from payments_async._cli.story import sentence
-from payments_async.journal import ArchivedOrder, Happening, State
+from payments_async.journal import ArchivedOrder, Happening, Journal, State
 
-_MEANS: Mapping[State, str] = {
-    State.PLANNED: "It was not sent, or surely did not arrive. The next run of its batch sends it.",
-    State.SENDING: "A worker holds the permit to send it, or died with it. Run its batch again to find out.",
-    State.ACCEPTED: "The service has it; its end is not known yet. A notification or `bulk reconcile` settles it.",
-    State.SUCCESSFUL: "It was paid.",
-    State.FAILED: "The service took it, and then it failed: it was not paid.",
-    State.REVERSED: "It was paid, and the money came back.",
-    State.REJECTED: "The service refused it: it was not paid.",
-    State.UNKNOWN: "It may have been paid. Never send it again under another id: `bulk reconcile` looks for it.",
-    State.PARKED: "It may have been paid, and was not found. Ask the service; then `bulk write-off`, or wait.",
-}
+_NOT_OURS = (
+    "No: what is known of it was told by others, and it may have been paid. Find out who ordered it before anybody "
+    "pays it, under whatever id."
+)
 
 
 async def explain(
@@ -36,16 +30,22 @@ async def explain(
 ) -> Exit:
     """Tell the whole story of one order: planned, sent, answered, notified, looked up, and which rule decided.
 
+    At the end it says how the order stands, what is to be done, and whether it may be paid again. Of an order that the
+    journal does not hold it tells what else is known: status 4 is that there is something, and 2 that there is not.
+
     Example: payments-async explain PAY-2611-000017 --journal payroll.sqlite
     """
+    place = named(journal)
     async with opened(journal) as held:
         entry = await held.entry(request_id)
         if entry is None:
             gone = await held.archived_of([request_id])
             if request_id in gone:
                 return _tell_of_archived(screen, gone[request_id])
-            raise BadInput(f"the journal holds no order {clean(request_id)}; check the id, and the journal")
+            return await _tell_of_stranger(screen, held, request_id)
         story = await held.history(request_id)
+        run = await held.run(entry.batch_id)
+        paused = None if run.outbox is None else await held.paused(run.outbox)
     order = entry.order
     direction = "from" if isinstance(order, CollectionOrder) else "to"
     screen.say(
@@ -53,28 +53,66 @@ async def explain(
         f"{quoted(screen.person(order.beneficiary.name))}, batch {quoted(entry.batch_id)}: "
         f"[bold {STYLES[entry.state]}]{entry.state}[/]"
     )
-    day, before = "", None
-    for happening in story:
-        moment = datetime.fromtimestamp(happening.at, UTC)
-        if (today := f"{moment:%A, %d %B %Y}, UTC") != day:
-            day = today
-            screen.say(f"\n[bold]{day}[/]")
-        _tell(screen, moment, happening, before)
-        before = happening.state or before
-    screen.say(f"\n[bold]Now[/]  {_MEANS[entry.state]}")
-    if entry.conflict:
-        screen.say(f"     [bold red]Evidence contradicts[/]: {quoted(entry.conflict)}. Ask the service; then:")
-        line = command_line("bulk acknowledge", request_id, journal=journal)
-        screen.command(f"   {line} --who NAME --why REASON")
+    _tell_all(screen, story)
+    again = MEANS[entry.state].again if entry.conflict is None else IN_DOUBT
+    screen.say()
+    screen.hanging("[bold]Now[/]  ", MEANS[entry.state].now)
+    if entry.conflict is not None:
+        screen.hanging("     ", f"[bold red]Evidence contradicts[/]: {quoted(entry.conflict)}.")
+    steps = steps_for(entry, run, paused, place)
+    _tell_next(screen, steps, again)
     names = ("request_id", "batch_id", "state", "amount", "attempt", "transaction_id", "code", "conflict", "updated_at")
     known = {name: getattr(entry, name) for name in names}
-    screen.document({**known, "currency": order.currency, "meaning": _MEANS[entry.state], "story": story})
+    known |= {"currency": order.currency, "meaning": MEANS[entry.state].now, "pay_again": again}
+    screen.document({**known, "next": steps, "story": story})
     return Exit.FINE
+
+
+def _tell_next(screen: Screen, steps: Sequence[NextStep], again: str) -> None:
+    """Tell what is to be done, and whether it may be paid once more."""
+    for step in steps:
+        screen.hanging("[bold]Do[/]   ", quoted(step.words))
+        for line in step.commands:
+            screen.command(f"   {line}")
+    screen.hanging("[bold]Pay it again?[/]  ", again)
+
+
+async def _tell_of_stranger(screen: Screen, held: Journal, request_id: str) -> Exit:
+    """Tell what is known of an order that the journal does not hold.
+
+    Raises:
+        BadInput: Nothing is.
+    """
+    traces = await held.traces(request_id)
+    if not traces:
+        spelled = [request_id.lower(), request_id.upper()]
+        near = {**await held.entries_of([request_id], in_mixed_letters=True), **await held.entries_of(spelled)}
+        hint = f"; did you mean {', '.join(map(clean, near))}?" if near else "; check the id, and the journal"
+        raise BadInput(f"the journal holds no order {clean(request_id)}{hint}")
+    screen.say(f"[bold]{quoted(request_id)}[/]: the journal holds no such order, and yet it was heard of.")
+    _tell_all(screen, traces)
+    kinds = {one.what for one in traces}
+    steps = [
+        NextStep(words="Look for it with the service:", commands=(command_line("transactions", request_id=request_id),))
+    ]
+    if "registered" in kinds:
+        steps.append(NextStep(words="Ask the journal that has it: the same command, with its --journal."))
+    if "laid" in kinds:
+        steps.append(
+            NextStep(words="Whoever works the outbox takes it out of the tray; `outbox status` tells what hinders.")
+        )
+    again = MEANS[State.PLANNED].again if kinds == {"laid"} else _NOT_OURS
+    screen.say()
+    _tell_next(screen, steps, again)
+    known = {"request_id": request_id, "state": None, "pay_again": again}
+    screen.document({**known, "next": steps, "story": traces, "exit_status": Exit.UNKNOWN})
+    return Exit.UNKNOWN
 
 
 def _tell_of_archived(screen: Screen, gone: ArchivedOrder) -> Exit:
     """Tell how an order ended that has left the journal, where its story is, and what was told of it since."""
     kept, ended = gone.archive, datetime.fromtimestamp(gone.updated_at, UTC)
+    meaning = MEANS[gone.state]
     screen.say(
         f"[bold]{quoted(gone.request_id)}[/], {quoted(money(gone.amount, gone.currency))}, batch "
         f"{quoted(gone.batch_id)}: [bold {STYLES[gone.state]}]{gone.state}[/] since {ended:%d %B %Y %H:%M:%S} UTC"
@@ -83,17 +121,33 @@ def _tell_of_archived(screen: Screen, gone: ArchivedOrder) -> Exit:
     screen.command(f"zcat {shlex.quote(kept.path)} | grep -F {shlex.quote(json.dumps(gone.request_id))}")
     for happening in gone.late:
         _tell(screen, datetime.fromtimestamp(happening.at, UTC), happening, gone.state)
-    screen.say(f"\n[bold]Now[/]  {_MEANS[gone.state]} It is never sent again.")
-    screen.document({**attrs.asdict(gone, recurse=False), "meaning": _MEANS[gone.state], "exit_status": Exit.FINE})
+    screen.say()
+    screen.hanging("[bold]Now[/]  ", f"{meaning.now} It is never sent again.")
+    screen.hanging("[bold]Pay it again?[/]  ", meaning.again)
+    known = {**attrs.asdict(gone, recurse=False), "meaning": meaning.now, "pay_again": meaning.again}
+    screen.document({**known, "exit_status": Exit.FINE})
     return Exit.FINE
 
 
-def _tell(screen: Screen, moment: datetime, happening: Happening, before: State | None) -> None:
+def _tell_all(screen: Screen, story: Sequence[Happening]) -> None:
+    """Tell a story in time, with a line for each day."""
+    day, before = "", None
+    for happening in story:
+        at = datetime.fromtimestamp(happening.at, UTC)
+        if (today := f"{at:%A, %d %B %Y}, UTC") != day:
+            day = today
+            screen.say(f"\n[bold]{day}[/]")
+        _tell(screen, at, happening, before)
+        before = happening.state or before
+
+
+def _tell(screen: Screen, at: datetime, happening: Happening, before: State | None) -> None:
     arrow = f" -> {happening.state}" if happening.state not in (None, before) else ""
-    screen.say(f"  {moment:%H:%M:%S}.{moment.microsecond // 1000:03}  {quoted(sentence(happening))}[bold]{arrow}[/]")
+    lead = f"  {at:%H:%M:%S}.{at.microsecond // 1000:03}  "
+    screen.hanging(lead, f"{quoted(sentence(happening))}[bold]{arrow}[/]")
     space = " " * 16
     if happening.conflict:
-        screen.say(f"{space}[bold red]This contradicts what was known[/]: {quoted(happening.conflict)}.")
-        screen.say(f"{space}It is kept, and never overwrites; a person has to find out what is true.")
+        screen.hanging(space, f"[bold red]This contradicts what was known[/]: {quoted(happening.conflict)}.")
+        screen.hanging(space, "It is kept, and never overwrites; a person has to find out what is true.")
     if happening.rule:
-        screen.say(f"{space}[dim]rule: {quoted(happening.rule)}[/]")
+        screen.hanging(space, f"[dim]rule: {quoted(happening.rule)}[/]")

@@ -19,7 +19,14 @@ from payments_async._checks import check_number
 from payments_async._events import TransactionEvent
 from payments_async._orders import Order
 from payments_async._wire.orders import write_order
-from payments_async.journal._approvals import Approval, ApprovalRule, Proposal, Signature
+from payments_async.journal._approvals import (
+    Approval,
+    ApprovalRule,
+    Proposal,
+    Signature,
+    forgotten,
+    is_forgotten,
+)
 from payments_async.journal._changes import Change, Hearing
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._engine._examining import examined
@@ -49,6 +56,7 @@ from payments_async.journal._records import (
     Evidence,
     Finding,
     Happening,
+    HeldUp,
     Laid,
     Loaded,
     NotPermitted,
@@ -278,7 +286,7 @@ class StoredJournal(Journal):
         approvals: int = 0,
     ) -> Run:
         begin = (batch_id, identity, source_digest, policy, secrets.token_hex(8), outbox, approvals)
-        await self._submit("open_run", _loading.begin_run, *begin)
+        await self._submit("open_run", _loading.begin_run, *begin, await self._remembered_rule())
         return await self.run(batch_id)
 
     async def run(self, batch_id: str) -> Run:
@@ -304,9 +312,20 @@ class StoredJournal(Journal):
 
     async def require_approvals(self, rule: ApprovalRule) -> None:
         await self._submit("require_approvals", _approvals.require, rule)
+        if (memory := self._database.memory) is not None:
+            now_rule = await self._read(_approvals.rule)
+            await asyncio.to_thread(memory.registry.note_rule, self._database.journal_id, now_rule)
 
     async def approval_rule(self) -> ApprovalRule:
-        return await self._read(_approvals.rule)
+        rule, remembered = await self._read(_approvals.rule), await self._remembered_rule()
+        if remembered is not None and is_forgotten(rule, remembered):
+            raise forgotten(remembered)
+        return rule
+
+    async def _remembered_rule(self) -> ApprovalRule | None:
+        """Which rule this machine knows the journal to have."""
+        memory = self._database.memory
+        return None if memory is None else await asyncio.to_thread(memory.registry.rule_of, self._database.journal_id)
 
     async def load(
         self,
@@ -474,6 +493,9 @@ class StoredJournal(Journal):
         if sightings:
             await self._submit("note_sightings", _puts.note_sightings, sightings)
 
+    async def held_up(self, name: str) -> HeldUp:
+        return await self._read(_puts.held_up, name, self._database.now())
+
     async def strangers(self, name: str) -> int:
         return await self._read(_puts.strangers, name)
 
@@ -638,6 +660,30 @@ class StoredJournal(Journal):
     async def history(self, request_id: str) -> Sequence[Happening]:
         return await self._read(_history.history, request_id)
 
+    async def traces(self, request_id: str) -> Sequence[Happening]:
+        found = list(await self._read(_history.traces, request_id))
+        if (memory := self._database.memory) is not None:
+            held = await asyncio.to_thread(memory.registry.holders_of, request_id, self._database.journal_id)
+            found += [
+                Happening(
+                    at=one.ready_at or one.begun_at, what="registered", by=one.path or "that was lost", detail=str(one)
+                )
+                for one in held
+            ]
+        for run in await self.runs():
+            if run.outbox == run.batch_id:
+                found += [one async for one in self._laid_as(run.batch_id, request_id)]
+        return sorted(found, key=lambda one: one.at)
+
+    async def _laid_as(self, outbox: str, request_id: str) -> AsyncIterator[Happening]:
+        """That an order lies in the tray of an outbox."""
+        after = 0
+        while page := await self.laid(outbox, after=after):
+            for one in page:
+                if one.request_id == request_id:
+                    yield Happening(at=one.at, what="laid", by=outbox, detail=one.problem)
+            after = page[-1].id
+
     async def decisions(self, batch_id: str) -> Sequence[Happening]:
         return await self._read(_history.decisions, batch_id)
 
@@ -778,6 +824,9 @@ class StoredJournal(Journal):
 
     def dead_letters(self) -> AsyncIterator[StoredEvent]:
         return self._stream(_pending.dead_after(self._database))
+
+    def unmatched(self) -> AsyncIterator[StoredEvent]:
+        return self._stream(_pending.unmatched_after(self._database))
 
     def dubious(self) -> AsyncIterator[StoredEvent]:
         return self._stream(_pending.dubious_after(self._database))

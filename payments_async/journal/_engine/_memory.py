@@ -23,6 +23,7 @@ from typing import NamedTuple, Self
 import platformdirs
 
 from payments_async._frozen import frozen
+from payments_async.journal._approvals import ApprovalRule, Signature
 from payments_async.journal._faults import (
     HeldElsewhere,
     JournalError,
@@ -50,6 +51,10 @@ _TABLES = (
     """CREATE TABLE IF NOT EXISTS request (
         account INTEGER NOT NULL, request_id TEXT NOT NULL, batch INTEGER NOT NULL,
         PRIMARY KEY (account, request_id)) STRICT, WITHOUT ROWID""",
+    # how many must approve the batches of a journal, as it was set last
+    """CREATE TABLE IF NOT EXISTS approval_rule (
+        journal TEXT PRIMARY KEY, needed INTEGER NOT NULL, shared_logins INTEGER NOT NULL, why TEXT NOT NULL,
+        who TEXT NOT NULL, login TEXT NOT NULL, machine TEXT NOT NULL, at REAL NOT NULL) STRICT, WITHOUT ROWID""",
 )
 HELD = """SELECT b.id, b.journal, b.batch_id, b.orders, b.begun_at, b.ready_at, j.path
     FROM batch b LEFT JOIN journal j ON j.id = b.journal"""
@@ -247,6 +252,42 @@ class Registry:
                 f"{HELD} WHERE b.journal = ? AND b.state = 'ready' ORDER BY b.id", (journal_id,)
             ).fetchall()
         return list(map(Holder._make, found))
+
+    def holders_of(self, request_id: str, but: str) -> list[Holder]:
+        """The batches of other journals than one that may have sent an order of this id, for whichever account."""
+        with self._translating():
+            found = self._connection.execute(
+                f"""{HELD} WHERE b.journal <> ? AND b.state = 'ready' AND b.id IN (SELECT r.batch FROM account a
+                JOIN request r ON r.account = a.id WHERE r.request_id = ?) ORDER BY b.id""",  # noqa: S608 - no value
+                (but, request_id),
+            ).fetchall()
+        return list(map(Holder._make, found))
+
+    # approvals
+
+    def rule_of(self, journal_id: str) -> ApprovalRule | None:
+        """How many must approve the batches of a journal, as far as this machine has heard."""
+        with self._translating():
+            found = self._connection.execute(
+                "SELECT needed, shared_logins, why, who, login, machine, at FROM approval_rule WHERE journal = ?",
+                (journal_id,),
+            ).fetchone()
+        if found is None:
+            return None
+        needed, shared, why, who, login, machine, at = found
+        by = Signature(who=who, login=login, machine=machine, at=at)
+        return ApprovalRule(needed=needed, shared_logins=bool(shared), why=why, by=by)
+
+    def note_rule(self, journal_id: str, rule: ApprovalRule) -> None:
+        """Write down how many must approve the batches of a journal."""
+        by = rule.by
+        if by is None:
+            return
+        with self._writing(durable=True):
+            self._connection.execute(
+                "INSERT OR REPLACE INTO approval_rule VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (journal_id, rule.needed, rule.shared_logins, rule.why, by.who, by.login, by.machine, by.at),
+            )
 
     # batches
 
@@ -592,6 +633,12 @@ class Memory:
             return None
         self.registry.note_place(journal_id, path, now)
         return anchor
+
+    def learn_rule(self, journal_id: str, rule: ApprovalRule) -> None:
+        """Remember how many must approve the batches of a journal, unless a later rule is known."""
+        known = self.registry.rule_of(journal_id)
+        if rule.by is not None and (known is None or known.by is None or rule.by.at > known.by.at):
+            self.registry.note_rule(journal_id, rule)
 
     def lost_at(self, path: Path, *, but: str | None = None) -> str | None:
         """What was at a path, in words, if it was another journal with orders that has not been seen elsewhere."""

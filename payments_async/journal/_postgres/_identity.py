@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import psycopg
 
+from payments_async.journal._approvals import ApprovalRule
 from payments_async.journal._engine._memory import Anchor, Memory
 from payments_async.journal._faults import JournalBehind, JournalLost, JournalReadOnly, JournalUnavailable
 from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._postgres._tray import quarantine_everything
+from payments_async.journal._statements._approvals import rule as rule_in
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import DOUBTED
@@ -168,7 +170,8 @@ class Identity:
         connection.executemany(_REMEMBER, [("epoch", server.epoch), ("commits", str(commits))])
         connection.execute(_WRITTEN)
         connection.execute("DELETE FROM meta WHERE key = ?", (DOUBTED,))
-        return lambda: self._follow(commits, server, now)
+        rule = rule_in(connection)
+        return lambda: self._follow(commits, server, now, rule)
 
     def seal(self, commit: Commit) -> int | None:
         """Count a commit that moved an order, or is to be counted; tells the count, to be heard of once it is on disk.
@@ -219,8 +222,8 @@ class Identity:
         if memory is not None:
             memory.close()
 
-    def _follow(self, commits: int, server: Server, now: float) -> None:
-        """Open the anchor, to count the commits in it."""
+    def _follow(self, commits: int, server: Server, now: float, rule: ApprovalRule) -> None:
+        """Open the anchor, to count the commits in it, and let this machine know what else is asked for."""
         self.hear_of(commits)
         if self.memory is None or self._anchor is not None:  # it is open where we are back at a server that was away
             return
@@ -228,3 +231,5 @@ class Identity:
         self._anchor = self.memory.followed(self.journal_id, place, commits=commits, now=now)
         if self._anchor is None:
             self.memory = None
+        else:
+            self.memory.learn_rule(self.journal_id, rule)

@@ -17,6 +17,7 @@ from payments_async.journal._engine._memory import Anchor, Memory
 from payments_async.journal._engine._quarantine import quarantine_all
 from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost, JournalUnavailable
 from payments_async.journal._sqlite._opening import ARRIVED, STEPS, birth_of, files_of, inode_of
+from payments_async.journal._statements._approvals import rule as rule_in
 from payments_async.journal._statements._database import Connection, Database
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import DOUBTED
@@ -178,10 +179,13 @@ class Epoch:
         facts = [("epoch", inode), ("birth", birth), ("commits", str(commits))]
         connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
         connection.execute("DELETE FROM meta WHERE key IN (?, ?)", (ARRIVED, DOUBTED))
+        rule = rule_in(connection)
         connection.execute("COMMIT")
         self._files = _OpenFiles(self._path, self._named)
         _OPEN_HERE.append(self._files)
         self._follow(commits)
+        if self.memory is not None:
+            self.memory.learn_rule(self.journal_id, rule)
 
     def seal(self, commit: Commit) -> Callable[[], None] | None:
         """Count a commit that moved an order, or is to be counted; what is returned is to be called once it is on disk.

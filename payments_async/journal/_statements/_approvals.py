@@ -11,6 +11,8 @@ from payments_async.journal._approvals import (
     ApprovalRule,
     Proposal,
     Signature,
+    forgotten,
+    is_forgotten,
     is_one_person,
     why_not_approved,
 )
@@ -118,16 +120,22 @@ def rule(connection: Connection | Commit) -> ApprovalRule:
     return ApprovalRule(needed=needed, shared_logins=bool(shared), why=why, by=by)
 
 
-def check_approved(commit: Commit, batch_id: str, given: str | None, needed: int) -> None:
+def check_approved(
+    commit: Commit, batch_id: str, given: str | None, needed: int, remembered: ApprovalRule | None = None
+) -> None:
     """Refuse a batch that too few have approved.
 
     Args:
         given: Digest of its plan. For a batch that is complete, that which it was begun with counts.
+        remembered: The rule of this journal as this machine knows it.
 
     Raises:
         NotApproved: They have not.
+        ApprovalsForgotten: The rule is not the one that was set last.
     """
     held = rule(commit)
+    if remembered is not None and is_forgotten(held, remembered):
+        raise forgotten(remembered)
     if not max(held.needed, needed):
         return
     sql = "SELECT source_digest FROM run WHERE batch_id = ? AND state = 'ready'"

@@ -178,6 +178,31 @@ def history(connection: Connection, request_id: str) -> Sequence[Happening]:
         return story_of(connection, row)
 
 
+def traces(connection: Connection, request_id: str) -> Sequence[Happening]:
+    """What lists and notifications have told of an order that the journal does not hold."""
+    with snapshot(connection):
+        seen = connection.execute(
+            "SELECT transaction_id, news, amount, currency, at FROM sighting WHERE request_id = ?",
+            (request_id.strip().lower(),),
+        ).fetchall()
+        told = _delivered(
+            connection, "SELECT id FROM ipn_event WHERE request_id = ? AND order_id IS NULL", (request_id,)
+        )
+        found = [
+            Happening(
+                at=at,
+                what="evidence",
+                by="list",
+                news=News(news),
+                detail=", ".join(
+                    [f"transaction {transaction}", *([f"{amount} {currency or ''}".strip()] * bool(amount))]
+                ),
+            )
+            for transaction, news, amount, currency, at in seen
+        ]
+        return sorted([*found, *told], key=lambda one: one.at)
+
+
 def where_it_is(connection: Connection, request_id: str) -> str:
     """What to say of an order that is not here."""
     left = connection.execute(
@@ -404,17 +429,26 @@ def _resolved(resolution: _Resolution) -> Happening:
 
 def _deliveries(connection: Connection, row: Row) -> Iterator[Happening]:
     """Every delivery of the events about an order, with what became of them."""
+    return _delivered(
+        connection,
+        """SELECT event_id FROM evidence WHERE order_id = ?
+        UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_id = ?
+        UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_id IS NULL AND transaction_id = ?""",
+        (row.id, row.request_id, unpack_transaction_id(row.transaction_id)),
+    )
+
+
+def _delivered(connection: Connection, chosen: str, values: Sequence[object]) -> Iterator[Happening]:
+    """Every delivery of some events, which a statement chooses, with what became of them."""
     found = connection.execute(
-        """WITH told AS (
+        f"""WITH told AS (
             SELECT id, CASE WHEN EXISTS (SELECT 1 FROM ipn_pending WHERE event_id = ipn_event.id) THEN 'pending'
             ELSE state END AS state, tries, error, status_code, peer, received_at, times, doubt FROM ipn_event
-            WHERE id IN (SELECT event_id FROM evidence WHERE order_id = ?
-                UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_id = ?
-                UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_id IS NULL AND transaction_id = ?))
+            WHERE id IN ({chosen}))
         SELECT peer, received_at, times, id, state, tries, error, status_code, doubt FROM told UNION ALL
         SELECT d.peer, d.received_at, d.times, told.id, state, tries, error, status_code, doubt
-        FROM told JOIN ipn_delivery d ON d.event_id = told.id ORDER BY 2, 4""",
-        (row.id, row.request_id, unpack_transaction_id(row.transaction_id)),
+        FROM told JOIN ipn_delivery d ON d.event_id = told.id ORDER BY 2, 4""",  # noqa: S608 - no value in it
+        values,
     )
     for peer, at, times, event_id, state, tries, error, status_code, doubt in found:
         words = [f"stored as event {event_id}, with status code {status_code}"]

@@ -12,6 +12,7 @@ import attrs
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
 from payments_async._wire.orders import write_order
+from payments_async.journal._approvals import ApprovalRule
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersArchived, OrdersDiffer, WrongAccount
 from payments_async.journal._records import Adoption, Loaded, RunIdentity, body_digest
 from payments_async.journal._statements._approvals import check_approved
@@ -96,6 +97,7 @@ def begin_run(
     uid: str,
     outbox: str | None,
     approvals: int | None = None,
+    remembered: ApprovalRule | None = None,
 ) -> None:
     """Begin a batch, unless it is there.
 
@@ -104,9 +106,10 @@ def begin_run(
         outbox: Name of the outbox that sends it; ``None`` where whoever runs the batch does.
         approvals: How many persons must have approved it, if the journal asks for no more; ``None`` for what is no
             batch of anybody's, but the orders of an outbox one by one.
+        remembered: Which rule this machine knows the journal to have.
     """
     if approvals is not None:
-        check_approved(commit, batch_id, source_digest, approvals)
+        check_approved(commit, batch_id, source_digest, approvals, remembered)
     ours = (identity.base_address, identity.key_fingerprint, identity.user_id)
     others = commit.execute(
         "SELECT base_address, user_id FROM run WHERE base_address <> ? OR user_id <> ? LIMIT 1",

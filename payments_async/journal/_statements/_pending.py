@@ -141,6 +141,11 @@ def dubious_after(database: Database) -> PageReader[StoredEvent]:
     return partial(_page, database=database, where="(doubt IS NOT NULL OR state = 'disputed')")
 
 
+def unmatched_after(database: Database) -> PageReader[StoredEvent]:
+    """A reader of pages of events of orders that the outbox does not hold, oldest first."""
+    return partial(_page, database=database, where="order_id IS NULL AND doubt IS NULL")
+
+
 def backlog(connection: Connection) -> Backlog:
     """How much is waiting."""
     (pending,) = connection.execute("SELECT count(*) FROM ipn_pending").fetchone()

@@ -19,6 +19,7 @@ from payments_async.journal._records import (
     ClaimedOrder,
     Entry,
     Evidence,
+    HeldUp,
     Pause,
     Permit,
     Placed,
@@ -617,6 +618,19 @@ def _sightings(commit: Commit, request_ids: Sequence[str]) -> Mapping[str, Evide
 
 
 # What there is to do, and whether it may be done
+
+
+def held_up(connection: Connection, name: str, now: float) -> HeldUp:
+    """What of an outbox goes on by itself no more."""
+    (quarantined,) = connection.execute(
+        """SELECT count(*) FROM run r JOIN chunk c ON c.run = r.id AND c.state = 'quarantined'
+        WHERE r.outbox = ? AND r.quarantined_at IS NOT NULL""",
+        (name,),
+    ).fetchone()
+    unloaded = connection.execute(
+        "SELECT batch_id FROM run WHERE outbox = ? AND state = 'loading' AND load_until <= ? ORDER BY id", (name, now)
+    ).fetchall()
+    return HeldUp(quarantined=quarantined, unloaded=tuple(batch_id for (batch_id,) in unloaded))
 
 
 def waiting(connection: Connection, name: str, now: float) -> Sequence[Waiting]:

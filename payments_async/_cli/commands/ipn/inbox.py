@@ -1,17 +1,24 @@
 """`payments-async ipn list`, `replay` and `prune`: looks after what an inbox holds."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened, seconds_of
-from payments_async._cli.screen import Screen, counted, quoted
+from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async._cli.working import working
 from payments_async.journal.contract import StoredEvent
 
 
-async def ipn_list(screen: Screen, journal: JournalFile = None) -> Exit:
+async def ipn_list(
+    screen: Screen,
+    journal: JournalFile = None,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="Also those of orders that the journal does not hold: who ordered them?")
+    ] = False,
+) -> Exit:
     """Tell what an inbox has waiting, and list what is wrong in it.
 
     Dead letters: events whose handlers failed too often. Unconfirmed: the service's own record has not borne them out
@@ -24,6 +31,8 @@ async def ipn_list(screen: Screen, journal: JournalFile = None) -> Exit:
         backlog = await inbox.backlog()
         dead = [stored async for stored in inbox.dead_letters()]
         dubious = [stored async for stored in inbox.dubious() if stored.state != "dead"]
+        unmatched = await inbox.unmatched_events()
+        strangers = [stored async for stored in inbox.unmatched()] if unknown else []
     screen.say(f"events that wait to be handled: {backlog.pending:,}; dead letters: {backlog.dead:,}")
     screen.say(f"{backlog.unconfirmed:,} are not confirmed, {backlog.reported:,} only reported of unknown senders")
     for stored in (*dead, *dubious):
@@ -31,7 +40,17 @@ async def ipn_list(screen: Screen, journal: JournalFile = None) -> Exit:
         words = f"{event.request_id or '(no request id)'}  {event.transaction_id}  code {event.status_code}"
         why = f"after {stored.tries} tries: {stored.error}" if stored.tries else stored.error or f"from {stored.peer}"
         screen.line(quoted(f"{stored.event_id:>8}  {_standing(stored):<11}  {words}  {why}"))
-    screen.document({"pending": backlog.pending, "dead": list(map(_told, dead)), "dubious": list(map(_told, dubious))})
+    if unmatched:
+        more = "; `explain` tells what is known of one" if unknown else "; --unknown lists them"
+        screen.say(f"{unmatched:,} are of orders that this journal does not hold{more}")
+    for stored in strangers:
+        event = stored.event
+        at = f"{datetime.fromtimestamp(stored.received_at, UTC):%Y-%m-%d %H:%M:%S}"
+        name = event.request_id or "(no request id)"
+        amount = money(event.amount, event.currency_code)
+        screen.line(f"{stored.event_id:>8}  {at}  {name}  {event.transaction_id}  code {event.status_code}  {amount}")
+    known = {"pending": backlog.pending, "dead": list(map(_told, dead)), "dubious": list(map(_told, dubious))}
+    screen.document({**known, "of_unknown_orders": unmatched, "unknown": list(map(_told, strangers))})
     return Exit.FAILED if dead else Exit.FINE
 
 

@@ -42,6 +42,7 @@ _LOOK = 0.5  # seconds between two looks
 _QUIET = 10.0  # seconds between two lines in a pipe, unless it is paused, hindered, or goes on again
 _RATE_OVER = 10.0  # seconds over which the speed is told
 _HEALTH_WITHIN = 5.0  # seconds in which a question for the health is answered
+_LONG = 60.0  # seconds for which something hinders it before somebody is told
 _SHOWN = (
     State.PLANNED, State.SENDING, State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED, State.REJECTED,
     State.UNKNOWN, State.PARKED,
@@ -145,12 +146,13 @@ async def work_until_stopped(
                 helping = None if beside is None else asyncio.ensure_future(beside(stop.drain))
                 where = "" if at is None else f"; its health at http://{host}:{at}/health"
                 screen.note(f"working the outbox {clean(name)}{where}; Ctrl-C stops")
+                hindered = Hindrance()
                 with _View(screen, name) as view:
                     while not stop.drain.is_set() and (helping is None or not helping.done()):
                         try:
                             view.show(now := await outbox.health())
                             if teller is not None:
-                                teller.heed(_needs(now))
+                                teller.heed(_needs(now) | hindered.needs(now), hinders=now.hinders)
                         except JournalError as error:  # the outbox itself goes on trying
                             view.say_trouble(error.message)
                         with suppress(TimeoutError):
@@ -228,6 +230,7 @@ def health_document(health: OutboxHealth) -> dict[str, object]:
         "outcomes": plain(health.counts),
         "conflicts": health.conflicts,
         "chunks_in_quarantine": health.quarantined,
+        "batches_not_loaded": list(health.unloaded),
         "handlers": {"waiting": health.untold, "dead": health.dead_letters, "of_nobody": list(health.unheard)},
         "strangers": health.strangers,
         "in_tray": health.in_tray,
@@ -316,6 +319,22 @@ class _View:
         return max(now - before, 0) / (last - first) if last > first else 0.0
 
 
+class Hindrance:
+    """Knows since when an outbox is hindered: for a moment it often is, and nobody has to be called for that."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: float | None = None
+
+    def needs(self, health: OutboxHealth) -> dict[str, int]:
+        """Whether somebody has to see to it: the service is away, or refuses the credentials or this address."""
+        if health.hinders is None:
+            self._since = None
+        elif self._since is None:
+            self._since = self._clock()
+        return {"hindered": int(self._since is not None and self._clock() - self._since >= _LONG)}
+
+
 def _needs(health: OutboxHealth) -> dict[str, int]:
     """What goes on by itself no more, and how much of it there is."""
     return {
@@ -323,6 +342,7 @@ def _needs(health: OutboxHealth) -> dict[str, int]:
         "parked": health.counts[State.PARKED],
         "conflicts": health.conflicts,
         "chunks_in_quarantine": health.quarantined,
+        "batches_not_loaded": len(health.unloaded),
         "failed_handlers": health.dead_letters,
         "untaken": health.untaken,
     }
@@ -338,6 +358,8 @@ def _trouble_of(health: OutboxHealth) -> str | None:
         return f"the service asked for a pause: nothing is sent before {moment(health.pace.cools_until)}"
     if health.quarantined:
         return f"{counted(health.quarantined, 'chunk')} in quarantine; see `payments-async outbox status`"
+    if health.unloaded:
+        return f"batch {', '.join(health.unloaded)} was not loaded to its end, and is not sent: put its file again"
     if health.untaken:
         return f"{counted(health.untaken, 'order')} could not be taken; see `payments-async outbox status`"
     return None

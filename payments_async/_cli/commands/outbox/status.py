@@ -74,7 +74,9 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
             "progress": progress_document(state.progress),
             "paused": pause_document(state.paused),
             **pace_document(state.pace),
-            "chunks_in_quarantine": state.quarantined,
+            "chunks_in_quarantine": state.held_up.quarantined,
+            "batches_not_loaded": state.held_up.unloaded,
+            "unmatched_notifications": state.unmatched,
             "oldest": {one: {"since": at, "seconds": time.time() - at} for one, at in oldest.items()},
             "handlers": {
                 "waiting": state.handlers.pending,
@@ -123,11 +125,18 @@ def _show(screen: Screen, state: OutboxState, oldest: Mapping[State, float]) -> 
             ("waits since", _since(oldest, State.PLANNED)),
             ("unknown since", _since(oldest, State.UNKNOWN)),
             ("parked since", _since(oldest, State.PARKED)),
-            ("in quarantine", counted(state.quarantined, "chunk") if state.quarantined else None),
+            ("in quarantine", counted(state.held_up.quarantined, "chunk") if state.held_up.quarantined else None),
+            ("not loaded whole", ", ".join(state.held_up.unloaded)),
             (
                 "not of this journal",
                 f"{counted(state.strangers, 'order')} in the service's list: who else pays from this account?"
                 if state.strangers
+                else None,
+            ),
+            (
+                "heard of",
+                f"{counted(state.unmatched, 'notification')} of orders that are not here: who ordered them?"
+                if state.unmatched
                 else None,
             ),
             ("in the tray", counted(state.in_tray, "order") if state.in_tray else None),
@@ -152,11 +161,18 @@ def _tell_next(screen: Screen, state: OutboxState, journal: JournalPlace) -> Non
     if state.progress.conflicts:
         screen.say("\nOf evidence against evidence, ask the service; once you know what is true:")
         screen.command(f"{command_line('bulk acknowledge', journal=journal)} REQUEST_ID {signed}")
-    if state.quarantined:
+    if state.held_up.quarantined:
         screen.say("\nThe journal was copied or restored; what it calls planned may have been sent. Look for it:")
         screen.command(f"{command_line('bulk reconcile', journal=journal)} --batch-id {state.name}")
         screen.say("Then, for what the service never had (and so for each of its batches in quarantine):")
         screen.command(f"{command_line('bulk lift-quarantine', journal=journal)} --batch-id {state.name} {signed}")
+    for batch_id in state.held_up.unloaded:
+        words = "has broken off, and nothing of it is sent. Put its file again, as it was:"
+        screen.say(f"\nLoading batch {quoted(batch_id)} {words}")
+        screen.command(command_line("outbox put", "FILE", journal=journal, name=state.name, batch_id=batch_id))
+    if state.unmatched:
+        screen.say("\nOf a notification of an order that is not here, `explain` tells what is known by its request id:")
+        screen.command(command_line("ipn list", journal=journal, unknown=True))
     if state.untaken:
         screen.say(
             "\nOf orders that could not be taken: correct the cause, and begin to work the outbox again; or, for"

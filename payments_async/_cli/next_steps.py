@@ -1,0 +1,125 @@
+"""What became of a payment, what is to be done about it, and whether it may be paid again: an answer for each state."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import attrs
+
+from payments_async._cli.journal import JournalPlace
+from payments_async._cli.outbox_state import moment
+from payments_async._cli.program import command_line
+from payments_async.journal import Entry, Run, State
+from payments_async.journal.contract import Pause
+
+SIGNED = "--who NAME --why REASON"
+IN_DOUBT = "No: the evidence is against itself. Not before somebody knows what is true."
+
+
+class Meaning(NamedTuple):
+    """What a state is to whoever asks what became of a payment: what it says, and whether it may be paid once more."""
+
+    now: str
+    again: str
+
+
+MEANS: Mapping[State, Meaning] = {
+    State.PLANNED: Meaning(
+        "It was not sent, or surely did not arrive.",
+        "No: it lies here to be sent, once. Under another id it would be paid twice.",
+    ),
+    State.SENDING: Meaning("A worker holds the permit to send it, or died with it.", "No: it may have left already."),
+    State.ACCEPTED: Meaning("The service has it; its end is not known yet.", "No: the service has it."),
+    State.SUCCESSFUL: Meaning("It was paid.", "No: it was paid."),
+    State.FAILED: Meaning(
+        "The service took it, and then it failed: it was not paid.", "Yes, under a new request id: this one is used up."
+    ),
+    State.REVERSED: Meaning(
+        "It was paid, and the money came back.", "Yes, once you know why it came back; under a new request id."
+    ),
+    State.REJECTED: Meaning(
+        "The service refused it: it was not paid.",
+        "Yes, once what it was refused for is mended; under a new request id.",
+    ),
+    State.UNKNOWN: Meaning(
+        "It may have been paid. Never send it again under another id: `bulk reconcile` looks for it.",
+        "No: it may have been paid.",
+    ),
+    State.PARKED: Meaning(
+        "It may have been paid, and was not found.",
+        "No. If the service surely never had it, write it off: then it is sent again, under its own id.",
+    ),
+}
+
+
+@attrs.frozen(kw_only=True)
+class NextStep:
+    """Something to do: words, and commands that can be typed."""
+
+    words: str
+    commands: tuple[str, ...] = ()
+
+
+def steps_for(entry: Entry, run: Run, paused: Pause | None, journal: JournalPlace) -> list[NextStep]:
+    """What is to be done about an order that stands so.
+
+    Args:
+        run: Its batch.
+        paused: Whether the outbox that sends it is.
+    """
+    if entry.conflict is not None:
+        line = f"{command_line('bulk acknowledge', entry.request_id, journal=journal)} {SIGNED}"
+        return [NextStep(words="Ask the service; once you know what is true:", commands=(line,))]
+    if entry.state in (State.PLANNED, State.SENDING):
+        return [_until_it_is_sent(entry, run, paused, journal)]
+    return list(_once_it_was_sent(entry, run, journal))
+
+
+def _until_it_is_sent(entry: Entry, run: Run, paused: Pause | None, journal: JournalPlace) -> NextStep:
+    named = {"journal": journal, "batch_id": run.batch_id}
+    if not run.ready:
+        words = (
+            f"Nothing of batch {run.batch_id} is sent before all of it is here; loading it has broken off, or is under "
+            "way. Put its file again, or run it again, as it was: what is here already is not there twice."
+        )
+        return NextStep(words=words)
+    if run.quarantined:
+        words = (
+            "The journal was copied or restored, and what it calls planned may have been sent. Look for it; then, for "
+            "what the service never had, lift the quarantine:"
+        )
+        lift = f"{command_line('bulk lift-quarantine', **named)} {SIGNED}"
+        return NextStep(words=words, commands=(command_line("bulk reconcile", **named), lift))
+    if run.outbox is None:
+        words = "The next run of its batch sends it, or finds out what became of it:"
+        return NextStep(words=words, commands=(command_line("bulk run", "FILE", **named),))
+    if paused is not None and entry.state is State.PLANNED:
+        words = f"The outbox was paused by {paused.who} on {moment(paused.at)}: {paused.why}. Once it may go on:"
+        line = f"{command_line('outbox resume', journal=journal, name=run.outbox)} {SIGNED}"
+        return NextStep(words=words, commands=(line,))
+    words = f"Whoever works the outbox {run.outbox} sends it, or finds out what became of it. See that somebody does:"
+    return NextStep(words=words, commands=(command_line("outbox status", journal=journal, name=run.outbox),))
+
+
+def _once_it_was_sent(entry: Entry, run: Run, journal: JournalPlace) -> Iterator[NextStep]:
+    named = {"journal": journal, "batch_id": run.batch_id}
+    match entry.state:
+        case State.ACCEPTED | State.UNKNOWN:
+            yield NextStep(
+                words="A notification settles it, or whoever works its outbox, or `bulk reconcile`:",
+                commands=(command_line("bulk reconcile", **named),),
+            )
+        case State.PARKED:
+            line = command_line("transactions", request_id=entry.request_id)
+            yield NextStep(words="Look once more, and ask the service:", commands=(line,))
+            line = f"{command_line('bulk write-off', entry.request_id, journal=journal)} {SIGNED}"
+            yield NextStep(words="Once the service says that it surely never had it:", commands=(line,))
+        case State.FAILED | State.REJECTED if run.outbox != run.batch_id:
+            line = command_line("bulk retry-file", **named)
+            yield NextStep(words="For a file of all of its batch that surely was not paid:", commands=(line,))
+        case State.FAILED | State.REJECTED | State.REVERSED:
+            yield NextStep(words="Whoever ordered it decides: nothing is sent by itself any more.")
+        case State.SUCCESSFUL:
+            line = command_line("bulk receipt", entry.request_id, journal=journal)
+            yield NextStep(words="For the proof of it:", commands=(line,))
+        case _:
+            raise AssertionError(entry.state)
