@@ -11,7 +11,7 @@ import attrs
 import pytest
 from bulk.worlds import BATCH, payout, payouts, session
 
-from payments_async import OutcomeUnknown, PaymentsSession, Rejected
+from payments_async import Dialect, OutcomeUnknown, PaymentsSession, Rejected
 from payments_async.bulk import reconcile, run_batch
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionSucceeded
 from payments_async.journal import SqliteJournal, State
@@ -126,6 +126,17 @@ async def test_a_call_is_one_span(tmp_path: Path, telescope: Telescope) -> None:
     assert login.parent is not None
     assert span.context.span_id == login.parent.span_id
     assert ["exchange"] == [event.name for event in span.events]
+
+
+async def test_a_session_with_other_options_is_watched_too(tmp_path: Path, telescope: Telescope) -> None:
+    """Its spans show the paths of its own dialect."""
+    async with scene(tmp_path, telescope) as here:
+        child = here.payments.with_options(dialect=Dialect(cards_path="/v2/plastic/"))
+        with pytest.raises(Rejected):
+            await child.cards.get("card-4711")
+        await child.payouts.send(payout(1))
+    assert [1, 1] == [len(telescope.named(name)) for name in ("GET /v2/plastic/", PAYOUT)]
+    assert "card-4711" not in everything(telescope)
 
 
 async def test_a_call_without_an_answer_is_an_error_by_its_type_alone(tmp_path: Path, telescope: Telescope) -> None:

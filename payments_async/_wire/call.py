@@ -41,6 +41,7 @@ class Call(msgspec.Struct, Generic[T], kw_only=True):
         authorized: Whether it carries the Authorization header.
         request_id: Of the order, where there is one.
         sent_before: The order may have left before this call, so a refusal proves nothing.
+        known_as: Path and body of the same request in the session's own dialect, where it is sent in another.
         remembered: Whether a session remembers its acceptance; orders of a journal are remembered there.
         private: Gives the personal texts in the body, to be masked in words that come back.
     """
@@ -56,6 +57,7 @@ class Call(msgspec.Struct, Generic[T], kw_only=True):
     authorized: bool = True
     request_id: str | None = None
     sent_before: bool = False
+    known_as: tuple[str, bytes] | None = None
     remembered: bool = False
     private: Callable[[], tuple[str, ...]] = tuple
 

@@ -83,14 +83,18 @@ def refresh(refresh_token: str, path: str, dialect: Dialect) -> Call[Login]:
     )
 
 
-def send_payout(order: PayoutOrder, dialect: Dialect, *, sent_before: bool = False) -> Call[Acceptance]:
+def send_payout(
+    order: PayoutOrder, dialect: Dialect, *, sent_before: bool = False, known_as: Dialect | None = None
+) -> Call[Acceptance]:
     """One payout; the destination's class selects the endpoint (sections 2 to 6)."""
-    return _remembered(order, dialect, sent_before)
+    return _remembered(order, dialect, sent_before, known_as)
 
 
-def request_collection(order: CollectionOrder, dialect: Dialect, *, sent_before: bool = False) -> Call[Acceptance]:
+def request_collection(
+    order: CollectionOrder, dialect: Dialect, *, sent_before: bool = False, known_as: Dialect | None = None
+) -> Call[Acceptance]:
     """One mobile money collection (section 7)."""
-    return _remembered(order, dialect, sent_before)
+    return _remembered(order, dialect, sent_before, known_as)
 
 
 class SendsWritten(Protocol):
@@ -118,9 +122,13 @@ class SendsWritten(Protocol):
         ...
 
 
-def sends_written(dialect: Dialect) -> SendsWritten:
-    """What describes the sending of an order that ``write_order`` wrote: byte for byte, where the dialect allows it."""
-    as_it_is = is_sent_as_written(dialect)
+def sends_written(dialect: Dialect, known_as: Dialect | None = None) -> SendsWritten:
+    """What describes the sending of an order that ``write_order`` wrote: byte for byte, where the dialect allows it.
+
+    Args:
+        known_as: The dialect of the requests that the session knows its orders by, where it is another one.
+    """
+    as_it_is = known_as is None and is_sent_as_written(dialect)
 
     def call_of(
         request_id: str,
@@ -130,12 +138,17 @@ def sends_written(dialect: Dialect) -> SendsWritten:
         sent_before: bool,
         private: Callable[[], tuple[str, ...]],
     ) -> Call[Acceptance]:
+        known = None
         if as_it_is:
             kind, body = request_of(request_id, amount, written)
         else:
             order = read_order(request_id, amount, written)
             kind, body = order.kind, encode(order_members(order, dialect))
-        return _money(kind, body, request_id, dialect, sent_before, private)
+            known = None if known_as is None else _written(order, known_as)
+        call = _money(kind, body, request_id, dialect, sent_before, private)
+        if known is not None:
+            call.known_as = known
+        return call
 
     return call_of
 
@@ -294,11 +307,20 @@ def _refuse_money(path: str, internet_path: str) -> None:
         raise ValueError("path: payouts and collections go through payouts.send() and collections.request()")
 
 
-def _remembered(order: Order, dialect: Dialect, sent_before: bool) -> Call[Acceptance]:
+def _remembered(order: Order, dialect: Dialect, sent_before: bool, known_as: Dialect | None) -> Call[Acceptance]:
     """The sending of an order that no journal holds: the session remembers it."""
     body = encode(order_members(order, dialect))
     private = partial(private_texts, order)
-    return _money(order.kind, body, order.request_id, dialect, sent_before, private, remembered=True)
+    call = _money(order.kind, body, order.request_id, dialect, sent_before, private, remembered=True)
+    if known_as is not None:
+        call.known_as = _written(order, known_as)
+    return call
+
+
+def _written(order: Order, dialect: Dialect) -> tuple[str, bytes]:
+    """Path and body of an order's request."""
+    path = KINDS[order.kind].path or dialect.internet_path
+    return dialect.api_prefix + path, encode(order_members(order, dialect))
 
 
 def _money(

@@ -5,12 +5,15 @@ from datetime import date
 from decimal import Decimal
 from typing import assert_type
 
+from aiohttp import ClientTimeout
+
 from payments_async import (
     Acceptance,
     CollectionOrder,
     Collections,
     Credentials,
     Dialect,
+    Limits,
     Listing,
     Page,
     PaymentsError,
@@ -98,6 +101,17 @@ async def hidden(payments: PaymentsSession) -> None:
     assert payments.note_evidence  # E: private
     assert payments.credentials  # E: the password is nobody's business
     assert payments.settled  # E: never was
+
+
+async def with_options(payments: PaymentsSession, order: PayoutOrder) -> None:
+    """It is a session like the other, and is taken wherever one is."""
+    child = payments.with_options(timeout=5.0, retry=RetryPolicy(attempts=1), dialect=Dialect())
+    assert_type(child, PaymentsSession)
+    assert_type(await child.payouts.send(order), Acceptance)
+    assert_type(payments.with_options().with_options(timeout=ClientTimeout(total=5)), PaymentsSession)
+    payments.with_options(5.0)  # E: by keyword
+    payments.with_options(timeout="5")  # E: seconds are no text
+    payments.with_options(limits=Limits())  # E: limits are shared
 
 
 async def from_the_environment() -> None:
