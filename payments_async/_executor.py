@@ -16,6 +16,7 @@ from payments_async._auth import Authenticator, Credentials, Token
 from payments_async._books import Books, telling
 from payments_async._dialect import Dialect
 from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault
+from payments_async._exchanges import Exchanges, listening
 from payments_async._fanout import fan_out
 from payments_async._limits import Gate
 from payments_async._masking import Secrets, redact
@@ -68,6 +69,7 @@ class Executor:
         credentials: What it logs in with.
         dialect: How requests are written.
         known_as: How the requests are written that the books know orders by, where that is not ``dialect``.
+        lifetime: When it may be used; one for a session, whatever its options.
         books: What it knows of its orders.
         clock: Monotonic seconds.
         sleep: Waits for seconds.
@@ -102,7 +104,7 @@ class Executor:
         self.sleep = sleep
         self.observer: Observer | None = None
         self._retry = retry
-        self._lifetime = Lifetime()
+        self.lifetime = Lifetime()
         self._token: Token | None = None  # that the headers are made with
         self._headers = transport.make_headers(None)
 
@@ -112,7 +114,7 @@ class Executor:
         Raises:
             RuntimeError: It was opened before.
         """
-        life = self._lifetime
+        life = self.lifetime
         if life.loop is not None:
             raise RuntimeError("this session was opened before; make a new PaymentsSession")
         life.loop = asyncio.get_running_loop()
@@ -130,7 +132,7 @@ class Executor:
 
     def before_close(self, finish: Callable[[], Awaitable[object]]) -> Callable[[], None]:
         """Have something finished before the session takes no further call; what is returned takes that back."""
-        waiting = self._lifetime.before_close
+        waiting = self.lifetime.before_close
         waiting.append(finish)
 
         def take_back() -> None:
@@ -144,7 +146,7 @@ class Executor:
 
         Closing twice is harmless.
         """
-        life = self._lifetime
+        life = self.lifetime
         while life.before_close:
             await life.before_close.pop()()
         life.closing = True
@@ -161,7 +163,7 @@ class Executor:
         Raises:
             RuntimeError: It cannot; the message tells why.
         """
-        life = self._lifetime
+        life = self.lifetime
         if life.loop is None:
             why = "this session is not open; use it within 'async with PaymentsSession(...)'"
         elif life.closing:
@@ -182,7 +184,7 @@ class Executor:
             retry: In place of the session's.
         """
         self.check_usable()
-        life = self._lifetime
+        life = self.lifetime
         life.under_way += 1
         try:
             if not call.once:
@@ -345,10 +347,26 @@ class _Attempts(Generic[T]):
             reply = await executor.transport.exchange(call, self._outgoing, headers, executor.patience)
         except TransportFailure as failure:
             surely_not = self._outgoing is not None and not self._outgoing.left
-            raise (never_left if surely_not else lost_reply)(call, str(failure)) from failure
+            error = (never_left if surely_not else lost_reply)(call, str(failure))
+            if (listener := listening()) is not None:
+                listener.hear(executor.lifetime, call, None, error)
+            raise error from failure
         finally:
             executor.gate.leave()
+        if (listener := listening()) is not None:
+            return self._read_aloud(reply, token, listener)
         return self._read(reply, token)
+
+    def _read_aloud(self, reply: Reply, token: Token | None, listener: Exchanges) -> T:
+        """As ``_read`` does, heard by whoever listens."""
+        whose = self._executor.lifetime
+        try:
+            result = self._read(reply, token)
+        except Exception as error:
+            listener.hear(whose, self._call, reply, error)
+            raise
+        listener.hear(whose, self._call, reply, result)
+        return result
 
     def _read(self, reply: Reply, token: Token | None) -> T:
         """The result that an answer holds; an answer that cannot be read leaves the outcome unknown."""

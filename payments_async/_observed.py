@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Coroutine
 from typing import Any, Self, TypeVar
 
 from multidict import CIMultiDict
@@ -64,12 +65,19 @@ class ObservedTransport(Transport):
         self._observer = observer
         self._facts_of = facts_of
 
-    async def exchange(
+    def exchange(
+        self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str], patience: Patience
+    ) -> Coroutine[Any, Any, Reply]:
+        """Send one call once, as ``Transport`` does, and tell what came back and how long it took."""
+        if not self._observer.is_watching():
+            return super().exchange(call, outgoing, headers, patience)
+        if call.read is read_login:
+            return self._told_login(call, outgoing, headers, patience)
+        return self._told(call, outgoing, headers, patience)
+
+    async def _told_login(
         self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str], patience: Patience
     ) -> Reply:
-        """Send one call once, as ``Transport`` does, and tell what came back and how long it took."""
-        if call.read is not read_login:
-            return await self._told(call, outgoing, headers, patience)
         with self._observer.watch("login", **self._facts_of(call)) as watched:
             reply = await self._told(call, outgoing, headers, patience)
             if reply.status >= 400:
@@ -116,8 +124,11 @@ class ObservedExecutor(Executor):
             self._facts_of.learn(dialect)
         return super().with_options(dialect=dialect, retry=retry, patience=patience)
 
-    async def execute(self, call: Call[T], *, retry: RetryPolicy | None = None) -> T:
-        """Make a call and read its answer, watched."""
+    def execute(self, call: Call[T], *, retry: RetryPolicy | None = None) -> Coroutine[Any, Any, T]:
+        """Make a call and read its answer, watched if anybody watches now."""
+        return self._watched(call, retry) if self._observer.is_watching() else super().execute(call, retry=retry)
+
+    async def _watched(self, call: Call[T], retry: RetryPolicy | None) -> T:
         facts, observer = self._facts_of(call), self._observer
         if call.read_quickly is not None:
             call = _counted(call, observer, facts["route"])

@@ -18,8 +18,9 @@ from yarl import URL
 
 from payments_async._auth import LOGIN_FIELDS, Authenticator, Credentials, LoginCalls
 from payments_async._books import Outcome
-from payments_async._checks import check_callable, check_flag, check_instance, check_number
+from payments_async._checks import check_callable, check_flag, check_instance, check_number, check_whole
 from payments_async._dialect import Dialect
+from payments_async._exchanges import Exchanges
 from payments_async._executor import Executor
 from payments_async._limits import Gate, Limits
 from payments_async._masking import Secret, Secrets
@@ -321,6 +322,19 @@ class PaymentsSession:
             ValueError: For the payout and collection paths.
         """
         return await self._executor.execute(endpoints.raw(method, path, query=query, body=body, dialect=self.dialect))
+
+    def exchanges(self, *, keep: int = 100) -> Exchanges:
+        """What the service says, word for word, in the exchanges of a ``with`` block.
+
+        ``with payments.exchanges() as exchanges:``, and then ``exchanges.of(acceptance)`` has HTTP status, correlation
+        id, body and JSON of the answer that told it; ``exchanges[-1]`` is the last one. Nothing of it is kept for calls
+        that nobody listens to.
+
+        Args:
+            keep: The last so many are kept, each with its whole body.
+        """
+        check_whole("keep", keep, 1)
+        return Exchanges(keep, of=self._executor.lifetime)
 
     def map(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -21,6 +23,7 @@ from payments_async.testing import deliver, notification
 
 pytest.importorskip("opentelemetry.sdk", reason="OpenTelemetry's SDK comes with the extra 'test'")
 from opentelemetry import trace
+from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -348,7 +351,9 @@ class Broken:
         self.__getattr__("exit")()
 
 
-@pytest.mark.parametrize("at", ["all", "watch", "begin", "note", "remember", "count", "level", "tell", "enter", "exit"])
+@pytest.mark.parametrize(
+    "at", ["all", "is_watching", "watch", "begin", "note", "remember", "count", "level", "tell", "enter", "exit"]
+)
 async def test_an_observer_that_breaks(at: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """No payment turns out otherwise by it, nothing is sent twice, no notification is refused; and it is said once."""
     observer: Any = Broken(at)
@@ -368,3 +373,44 @@ async def test_an_observer_that_breaks(at: str, tmp_path: Path, caplog: pytest.L
     said = [record for record in caplog.records if "the observer fails" in record.getMessage()]
     assert len(said) <= 2
     assert "256772000017" not in caplog.text
+
+
+def test_with_the_api_alone_nobody_watches() -> None:
+    """Neither where nothing is set up, nor with providers that do nothing; a provider of either kind is enough."""
+    nobody = OpenTelemetry(trace.NoOpTracerProvider(), NoOpMeterProvider())
+    traced = OpenTelemetry(TracerProvider(), NoOpMeterProvider())
+    measured = OpenTelemetry(trace.NoOpTracerProvider(), MeterProvider())
+    assert [False, True, True] == [observer.is_watching() for observer in (nobody, traced, measured)]
+
+
+_SET_LATE = """
+import asyncio
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from payments_async import Credentials, PaymentsSession
+from payments_async.otel import OpenTelemetry
+from payments_async.sandbox import ManualClock, Sandbox
+
+async def main():
+    now, spans, tracers = 0.0, InMemorySpanExporter(), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    observer = OpenTelemetry(clock=lambda: now)
+    async with Sandbox(clock=ManualClock()) as service:
+        who = Credentials(app_key=service.app_key, app_password=service.app_password, user_id=service.user_id)
+        async with PaymentsSession(service.base_url, who, observer=observer) as payments:
+            await payments.accounts.get()
+            trace.set_tracer_provider(tracers)
+            now = 1.0
+            await payments.accounts.get()
+    print([span.name for span in spans.get_finished_spans()])
+
+asyncio.run(main())
+"""
+
+
+def test_a_global_provider_that_is_set_late_is_noticed() -> None:
+    """Within a second: the calls before it are made as if nobody watched, those after it are spans."""
+    done = subprocess.run([sys.executable, "-c", _SET_LATE], capture_output=True, text=True, check=False)
+    assert ("['GET /api/accounts']\n", "") == (done.stdout, done.stderr)

@@ -180,6 +180,11 @@ def told_status(error: PaymentsError) -> int | None:
     return error.status
 
 
+def correlation_id_of(reply: Reply) -> str | None:
+    """The service's own reference for an exchange, where its answer names one."""
+    return _said(reply)[2]
+
+
 def read_plain_acceptance(body: bytes, *, request_id: str, timezone: tzinfo) -> Acceptance | None:
     """The acceptance exactly as documented, which is the usual case, quickly; ``None`` when anything differs."""
     try:

@@ -13,6 +13,8 @@ from payments_async import (
     Collections,
     Credentials,
     Dialect,
+    Exchange,
+    Exchanges,
     Limits,
     Listing,
     Page,
@@ -112,6 +114,19 @@ async def with_options(payments: PaymentsSession, order: PayoutOrder) -> None:
     payments.with_options(5.0)  # E: by keyword
     payments.with_options(timeout="5")  # E: seconds are no text
     payments.with_options(limits=Limits())  # E: limits are shared
+
+
+async def exchanges(payments: PaymentsSession, order: PayoutOrder) -> None:
+    """What came back, and which exchange told a result, if one did."""
+    with payments.exchanges(keep=5) as made:
+        acceptance = await payments.payouts.send(order)
+    assert_type(made, Exchanges)
+    assert_type(made[0], Exchange)
+    assert_type(made.of(acceptance), Exchange | None)
+    assert_type(made[0].body, bytes)
+    made.of(acceptance).json()  # E: perhaps none did
+    payments.exchanges(5)  # E: by keyword
+    made[0].status = 200  # E: frozen
 
 
 async def from_the_environment() -> None:
