@@ -13,6 +13,7 @@ from payments_async._dialect import Dialect
 from payments_async._errors import AuthenticationFailed, PaymentsError, Rejected, ServiceFault, UnreadableReply, again
 from payments_async._frozen import field, frozen
 from payments_async._masking import Secret, Secrets, masked
+from payments_async._quirks import MetQuirks
 from payments_async._transport import Outgoing, Patience, Transport, TransportFailure
 from payments_async._wire import endpoints
 from payments_async._wire.call import Call
@@ -215,9 +216,16 @@ class LoginCalls:
     """Logs in with the credentials of one session, or with a refresh token. Keeps neither."""
 
     def __init__(
-        self, transport: Transport, patience: Patience, credentials: Credentials, dialect: Dialect, secrets: Secrets
+        self,
+        transport: Transport,
+        patience: Patience,
+        credentials: Credentials,
+        dialect: Dialect,
+        secrets: Secrets,
+        quirks: MetQuirks,
     ) -> None:
         self._transport = transport
+        self._quirks = quirks
         self._patience = patience
         self._credentials = credentials
         self._dialect = dialect
@@ -247,6 +255,7 @@ class LoginCalls:
             )
         except TransportFailure as failure:
             raise ServiceFault(f"the login failed: {failure}") from failure
+        self._quirks.look_at_answer(call, reply)
         try:
             return read_reply(call, reply, self._dialect, self._secrets)
         except PaymentsError as error:

@@ -22,6 +22,7 @@ from payments_async._limits import Gate
 from payments_async._masking import Secrets, redact
 from payments_async._models import Acceptance, Transaction
 from payments_async._observing import Observer
+from payments_async._quirks import MetQuirks
 from payments_async._retry import RetryPolicy
 from payments_async._transport import Outgoing, Patience, Transport, TransportFailure
 from payments_async._wire import endpoints
@@ -69,6 +70,7 @@ class Executor:
         credentials: What it logs in with.
         dialect: How requests are written.
         known_as: How the requests are written that the books know orders by, where that is not ``dialect``.
+        quirks: Those that its answers have shown.
         lifetime: When it may be used; one for a session, whatever its options.
         books: What it knows of its orders.
         clock: Monotonic seconds.
@@ -85,6 +87,7 @@ class Executor:
         credentials: Credentials,
         dialect: Dialect,
         secrets: Secrets,
+        quirks: MetQuirks,
         patience: Patience,
         retry: RetryPolicy,
         remembered: int,
@@ -98,6 +101,7 @@ class Executor:
         self.dialect = dialect
         self.known_as: Dialect | None = None
         self.secrets = secrets
+        self.quirks = quirks
         self.patience = patience
         self.books: Books = Books(remembered)
         self.clock = clock
@@ -353,9 +357,13 @@ class _Attempts(Generic[T]):
             raise error from failure
         finally:
             executor.gate.leave()
-        if (listener := listening()) is not None:
-            return self._read_aloud(reply, token, listener)
-        return self._read(reply, token)
+        try:
+            if (listener := listening()) is not None:
+                return self._read_aloud(reply, token, listener)
+            return self._read(reply, token)
+        finally:
+            if call.answer and executor.quirks.wants(call.answer, is_unusual=reply.is_unusual):
+                executor.quirks.look_at_answer(call, reply)
 
     def _read_aloud(self, reply: Reply, token: Token | None, listener: Exchanges) -> T:
         """As ``_read`` does, heard by whoever listens."""

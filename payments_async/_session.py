@@ -25,6 +25,7 @@ from payments_async._executor import Executor
 from payments_async._limits import Gate, Limits
 from payments_async._masking import Secret, Secrets
 from payments_async._observing import Observer, guarded
+from payments_async._quirks import MetQuirks
 from payments_async._resources.namespaces import Accounts, Cards, Collections, Payouts, Products
 from payments_async._resources.transactions import Transactions
 from payments_async._retry import RetryPolicy
@@ -132,7 +133,8 @@ class PaymentsSession:
         _check_prefix(transport.base_url, dialect.api_prefix)
         secrets = Secrets(Secret(credentials.app_password), Secret(credentials.app_key))
         patience = transport.make_patience(timeouts)
-        logins = LoginCalls(transport, patience, credentials, dialect, secrets)
+        quirks = MetQuirks(observer)
+        logins = LoginCalls(transport, patience, credentials, dialect, secrets, quirks)
         renew = None if dialect.refresh_path is None else logins.refresh
         executor = executing(
             transport=transport,
@@ -141,6 +143,7 @@ class PaymentsSession:
             credentials=credentials,
             dialect=dialect,
             secrets=secrets,
+            quirks=quirks,
             patience=patience,
             retry=retry or RetryPolicy(),
             remembered=limits.remembered,
@@ -281,6 +284,15 @@ class PaymentsSession:
         whoever waits for them.
         """
         return self._executor.transport.silent_for
+
+    @property
+    def quirks_met(self) -> Mapping[str, str]:
+        """The contradictions of the specification that answers have shown, with the value of each.
+
+        Under the ids of ``payments_async.sandbox.Quirks``; set there, a sandbox behaves as your service does. All of
+        them are understood. Not all answers are looked at, but each that is in none of the usual shapes.
+        """
+        return dict(self._executor.quirks.met)
 
     async def aclose(self) -> None:
         """Take no further call, wait for those under way, and close. Closing twice is harmless.

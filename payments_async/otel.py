@@ -135,7 +135,8 @@ class OpenTelemetry:
     ``.batch.duration``, ``.reconciliation.duration``, ``.settling.duration``, ``.notification.duration`` and
     ``.handling.duration``, by outcome; ``payments_async.orders`` by state, and ``.unknown.oldest_age``, told by the
     processes that work an outbox; ``.notifications.pending`` and ``.notifications.oldest_age`` of an inbox; the
-    counters ``.notifications.refused``, ``.dead_letters`` and ``.quirks``.
+    counters ``.notifications.refused``, ``.dead_letters`` and ``.quirks``, which tells each contradiction once, by its
+    id, and each answer or notification of another shape than the usual ones.
 
     While neither provider does anything, as where OpenTelemetry's API is there and no SDK, calls are made as if nobody
     watched. A global provider that is set later is noticed within a second.

@@ -252,7 +252,7 @@ async def test_who_is_refused_is_counted(telescope: Telescope) -> None:
 
 
 async def test_quirks_are_counted(tmp_path: Path, telescope: Telescope) -> None:
-    """A notification that contradicts an earlier one, and an answer of another shape than the usual ones."""
+    """A notification that contradicts an earlier one, and an answer of another shape; each known quirk once, by id."""
     receiver = Receiver(senders=["127.0.0.1"], observer=telescope.observer)
 
     @receiver.on(TransactionSucceeded)
@@ -263,8 +263,9 @@ async def test_quirks_are_counted(tmp_path: Path, telescope: Telescope) -> None:
         assert 200 == (await deliver(receiver, notification("r-1", status_code=code))).status
     await receiver.aclose()
     async with scene(tmp_path, telescope, quirks=Quirks(envelope_correlation_id=True)) as here:
-        await here.payments.transactions.page(number=1, size=5)
-    assert {"contradicting_notification": 1, "answer_in_another_shape": 1} == {
+        for _ in range(3):
+            await here.payments.transactions.page(number=1, size=5)
+    assert {"contradicting_notification": 1, "answer_in_another_shape": 3, "envelope_correlation_id": 1} == {
         attributes["payments_async.quirk"]: count for attributes, count in telescope.points("payments_async.quirks")
     }
 

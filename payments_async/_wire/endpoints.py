@@ -67,6 +67,7 @@ def log_in(app_key: str, app_password: str, user_id: str, dialect: Dialect) -> C
         ),
         authorized=False,
         read=read_login,
+        answer="login",
         private=lambda: (app_key, app_password, user_id),
     )
 
@@ -79,6 +80,7 @@ def refresh(refresh_token: str, path: str, dialect: Dialect) -> Call[Login]:
         body=encode({"refreshToken": str(refresh_token)}),
         authorized=False,
         read=read_login,
+        answer="login",
         private=lambda: (refresh_token,),
     )
 
@@ -175,19 +177,19 @@ def list_transactions(
     query |= {first: _day(since, dialect), last: _day(until, dialect), "transactionStatus": status}
     read = reads_page(Transaction, dialect.timezone)
     quickly = reads_documented_page(dialect.timezone)
-    return _read("/transactions", read, dialect, query=query, read_quickly=quickly)
+    return _read("/transactions", read, dialect, query=query, read_quickly=quickly, answer="transactions")
 
 
 def get_transaction(transaction_id: str, dialect: Dialect) -> Call[Transaction]:
     """One transaction by the service's id (section 9)."""
     path = f"/transactions/{_segment('transaction_id', transaction_id)}"
-    return _read(path, reads(Transaction, dialect.timezone), dialect)
+    return _read(path, reads(Transaction, dialect.timezone), dialect, answer="transaction")
 
 
 def find_transaction(request_id: str, path: str, dialect: Dialect) -> Call[Transaction]:
     """One transaction by our request id, on the path of an earlier edition (``Dialect.find_by_request_path``)."""
     path = path.replace("{request_id}", _segment("request_id", request_id))
-    return _read(path, reads(Transaction, dialect.timezone), dialect)
+    return _read(path, reads(Transaction, dialect.timezone), dialect, answer="transaction")
 
 
 def list_products(*, number: int, size: int, dialect: Dialect) -> Call[Page[Product]]:
@@ -229,6 +231,7 @@ def validate(
         repeatable=True,
         authorized=dialect.validation_authorized,  # Spec: "sent without an Authorization header in the sample"
         read=read_validation,
+        answer="validation",
         private=lambda: (customer_reference,),
     )
 
@@ -248,6 +251,7 @@ def get_card(card_id: str, masked_number: str | None, dialect: Dialect) -> Call[
         body=body,
         repeatable=True,
         read=reads(Card, dialect.timezone),
+        answer="card",
     )
 
 
@@ -342,6 +346,7 @@ def _money(
         once=True,
         request_id=request_id,
         sent_before=sent_before,
+        answer="acceptance",
         remembered=remembered,
         private=private,
         read=lambda value: read_acceptance(value, request_id=request_id, timezone=zone),
@@ -350,12 +355,20 @@ def _money(
 
 
 def _read(
-    path: str, read: Any, dialect: Dialect, *, query: Mapping[str, Any] | None = None, read_quickly: Any = None
+    path: str,
+    read: Any,
+    dialect: Dialect,
+    *,
+    query: Mapping[str, Any] | None = None,
+    read_quickly: Any = None,
+    answer: str = "reading",
 ) -> Call[Any]:
     """One GET, with the filters that are set."""
     shown = urlencode({name: value for name, value in (query or {}).items() if value is not None})
     path = dialect.api_prefix + path
-    return Call(method="GET", path=path, query=shown, repeatable=True, read=read, read_quickly=read_quickly)
+    return Call(
+        method="GET", path=path, query=shown, repeatable=True, read=read, read_quickly=read_quickly, answer=answer
+    )
 
 
 def _patch_card(body: dict[str, Any], dialect: Dialect, private: tuple[str, ...] = ()) -> Call[Card]:
@@ -368,6 +381,7 @@ def _patch_card(body: dict[str, Any], dialect: Dialect, private: tuple[str, ...]
         once=True,
         private=lambda: private,
         read=reads(Card, dialect.timezone),
+        answer="card",
     )
 
 

@@ -117,6 +117,7 @@ def read_reply(call: Call[T], reply: Reply, dialect: Dialect, secrets: Secrets =
     if 200 <= reply.status < 300:
         if call.read_quickly is not None and (result := call.read_quickly(reply.body)) is not None:
             return result
+        reply.is_unusual = True
         try:
             return call.read(decode(reply.body))
         except Refused as error:
@@ -126,6 +127,7 @@ def read_reply(call: Call[T], reply: Reply, dialect: Dialect, secrets: Secrets =
             named = error.transaction_id
             failure = _failure(shapeless, call, reply, secrets, error.message, code=error.code, transaction_id=named)
     else:
+        reply.is_unusual = True
         failure = _refusal(call, reply, dialect, secrets)
     raise failure  # here, so that the service's words as they came do not hang on as its context
 

@@ -129,6 +129,12 @@ async def exchanges(payments: PaymentsSession, order: PayoutOrder) -> None:
     made[0].status = 200  # E: frozen
 
 
+async def what_was_met(payments: PaymentsSession) -> None:
+    """Ids and values are texts, for whoever reads."""
+    assert_type(payments.quirks_met, Mapping[str, str])
+    payments.quirks_met["read_code"] = "1"  # E: to be read only
+
+
 async def from_the_environment() -> None:
     """The same type of session, and settings that are checked as the class checks them."""
     async with PaymentsSession.from_env(retry=RetryPolicy(attempts=1)) as payments:
