@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         SeveralTransactions,
         UnreadableReply,
     )
+    from payments_async._exchanges import Exchange, Exchanges
     from payments_async._limits import Limits
     from payments_async._models import (
         Acceptance,
@@ -72,6 +73,8 @@ __all__ = [
     "Credentials",
     "Destination",
     "Dialect",
+    "Exchange",
+    "Exchanges",
     "IncompleteListing",
     "InternetLine",
     "InvalidOrder",
@@ -112,6 +115,7 @@ _HOMES = (
     "_auth",
     "_dialect",
     "_errors",
+    "_exchanges",
     "_limits",
     "_models",
     "_orders",

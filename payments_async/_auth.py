@@ -13,7 +13,8 @@ from payments_async._dialect import Dialect
 from payments_async._errors import AuthenticationFailed, PaymentsError, Rejected, ServiceFault, UnreadableReply, again
 from payments_async._frozen import field, frozen
 from payments_async._masking import Secret, Secrets, masked
-from payments_async._transport import Outgoing, Transport, TransportFailure
+from payments_async._quirks import MetQuirks
+from payments_async._transport import Outgoing, Patience, Transport, TransportFailure
 from payments_async._wire import endpoints
 from payments_async._wire.call import Call
 from payments_async._wire.replies import Login, read_reply
@@ -21,6 +22,8 @@ from payments_async._wire.replies import Login, read_reply
 _log = logging.getLogger("payments_async")
 
 _MARGIN = 300.0  # seconds before the end of its life at which a token is renewed
+# what of a dialect is the login's, which all calls of a session have in common
+LOGIN_FIELDS = ("authorization_scheme", "include_refresh_token", "refresh_path", "token_lifetime")
 _JITTER = 120.0  # at most so many seconds earlier, so that many processes do not renew together
 _RENEWAL_PAUSE = 5.0  # seconds between failed renewals while the old token still serves
 
@@ -212,8 +215,18 @@ class Authenticator:
 class LoginCalls:
     """Logs in with the credentials of one session, or with a refresh token. Keeps neither."""
 
-    def __init__(self, transport: Transport, credentials: Credentials, dialect: Dialect, secrets: Secrets) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        patience: Patience,
+        credentials: Credentials,
+        dialect: Dialect,
+        secrets: Secrets,
+        quirks: MetQuirks,
+    ) -> None:
         self._transport = transport
+        self._quirks = quirks
+        self._patience = patience
         self._credentials = credentials
         self._dialect = dialect
         self._secrets = secrets
@@ -235,10 +248,14 @@ class LoginCalls:
 
     async def _make(self, call: Call[Login]) -> Login:
         """Make a login call once. No error that it raises has our secrets in it."""
+        transport = self._transport
         try:
-            reply = await self._transport.exchange(call, Outgoing(call.body or b""), self._transport.make_headers(None))
+            reply = await transport.exchange(
+                call, Outgoing(call.body or b""), transport.make_headers(None), self._patience
+            )
         except TransportFailure as failure:
             raise ServiceFault(f"the login failed: {failure}") from failure
+        self._quirks.look_at_answer(call, reply)
         try:
             return read_reply(call, reply, self._dialect, self._secrets)
         except PaymentsError as error:

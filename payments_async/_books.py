@@ -221,8 +221,8 @@ def telling(function: Callable[[Item], Awaitable[T]]) -> Callable[[Item], Awaita
 
 
 def _print(call: Call[Any]) -> int:
-    """A number that is the same for the same request, and for this process only."""
-    return hash((call.path, call.body))
+    """A number that is the same for the same request, however it is spelled, and for this process only."""
+    return hash((call.path, call.body) if call.known_as is None else call.known_as)
 
 
 def _amount(call: Call[Any]) -> Decimal | None:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from contextlib import aclosing
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
+import attrs
 from multidict import CIMultiDict
 
 from payments_async._auth import Authenticator, Credentials, Token
 from payments_async._books import Books, telling
 from payments_async._dialect import Dialect
 from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault
+from payments_async._exchanges import Exchanges, listening
 from payments_async._fanout import fan_out
 from payments_async._limits import Gate
 from payments_async._masking import Secrets, redact
 from payments_async._models import Acceptance, Transaction
 from payments_async._observing import Observer
+from payments_async._quirks import MetQuirks
 from payments_async._retry import RetryPolicy
-from payments_async._transport import Outgoing, Transport, TransportFailure
+from payments_async._transport import Outgoing, Patience, Transport, TransportFailure
+from payments_async._wire import endpoints
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import lost_reply, never_left, read_reply, told_status
 
@@ -32,16 +37,41 @@ _log = logging.getLogger("payments_async")
 _AT_THE_DOOR = frozenset({401, 403, 429})  # said perhaps before anybody looked at the token
 
 
+@attrs.define(eq=False, repr=False)
+class Lifetime:
+    """From when a session is opened until it is closed, in one event loop: one for all that have its options changed.
+
+    Attributes:
+        loop: Which it was opened in; ``None`` until then.
+        closing: It takes no further call.
+        under_way: Calls that have not ended.
+        drained: Set when the last of them ends while it is closing.
+        before_close: What is to be finished first, the latest one first.
+    """
+
+    loop: asyncio.AbstractEventLoop | None = None
+    closing: bool = False
+    under_way: int = 0
+    drained: asyncio.Event = attrs.field(factory=asyncio.Event)
+    before_close: list[Callable[[], Awaitable[object]]] = attrs.field(factory=list)
+
+
 class Executor:
     """Executes the calls of one session, from when it is opened until it is closed, in one event loop.
 
+    With other options (``with_options``) it is another one, which has all but these in common with the first.
+
     Args:
+        patience: How long an exchange may take.
         retry: How often and how patiently calls are repeated, where a call does not say.
         remembered: How many accepted orders are remembered.
 
     Attributes:
         credentials: What it logs in with.
         dialect: How requests are written.
+        known_as: How the requests are written that the books know orders by, where that is not ``dialect``.
+        quirks: Those that its answers have shown.
+        lifetime: When it may be used; one for a session, whatever its options.
         books: What it knows of its orders.
         clock: Monotonic seconds.
         sleep: Waits for seconds.
@@ -57,6 +87,8 @@ class Executor:
         credentials: Credentials,
         dialect: Dialect,
         secrets: Secrets,
+        quirks: MetQuirks,
+        patience: Patience,
         retry: RetryPolicy,
         remembered: int,
         clock: Callable[[], float],
@@ -67,17 +99,16 @@ class Executor:
         self.auth = auth
         self.credentials = credentials
         self.dialect = dialect
+        self.known_as: Dialect | None = None
         self.secrets = secrets
+        self.quirks = quirks
+        self.patience = patience
         self.books: Books = Books(remembered)
         self.clock = clock
         self.sleep = sleep
         self.observer: Observer | None = None
         self._retry = retry
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closing = False
-        self._under_way = 0
-        self._drained = asyncio.Event()
-        self._before_close: list[Callable[[], Awaitable[object]]] = []
+        self.lifetime = Lifetime()
         self._token: Token | None = None  # that the headers are made with
         self._headers = transport.make_headers(None)
 
@@ -87,18 +118,30 @@ class Executor:
         Raises:
             RuntimeError: It was opened before.
         """
-        if self._loop is not None:
+        life = self.lifetime
+        if life.loop is not None:
             raise RuntimeError("this session was opened before; make a new PaymentsSession")
-        self._loop = asyncio.get_running_loop()
+        life.loop = asyncio.get_running_loop()
         await self.transport.open()
+
+    def with_options(self, *, dialect: Dialect | None, retry: RetryPolicy | None, patience: Patience | None) -> Self:
+        """One that makes its calls with other options and shares all else; what is ``None`` stays as it is."""
+        other = copy.copy(self)
+        if dialect is not None and dialect != self.dialect:
+            known_as = self.known_as or self.dialect
+            other.dialect, other.known_as = dialect, None if dialect == known_as else known_as
+        other._retry = retry or self._retry
+        other.patience = patience or self.patience
+        return other
 
     def before_close(self, finish: Callable[[], Awaitable[object]]) -> Callable[[], None]:
         """Have something finished before the session takes no further call; what is returned takes that back."""
-        self._before_close.append(finish)
+        waiting = self.lifetime.before_close
+        waiting.append(finish)
 
         def take_back() -> None:
-            if finish in self._before_close:
-                self._before_close.remove(finish)
+            if finish in waiting:
+                waiting.remove(finish)
 
         return take_back
 
@@ -107,13 +150,14 @@ class Executor:
 
         Closing twice is harmless.
         """
-        while self._before_close:
-            await self._before_close.pop()()
-        self._closing = True
+        life = self.lifetime
+        while life.before_close:
+            await life.before_close.pop()()
+        life.closing = True
         try:
-            while self._under_way:
-                self._drained.clear()
-                await self._drained.wait()
+            while life.under_way:
+                life.drained.clear()
+                await life.drained.wait()
         finally:
             await self.transport.close()
 
@@ -123,11 +167,12 @@ class Executor:
         Raises:
             RuntimeError: It cannot; the message tells why.
         """
-        if self._loop is None:
+        life = self.lifetime
+        if life.loop is None:
             why = "this session is not open; use it within 'async with PaymentsSession(...)'"
-        elif self._closing:
+        elif life.closing:
             why = "this session is closed; make a new PaymentsSession"
-        elif asyncio.get_running_loop() is not self._loop:
+        elif asyncio.get_running_loop() is not life.loop:
             why = "this session belongs to another event loop; open one for each loop"
         elif self.transport.is_closed:
             why = "the ClientSession that was brought (http=...) is closed; open it for as long as this session"
@@ -143,15 +188,16 @@ class Executor:
             retry: In place of the session's.
         """
         self.check_usable()
-        self._under_way += 1
+        life = self.lifetime
+        life.under_way += 1
         try:
             if not call.once:
                 return await _Attempts(self, call, retry or self._retry).run()
             return await self._execute_once(call, retry or self._retry)
         finally:
-            self._under_way -= 1
-            if self._closing and not self._under_way:
-                self._drained.set()
+            life.under_way -= 1
+            if life.closing and not life.under_way:
+                life.drained.set()
 
     async def _execute_once(self, call: Call[T], retry: RetryPolicy) -> T:
         """Make a call that must not be carried out twice, and enter in the books what becomes of it."""
@@ -208,6 +254,10 @@ class Executor:
                 if isinstance(told, Exception):
                     raise told  # never: what the function raises is told
                 yield item, told.deliver()
+
+    def sends_written(self) -> endpoints.SendsWritten:
+        """What describes the sending of orders that a journal holds."""
+        return endpoints.sends_written(self.dialect, self.known_as)
 
     def note_evidence(self, request_id: str, found: Acceptance | Transaction | None = None) -> None:
         """The outcome of this order is known now, from elsewhere: it no longer counts as unsettled.
@@ -297,13 +347,34 @@ class _Attempts(Generic[T]):
             token = (executor.auth.good or await self._token()) if call.authorized else None
             if call.body is not None or call.once:  # an empty body is watched too
                 self._outgoing = Outgoing(call.body or b"")
-            reply = await executor.transport.exchange(call, self._outgoing, executor.headers(call, token))
+            headers = executor.headers(call, token)
+            reply = await executor.transport.exchange(call, self._outgoing, headers, executor.patience)
         except TransportFailure as failure:
             surely_not = self._outgoing is not None and not self._outgoing.left
-            raise (never_left if surely_not else lost_reply)(call, str(failure)) from failure
+            error = (never_left if surely_not else lost_reply)(call, str(failure))
+            if (listener := listening()) is not None:
+                listener.hear(executor.lifetime, call, None, error)
+            raise error from failure
         finally:
             executor.gate.leave()
-        return self._read(reply, token)
+        try:
+            if (listener := listening()) is not None:
+                return self._read_aloud(reply, token, listener)
+            return self._read(reply, token)
+        finally:
+            if call.answer and executor.quirks.wants(call.answer, is_unusual=reply.is_unusual):
+                executor.quirks.look_at_answer(call, reply)
+
+    def _read_aloud(self, reply: Reply, token: Token | None, listener: Exchanges) -> T:
+        """As ``_read`` does, heard by whoever listens."""
+        whose = self._executor.lifetime
+        try:
+            result = self._read(reply, token)
+        except Exception as error:
+            listener.hear(whose, self._call, reply, error)
+            raise
+        listener.hear(whose, self._call, reply, result)
+        return result
 
     def _read(self, reply: Reply, token: Token | None) -> T:
         """The result that an answer holds; an answer that cannot be read leaves the outcome unknown."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Self, TypeVar
 
 from multidict import CIMultiDict
 from yarl import URL
@@ -16,7 +16,7 @@ from payments_async._kinds import KINDS
 from payments_async._models import Acceptance, Transaction
 from payments_async._observing import Fact, Observer
 from payments_async._retry import RetryPolicy
-from payments_async._transport import Outgoing, Transport, TransportFailure
+from payments_async._transport import Outgoing, Patience, Transport, TransportFailure
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import read_login
 
@@ -26,33 +26,72 @@ _WORDS = frozenset(["auth", "login", "transactions", "products", "validation", "
 _ANY = "{id}"
 
 
+class FactsOfCalls:
+    """What is told of each call to a service: where it goes, without whatever the path says of an order or a person."""
+
+    def __init__(self, base_url: str, dialect: Dialect) -> None:
+        url = URL(base_url)
+        self._place: dict[str, Fact] = {"host": url.host, "port": url.port}
+        self._words = set(_WORDS)
+        self._known: dict[str, dict[str, Fact]] = {}  # of the paths that name nothing, which are few
+        self.learn(dialect)
+
+    def learn(self, dialect: Dialect) -> None:
+        """The paths of this dialect are shown as well."""
+        paths = [row.path or dialect.internet_path for row in KINDS.values()]
+        paths += [dialect.api_prefix, dialect.internet_path, dialect.product_items_path, dialect.cards_path]
+        paths += [dialect.card_patch_path, dialect.refresh_path or "", dialect.find_by_request_path or ""]
+        self._words.update(word for path in paths for word in path.split("/") if "{" not in word)
+
+    def __call__(self, call: Call[Any]) -> dict[str, Fact]:
+        facts = self._known.get(call.label)
+        if facts is not None:
+            return facts
+        route = "/".join(word if word in self._words else _ANY for word in call.path.split("/"))
+        facts = {"method": call.method, "route": route, **self._place}
+        if route == call.path:
+            self._known[call.label] = facts
+        return facts
+
+
 class ObservedTransport(Transport):
     """Tells of each exchange, those of logins included."""
 
     _observer: Observer
-    _facts_of: Callable[[Call[Any]], dict[str, Fact]]
+    _facts_of: FactsOfCalls
 
-    def observe(self, observer: Observer, facts_of: Callable[[Call[Any]], dict[str, Fact]]) -> None:
+    def observe(self, observer: Observer, facts_of: FactsOfCalls) -> None:
         """Begin to tell."""
         self._observer = observer
         self._facts_of = facts_of
 
-    async def exchange(self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str]) -> Reply:
+    def exchange(
+        self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str], patience: Patience
+    ) -> Coroutine[Any, Any, Reply]:
         """Send one call once, as ``Transport`` does, and tell what came back and how long it took."""
-        if call.read is not read_login:
-            return await self._told(call, outgoing, headers)
+        if not self._observer.is_watching():
+            return super().exchange(call, outgoing, headers, patience)
+        if call.read is read_login:
+            return self._told_login(call, outgoing, headers, patience)
+        return self._told(call, outgoing, headers, patience)
+
+    async def _told_login(
+        self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str], patience: Patience
+    ) -> Reply:
         with self._observer.watch("login", **self._facts_of(call)) as watched:
-            reply = await self._told(call, outgoing, headers)
+            reply = await self._told(call, outgoing, headers, patience)
             if reply.status >= 400:
                 watched.tell(error=str(reply.status))
             return reply
 
-    async def _told(self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str]) -> Reply:
+    async def _told(
+        self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str], patience: Patience
+    ) -> Reply:
         begun = self._clock()
         status: int | None = None
         error: str | None = None
         try:
-            reply = await super().exchange(call, outgoing, headers)
+            reply = await super().exchange(call, outgoing, headers, patience)
             status = reply.status
             if status >= 400:
                 error = str(status)
@@ -72,15 +111,24 @@ class ObservedExecutor(Executor):
     """Tells of each call, from when it asks for a place until its outcome is known."""
 
     _observer: Observer
-    _facts_of: Callable[[Call[Any]], dict[str, Fact]]
+    _facts_of: FactsOfCalls
 
-    def observe(self, observer: Observer, facts_of: Callable[[Call[Any]], dict[str, Fact]]) -> None:
+    def observe(self, observer: Observer, facts_of: FactsOfCalls) -> None:
         """Begin to tell."""
         self.observer = self._observer = observer
         self._facts_of = facts_of
 
-    async def execute(self, call: Call[T], *, retry: RetryPolicy | None = None) -> T:
-        """Make a call and read its answer, watched."""
+    def with_options(self, *, dialect: Dialect | None, retry: RetryPolicy | None, patience: Patience | None) -> Self:
+        """As ``Executor`` does; the paths of another dialect may be told too."""
+        if dialect is not None:
+            self._facts_of.learn(dialect)
+        return super().with_options(dialect=dialect, retry=retry, patience=patience)
+
+    def execute(self, call: Call[T], *, retry: RetryPolicy | None = None) -> Coroutine[Any, Any, T]:
+        """Make a call and read its answer, watched if anybody watches now."""
+        return self._watched(call, retry) if self._observer.is_watching() else super().execute(call, retry=retry)
+
+    async def _watched(self, call: Call[T], retry: RetryPolicy | None) -> T:
         facts, observer = self._facts_of(call), self._observer
         if call.read_quickly is not None:
             call = _counted(call, observer, facts["route"])
@@ -98,34 +146,10 @@ class ObservedExecutor(Executor):
 
 def start_observing(executor: Executor, observer: Observer) -> None:
     """Have a session's calls and exchanges told."""
-    facts_of = _facts_of_calls(executor.transport.base_url, executor.dialect)
+    facts_of = FactsOfCalls(executor.transport.base_url, executor.dialect)
     for part in (executor, executor.transport):
         if isinstance(part, ObservedExecutor | ObservedTransport):
             part.observe(observer, facts_of)
-
-
-def _facts_of_calls(base_url: str, dialect: Dialect) -> Callable[[Call[Any]], dict[str, Fact]]:
-    """What is told of each call to a service: where it goes, without whatever the path says of an order or a person."""
-    url = URL(base_url)
-    place: dict[str, Fact] = {"host": url.host, "port": url.port}
-    paths = [row.path or dialect.internet_path for row in KINDS.values()]
-    paths += [dialect.api_prefix, dialect.internet_path, dialect.product_items_path, dialect.cards_path]
-    paths += [dialect.card_patch_path, dialect.refresh_path or "", dialect.find_by_request_path or ""]
-    words = _WORDS | {word for path in paths for word in path.split("/") if "{" not in word}
-
-    known: dict[str, dict[str, Fact]] = {}  # of the paths that name nothing, which are few
-
-    def facts_of(call: Call[Any]) -> dict[str, Fact]:
-        facts = known.get(call.label)
-        if facts is not None:
-            return facts
-        route = "/".join(word if word in words else _ANY for word in call.path.split("/"))
-        facts = {"method": call.method, "route": route, **place}
-        if route == call.path:
-            known[call.label] = facts
-        return facts
-
-    return facts_of
 
 
 def _counted(call: Call[T], observer: Observer, route: Fact) -> Call[T]:

@@ -38,6 +38,9 @@ class Observer(Protocol):
     ``payments_async.otel``.
     """
 
+    def is_watching(self) -> bool:
+        """Whether anybody would see what is told of a call now. It is asked before each, and must cost nothing."""
+
     def watch(self, what: str, /, **facts: Fact) -> Watched:
         """A piece of work, which other work that begins within it belongs to."""
 
@@ -63,6 +66,14 @@ class GuardedObserver:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._has_failed = False
+
+    def is_watching(self) -> bool:
+        """As the observer does."""
+        try:
+            return self._observer.is_watching()
+        except Exception as error:  # noqa: BLE001 - as below
+            self.failed(error)
+            return True
 
     def watch(self, what: str, /, **facts: Fact) -> Watched:
         """As the observer does."""

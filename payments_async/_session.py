@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import os
 import ssl as tls
@@ -15,14 +16,16 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 import aiohttp
 from yarl import URL
 
-from payments_async._auth import Authenticator, Credentials, LoginCalls
+from payments_async._auth import LOGIN_FIELDS, Authenticator, Credentials, LoginCalls
 from payments_async._books import Outcome
-from payments_async._checks import check_callable, check_flag, check_instance, check_number
+from payments_async._checks import check_callable, check_flag, check_instance, check_number, check_whole
 from payments_async._dialect import Dialect
+from payments_async._exchanges import Exchanges
 from payments_async._executor import Executor
 from payments_async._limits import Gate, Limits
 from payments_async._masking import Secret, Secrets
 from payments_async._observing import Observer, guarded
+from payments_async._quirks import MetQuirks
 from payments_async._resources.namespaces import Accounts, Cards, Collections, Payouts, Products
 from payments_async._resources.transactions import Transactions
 from payments_async._retry import RetryPolicy
@@ -46,7 +49,7 @@ class SessionSettings(TypedDict, total=False):
     dialect: Dialect | None
     retry: RetryPolicy | None
     limits: Limits | None
-    timeout: aiohttp.ClientTimeout
+    timeout: aiohttp.ClientTimeout | float
     http: aiohttp.ClientSession | None
     ssl: tls.SSLContext | None
     proxy: str | URL | None
@@ -72,7 +75,7 @@ class PaymentsSession:
         dialect: Dialect | None = None,
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
-        timeout: aiohttp.ClientTimeout = DEFAULT_TIMEOUT,
+        timeout: aiohttp.ClientTimeout | float = DEFAULT_TIMEOUT,
         http: aiohttp.ClientSession | None = None,
         ssl: tls.SSLContext | None = None,
         proxy: str | URL | None = None,
@@ -91,7 +94,8 @@ class PaymentsSession:
             dialect: How requests are written where the specification leaves a choice.
             retry: How often and how patiently reads are repeated.
             limits: Concurrency, rate, largest answer.
-            timeout: Of one HTTP exchange: 60 s in all, 10 s to connect. The wait for a place is not part of it.
+            timeout: Of one HTTP exchange: 60 s in all, 10 s to connect. A number is seconds in all. The wait for a
+                place is not part of it.
             http: Your own ``aiohttp.ClientSession``; it is never closed here.
             ssl: TLS settings, a client certificate included.
             proxy: Address of an HTTP proxy; the service whitelists addresses, so yours may need one.
@@ -104,7 +108,8 @@ class PaymentsSession:
         Raises:
             TypeError, ValueError: When the address or a setting cannot be right; the message names it.
         """
-        _check_settings(credentials, dialect, retry, limits, timeout, http, ssl)
+        _check_settings(credentials, dialect, retry, limits, http, ssl)
+        timeouts = _timeouts(timeout)
         check_flag("trust_env", trust_env)
         check_callable("clock", clock, "a function that gives monotonic seconds")
         check_callable("sleep", sleep, "an async function that waits for seconds")
@@ -118,7 +123,6 @@ class PaymentsSession:
         transport = sending(
             base_url,
             http=http,
-            timeout=timeout,
             ssl=ssl,
             proxy=proxy,
             trust_env=trust_env,
@@ -128,15 +132,19 @@ class PaymentsSession:
         )
         _check_prefix(transport.base_url, dialect.api_prefix)
         secrets = Secrets(Secret(credentials.app_password), Secret(credentials.app_key))
-        logins = LoginCalls(transport, credentials, dialect, secrets)
+        patience = transport.make_patience(timeouts)
+        quirks = MetQuirks(observer)
+        logins = LoginCalls(transport, patience, credentials, dialect, secrets, quirks)
         renew = None if dialect.refresh_path is None else logins.refresh
-        executor = self._executor = executing(
+        executor = executing(
             transport=transport,
             gate=Gate(limits, clock=clock, sleep=sleep),
             auth=Authenticator(dialect, log_in=logins.log_in, refresh=renew, clock=clock, secrets=secrets),
             credentials=credentials,
             dialect=dialect,
             secrets=secrets,
+            quirks=quirks,
+            patience=patience,
             retry=retry or RetryPolicy(),
             remembered=limits.remembered,
             clock=clock,
@@ -146,6 +154,12 @@ class PaymentsSession:
             from payments_async._observed import start_observing
 
             start_observing(executor, observer)
+        self._made_from: PaymentsSession | None = None
+        self._take(executor)
+
+    def _take(self, executor: Executor) -> None:
+        """Have the calls of every namespace executed by this."""
+        self._executor = executor
         self.payouts: Payouts = Payouts(executor)
         self.collections: Collections = Collections(executor)
         self.transactions: Transactions = Transactions(executor)
@@ -179,7 +193,43 @@ class PaymentsSession:
         )
         return cls(str(found[_BASE_URL]), credentials, **settings)
 
+    def with_options(
+        self,
+        *,
+        timeout: aiohttp.ClientTimeout | float | None = None,
+        retry: RetryPolicy | None = None,
+        dialect: Dialect | None = None,
+    ) -> Self:
+        """This session for some calls, with another patience or dialect: ``payments.with_options(timeout=5.0)``.
+
+        It shares all else: login and token, connections, limits and the pause after a 429, and what is known of each
+        order, so that none is sent twice, by whichever of them. It is open for as long as this session, which alone is
+        opened and closed, and whose closing waits for the calls of both. It may be made for a single call.
+
+        Args:
+            timeout: Of one HTTP exchange; a number is seconds in all. Logins, which serve all calls, keep that of the
+                session. Who waits less for an order than the service takes learns ``OutcomeUnknown`` the more often.
+            retry: How often and how patiently its calls are repeated.
+            dialect: How its requests are written. What concerns the login is as in the session.
+
+        Raises:
+            TypeError, ValueError: A setting cannot be right, or belongs to the login; the message names it.
+        """
+        _check_kinds((("dialect", dialect), ("retry", retry)))
+        if dialect is not None:
+            for name in LOGIN_FIELDS:
+                if getattr(dialect, name) != getattr(self.dialect, name):
+                    raise ValueError(f"dialect.{name}: belongs to the login, which is shared; open a session for it")
+            _check_prefix(self.base_url, dialect.api_prefix)
+        executor = self._executor
+        patience = None if timeout is None else executor.transport.make_patience(_timeouts(timeout))
+        other = copy.copy(self)
+        other._made_from = self._made_from or self
+        other._take(executor.with_options(dialect=dialect, retry=retry, patience=patience))
+        return other
+
     async def __aenter__(self) -> Self:
+        self._check_own("opened")
         await self._executor.open()
         return self
 
@@ -235,8 +285,22 @@ class PaymentsSession:
         """
         return self._executor.transport.silent_for
 
+    @property
+    def quirks_met(self) -> Mapping[str, str]:
+        """The contradictions of the specification that answers have shown, with the value of each.
+
+        Under the ids of ``payments_async.sandbox.Quirks``; set there, a sandbox behaves as your service does. All of
+        them are understood. Not all answers are looked at, but each that is in none of the usual shapes.
+        """
+        return dict(self._executor.quirks.met)
+
     async def aclose(self) -> None:
-        """Take no further call, wait for those under way, and close. Closing twice is harmless."""
+        """Take no further call, wait for those under way, and close. Closing twice is harmless.
+
+        Raises:
+            RuntimeError: It was made by ``with_options``; close the session that it was made from.
+        """
+        self._check_own("closed")
         await self._executor.aclose()
 
     async def log_in(self) -> None:
@@ -271,6 +335,19 @@ class PaymentsSession:
         """
         return await self._executor.execute(endpoints.raw(method, path, query=query, body=body, dialect=self.dialect))
 
+    def exchanges(self, *, keep: int = 100) -> Exchanges:
+        """What the service says, word for word, in the exchanges of a ``with`` block.
+
+        ``with payments.exchanges() as exchanges:``, and then ``exchanges.of(acceptance)`` has HTTP status, correlation
+        id, body and JSON of the answer that told it; ``exchanges[-1]`` is the last one. Nothing of it is kept for calls
+        that nobody listens to.
+
+        Args:
+            keep: The last so many are kept, each with its whole body.
+        """
+        check_whole("keep", keep, 1)
+        return Exchanges(keep, of=self._executor.lifetime)
+
     def map(
         self,
         function: Callable[[Item], Awaitable[T]],
@@ -290,6 +367,10 @@ class PaymentsSession:
         """
         return self._executor.map(function, items, concurrency=concurrency)
 
+    def _check_own(self, what: str) -> None:
+        if self._made_from is not None:
+            raise RuntimeError(f"made by with_options, this is {what} with the session that it was made from, alone")
+
 
 def executor_of(payments: PaymentsSession) -> Executor:
     """What executes the calls of a session: for the rooms of this package that need more of it than its users."""
@@ -305,23 +386,39 @@ def _parts(observer: Observer | None) -> tuple[type[Transport], type[Executor]]:
     return ObservedTransport, ObservedExecutor
 
 
+_KINDS: Mapping[str, tuple[type, str]] = {
+    "dialect": (Dialect, "Dialect(...)"),
+    "retry": (RetryPolicy, "RetryPolicy(attempts=...)"),
+    "limits": (Limits, "Limits(concurrency=...)"),
+    "http": (aiohttp.ClientSession, "an aiohttp.ClientSession (one that repeats requests would pay twice)"),
+    "ssl": (tls.SSLContext, "an ssl.SSLContext, since TLS is never left unverified"),
+}
+
+
 def _check_settings(
-    credentials: object, dialect: object, retry: object, limits: object, timeout: object, http: object, ssl: object
+    credentials: object, dialect: object, retry: object, limits: object, http: object, ssl: object
 ) -> None:
     check_instance("credentials", credentials, Credentials, "Credentials(app_key=..., app_password=..., user_id=...)")
-    check_instance("timeout", timeout, aiohttp.ClientTimeout, "aiohttp.ClientTimeout(total=60.0)")
-    for name, value, kind, remedy in (
-        ("dialect", dialect, Dialect, "Dialect(...)"),
-        ("retry", retry, RetryPolicy, "RetryPolicy(attempts=...)"),
-        ("limits", limits, Limits, "Limits(concurrency=...)"),
-        ("http", http, aiohttp.ClientSession, "an aiohttp.ClientSession (one that repeats requests would pay twice)"),
-        ("ssl", ssl, tls.SSLContext, "an ssl.SSLContext, since TLS is never left unverified"),
-    ):
+    _check_kinds((("dialect", dialect), ("retry", retry), ("limits", limits), ("http", http), ("ssl", ssl)))
+
+
+def _check_kinds(settings: Iterable[tuple[str, object]]) -> None:
+    for name, value in settings:
         if value is not None:
-            check_instance(name, value, kind, remedy)
+            check_instance(name, value, *_KINDS[name])
+
+
+def _timeouts(timeout: aiohttp.ClientTimeout | float) -> aiohttp.ClientTimeout:
+    """The timeouts of one exchange, where a number of seconds is that of all of it."""
+    if isinstance(timeout, int | float) and not isinstance(timeout, bool):
+        check_number("timeout", timeout, above_zero=True)
+        return aiohttp.ClientTimeout(total=timeout, sock_connect=DEFAULT_TIMEOUT.sock_connect)
+    remedy = "seconds, or aiohttp.ClientTimeout(total=60.0)"
+    found = check_instance("timeout", timeout, aiohttp.ClientTimeout, remedy)
     for field in ("total", "connect", "sock_read", "sock_connect"):
-        if (seconds := getattr(timeout, field)) is not None:
+        if (seconds := getattr(found, field)) is not None:
             check_number(f"timeout.{field}", seconds)
+    return found
 
 
 def _check_prefix(base_url: str, prefix: str) -> None:

@@ -9,6 +9,7 @@ import socket
 import ssl as tls
 import time
 import traceback
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from types import FrameType, TracebackType
@@ -163,6 +164,21 @@ async def _logged(call: Call[Any], exchange: Coroutine[Any, Any, Reply]) -> Repl
         _log.debug("%s %s: %s after %s s", call.method, path, came, seconds, extra=facts)
 
 
+class Patience:
+    """How long one exchange may take, as the HTTP client is told of it: a value of the call's way.
+
+    Attributes:
+        options: What each request of this patience is made with; a proxy's address may hold its password.
+        deadlines: What keeps the total, where there is one.
+    """
+
+    __slots__ = ("deadlines", "options")
+
+    def __init__(self, options: dict[str, Any], deadlines: Deadlines | None) -> None:
+        self.options = options
+        self.deadlines = deadlines
+
+
 class Transport:
     """One HTTP client below one base address."""
 
@@ -171,7 +187,6 @@ class Transport:
         base_url: str | URL,
         *,
         http: aiohttp.ClientSession | None,
-        timeout: aiohttp.ClientTimeout,
         ssl: tls.SSLContext | None,
         proxy: str | URL | None,
         trust_env: bool,
@@ -199,12 +214,10 @@ class Transport:
         self._dated: tuple[str, float] | None = None  # the Date of the last answer that had one, and when it came
         self._urls: dict[str, URL] = {}
         self._logged: set[str] = set()  # places whose failure was logged; the errors tell each one
-        # The total is ours to keep: one timer for all exchanges costs less than aiohttp's one for each.
-        self._deadlines = Deadlines(timeout.total) if timeout.total else None
+        self._deadlines: weakref.WeakSet[Deadlines] = weakref.WeakSet()  # a timer that runs holds its own
         self._options: dict[str, Any] = {
             "allow_redirects": False,  # a redirected payout would be sent twice
             "raise_for_status": False,
-            "timeout": _without_total(timeout),
         }
         _check_verified(ssl, http)
         if ssl is not None:
@@ -246,10 +259,20 @@ class Transport:
 
     async def close(self) -> None:
         """Close the HTTP client, unless it was brought."""
-        if self._deadlines is not None:
-            self._deadlines.close()
+        for deadlines in self._deadlines:
+            deadlines.close()
         if self._own is not None:
             await self._own.close()
+
+    def make_patience(self, timeout: aiohttp.ClientTimeout) -> Patience:
+        """How long the exchanges of some calls may take; the total is the caller's, and kept for all of them together.
+
+        One timer for all of these exchanges costs less than aiohttp's one for each.
+        """
+        deadlines = Deadlines(timeout.total) if timeout.total else None
+        if deadlines is not None:
+            self._deadlines.add(deadlines)
+        return Patience(self._options | {"timeout": _without_total(timeout)}, deadlines)
 
     def make_headers(self, authorization: Secret | None) -> CIMultiDict[str]:
         """The headers of a call, with the token's authorization; without those that the client that is ours adds."""
@@ -259,19 +282,24 @@ class Transport:
         return headers
 
     def exchange(
-        self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str]
+        self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str], patience: Patience
     ) -> Coroutine[Any, Any, Reply]:
         """Send one call once and read its whole answer. Where the log is at DEBUG, a line tells of it.
+
+        Args:
+            patience: What ``make_patience`` gave.
 
         Raises:
             TransportFailure: Without a usable answer; says why, naming no person and no secret.
         """
         if self._asked_at is None:
             self._asked_at = self._clock()
-        made = self._exchanged(call, outgoing, headers)
+        made = self._exchanged(call, outgoing, headers, patience)
         return _logged(call, made) if _log.isEnabledFor(logging.DEBUG) else made
 
-    async def _exchanged(self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str]) -> Reply:
+    async def _exchanged(
+        self, call: Call[Any], outgoing: Outgoing | None, headers: CIMultiDict[str], patience: Patience
+    ) -> Reply:
         http = self._http
         if http is None:
             raise TransportFailure("the HTTP client is closed")
@@ -282,12 +310,12 @@ class Transport:
         try:
             method = _METHODS.get(call.method, call.method) if call.once else call.method
             if self._theirs and outgoing is not None:
-                request = self._watched(http, method, url, outgoing, headers)
+                request = self._watched(http, method, url, outgoing, headers, patience)
             else:  # the options never are a local variable: a proxy's address may hold its password
-                request = http.request(method, url, data=outgoing, headers=headers, **self._options)
-            if self._deadlines is None:
+                request = http.request(method, url, data=outgoing, headers=headers, **patience.options)
+            if patience.deadlines is None:
                 return await self._ask(request, outgoing)
-            with self._deadlines.stay():
+            with patience.deadlines.stay():
                 return await self._ask(request, outgoing)
         except Exception as error:  # noqa: BLE001 - a caller's middlewares and hooks raise whatever they like
             why, cause = self._explained(error)
@@ -299,11 +327,17 @@ class Transport:
         raise TransportFailure(why) from cause  # here, so that no other error hangs on as its context
 
     def _watched(
-        self, http: aiohttp.ClientSession, method: str, url: URL, outgoing: Outgoing, headers: CIMultiDict[str]
+        self,
+        http: aiohttp.ClientSession,
+        method: str,
+        url: URL,
+        outgoing: Outgoing,
+        headers: CIMultiDict[str],
+        patience: Patience,
     ) -> Any:
         """A request through the middlewares of a client that was brought, with ours as the innermost."""
         ours = {"middlewares": (*self._theirs, partial(_watch, outgoing))}
-        return http.request(method, url, data=outgoing, headers=headers, **(self._options | ours))
+        return http.request(method, url, data=outgoing, headers=headers, **(patience.options | ours))
 
     def _explained(self, error: Exception) -> tuple[str, Exception | None]:
         """Why there is no answer, in our words, and the cause that may be shown."""

@@ -14,7 +14,7 @@ errors the type alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -29,6 +29,7 @@ from payments_async._version import __version__
 __all__ = ["OpenTelemetry"]
 
 _OURS = "payments_async"
+_LOOKS_AGAIN = 1.0  # seconds; asking each time would cost as much as a span, for it looks into the environment
 _REMEMBERED = 10_000  # orders and transactions whose spans are linked to
 # What a fact is called. One that is not named here is told nobody, so that nothing personal gets in by mistake.
 _ATTRIBUTES = {
@@ -134,18 +135,29 @@ class OpenTelemetry:
     ``.batch.duration``, ``.reconciliation.duration``, ``.settling.duration``, ``.notification.duration`` and
     ``.handling.duration``, by outcome; ``payments_async.orders`` by state, and ``.unknown.oldest_age``, told by the
     processes that work an outbox; ``.notifications.pending`` and ``.notifications.oldest_age`` of an inbox; the
-    counters ``.notifications.refused``, ``.dead_letters`` and ``.quirks``.
+    counters ``.notifications.refused``, ``.dead_letters`` and ``.quirks``, which tells each contradiction once, by its
+    id, and each answer or notification of another shape than the usual ones.
+
+    While neither provider does anything, as where OpenTelemetry's API is there and no SDK, calls are made as if nobody
+    watched. A global provider that is set later is noticed within a second.
 
     Args:
         tracer_provider: In place of the global one.
         meter_provider: In place of the global one.
+        clock: Seconds that only grow.
     """
 
     def __init__(
         self,
         tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None,
+        *,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
+        self.clock = clock
+        self._providers = tracer_provider, meter_provider
+        self._is_watching = False
+        self._look_at = float("-inf")  # when to look next whether anybody has set one
         self._tracer = trace.get_tracer(_OURS, __version__, tracer_provider)
         meter = metrics.get_meter(_OURS, __version__, meter_provider)
         self._exchanges = meter.create_histogram(
@@ -166,6 +178,16 @@ class OpenTelemetry:
 
     def __repr__(self) -> str:
         return "OpenTelemetry()"
+
+    def is_watching(self) -> bool:
+        """Whether a provider does anything with what it is given: that of the API alone does not."""
+        if not self._is_watching and (now := self.clock()) >= self._look_at:
+            self._look_at = now + _LOOKS_AGAIN
+            tracers, meters = self._providers
+            self._is_watching = _does_something(tracers or trace.get_tracer_provider()) or _does_something(
+                meters or metrics.get_meter_provider()
+            )
+        return self._is_watching
 
     def watch(self, what: str, /, **facts: Fact) -> _Work:
         """A span, which is the current one until it ends."""
@@ -245,7 +267,7 @@ class _Work:
         self._what = what
         self._span = span
         self._facts = facts
-        self._begun = perf_counter()
+        self._begun = owner.clock()
         self._token = context.attach(trace.set_span_in_context(span)) if is_current else None
 
     def tell(self, **facts: Fact) -> None:
@@ -278,9 +300,14 @@ class _Work:
             if "error" in facts:
                 span.set_status(Status(StatusCode.ERROR))
         span.end()
-        self._owner.measure(self._what, perf_counter() - self._begun, facts)
+        self._owner.measure(self._what, self._owner.clock() - self._begun, facts)
         if facts.get("moves_money"):
             self._owner.keep(span.get_span_context(), facts.get("transaction_id"))
+
+
+def _does_something(provider: object) -> bool:
+    """Whether it is a provider of an SDK: those of the API drop all, or stand for one that nobody has set yet."""
+    return type(provider).__module__.split(".")[:2] not in (["opentelemetry", "trace"], ["opentelemetry", "metrics"])
 
 
 def _attributes(facts: Mapping[str, Fact]) -> dict[str, str | int | float | bool]:

@@ -29,7 +29,7 @@ LINES: tuple[set[str], ...] = (
     },
     {"_dialect", "_errors", "_models", "_kinds", "_orders", "_events", "_handlers"},
     {"_wire"},
-    {"_transport", "_retry", "_limits", "_books", "_spill", "journal"},
+    {"_transport", "_retry", "_limits", "_books", "_exchanges", "_quirks", "_spill", "journal"},
     {"_auth"},
     {"_executor"},
     {"_resources", "_observed"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -11,7 +13,7 @@ import attrs
 import pytest
 from bulk.worlds import BATCH, payout, payouts, session
 
-from payments_async import OutcomeUnknown, PaymentsSession, Rejected
+from payments_async import Dialect, OutcomeUnknown, PaymentsSession, Rejected
 from payments_async.bulk import reconcile, run_batch
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionSucceeded
 from payments_async.journal import SqliteJournal, State
@@ -21,6 +23,7 @@ from payments_async.testing import deliver, notification
 
 pytest.importorskip("opentelemetry.sdk", reason="OpenTelemetry's SDK comes with the extra 'test'")
 from opentelemetry import trace
+from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -126,6 +129,17 @@ async def test_a_call_is_one_span(tmp_path: Path, telescope: Telescope) -> None:
     assert login.parent is not None
     assert span.context.span_id == login.parent.span_id
     assert ["exchange"] == [event.name for event in span.events]
+
+
+async def test_a_session_with_other_options_is_watched_too(tmp_path: Path, telescope: Telescope) -> None:
+    """Its spans show the paths of its own dialect."""
+    async with scene(tmp_path, telescope) as here:
+        child = here.payments.with_options(dialect=Dialect(cards_path="/v2/plastic/"))
+        with pytest.raises(Rejected):
+            await child.cards.get("card-4711")
+        await child.payouts.send(payout(1))
+    assert [1, 1] == [len(telescope.named(name)) for name in ("GET /v2/plastic/", PAYOUT)]
+    assert "card-4711" not in everything(telescope)
 
 
 async def test_a_call_without_an_answer_is_an_error_by_its_type_alone(tmp_path: Path, telescope: Telescope) -> None:
@@ -238,7 +252,7 @@ async def test_who_is_refused_is_counted(telescope: Telescope) -> None:
 
 
 async def test_quirks_are_counted(tmp_path: Path, telescope: Telescope) -> None:
-    """A notification that contradicts an earlier one, and an answer of another shape than the usual ones."""
+    """A notification that contradicts an earlier one, and an answer of another shape; each known quirk once, by id."""
     receiver = Receiver(senders=["127.0.0.1"], observer=telescope.observer)
 
     @receiver.on(TransactionSucceeded)
@@ -249,8 +263,9 @@ async def test_quirks_are_counted(tmp_path: Path, telescope: Telescope) -> None:
         assert 200 == (await deliver(receiver, notification("r-1", status_code=code))).status
     await receiver.aclose()
     async with scene(tmp_path, telescope, quirks=Quirks(envelope_correlation_id=True)) as here:
-        await here.payments.transactions.page(number=1, size=5)
-    assert {"contradicting_notification": 1, "answer_in_another_shape": 1} == {
+        for _ in range(3):
+            await here.payments.transactions.page(number=1, size=5)
+    assert {"contradicting_notification": 1, "answer_in_another_shape": 3, "envelope_correlation_id": 1} == {
         attributes["payments_async.quirk"]: count for attributes, count in telescope.points("payments_async.quirks")
     }
 
@@ -337,7 +352,9 @@ class Broken:
         self.__getattr__("exit")()
 
 
-@pytest.mark.parametrize("at", ["all", "watch", "begin", "note", "remember", "count", "level", "tell", "enter", "exit"])
+@pytest.mark.parametrize(
+    "at", ["all", "is_watching", "watch", "begin", "note", "remember", "count", "level", "tell", "enter", "exit"]
+)
 async def test_an_observer_that_breaks(at: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """No payment turns out otherwise by it, nothing is sent twice, no notification is refused; and it is said once."""
     observer: Any = Broken(at)
@@ -357,3 +374,44 @@ async def test_an_observer_that_breaks(at: str, tmp_path: Path, caplog: pytest.L
     said = [record for record in caplog.records if "the observer fails" in record.getMessage()]
     assert len(said) <= 2
     assert "256772000017" not in caplog.text
+
+
+def test_with_the_api_alone_nobody_watches() -> None:
+    """Neither where nothing is set up, nor with providers that do nothing; a provider of either kind is enough."""
+    nobody = OpenTelemetry(trace.NoOpTracerProvider(), NoOpMeterProvider())
+    traced = OpenTelemetry(TracerProvider(), NoOpMeterProvider())
+    measured = OpenTelemetry(trace.NoOpTracerProvider(), MeterProvider())
+    assert [False, True, True] == [observer.is_watching() for observer in (nobody, traced, measured)]
+
+
+_SET_LATE = """
+import asyncio
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from payments_async import Credentials, PaymentsSession
+from payments_async.otel import OpenTelemetry
+from payments_async.sandbox import ManualClock, Sandbox
+
+async def main():
+    now, spans, tracers = 0.0, InMemorySpanExporter(), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(spans))
+    observer = OpenTelemetry(clock=lambda: now)
+    async with Sandbox(clock=ManualClock()) as service:
+        who = Credentials(app_key=service.app_key, app_password=service.app_password, user_id=service.user_id)
+        async with PaymentsSession(service.base_url, who, observer=observer) as payments:
+            await payments.accounts.get()
+            trace.set_tracer_provider(tracers)
+            now = 1.0
+            await payments.accounts.get()
+    print([span.name for span in spans.get_finished_spans()])
+
+asyncio.run(main())
+"""
+
+
+def test_a_global_provider_that_is_set_late_is_noticed() -> None:
+    """Within a second: the calls before it are made as if nobody watched, those after it are spans."""
+    done = subprocess.run([sys.executable, "-c", _SET_LATE], capture_output=True, text=True, check=False)
+    assert ("['GET /api/accounts']\n", "") == (done.stdout, done.stderr)

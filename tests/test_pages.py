@@ -15,6 +15,7 @@ from payments_async import Dialect
 from payments_async._cli.app import COMMANDS, load_command
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.profiles import SETTINGS
+from payments_async._wire.quirks import TOLD
 from payments_async.sandbox import Fault, Quirks
 from payments_async.sandbox._faults import OPTIONS
 
@@ -147,6 +148,13 @@ def test_the_page_of_quirks_says_what_they_are() -> None:
     described = " ".join((inspect.getdoc(Quirks) or "").replace("`", "").split())
     rows = zip(plain(columns("quirks", heading="Quirks")), plain(columns("quirks", 3, heading="Quirks")), strict=True)
     assert [] == [name for name, words in rows if f"{name}: {words}" not in described]
+
+
+def test_the_page_of_quirks_names_those_that_are_told() -> None:
+    """Those that one answer shows, in the sequence of the table."""
+    text = (DOCS / "quirks.md").read_text(encoding="utf-8")
+    told = re.findall(r"`(\w+)`", text.partition("These are told:")[2].partition("All answers")[0])
+    assert [name for name in plain(columns("quirks", heading="Quirks")) if name in TOLD] == told
 
 
 def test_the_page_of_quirks_has_all_faults() -> None:

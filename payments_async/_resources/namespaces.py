@@ -50,8 +50,9 @@ class Payouts:
             raise TypeError("order: expected PayoutOrder")
         if retry is not None:
             check_instance("retry", retry, RetryPolicy, "RetryPolicy(attempts=...)")
-        call = endpoints.send_payout(order, self._executor.dialect, sent_before=sent_before)
-        return await self._executor.execute(call, retry=retry)
+        executor = self._executor
+        call = endpoints.send_payout(order, executor.dialect, sent_before=sent_before, known_as=executor.known_as)
+        return await executor.execute(call, retry=retry)
 
     async def send_many(
         self, orders: Iterable[PayoutOrder] | AsyncIterable[PayoutOrder], *, concurrency: int = 50
@@ -101,8 +102,11 @@ class Collections:
             raise TypeError("order: expected CollectionOrder")
         if retry is not None:
             check_instance("retry", retry, RetryPolicy, "RetryPolicy(attempts=...)")
-        call = endpoints.request_collection(order, self._executor.dialect, sent_before=sent_before)
-        return await self._executor.execute(call, retry=retry)
+        executor = self._executor
+        call = endpoints.request_collection(
+            order, executor.dialect, sent_before=sent_before, known_as=executor.known_as
+        )
+        return await executor.execute(call, retry=retry)
 
 
 class Products:

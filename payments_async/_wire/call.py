@@ -12,11 +12,16 @@ T = TypeVar("T")
 
 # Structs, and not attrs classes as everything else: two are made for each payout, at a fifth of the cost.
 class Reply(msgspec.Struct):
-    """An HTTP answer: its status, its whole body, and the seconds its ``Retry-After`` asks to wait."""
+    """An HTTP answer: its status, its whole body, and the seconds its ``Retry-After`` asks to wait.
+
+    Attributes:
+        is_unusual: It was not read at once, as what is exactly documented is.
+    """
 
     status: int
     body: bytes  # it holds personal data, of a login the token
     retry_after: float | None = None
+    is_unusual: bool = False
 
     def __repr__(self) -> str:
         return f"<Reply {self.status}>"
@@ -41,6 +46,8 @@ class Call(msgspec.Struct, Generic[T], kw_only=True):
         authorized: Whether it carries the Authorization header.
         request_id: Of the order, where there is one.
         sent_before: The order may have left before this call, so a refusal proves nothing.
+        known_as: Path and body of the same request in the session's own dialect, where it is sent in another.
+        answer: What its answer is, for the rules of ``quirks``; empty for what nobody knows.
         remembered: Whether a session remembers its acceptance; orders of a journal are remembered there.
         private: Gives the personal texts in the body, to be masked in words that come back.
     """
@@ -56,6 +63,8 @@ class Call(msgspec.Struct, Generic[T], kw_only=True):
     authorized: bool = True
     request_id: str | None = None
     sent_before: bool = False
+    known_as: tuple[str, bytes] | None = None
+    answer: str = ""
     remembered: bool = False
     private: Callable[[], tuple[str, ...]] = tuple
 

@@ -67,6 +67,7 @@ def log_in(app_key: str, app_password: str, user_id: str, dialect: Dialect) -> C
         ),
         authorized=False,
         read=read_login,
+        answer="login",
         private=lambda: (app_key, app_password, user_id),
     )
 
@@ -79,18 +80,23 @@ def refresh(refresh_token: str, path: str, dialect: Dialect) -> Call[Login]:
         body=encode({"refreshToken": str(refresh_token)}),
         authorized=False,
         read=read_login,
+        answer="login",
         private=lambda: (refresh_token,),
     )
 
 
-def send_payout(order: PayoutOrder, dialect: Dialect, *, sent_before: bool = False) -> Call[Acceptance]:
+def send_payout(
+    order: PayoutOrder, dialect: Dialect, *, sent_before: bool = False, known_as: Dialect | None = None
+) -> Call[Acceptance]:
     """One payout; the destination's class selects the endpoint (sections 2 to 6)."""
-    return _remembered(order, dialect, sent_before)
+    return _remembered(order, dialect, sent_before, known_as)
 
 
-def request_collection(order: CollectionOrder, dialect: Dialect, *, sent_before: bool = False) -> Call[Acceptance]:
+def request_collection(
+    order: CollectionOrder, dialect: Dialect, *, sent_before: bool = False, known_as: Dialect | None = None
+) -> Call[Acceptance]:
     """One mobile money collection (section 7)."""
-    return _remembered(order, dialect, sent_before)
+    return _remembered(order, dialect, sent_before, known_as)
 
 
 class SendsWritten(Protocol):
@@ -118,9 +124,13 @@ class SendsWritten(Protocol):
         ...
 
 
-def sends_written(dialect: Dialect) -> SendsWritten:
-    """What describes the sending of an order that ``write_order`` wrote: byte for byte, where the dialect allows it."""
-    as_it_is = is_sent_as_written(dialect)
+def sends_written(dialect: Dialect, known_as: Dialect | None = None) -> SendsWritten:
+    """What describes the sending of an order that ``write_order`` wrote: byte for byte, where the dialect allows it.
+
+    Args:
+        known_as: The dialect of the requests that the session knows its orders by, where it is another one.
+    """
+    as_it_is = known_as is None and is_sent_as_written(dialect)
 
     def call_of(
         request_id: str,
@@ -130,12 +140,17 @@ def sends_written(dialect: Dialect) -> SendsWritten:
         sent_before: bool,
         private: Callable[[], tuple[str, ...]],
     ) -> Call[Acceptance]:
+        known = None
         if as_it_is:
             kind, body = request_of(request_id, amount, written)
         else:
             order = read_order(request_id, amount, written)
             kind, body = order.kind, encode(order_members(order, dialect))
-        return _money(kind, body, request_id, dialect, sent_before, private)
+            known = None if known_as is None else _written(order, known_as)
+        call = _money(kind, body, request_id, dialect, sent_before, private)
+        if known is not None:
+            call.known_as = known
+        return call
 
     return call_of
 
@@ -162,19 +177,19 @@ def list_transactions(
     query |= {first: _day(since, dialect), last: _day(until, dialect), "transactionStatus": status}
     read = reads_page(Transaction, dialect.timezone)
     quickly = reads_documented_page(dialect.timezone)
-    return _read("/transactions", read, dialect, query=query, read_quickly=quickly)
+    return _read("/transactions", read, dialect, query=query, read_quickly=quickly, answer="transactions")
 
 
 def get_transaction(transaction_id: str, dialect: Dialect) -> Call[Transaction]:
     """One transaction by the service's id (section 9)."""
     path = f"/transactions/{_segment('transaction_id', transaction_id)}"
-    return _read(path, reads(Transaction, dialect.timezone), dialect)
+    return _read(path, reads(Transaction, dialect.timezone), dialect, answer="transaction")
 
 
 def find_transaction(request_id: str, path: str, dialect: Dialect) -> Call[Transaction]:
     """One transaction by our request id, on the path of an earlier edition (``Dialect.find_by_request_path``)."""
     path = path.replace("{request_id}", _segment("request_id", request_id))
-    return _read(path, reads(Transaction, dialect.timezone), dialect)
+    return _read(path, reads(Transaction, dialect.timezone), dialect, answer="transaction")
 
 
 def list_products(*, number: int, size: int, dialect: Dialect) -> Call[Page[Product]]:
@@ -216,6 +231,7 @@ def validate(
         repeatable=True,
         authorized=dialect.validation_authorized,  # Spec: "sent without an Authorization header in the sample"
         read=read_validation,
+        answer="validation",
         private=lambda: (customer_reference,),
     )
 
@@ -235,6 +251,7 @@ def get_card(card_id: str, masked_number: str | None, dialect: Dialect) -> Call[
         body=body,
         repeatable=True,
         read=reads(Card, dialect.timezone),
+        answer="card",
     )
 
 
@@ -294,11 +311,20 @@ def _refuse_money(path: str, internet_path: str) -> None:
         raise ValueError("path: payouts and collections go through payouts.send() and collections.request()")
 
 
-def _remembered(order: Order, dialect: Dialect, sent_before: bool) -> Call[Acceptance]:
+def _remembered(order: Order, dialect: Dialect, sent_before: bool, known_as: Dialect | None) -> Call[Acceptance]:
     """The sending of an order that no journal holds: the session remembers it."""
     body = encode(order_members(order, dialect))
     private = partial(private_texts, order)
-    return _money(order.kind, body, order.request_id, dialect, sent_before, private, remembered=True)
+    call = _money(order.kind, body, order.request_id, dialect, sent_before, private, remembered=True)
+    if known_as is not None:
+        call.known_as = _written(order, known_as)
+    return call
+
+
+def _written(order: Order, dialect: Dialect) -> tuple[str, bytes]:
+    """Path and body of an order's request."""
+    path = KINDS[order.kind].path or dialect.internet_path
+    return dialect.api_prefix + path, encode(order_members(order, dialect))
 
 
 def _money(
@@ -320,6 +346,7 @@ def _money(
         once=True,
         request_id=request_id,
         sent_before=sent_before,
+        answer="acceptance",
         remembered=remembered,
         private=private,
         read=lambda value: read_acceptance(value, request_id=request_id, timezone=zone),
@@ -328,12 +355,20 @@ def _money(
 
 
 def _read(
-    path: str, read: Any, dialect: Dialect, *, query: Mapping[str, Any] | None = None, read_quickly: Any = None
+    path: str,
+    read: Any,
+    dialect: Dialect,
+    *,
+    query: Mapping[str, Any] | None = None,
+    read_quickly: Any = None,
+    answer: str = "reading",
 ) -> Call[Any]:
     """One GET, with the filters that are set."""
     shown = urlencode({name: value for name, value in (query or {}).items() if value is not None})
     path = dialect.api_prefix + path
-    return Call(method="GET", path=path, query=shown, repeatable=True, read=read, read_quickly=read_quickly)
+    return Call(
+        method="GET", path=path, query=shown, repeatable=True, read=read, read_quickly=read_quickly, answer=answer
+    )
 
 
 def _patch_card(body: dict[str, Any], dialect: Dialect, private: tuple[str, ...] = ()) -> Call[Card]:
@@ -346,6 +381,7 @@ def _patch_card(body: dict[str, Any], dialect: Dialect, private: tuple[str, ...]
         once=True,
         private=lambda: private,
         read=reads(Card, dialect.timezone),
+        answer="card",
     )
 
 

@@ -117,6 +117,7 @@ def read_reply(call: Call[T], reply: Reply, dialect: Dialect, secrets: Secrets =
     if 200 <= reply.status < 300:
         if call.read_quickly is not None and (result := call.read_quickly(reply.body)) is not None:
             return result
+        reply.is_unusual = True
         try:
             return call.read(decode(reply.body))
         except Refused as error:
@@ -126,6 +127,7 @@ def read_reply(call: Call[T], reply: Reply, dialect: Dialect, secrets: Secrets =
             named = error.transaction_id
             failure = _failure(shapeless, call, reply, secrets, error.message, code=error.code, transaction_id=named)
     else:
+        reply.is_unusual = True
         failure = _refusal(call, reply, dialect, secrets)
     raise failure  # here, so that the service's words as they came do not hang on as its context
 
@@ -178,6 +180,11 @@ def told_status(error: PaymentsError) -> int | None:
     if error.status is not None and error.status < 300 and error.code is not None and _is_told(error.code):
         return error.code
     return error.status
+
+
+def correlation_id_of(reply: Reply) -> str | None:
+    """The service's own reference for an exchange, where its answer names one."""
+    return _said(reply)[2]
 
 
 def read_plain_acceptance(body: bytes, *, request_id: str, timezone: tzinfo) -> Acceptance | None:

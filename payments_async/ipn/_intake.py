@@ -19,6 +19,7 @@ from multidict import MultiMapping
 from payments_async._dialect import Dialect
 from payments_async._events import TransactionEvent
 from payments_async._observing import Observer, Watched
+from payments_async._quirks import MetQuirks
 from payments_async._wire.notifications import UnreadableNotification, read_unusual, read_usual
 from payments_async.ipn._refusals import Refusals
 from payments_async.ipn._senders import Sender, Senders
@@ -116,6 +117,7 @@ class Intake:
     Attributes:
         way: Where they go on.
         verifier_time: Seconds that a verifier may take.
+        quirks: Those that notifications have shown.
         clock: Gives Unix seconds.
 
     The others are those of ``Receiver``.
@@ -134,12 +136,14 @@ class Intake:
     _dialect: Dialect
     _clock: Callable[[], float]
     _observer: Observer | None = None
+    quirks: MetQuirks = attrs.field(init=False)
     _timezone: tzinfo = attrs.field(init=False)
     _response_code: str = attrs.field(init=False)
     _second: int = attrs.field(default=-1, init=False)  # of the time that is written out, once a second
     _now: str = attrs.field(default="", init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.quirks = MetQuirks(self._observer)
         self._timezone = self._dialect.timezone
         self._response_code = quoted(self._dialect.ipn_response_code)
 
@@ -236,6 +240,8 @@ class Intake:
             except UnreadableNotification as error:
                 self.refusals.note(sender.address, str(error), "a notification is unreadable")
                 return _refusal(400, str(error))
+        if self.quirks.wants("notification", is_unusual=not is_usual):
+            self.quirks.look_at_notification(body, query)
         if not sender.is_known:
             self._reported(event, sender.address)
         has_usual_times = is_usual and self._timezone is UTC

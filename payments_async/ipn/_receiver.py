@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random as chance
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
@@ -226,6 +226,11 @@ class Receiver:
         else:
             kind = type(app).__name__
             raise TypeError(f"app: an aiohttp web.Application, or one of Starlette or FastAPI, not {kind}")
+
+    @property
+    def quirks_met(self) -> Mapping[str, str]:
+        """As ``PaymentsSession.quirks_met``, of notifications."""
+        return dict(self._intake.quirks.met)
 
     def start(self) -> None:
         """Begin to handle what the inbox holds. The first notification does it too."""

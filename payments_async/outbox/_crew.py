@@ -18,7 +18,6 @@ from payments_async._executor import Executor
 from payments_async._frozen import frozen
 from payments_async._retry import RetryPolicy
 from payments_async._session import PaymentsSession, executor_of
-from payments_async._wire import endpoints
 from payments_async._wire.endpoints import SendsWritten
 from payments_async._wire.orders import private_texts
 from payments_async.journal import Journal
@@ -150,7 +149,7 @@ class Crew(ABC):
 
     def __attrs_post_init__(self) -> None:
         self.executor = executor_of(self.payments)
-        self.call_of = endpoints.sends_written(self.payments.dialect)
+        self.call_of = self.executor.sends_written()
         self.begun = self.executor.clock()
         self.turns = Reserve(self.executor.clock)
 

@@ -36,7 +36,6 @@ from payments_async._handlers import HandlerPolicy
 from payments_async._models import Acceptance
 from payments_async._orders import CollectionOrder, Order, PayoutOrder
 from payments_async._session import PaymentsSession, executor_of
-from payments_async._wire import endpoints
 from payments_async._wire.call import Call
 from payments_async._wire.orders import private_texts, write_order
 from payments_async.journal import Journal
@@ -171,7 +170,7 @@ class Outbox:
         self._settling: asyncio.Task[None] | None = None
         self._collecting: asyncio.Task[None] | None = None
         self._handlers = Dispatcher(journal, name, policy=policy, clock=now)
-        self._writes = endpoints.sends_written(payments.dialect)
+        self._writes = executor_of(payments).sends_written()
 
     @property
     def name(self) -> str:

@@ -1,5 +1,7 @@
 """What a payout through the session costs beside bare aiohttp doing the same POST: CPU per payout, or instructions.
 
+``watched`` is the session with OpenTelemetry's API as its observer, and no SDK.
+
     python tests/benchmarks/bench_session.py                  CPU per payout, interleaved rounds, ratios
     python tests/benchmarks/bench_session.py --instructions   instructions per payout (needs valgrind), ratios
 
@@ -27,6 +29,7 @@ from pathlib import Path
 import aiohttp
 
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
+from payments_async._observing import Observer
 
 ACCEPTANCE = {
     "code": 0,
@@ -42,7 +45,7 @@ ACCEPTANCE = {
     },
 }
 LOGIN = {"Token": "t" * 200, "refreshToken": "r" * 60, "success": True, "message": "ok"}
-CLIENTS = ("bare", "well_used", "session")
+CLIENTS = ("bare", "well_used", "session", "watched")
 WARM_UP = 200
 
 
@@ -128,9 +131,9 @@ def order() -> PayoutOrder:
 
 async def run_client(kind: str, base: str, count: int, concurrency: int) -> float:
     """CPU seconds of one client for so many payouts, without its start."""
-    if kind == "session":
+    if kind in ("session", "watched"):
         credentials = Credentials(app_key="key", app_password="password", user_id="user")
-        async with PaymentsSession(base, credentials) as payments:
+        async with PaymentsSession(base, credentials, observer=observer(kind)) as payments:
             # a fresh order each time: making and checking it belongs to the price
             return await timed(lambda: payments.payouts.send(order()), count, concurrency)
     async with aiohttp.ClientSession() as http:
@@ -144,6 +147,15 @@ async def run_client(kind: str, base: str, count: int, concurrency: int) -> floa
 
             return await timed(post, count, concurrency)
         return await timed(well_used(http, url, headers), count, concurrency)
+
+
+def observer(kind: str) -> Observer | None:
+    """Of a watched session, OpenTelemetry by its API alone: no SDK is set up, and nobody sees anything."""
+    if kind == "session":
+        return None
+    from payments_async.otel import OpenTelemetry
+
+    return OpenTelemetry()
 
 
 def well_used(http: aiohttp.ClientSession, url: str, headers: dict[str, str]) -> Callable[[], Awaitable[object]]:

@@ -193,9 +193,18 @@ async def test_the_doctor_finds_nothing_wrong(run: Run) -> None:
     """With good settings every look is fine, to people and machines."""
     ran = await run("doctor")
     assert 0 == ran.status
-    assert 6 == ran.out.count("fine ")
+    assert 8 == ran.out.count("fine ")
+    assert ("shows 0 transactions" in ran.out, "none in these answers" in ran.out) == (True, True)
     told = json.loads((await run("doctor", "--json")).out)
     assert {0} == {finding["status"] for finding in told["findings"]}
+
+
+async def test_the_doctor_tells_quirks(run: Run, sandbox: Sandbox) -> None:
+    """Those that the answers show, by their ids; they are understood, and nothing is wrong."""
+    sandbox.switch("token_key", "data.token")
+    sandbox.switch("read_code", 1)
+    ran = await run("doctor")
+    assert (0, True) == (ran.status, "read_code (1), token_key (data.token): understood" in ran.out)
 
 
 async def test_the_doctor_knows_http_from_tls(run: Run, sandbox: Sandbox) -> None:

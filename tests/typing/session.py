@@ -5,12 +5,17 @@ from datetime import date
 from decimal import Decimal
 from typing import assert_type
 
+from aiohttp import ClientTimeout
+
 from payments_async import (
     Acceptance,
     CollectionOrder,
     Collections,
     Credentials,
     Dialect,
+    Exchange,
+    Exchanges,
+    Limits,
     Listing,
     Page,
     PaymentsError,
@@ -98,6 +103,36 @@ async def hidden(payments: PaymentsSession) -> None:
     assert payments.note_evidence  # E: private
     assert payments.credentials  # E: the password is nobody's business
     assert payments.settled  # E: never was
+
+
+async def with_options(payments: PaymentsSession, order: PayoutOrder) -> None:
+    """It is a session like the other, and is taken wherever one is."""
+    child = payments.with_options(timeout=5.0, retry=RetryPolicy(attempts=1), dialect=Dialect())
+    assert_type(child, PaymentsSession)
+    assert_type(await child.payouts.send(order), Acceptance)
+    assert_type(payments.with_options().with_options(timeout=ClientTimeout(total=5)), PaymentsSession)
+    payments.with_options(5.0)  # E: by keyword
+    payments.with_options(timeout="5")  # E: seconds are no text
+    payments.with_options(limits=Limits())  # E: limits are shared
+
+
+async def exchanges(payments: PaymentsSession, order: PayoutOrder) -> None:
+    """What came back, and which exchange told a result, if one did."""
+    with payments.exchanges(keep=5) as made:
+        acceptance = await payments.payouts.send(order)
+    assert_type(made, Exchanges)
+    assert_type(made[0], Exchange)
+    assert_type(made.of(acceptance), Exchange | None)
+    assert_type(made[0].body, bytes)
+    made.of(acceptance).json()  # E: perhaps none did
+    payments.exchanges(5)  # E: by keyword
+    made[0].status = 200  # E: frozen
+
+
+async def what_was_met(payments: PaymentsSession) -> None:
+    """Ids and values are texts, for whoever reads."""
+    assert_type(payments.quirks_met, Mapping[str, str])
+    payments.quirks_met["read_code"] = "1"  # E: to be read only
 
 
 async def from_the_environment() -> None:

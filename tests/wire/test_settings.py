@@ -111,7 +111,7 @@ def test_a_setting_that_cannot_be(kind: type, name: str, value: object) -> None:
 
 
 ARGUMENTS: dict[str, object] = {
-    "timeout": 30,
+    "timeout": "30",
     "retry": 3,
     "limits": 5,
     "dialect": {"timezone": "UTC"},

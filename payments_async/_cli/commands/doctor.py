@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import attrs
 from yarl import URL
 
-from payments_async import PaymentsError
+from payments_async import PaymentsError, PaymentsSession
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.http import HttpAnswer, exchange
 from payments_async._cli.remedies import exit_of, remedy_of
@@ -37,7 +37,8 @@ class Diagnosis:
 async def doctor(screen: Screen, settings: ConnectionSettings) -> Exit:
     """Check settings, address, TLS, clock, login and account, and say what to do about what is wrong.
 
-    Moves no money.
+    Moves no money. Reads a page of transactions too, and says which contradictions of the specification the answers
+    show, by the ids of the page of quirks.
     """
     findings = []
     async for finding in _examine(settings):
@@ -80,8 +81,19 @@ async def _examine(settings: ConnectionSettings) -> AsyncIterator[Diagnosis]:
             name = "account"
             account = await payments.accounts.get()
             yield Diagnosis(name=name, words=f"holds {money(account.balance, account.currency)}")
+            name = "list"
+            page = await payments.transactions.page()
+            count = len(page.collection) if page.total_count is None else page.total_count
+            yield Diagnosis(name=name, words=f"shows {count:,} transactions")
+            yield _spelled(payments)
     except PaymentsError as error:
         yield Diagnosis(name=name, words=error.message, remedy=remedy_of(error), status=exit_of(error))
+
+
+def _spelled(payments: PaymentsSession) -> Diagnosis:
+    """Which of the specification's contradictions these answers have shown; all of them are understood."""
+    shown = ", ".join(f"{quirk} ({value})" for quirk, value in sorted(payments.quirks_met.items()))
+    return Diagnosis(name="quirks", words=f"{shown}: understood" if shown else "none in these answers")
 
 
 def _answered(url: URL, answer: HttpAnswer) -> Iterator[Diagnosis]:

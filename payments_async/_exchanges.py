@@ -1,0 +1,129 @@
+"""The exchanges that were made within a block of code: what came back, word for word, and which result it became."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any, Self, overload
+
+from payments_async._frozen import field, frozen
+from payments_async._masking import redact
+from payments_async._models import Page
+from payments_async._wire.call import Call, Reply, Unreadable
+from payments_async._wire.codec import decode
+from payments_async._wire.replies import correlation_id_of
+
+
+@frozen(kw_only=True)
+class Exchange:
+    """One exchange with the service: what was asked, and what came back.
+
+    Attributes:
+        method, path: What was asked; of a path, what tells of a person is masked.
+        request_id: Of the order, where there is one.
+        status: The HTTP status, or ``None`` where no usable answer came.
+        correlation_id: The service's own reference for the exchange, where its answer names one.
+        body: The answer as it came. It may tell of persons, and is not shown.
+    """
+
+    method: str
+    path: str
+    request_id: str | None = None
+    status: int | None = None
+    correlation_id: str | None = None
+    body: bytes = field(default=b"", repr=False)
+
+    def json(self) -> Any:
+        """The answer's JSON; numbers with a fraction or an exponent are ``Decimal``, digit for digit.
+
+        Raises:
+            ValueError: It is no JSON.
+        """
+        try:
+            return decode(self.body)
+        except Unreadable as error:
+            raise ValueError(error.message) from None
+
+
+class Exchanges(Sequence[Exchange]):
+    """The exchanges that a session makes within a ``with`` block, the first one first; without those of logins.
+
+    They are those of the task that the block runs in, and of tasks that are started within it. Each attempt of a call
+    is one, and so is each page of a list. After the block they stay, and there come no more.
+    """
+
+    def __init__(self, keep: int, *, of: object) -> None:
+        self._made: deque[tuple[Exchange, object]] = deque(maxlen=keep)
+        self._whose = of
+        self._outer: Exchanges | None = None
+        self._token: Token[Exchanges | None] | None = None
+        self._is_over = False
+
+    @overload
+    def __getitem__(self, index: int) -> Exchange: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Exchange]: ...
+    def __getitem__(self, index: int | slice) -> Exchange | Sequence[Exchange]:
+        if isinstance(index, slice):
+            return [exchange for exchange, _ in list(self._made)[index]]
+        return self._made[index][0]
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __repr__(self) -> str:
+        return f"<Exchanges {list(self)!r}>"
+
+    def of(self, result: object) -> Exchange | None:
+        """The exchange that told a result, a row of a page or an error, that very object.
+
+        ``None`` where none of these did, as for an order that had been accepted before and was not sent again.
+        """
+        for exchange, told in reversed(self._made):
+            if told is result or (isinstance(told, Page) and any(row is result for row in told.collection)):
+                return exchange
+        return None
+
+    def __enter__(self) -> Self:
+        if self._token is not None:
+            raise RuntimeError("these exchanges were listened to before; ask the session for new ones")
+        self._outer = _listening.get()
+        self._token = _listening.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over = True
+        if self._token is not None:
+            with suppress(ValueError):  # a generator may be left in another context than it was entered in
+                _listening.reset(self._token)
+
+    def hear(self, whose: object, call: Call[Any], reply: Reply | None, told: object) -> None:
+        """An exchange was made, by this session or another; the blocks around this one hear of it too."""
+        block: Exchanges | None = self
+        while block is not None:
+            if block._whose is whose and not block._is_over:
+                block._made.append((_exchange(call, reply), told))
+            block = block._outer
+
+
+_listening: ContextVar[Exchanges | None] = ContextVar("payments_async_exchanges", default=None)
+listening = _listening.get  # who listens here and now: asked once for each exchange
+
+
+def _exchange(call: Call[Any], reply: Reply | None) -> Exchange:
+    path = redact(call.path, call.private())
+    if reply is None:
+        return Exchange(method=call.method, path=path, request_id=call.request_id)
+    return Exchange(
+        method=call.method,
+        path=path,
+        request_id=call.request_id,
+        status=reply.status,
+        correlation_id=correlation_id_of(reply),
+        body=reply.body,
+    )
