@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
 from types import TracebackType
+
+# the clock that goes on while the machine sleeps; where none is known, the usual one does, or nobody can tell
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC if sys.platform == "darwin" else None)
+
+
+def steady_seconds() -> float:
+    """Seconds that only rise, those in which the machine slept included: leases and tokens ran out meanwhile."""
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
 class Deadlines:

@@ -180,12 +180,15 @@ class Executor:
             return
         raise RuntimeError(why)
 
-    async def execute(self, call: Call[T], *, retry: RetryPolicy | None = None) -> T:
+    async def execute(
+        self, call: Call[T], *, retry: RetryPolicy | None = None, may_leave: Callable[[], bool] | None = None
+    ) -> T:
         """Make a call and read its answer. Every method of a session and of its namespaces comes here.
 
         Args:
             call: From ``payments_async._wire.endpoints``.
             retry: In place of the session's.
+            may_leave: Asked at the last moment whether an order may still be sent; it is ``NotSent`` otherwise.
         """
         self.check_usable()
         life = self.lifetime
@@ -193,13 +196,13 @@ class Executor:
         try:
             if not call.once:
                 return await _Attempts(self, call, retry or self._retry).run()
-            return await self._execute_once(call, retry or self._retry)
+            return await self._execute_once(call, retry or self._retry, may_leave)
         finally:
             life.under_way -= 1
             if life.closing and not life.under_way:
                 life.drained.set()
 
-    async def _execute_once(self, call: Call[T], retry: RetryPolicy) -> T:
+    async def _execute_once(self, call: Call[T], retry: RetryPolicy, may_leave: Callable[[], bool] | None) -> T:
         """Make a call that must not be carried out twice, and enter in the books what becomes of it."""
         books, request_id = self.books, call.request_id
         unsettled = open_before = False
@@ -209,7 +212,7 @@ class Executor:
                 _log.info("accepted before, not sent again: %s", request_id, extra={"request_id": request_id})
                 return earlier
             unsettled = open_before = books.begin_again(call)
-        attempts = _Attempts(self, call, retry)
+        attempts = _Attempts(self, call, retry, may_leave)
         outcome: T | PaymentsError | None = None
         try:
             outcome = result = await attempts.run()
@@ -292,7 +295,9 @@ class _Attempts(Generic[T]):
         left: Whether a byte of the attempt in hand may have left.
     """
 
-    def __init__(self, executor: Executor, call: Call[T], policy: RetryPolicy) -> None:
+    def __init__(
+        self, executor: Executor, call: Call[T], policy: RetryPolicy, may_leave: Callable[[], bool] | None = None
+    ) -> None:
         self._executor = executor
         self._call = call
         self._policy = policy
@@ -300,6 +305,7 @@ class _Attempts(Generic[T]):
         self._made = 0
         self._refused = 0
         self._paused = False
+        self._may_leave = may_leave
         self._outgoing: Outgoing | None = None
 
     @property
@@ -346,7 +352,7 @@ class _Attempts(Generic[T]):
         try:
             token = (executor.auth.good or await self._token()) if call.authorized else None
             if call.body is not None or call.once:  # an empty body is watched too
-                self._outgoing = Outgoing(call.body or b"")
+                self._outgoing = Outgoing(call.body or b"", self._may_leave)
             headers = executor.headers(call, token)
             reply = await executor.transport.exchange(call, self._outgoing, headers, executor.patience)
         except TransportFailure as failure:

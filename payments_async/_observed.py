@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar
 
 from multidict import CIMultiDict
@@ -124,17 +124,21 @@ class ObservedExecutor(Executor):
             self._facts_of.learn(dialect)
         return super().with_options(dialect=dialect, retry=retry, patience=patience)
 
-    def execute(self, call: Call[T], *, retry: RetryPolicy | None = None) -> Coroutine[Any, Any, T]:
+    def execute(
+        self, call: Call[T], *, retry: RetryPolicy | None = None, may_leave: Callable[[], bool] | None = None
+    ) -> Coroutine[Any, Any, T]:
         """Make a call and read its answer, watched if anybody watches now."""
-        return self._watched(call, retry) if self._observer.is_watching() else super().execute(call, retry=retry)
+        if self._observer.is_watching():
+            return self._watched(call, retry, may_leave)
+        return super().execute(call, retry=retry, may_leave=may_leave)
 
-    async def _watched(self, call: Call[T], retry: RetryPolicy | None) -> T:
+    async def _watched(self, call: Call[T], retry: RetryPolicy | None, may_leave: Callable[[], bool] | None) -> T:
         facts, observer = self._facts_of(call), self._observer
         if call.read_quickly is not None:
             call = _counted(call, observer, facts["route"])
         with observer.watch("call", request_id=call.request_id, moves_money=call.once, **facts) as watched:
             try:
-                result = await super().execute(call, retry=retry)
+                result = await super().execute(call, retry=retry, may_leave=may_leave)
             except PaymentsError as error:
                 watched.tell(status=error.status, correlation_id=error.correlation_id)
                 watched.tell(transaction_id=getattr(error, "transaction_id", None))

@@ -19,6 +19,7 @@ from yarl import URL
 from payments_async._auth import LOGIN_FIELDS, Authenticator, Credentials, LoginCalls
 from payments_async._books import Outcome
 from payments_async._checks import check_callable, check_flag, check_instance, check_number, check_whole
+from payments_async._deadlines import steady_seconds
 from payments_async._dialect import Dialect
 from payments_async._exchanges import Exchanges
 from payments_async._executor import Executor
@@ -80,7 +81,7 @@ class PaymentsSession:
         ssl: tls.SSLContext | None = None,
         proxy: str | URL | None = None,
         trust_env: bool = False,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = steady_seconds,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         now: Callable[[], float] = time.time,
         observer: Observer | None = None,

@@ -72,6 +72,9 @@ class Outgoing(aiohttp.BytesPayload):
 
     The headers wait for the body (before aiohttp 3.13 they precede it, which carries nothing out), so this is the
     first byte that counts.
+
+    Args:
+        may_leave: Asked at that moment: what took long before it, such as connecting, may have taken too long.
     """
 
     # One set for all bodies. What aiohttp would make of each with its own ``__init__`` costs two percent of a payout.
@@ -79,9 +82,10 @@ class Outgoing(aiohttp.BytesPayload):
     _filename = None
     _headers = CIMultiDict({"Content-Type": "application/json"})
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, may_leave: Callable[[], bool] | None = None) -> None:
         self._value = body
         self._size = len(body)
+        self._may_leave = may_leave
         self.left: bool = False
 
     def leave(self) -> None:
@@ -99,6 +103,8 @@ class Outgoing(aiohttp.BytesPayload):
         transport: Any = getattr(writer, "transport", _NOT_KNOWN)  # None once the connection is lost
         if not self.left:
             _check_unanswered(getattr(writer, "_protocol", None))
+            if self._may_leave is not None and not self._may_leave():
+                raise TransportFailure("what allowed it to leave has run out meanwhile")
         if self.left or transport is _NOT_KNOWN or (transport is not None and not transport.is_closing()):
             self.leave()
         await writer.write(self._value if content_length is None else self._value[:content_length])

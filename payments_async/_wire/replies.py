@@ -168,7 +168,7 @@ def seconds_ahead(text: str, now: float) -> float | None:
     """
     try:
         moment = email.utils.parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # of a number that no clock has
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

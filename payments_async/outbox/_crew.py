@@ -621,7 +621,8 @@ class _Worker:
                     sent_before=permit.sent_before,
                     private=lambda: private_texts(claimed.order),
                 )
-            acceptance = await crew.executor.execute(call, retry=_ONE_TRY)
+            clock, lease = self._clock, order.lease  # which may run out while a connection is made
+            acceptance = await crew.executor.execute(call, retry=_ONE_TRY, may_leave=lambda: clock() < lease.good_until)
         except (ValueError, TypeError) as error:  # an InvalidOrder too: the session has sent another one under its id
             self._note(order, _unwritable(permit, error, left=self._left(order), holds_back=crew.holds_back))
             await self._write_down(aside=error)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable
 from pathlib import Path
 
+import aiohttp
 import pytest
 from bulk.worlds import BATCH, contradiction, payout, payouts, session
 
@@ -42,6 +43,12 @@ class Stalls:
     async def _take_over(self) -> int:
         async with SqliteJournal(self.path, clock=self.unix) as other:
             return await other.expire_chunks(BATCH)
+
+    async def connected(self, *_: object) -> None:
+        """Called when a connection was made, for the first order: the machine was asleep meanwhile."""
+        if self.plan and self.plan[0][0] == "connected":
+            self.ahead += self.plan.pop(0)[1]
+            self.taken_over = await self._take_over()
 
     def unix(self) -> float:
         """Seconds since 1970."""
@@ -95,6 +102,24 @@ async def test_a_lease_that_runs_out_between_permit_and_sending_sends_nothing(
         assert 1 == stalls.taken_over
         assert (1, 2) == (done.counts["unknown"], done.counts["accepted"])
         assert [0, 1, 1] == executions(sandbox)
+
+
+async def test_a_machine_that_sleeps_while_it_connects_sends_nothing_when_it_wakes_up(tmp_path: Path) -> None:
+    """A laptop that is shut, between its permit and the first byte: hours later a person may have decided otherwise."""
+    stalls = Stalls(tmp_path / "journal.db", ("permit", 0.0), ("connected", 10 * 3600.0))
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(stalls.connected)
+    one_for_each_call = aiohttp.TCPConnector(force_close=True)
+    async with (
+        Sandbox() as sandbox,
+        aiohttp.ClientSession(connector=one_for_each_call, trace_configs=[trace]) as http,
+        SqliteJournal(stalls.path, clock=stalls.unix, crash_at=stalls.passed) as journal,
+        session(sandbox, http=http, clock=stalls.monotonic) as payments,
+    ):
+        done = await run_batch(payments, journal, BATCH, payouts(3), concurrency=1, lease=LEASE)
+        assert [0, 1, 1] == executions(sandbox)
+        assert (1, 2) == (done.counts["unknown"], done.counts["accepted"])
+        assert 1 == stalls.taken_over
 
 
 async def test_a_lease_is_as_long_as_when_its_renewal_was_asked_for(tmp_path: Path) -> None:

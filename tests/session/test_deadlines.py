@@ -1,10 +1,13 @@
 """One timer for all exchanges: whoever stays too long is told so, and cancellation from elsewhere stays what it is."""
 
 import asyncio
+import subprocess
+import sys
+import time
 
 import pytest
 
-from payments_async._deadlines import Deadlines
+from payments_async._deadlines import Deadlines, steady_seconds
 
 SOON = 0.02  # seconds of the loop's own clock: nothing here waits longer for a verdict
 
@@ -70,3 +73,19 @@ async def test_the_error_of_a_block_passes_unchanged() -> None:
     with pytest.raises(KeyError), deadlines.stay():
         raise KeyError("mine")
     deadlines.close()
+
+
+def test_the_clock_of_leases_goes_on_while_the_machine_sleeps() -> None:
+    """Seen in a namespace whose machine has slept for ten hours: the usual clock does not tell."""
+    code = (
+        "from payments_async._deadlines import steady_seconds; import time; print(steady_seconds() - time.monotonic())"
+    )
+    asleep = ["unshare", "--user", "--map-root-user", "--time", "--fork", "--boottime", "36000"]
+    before = steady_seconds() - time.monotonic()
+    try:
+        done = subprocess.run([*asleep, sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("no namespaces of time here")
+    if done.returncode:
+        pytest.skip("no namespace of time can be made here")
+    assert 36_000.0 == pytest.approx(float(done.stdout) - before, abs=60.0)

@@ -493,6 +493,8 @@ NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
         ("٢", None),
         ("9" * 5000, None),
         ("Sat, 99 Nov 2026 12:00:30 GMT", None),
+        (f"Sat, 21 Nov {'9' * 20} 12:00:30 GMT", None),
+        (f"Sat, 21 Nov 2026 12:00:30 +{'9' * 20}", None),
     ],
 )
 def test_a_wait(header: str | None, seconds: float | None) -> None:
