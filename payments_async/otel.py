@@ -116,6 +116,8 @@ _COUNTERS = {
 }
 _LEVELS = {
     "orders": ("orders", "{order}", "Orders of an outbox by state."),
+    "changes": ("changes", "{change}", "Changes of an outbox that wait for a handler, and dead letters, by state."),
+    "held_up": ("held_up", "1", "What of an outbox waits for a person, by reason."),
     "unknown_age": ("unknown.oldest_age", "s", "Seconds since which the oldest unknown order is unknown."),
     "inbox": ("notifications.pending", "{event}", "Notifications in the inbox that wait, by what for."),
     "inbox_age": ("notifications.oldest_age", "s", "Seconds for which the oldest notification waits for its handlers."),
@@ -133,8 +135,9 @@ class OpenTelemetry:
 
     Metrics: ``http.client.request.duration`` of each exchange; ``payments_async.call.duration``, ``.login.duration``,
     ``.batch.duration``, ``.reconciliation.duration``, ``.settling.duration``, ``.notification.duration`` and
-    ``.handling.duration``, by outcome; ``payments_async.orders`` by state, and ``.unknown.oldest_age``, told by the
-    processes that work an outbox; ``.notifications.pending`` and ``.notifications.oldest_age`` of an inbox; the
+    ``.handling.duration``, by outcome; ``payments_async.orders`` and ``.changes`` by state, ``.held_up`` by reason
+    (paused, conflicts, quarantined, unloaded, untaken) and ``.unknown.oldest_age``, told by who works an outbox;
+    ``.notifications.pending`` and ``.notifications.oldest_age`` of an inbox; the
     counters ``.notifications.refused``, ``.dead_letters`` and ``.quirks``, which tells each contradiction once, by its
     id, and each answer or notification of another shape than the usual ones.
 

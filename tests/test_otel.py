@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ from bulk.worlds import BATCH, payout, payouts, session
 from payments_async import Dialect, OutcomeUnknown, PaymentsSession, Rejected
 from payments_async.bulk import reconcile, run_batch
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionSucceeded
-from payments_async.journal import SqliteJournal, State
+from payments_async.journal import Entry, SqliteJournal, State
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, ManualClock, Quirks, Sandbox
 from payments_async.testing import deliver, notification
@@ -312,6 +313,25 @@ async def test_the_oldest_unknown_order_has_an_age(tmp_path: Path, telescope: Te
         assert settler is not None
         await settler.turn()
     assert [({}, 0.0)] == telescope.points("payments_async.unknown.oldest_age")
+
+
+async def test_what_of_an_outbox_waits_for_a_person(tmp_path: Path, telescope: Telescope) -> None:
+    """Dead letters of its handlers, a pause, a quarantine: each is a level that an alarm can be set on."""
+    async with scene(tmp_path, telescope) as here:
+        outbox = Outbox(here.payments, here.journal, policy=HandlerPolicy(attempts=1))
+
+        @outbox.on(State.ACCEPTED)
+        async def accepted(entry: Entry) -> None:
+            raise RuntimeError("the application's database is away")
+
+        async with asyncio.timeout(60), outbox:
+            await outbox.pay(payout(1), timeout=60)
+            while not (await outbox.health()).dead_letters:  # noqa: ASYNC110 - written down after the handler
+                await asyncio.sleep(0.01)
+            await outbox.pause("A. Clerk", "a look")  # who pauses has its crew look again
+    assert ({"payments_async.state": "dead"}, 1) in telescope.points("payments_async.changes")
+    held_up = {one["payments_async.reason"]: level for one, level in telescope.points("payments_async.held_up")}
+    assert {"paused": 1, "conflicts": 0, "quarantined": 0, "unloaded": 0, "untaken": 0} == held_up
 
 
 async def test_only_the_last_orders_are_remembered(telescope: Telescope) -> None:

@@ -45,11 +45,11 @@ PINNED = {
         Adoption Approval ApprovalRule ApprovalsForgotten Archive ArchivedOrder ArchivedOrders Circumstance Copied Entry
         Examination FINAL Flaw Happening HeldElsewhere Journal JournalBehind JournalClosed JournalCorrupt
         JournalError JournalFull JournalLocked JournalLost JournalMoved JournalOutdated JournalReadOnly
-        JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy Migration News
-        NotAJournal NotApproved NotLookedFor NotMigrated NotParked OrderUnknown OrdersArchived OrdersDiffer
+        JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy Migration MoveStands News
+        NotAJournal NotApproved NotLookedFor NotMigrated NotMoved NotParked OrderUnknown OrdersArchived OrdersDiffer
         PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity RunUnknown Signature
-        SqliteJournal Standing State StateFolder StillWorked StoredJournal Sweep WrongAccount archive_orders
-        copy_journal journal_at
+        SqliteJournal Standing State StateFolder StillWorked StoredJournal Sweep Unsealed WrongAccount archive_orders
+        copy_journal journal_at unseal_journal
     """,
     "payments_async.journal.contract": """
         Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding

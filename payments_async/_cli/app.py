@@ -156,6 +156,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "journal",
         "Move a journal to another place, such as from a file into PostgreSQL, with all that it knows.",
     ),
+    "journal unseal": (
+        "journal",
+        "Let a journal that was moved go on in its old place, since the new one is lost for ever. It is no way back.",
+    ),
     "ipn serve": (
         "ipn.serve",
         "Hear notifications and show each on a line, until stopped. With --json each line is a document.",

@@ -130,6 +130,32 @@ async def check_new_outbox(journal: Journal, name: str, *, is_wanted: bool) -> N
         )
 
 
+async def metrics_of(journal: Journal, name: str) -> str:
+    """How the orders of an outbox stand, and what of it waits for a person, for Prometheus."""
+    state = await state_of(journal, name)
+    label = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    ours = f'outbox="{label}"'
+    lines = [
+        "# TYPE payments_orders gauge",
+        *(f'payments_orders{{{ours},state="{one}"}} {count}' for one, count in state.progress.counts.items()),
+        "# TYPE payments_changes gauge",
+        f'payments_changes{{{ours},state="pending"}} {state.handlers.pending}',
+        f'payments_changes{{{ours},state="dead"}} {state.handlers.dead}',
+    ]
+    levels = {
+        "payments_paused": int(state.paused is not None),
+        "payments_conflicts": state.progress.conflicts,
+        "payments_chunks_in_quarantine": state.held_up.quarantined,
+        "payments_batches_not_loaded": len(state.held_up.unloaded),
+        "payments_orders_in_tray": state.in_tray,
+        "payments_orders_untaken": state.untaken,
+        "payments_strangers": state.strangers,
+    }
+    for level, value in levels.items():
+        lines += [f"# TYPE {level} gauge", f"{level}{{{ours}}} {value}"]
+    return "\n".join(lines)
+
+
 def pause_document(paused: Pause | None) -> dict[str, object] | None:
     """A pause for machines."""
     return None if paused is None else {"at": paused.at, "who": paused.who, "why": paused.why}

@@ -19,11 +19,12 @@ import attrs
 from aiohttp import web
 
 from payments_async._cli.batch_state import UNFORTUNATE
+from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean
 from payments_async._cli.watch_state import OrderStory, Watch
 from payments_async._cli.written import stem_of
 from payments_async._pages.rendering import rendered, script, style
-from payments_async.bulk import acknowledge, retry_file, write_off
+from payments_async.bulk import acknowledge, lift_quarantine, retry_file, write_off
 from payments_async.journal import Journal, JournalError, JournalRefused, State
 
 _LARGEST = 64 * 1024  # bytes of a form
@@ -99,6 +100,7 @@ class WatchServer:
             "live": self._live,
             "order": self._order,
             "retry": self._retry,
+            "quarantine": self._quarantine,
             "style.css": self._style,
             "watch.js": self._script,
         }
@@ -109,6 +111,8 @@ class WatchServer:
             app.router.add_post("/{token}/acknowledge", self._acknowledge)
             app.router.add_post("/{token}/retry-file", self._retry_file)
             app.router.add_post("/{token}/replay", self._replay)
+            app.router.add_post("/{token}/replay-change", self._replay_change)
+            app.router.add_post("/{token}/lift-quarantine", self._lift_quarantine)
         return app
 
     @web.middleware
@@ -174,6 +178,26 @@ class WatchServer:
         unpaid = {state.value: counts[state] for state in UNFORTUNATE if state is not State.REVERSED}
         return _html(rendered("watch_retry.html", {**self._common(), "batch_id": name, "unpaid": unpaid}))
 
+    async def _quarantine(self, request: web.Request) -> web.Response:
+        found = await self._watch.quarantine(request.query.get("batch", ""))
+        line = command_line("bulk reconcile", journal=self._place, batch_id=found.batch_id)
+        values = {**self._common(), "found": found, "seen": repr(found.seen), "reconcile": line}
+        return _html(rendered("watch_quarantine.html", values))
+
+    async def _lift_quarantine(self, request: web.Request) -> web.Response:
+        form = await self._form(request)
+        made = _decision(form, "batch_id")
+        found = await self._watch.quarantine(made.about)
+        if not found.is_looked_for:  # the journal itself is content with a list that does not count its rows
+            return self._refusal(
+                409, "It was not looked for to the end since: reconcile it first. Nothing was changed."
+            )
+        lifted = await lift_quarantine(self._journal, made.about, made.who, made.why, seen=_seen(form))
+        if not lifted:
+            return self._refusal(409, "Nothing of this batch is in quarantine, or it is in a newer one: look again.")
+        self._tell(f"{lifted:,} chunks of {made.about} were let out of quarantine", made)
+        raise web.HTTPSeeOther(f"./?batch={quote(made.about, safe='')}")
+
     async def _write_off(self, request: web.Request) -> web.Response:
         form = await self._form(request)
         made = _decision(form, "request_id")
@@ -206,6 +230,13 @@ class WatchServer:
         if not made.about.isdecimal() or not await self._journal.revive(int(made.about[:18])):
             return self._refusal(409, "There is no such dead letter; somebody may have replayed it.")
         self._tell(f"the dead letter {made.about} waits again", made)
+        raise web.HTTPSeeOther("./")
+
+    async def _replay_change(self, request: web.Request) -> web.Response:
+        made = _decision(await self._form(request), "change_id")
+        if not made.about.isdecimal() or not await self._journal.revive_changes(int(made.about[:18])):
+            return self._refusal(409, "There is no such change; somebody may have replayed it.")
+        self._tell(f"the change {made.about} waits for its handlers again", made)
         raise web.HTTPSeeOther("./")
 
     async def _form(self, request: web.Request) -> Mapping[str, str]:

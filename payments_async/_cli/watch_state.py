@@ -4,15 +4,19 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 import attrs
 
 from payments_async._cli.batch_state import UNFORTUNATE, first, unpaid_of
+from payments_async._cli.next_steps import IN_DOUBT, MEANS
 from payments_async._cli.screen import Screen
 from payments_async._cli.story import open_contradictions, sentence, service_words
 from payments_async._pages.plots import Course, Plot, plot
 from payments_async.journal import FINAL, Entry, Journal, JournalError, Progress, Run, State
-from payments_async.journal.contract import StoredEvent
+from payments_async.journal.contract import Change, Pause, StoredEvent
+
+T = TypeVar("T")
 
 _RUNS = 20  # batches on the page, the latest ones
 _SHOWN = 20  # orders of a kind, and dead letters
@@ -60,6 +64,10 @@ class Look:
         needing: How many there are of them.
         unpaid: Orders of the batch that is drawn which were not paid, the first ones.
         dead: Dead letters, the first ones.
+        untold: Changes whose handlers failed too often, the first ones.
+        paused: Outboxes that send nothing, each with who paused it, since when and why.
+        quarantined: All batches that wait for a person since the journal was copied or restored.
+        unloaded: Batches of outboxes whose loading broke off.
         trouble: Why all of this is older than it looks, in words.
     """
 
@@ -73,6 +81,11 @@ class Look:
     unpaid: Sequence[ShownOrder] = ()
     dead: Sequence[StoredEvent] = ()
     dead_count: int = 0
+    untold: Sequence[Change] = ()
+    untold_count: int = 0
+    paused: Sequence[tuple[str, Pause]] = ()
+    quarantined: Sequence[Run] = ()
+    unloaded: Sequence[str] = ()
     trouble: str | None = None
 
 
@@ -83,17 +96,37 @@ class OrderStory:
     Attributes:
         seen: When it last changed, exactly, so that a decision is about what was seen.
         contradictions: What nobody has acknowledged.
+        now, again: How it stands, and whether it may be paid once more, in words.
     """
 
     order: ShownOrder
     seen: float
     story: Sequence[tuple[float, str]]
     contradictions: Sequence[str]
+    now: str
+    again: str
 
     @property
     def is_parked(self) -> bool:
         """Whether it may be written off."""
         return self.order.state is State.PARKED
+
+
+@attrs.frozen(kw_only=True)
+class Quarantine:
+    """A batch that waits for a person since its journal was copied or restored.
+
+    Attributes:
+        seen: When that was found, so that a decision is about this quarantine and no later one.
+        planned: Orders that are sent once it is lifted.
+        is_looked_for: The service's list was read to its end since; before that nobody may lift it.
+    """
+
+    batch_id: str
+    chunks: int
+    seen: float
+    planned: int
+    is_looked_for: bool
 
 
 @attrs.define
@@ -144,6 +177,19 @@ class Watch:
             seen=entry.updated_at,
             story=[(one.at, sentence(one)) for one in story],
             contradictions=open_contradictions(story) or ([entry.conflict] if entry.conflict else []),
+            now=MEANS[entry.state].now,
+            again=MEANS[entry.state].again if entry.conflict is None else IN_DOUBT,
+        )
+
+    async def quarantine(self, batch_id: str) -> Quarantine:
+        """A batch in quarantine. Raises ``RunUnknown``."""
+        run, progress = await self._journal.run(batch_id), await self._journal.progress(batch_id)
+        return Quarantine(
+            batch_id=batch_id,
+            chunks=run.quarantined,
+            seen=run.quarantined_at or 0.0,
+            planned=progress.counts[State.PLANNED],
+            is_looked_for=await self._journal.is_looked_for(batch_id, counted=True),
         )
 
     async def aclose(self) -> None:
@@ -158,7 +204,9 @@ class Watch:
         runs = await journal.runs()
         shown = [await self._run(run) for run in reversed(runs[-_RUNS:])]
         chosen = await self._chosen(runs, shown, batch_id)
-        overall, backlog = await journal.progress(), await journal.backlog()
+        overall, backlog, changes = await journal.progress(), await journal.backlog(), await journal.change_backlog()
+        outboxes = [run.batch_id for run in runs if run.outbox == run.batch_id]
+        pauses = [(name, await journal.paused(name)) for name in outboxes]
         return Look(
             at=time.time(),
             runs=shown,
@@ -170,6 +218,11 @@ class Watch:
             unpaid=[] if chosen is None else await self._unpaid(chosen),
             dead=await _few(journal.dead_letters()),
             dead_count=backlog.dead,
+            untold=await _few(journal.dead_changes()) if changes.dead else [],
+            untold_count=changes.dead,
+            paused=[(name, pause) for name, pause in pauses if pause is not None],
+            quarantined=[run for run in runs if run.quarantined],
+            unloaded=[batch_id for name in outboxes for batch_id in (await journal.held_up(name)).unloaded],
         )
 
     async def _chosen(
@@ -249,8 +302,8 @@ def _older(known: Look | None, trouble: str) -> Look:
     return attrs.evolve(known or Look(at=time.time()), trouble=trouble)
 
 
-async def _few(events: AsyncIterator[StoredEvent]) -> list[StoredEvent]:
-    found: list[StoredEvent] = []
+async def _few(events: AsyncIterator[T]) -> list[T]:
+    found: list[T] = []
     async for one in events:
         found.append(one)
         if len(found) == _SHOWN:

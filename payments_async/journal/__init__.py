@@ -11,6 +11,7 @@ from payments_async.journal._archive import ArchivedOrders, archive_orders
 from payments_async.journal._engine._copying import Copied, copy_journal
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
+from payments_async.journal._engine._unsealing import Unsealed, unseal_journal
 from payments_async.journal._examination import Circumstance, Examination, Flaw
 from payments_async.journal._faults import (
     ApprovalsForgotten,
@@ -31,10 +32,12 @@ from payments_async.journal._faults import (
     JournalUnusable,
     LeaseLost,
     LoadBusy,
+    MoveStands,
     NotAJournal,
     NotApproved,
     NotLookedFor,
     NotMigrated,
+    NotMoved,
     NotParked,
     OrdersArchived,
     OrdersDiffer,
@@ -101,11 +104,13 @@ __all__ = [
     "LeaseLost",
     "LoadBusy",
     "Migration",
+    "MoveStands",
     "News",
     "NotAJournal",
     "NotApproved",
     "NotLookedFor",
     "NotMigrated",
+    "NotMoved",
     "NotParked",
     "OrderUnknown",
     "OrdersArchived",
@@ -127,10 +132,12 @@ __all__ = [
     "StillWorked",
     "StoredJournal",
     "Sweep",
+    "Unsealed",
     "WrongAccount",
     "archive_orders",
     "copy_journal",
     "journal_at",
+    "unseal_journal",
 ]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from payments_async._errors import PaymentsError
+from payments_async._observing import Observer
 from payments_async.journal._faults import JournalError
 from payments_async.journal._records import Pause, Placed, Progress, Waiting
 from payments_async.outbox._brakes import Fuse, spent_in
@@ -252,8 +253,7 @@ class StandingCrew(Crew):
         elif is_latest and paused is not None:
             self.paused = paused
         if self.executor.observer is not None:
-            for state, count in progress.counts.items():
-                self.executor.observer.level("orders", count, state=state)
+            await self._tell_levels(self.executor.observer, progress)
         await self._notice_silence()
         if self.pace.is_answered:
             self.trouble, self._refusals = None, 0
@@ -266,6 +266,25 @@ class StandingCrew(Crew):
         if not self.drains and (self._has_slept() or not await self.journal.is_looked_for(self.name)):
             self.drain()  # it was found that a copy has gone on: the list is read again before anything more is sent
         return progress
+
+    async def _tell_levels(self, observer: Observer, progress: Progress) -> None:
+        """Tell who watches how the orders stand, which changes nobody has handled, and what waits for a person."""
+        for state, count in progress.counts.items():
+            observer.level("orders", count, state=state)
+        backlog = await self.journal.change_backlog(self.name)
+        observer.level("changes", backlog.pending, state="pending")
+        observer.level("changes", backlog.dead, state="dead")
+        held_up = await self.journal.held_up(self.name)
+        _, untaken = await self.journal.count_laid(self.name)
+        waits = {
+            "paused": int(self.paused is not None),
+            "conflicts": progress.conflicts,
+            "quarantined": held_up.quarantined,
+            "unloaded": len(held_up.unloaded),
+            "untaken": untaken,
+        }
+        for reason, level in waits.items():
+            observer.level("held_up", level, reason=reason)
 
     def _has_slept(self) -> bool:
         """Whether the machine stood still meanwhile, as it does asleep, or when a snapshot of it is put back.

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shlex
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -92,7 +93,11 @@ async def until(holds: Callable[[], bool]) -> None:
 @pytest.mark.slow
 async def test_a_file_is_sent_by_two_workers(run: Run, begin: Begin, sandbox: Sandbox, dsn: str, payroll: str) -> None:
     """Each order once; SIGTERM ends them with 0, and status says that nothing is left to do."""
-    one = await begin("worker", "--new-journal", "--health", "0")
+    heard = Path(payroll).with_name("heard")
+    told_to = shlex.join(
+        [sys.executable, "-c", "import sys; open(sys.argv[1], 'w').write(sys.stdin.read())", str(heard)]
+    )
+    one = await begin("worker", "--new-journal", "--health", "0", "--notify", told_to)
     two = await begin("worker")
     ran = await run("fleet", "submit", payroll, *BATCH, "--journal", dsn, "--yes")
     assert (0, True) == (ran.status, f"{ORDERS} payouts put into the outbox outbox" in ran.said), ran.said
@@ -105,7 +110,11 @@ async def test_a_file_is_sent_by_two_workers(run: Run, begin: Begin, sandbox: Sa
     async with aiohttp.ClientSession() as session, session.get(f"{found[1]}/metrics") as reply:
         told = await reply.text()
     assert (200, True) == (reply.status, f'payments_orders{{outbox="outbox",state="accepted"}} {ORDERS}' in told), told
+    assert 'payments_changes{outbox="outbox",state="dead"} 0' in told
+    assert 'payments_chunks_in_quarantine{outbox="outbox"} 0' in told
     assert [0, 0] == [(await worker.ended()).status for worker in (one, two)]
+    end = json.loads(await asyncio.to_thread(heard.read_text))
+    assert ("ended", "fleet worker", ORDERS) == (end["event"], end["command"], end["orders"])
     assert (ORDERS, []) == (len(sandbox.ledger), sandbox.duplicates())
     shown = await run("fleet", "status", "--journal", dsn)
     assert (0, True) == (shown.status, f"{ORDERS} accepted" in shown.said or "accepted 12" in shown.said), shown.said

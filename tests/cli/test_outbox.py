@@ -309,6 +309,11 @@ async def test_the_health_of_an_outbox_is_answered_on_this_machine(run: Run, san
     assert isinstance(paused["paused"], dict)
     assert paused["paused"] == (await answered(200, "/health"))["paused"]
     assert ("A. Clerk", "the account is checked") == (paused["paused"]["who"], paused["paused"]["why"])
+    measured = found[1].decode().replace("/health", "/metrics")
+    async with aiohttp.ClientSession() as session, session.get(measured) as reply:
+        levels = (await reply.text()).splitlines()
+    for level in ('payments_paused{outbox="outbox"} 1', 'payments_changes{outbox="outbox",state="dead"} 0'):
+        assert level in levels
     assert process.stdout is not None
     async with asyncio.timeout(120):
         while b"paused by A. Clerk: the account is checked" not in await process.stdout.readline():

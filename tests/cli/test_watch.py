@@ -354,3 +354,75 @@ async def test_the_program_behind_the_page_ends(payroll: None, tmp_path: Path) -
             await tab.open(str(page.address))
         await tab.until("!document.getElementById('lost').hidden")
         assert "does not answer" in await tab.words()
+
+
+def put_back(file: Path) -> None:
+    """Restore a file from a backup, without the mark beside it."""
+    whole = file.read_bytes()
+    for one in (file, file.with_name(f"{file.name}-mark")):
+        one.unlink()
+    file.write_bytes(whole)
+
+
+@pytest.fixture
+async def restored(run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch put into an outbox, of which a copy was put back after a pause: it is in quarantine."""
+    monkeypatch.chdir(tmp_path)
+    write_csv(tmp_path / "payroll.csv", *[row(request_id=f"RUN-{n}", phone_number=f"+25677200000{n}") for n in (1, 2)])
+    assert 0 == (await run("outbox", "put", "payroll.csv", *SENT, "--yes", "--new-journal")).status
+    put_back(Path("j.sqlite"))
+    async with SqliteJournal("j.sqlite") as journal:
+        await journal.pause("outbox", who="A. Clerk", why="it was restored")
+
+
+async def test_a_quarantine_is_lifted_on_the_page(run: Run, restored: None) -> None:
+    """Not before it was looked for; then by a named person, who has seen how much of it is sent."""
+    async with watched() as page:
+        _, words = await page.get()
+        assert "In quarantine: november" in words
+        assert "Paused: outbox" in words
+        assert "By A. Clerk since" in words
+        _, words = await page.get("quarantine?batch=november")
+        assert "Nobody may lift it before that" in words
+        assert "payments-async bulk reconcile --journal j.sqlite --batch-id november" in words
+        form = {"form_token": (await page.form("retry?batch=november"))["form_token"], "batch_id": "november"}
+        early = await page.post("lift-quarantine", {**form, **DECISION, "seen": "0"})
+        assert (409, True) == (early[0], "reconcile it first" in early[1])
+        assert (await page.journal.run("november")).quarantined
+    await run("bulk", "reconcile", *SENT, "--interval", "0")
+    async with watched() as page:
+        form = await page.form("quarantine?batch=november")
+        stale = await page.post("lift-quarantine", {**form, **DECISION, "seen": "1.5"})
+        assert (409, True) == (stale[0], bool((await page.journal.run("november")).quarantined)), stale
+        nameless = await page.post("lift-quarantine", {**form, "who": " ", "why": "x"})
+        assert 400 == nameless[0]
+        lifted = await page.post("lift-quarantine", {**form, **DECISION})
+        assert (200, 0) == (lifted[0], (await page.journal.run("november")).quarantined), lifted
+        assert "1 chunks of november were let out of quarantine" in page.said[0]
+        assert "A. Clerk" in page.said[0]
+
+
+async def test_a_quarantine_on_a_page_that_only_reads(restored: None) -> None:
+    """It is shown, and nobody can lift it there."""
+    async with watched(decides=False) as page:
+        _, words = await page.get("quarantine?batch=november")
+        assert "Nobody may lift it before that" in words
+        assert 404 == (await page.post("lift-quarantine", {"batch_id": "november", **DECISION, "seen": "0"}))[0]
+
+
+async def test_handlers_that_failed_too_often_are_replayed_on_the_page(restored: None) -> None:
+    """Which order, what it came to and why nobody could be told; once the application is mended it hears of it."""
+    async with SqliteJournal("j.sqlite") as journal:
+        await journal.hear("outbox", [State.SUCCESSFUL])
+        paid = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="list", request_id="RUN-1", amount=Decimal(150000))
+        await journal.apply_evidence(paid)
+        (change,) = await journal.claim_changes("outbox", [State.SUCCESSFUL], "me", lease=60, limit=1)
+        await journal.finish_changes([change.id], "dead", error="the shop is away")
+    async with watched() as page:
+        _, words = await page.get()
+        assert "Handlers that failed too often: 1" in words
+        assert "the shop is away" in words
+        form = {"form_token": (await page.form("retry?batch=november"))["form_token"], "change_id": str(change.id)}
+        assert 200 == (await page.post("replay-change", {**form, **DECISION}))[0]
+        assert 0 == (await page.journal.change_backlog("outbox")).dead
+        assert 409 == (await page.post("replay-change", {**form, **DECISION}))[0]

@@ -103,6 +103,9 @@ class JournalDatabase(Database, Protocol):
     def migrate(self) -> Migration:
         """Do it, all in one transaction; tells what was done. Raises ``JournalError``."""
 
+    def recall(self) -> Memory | None:
+        """What this machine remembers, to be closed by whoever asks; ``None`` where nothing is kept."""
+
     def facts(self) -> dict[str, str]:
         """What the journal says of itself; nothing where there is none. Raises ``JournalError``."""
 

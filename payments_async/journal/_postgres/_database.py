@@ -206,7 +206,7 @@ class PostgresDatabase:
                 is_tried=True,
             )
             if not self._was_open:
-                memory = Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
+                memory = self.recall()
             self._make_ready(connection, memory)
         except Exception as error:
             if connection is not None:
@@ -441,6 +441,10 @@ class PostgresDatabase:
             connection.execute("COMMIT")
             return done
 
+    def recall(self) -> Memory | None:
+        """What this machine remembers."""
+        return Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
+
     def facts(self) -> dict[str, str]:
         """What the journal says of itself; nothing where there is none."""
         with self._alone() as connection:
@@ -523,7 +527,7 @@ class PostgresDatabase:
         _schema.migrate(connection, self._schema, self._steps)
         if "journal_id" in facts_of(connection):
             raise PlaceTaken(f"{self.named}: there is a journal already")
-        memory = Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
+        memory = self.recall()
         try:
             self._identity.check_absent(server, memory)
         finally:

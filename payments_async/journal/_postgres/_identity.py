@@ -160,6 +160,8 @@ class Identity:
         if memory is not None and self.memory is None:
             memory.close()
         self.check_absent(server, self.memory)
+        if self.memory is not None:
+            self.memory.learn_moves(known, self._named, str(server.place(self._schema)))
         anchored = None if self.memory is None else self.memory.anchor(self.journal_id).read()
         highest = max(self._highest, 0 if anchored is None else anchored[0])
         (is_as_written,) = connection.execute(f"SELECT {_IS_AS_WRITTEN}").fetchone()

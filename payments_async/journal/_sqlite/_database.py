@@ -91,7 +91,7 @@ class SqliteDatabase:
         memory: Memory | None = None
         connection: sqlite3.Connection | None = None
         try:
-            memory = Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
+            memory = self.recall()
             self.is_new = self._make(memory)
             self._epoch.check_unmixed()
             has_log = _opening.has_log(self.place)
@@ -206,6 +206,10 @@ class SqliteDatabase:
             check_here(_facts_in(connection), str(self._path))
             return _opening.migrate(connection, steps=self._steps)
 
+    def recall(self) -> Memory | None:
+        """What this machine remembers."""
+        return Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
+
     def facts(self) -> dict[str, str]:
         """What the journal says of itself; nothing where there is no file."""
         if not self.exists():
@@ -265,7 +269,7 @@ class SqliteDatabase:
             raise PlaceTaken(f"{self._path} is there already")
         if not os.access(self.place.parent, os.W_OK | os.X_OK):
             raise JournalReadOnly(f"{self._path} cannot be made")
-        memory = Memory.opened(self._state_folder, busy_timeout=self._busy_timeout)
+        memory = self.recall()
         try:
             self._epoch.check_absent(memory)
         finally:

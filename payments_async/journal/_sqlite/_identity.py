@@ -167,6 +167,8 @@ class Epoch:
         self._remember_by(memory if known["remembers"] == "yes" else None)
         if memory is not None and self.memory is None:
             memory.close()
+        if self.memory is not None:
+            self.memory.learn_moves(known, str(self._named), str(self._path))
         marked, anchored = self._marked(), self._anchored()
         inode, birth = inode_of(self._path), birth_of(self._path) or ""
         is_another = known["epoch"] != inode or "" != known["birth"] != birth != ""

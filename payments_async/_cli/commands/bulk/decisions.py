@@ -161,7 +161,7 @@ async def bulk_lift_quarantine(
         question = f"Was none of these planned orders sent since: {planned:,}? The next run sends them."
         if not yes and not screen.confirmed(question):
             return _unchanged(screen, batch_id=name)
-        lifted = await lift_quarantine(held, name, who, why)
+        lifted = await lift_quarantine(held, name, who, why, seen=run.quarantined_at)
     screen.say(f"{counted(lifted, 'chunk')} may be sent again, as {quoted(who)} states: {quoted(why)}")
     screen.document({"batch_id": name, "chunks": lifted, "who": who, "why": why, "exit_status": Exit.FINE})
     return Exit.FINE

@@ -18,7 +18,10 @@ async def bulk_watch(
     journal: JournalFile = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of this machine; 0 takes a free one.")] = 0,
     decide: Annotated[
-        bool, typer.Option("--decide", help="With buttons: write off, acknowledge, replay, take a retry file.")
+        bool,
+        typer.Option(
+            "--decide", help="With buttons: write off, acknowledge, replay, lift a quarantine, take a retry file."
+        ),
     ] = False,
 ) -> Exit:
     """Show a journal on a page of this machine: batches, a plot, what needs a person. It changes nothing.

@@ -5,15 +5,17 @@ from typing import Annotated
 
 import typer
 
+from payments_async._cli.batch_state import progress_document
 from payments_async._cli.commands.outbox.run import say_stopped, say_unavailable, work_until_stopped
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.fleet import asking_fleet, check_shared, opened_shared
 from payments_async._cli.journal import JournalFile, introduce, may_be_made
 from payments_async._cli.limits import OutboxLimits, session_limits
-from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, state_of
+from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, metrics_of, state_of
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen
 from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.telling import Notify, telling
 from payments_async.journal import JournalUnavailable, PostgresJournal
 from payments_async.outbox import Outbox
 
@@ -37,6 +39,7 @@ async def fleet_worker(
     new_outbox: Annotated[
         bool, typer.Option("--new-outbox", help="Begin a further outbox in a journal that holds others.")
     ] = False,
+    notify: Notify = None,
 ) -> Exit:
     """Work an outbox on one of many machines: PGQueuer hands out the chunks of batches, in the journal's database.
 
@@ -58,50 +61,39 @@ async def fleet_worker(
     if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
         screen.trouble("nothing was sent")
         return Exit.STOPPED
-    try:
-        with asking_fleet():
-            from payments_async import fleet
+    async with telling(screen, notify, "fleet worker", outbox=name, journal=str(journal)) as teller:
+        try:
+            with asking_fleet():
+                from payments_async import fleet
 
-            async with opened_shared(journal, new=True) as held, session as payments:
-                assert isinstance(held, PostgresJournal)
-                introduce(screen, journal, held)
-                await check_new_outbox(held, name, is_wanted=new_outbox)
-                await fleet.status(held)  # says now what it lacks
-                outbox = Outbox(
-                    payments,
-                    held,
-                    name,
-                    concurrency=limits.concurrency,
-                    rate=limits.rate,
-                    fuse=fuse,
-                    claims_batches=False,
-                )
+                async with opened_shared(journal, new=True) as held, session as payments:
+                    assert isinstance(held, PostgresJournal)
+                    introduce(screen, journal, held)
+                    await check_new_outbox(held, name, is_wanted=new_outbox)
+                    await fleet.status(held)  # says now what it lacks
+                    outbox = Outbox(
+                        payments,
+                        held,
+                        name,
+                        concurrency=limits.concurrency,
+                        rate=limits.rate,
+                        fuse=fuse,
+                        claims_batches=False,
+                    )
 
-                async def be_handed(stop: asyncio.Event) -> None:
-                    await fleet.run_worker(outbox, stop=stop, chunks=chunks, redelivery=redelivery)
+                    async def be_handed(stop: asyncio.Event) -> None:
+                        await fleet.run_worker(outbox, stop=stop, chunks=chunks, redelivery=redelivery)
 
-                async def measure() -> str:
-                    return f"{await fleet.metrics(held)}\n{await _orders(held, name)}\n"
+                    async def measure() -> str:
+                        return f"{await fleet.metrics(held)}\n{await metrics_of(held, name)}\n"
 
-                stop = await work_until_stopped(
-                    screen, outbox, name, health, host=health_host, beside=be_handed, metrics=measure
-                )
-                left = await state_of(held, name)
-    except JournalUnavailable as error:
-        return say_unavailable(screen, error, command_line("fleet worker", journal=journal, name=name))
-    return say_stopped(screen, stop, left)
-
-
-async def _orders(journal: PostgresJournal, name: str) -> str:
-    """How the orders of an outbox stand, for Prometheus."""
-    state = await state_of(journal, name)
-    label = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    lines = [
-        "# TYPE payments_orders gauge",
-        *(f'payments_orders{{outbox="{label}",state="{one}"}} {count}' for one, count in state.progress.counts.items()),
-        "# TYPE payments_paused gauge",
-        f'payments_paused{{outbox="{label}"}} {int(state.paused is not None)}',
-        "# TYPE payments_conflicts gauge",
-        f'payments_conflicts{{outbox="{label}"}} {state.progress.conflicts}',
-    ]
-    return "\n".join(lines)
+                    stop = await work_until_stopped(
+                        screen, outbox, name, health, host=health_host, beside=be_handed, metrics=measure, teller=teller
+                    )
+                    left = await state_of(held, name)
+        except JournalUnavailable as error:
+            teller.facts["stopped"] = str(error)
+            again = command_line("fleet worker", journal=journal, name=name, notify=notify)
+            return teller.ended(say_unavailable(screen, error, again))
+        teller.facts |= progress_document(left.progress)
+        return teller.ended(say_stopped(screen, stop, left))

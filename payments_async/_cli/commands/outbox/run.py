@@ -25,6 +25,7 @@ from payments_async._cli.outbox_state import (
     OutboxName,
     OutboxState,
     check_new_outbox,
+    metrics_of,
     moment,
     pace_document,
     pause_document,
@@ -58,7 +59,7 @@ async def outbox_run(
     health: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65535, help="Answer GET /health and /ready at this port of this machine; 0 takes a free one."
+            min=0, max=65535, help="Answer GET /health, /ready, /metrics at this port of this machine; 0: a free one."
         ),
     ] = None,
     new_journal: NewJournal = False,
@@ -74,7 +75,8 @@ async def outbox_run(
     process, until a person resumes it. The first Ctrl-C finishes what is under way; a second one breaks it off.
 
     With --health PORT, GET /health is 200 for as long as the process works, also while it is paused, and so for who
-    would start it anew; GET /ready is 200 while orders are sent, for who has to be called. Both tell the same JSON.
+    would start it anew; GET /ready is 200 while orders are sent, for who has to be called. Both tell the same JSON. GET
+    /metrics is for Prometheus.
 
     Example: payments-async outbox run --journal shop.sqlite --max-per-day 5000000 --health 8081
     """
@@ -91,7 +93,11 @@ async def outbox_run(
                 introduce(screen, journal, held)
                 await check_new_outbox(held, name, is_wanted=new_outbox)
                 outbox = Outbox(payments, held, name, concurrency=limits.concurrency, rate=limits.rate, fuse=fuse)
-                stop = await work_until_stopped(screen, outbox, name, health, teller=teller)
+
+                async def measure() -> str:
+                    return f"{await metrics_of(held, name)}\n"
+
+                stop = await work_until_stopped(screen, outbox, name, health, metrics=measure, teller=teller)
                 left = await state_of(held, name)
         except JournalUnavailable as error:
             teller.facts["stopped"] = str(error)
