@@ -28,8 +28,8 @@ PINNED = {
     """,
     "payments_async.bulk": """
         Batch BatchChanged Comparison Difference Double Duplicate DuplicateGroup Duplicates FirstLook Fuse Guess
-        Issue Ledger PayeeChange Plan PlanProgress Problem Reconciliation Repeat Report Retries RunProgress
-        SearchProgress Share acknowledge approval_sheet ledger lift_quarantine plan read_batch read_money
+        Issue LaterTry Ledger PayeeChange Plan PlanProgress Problem Reconciliation Repeat Report Retries RunProgress
+        SearchProgress Share acknowledge approval_sheet later_tries ledger lift_quarantine plan read_batch read_money
         receipt reconcile report retry_file run_batch sample_payroll write_off
     """,
     "payments_async.fleet": """

@@ -13,11 +13,12 @@ from payments_async import (
     UtilityAccount,
 )
 from payments_async._cli.exit_codes import BadInput
-from payments_async._cli.screen import Screen, counted, money
+from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async._cli.working import working
 from payments_async.bulk import BatchChanged, Plan
 
 _LARGEST = 10  # payouts that are shown of many
+_CONCERNS = 5  # of many
 
 
 async def agreed(screen: Screen, payments: PaymentsSession, made: Plan, question: str) -> bool:
@@ -49,6 +50,8 @@ async def _show(screen: Screen, payments: PaymentsSession, made: Plan) -> None:
             ("digest", made.digest),
         ]
     )
+    for concern in made.concerns[:_CONCERNS]:
+        screen.say(f"[bold yellow]acknowledged:[/] {quoted(str(concern))}")
     screen.say(f"\n{'All' if shows_all else f'The {len(shown)} largest'} of {counted(made.count, 'payout')}:")
     amount = f"Amount {made.currency}" if made.currency else "Amount"
     rows = [

@@ -57,12 +57,15 @@ class PlanChecks:
         str, typer.Option(metavar="PERCENT", help="... and tell of amounts that changed by more.")
     ] = "20"
     max_each: Annotated[str | None, typer.Option(help="What one payee may get in all; more is a problem.")] = None
+    max_total: Annotated[str | None, typer.Option(help="What all of it may come to; with more, nothing is sent.")] = (
+        None
+    )
 
     def flags(self) -> dict[str, object]:
         """The options that make a run hold it against the same, but for the comparison, which only shows."""
-        return {"max_each": self.max_each}
+        return {"max_each": self.max_each, "max_total": self.max_total}
 
-    def amounts(self, *, max_total: str | None = None) -> dict[str, Decimal | None]:
+    def amounts(self) -> dict[str, Decimal | None]:
         """Those that are numbers, as arguments of ``plan``.
 
         Raises:
@@ -71,7 +74,7 @@ class PlanChecks:
         return {
             "compare_change": _percent(self.compare_change),
             "max_each": _amount("--max-each", self.max_each),
-            "max_total": _amount("--max-total", max_total),
+            "max_total": _amount("--max-total", self.max_total),
         }
 
     async def chosen(
@@ -178,14 +181,12 @@ async def make_plan(
         raise BadInput("the file was changed while it was read; begin again") from error
 
 
-async def rows_shown(screen: Screen, made: Plan, batch: Batch, rows: RowOptions) -> Mapping[str, int]:
-    """The rows of the orders that a plan names, where their ids were derived and say nothing to anybody.
+async def rows_shown(screen: Screen, made: Plan, batch: Batch) -> Mapping[str, int]:
+    """The rows of the orders that a plan names, for whoever looks for them in the file.
 
     Raises:
         BadInput: The file was changed meanwhile.
     """
-    if not rows.derive_request_ids:
-        return {}
     named = {one for issue in (*made.problems, *made.concerns, *made.skipped, *made.warnings) for one in issue.examples}
     named |= {one for pair in made.duplicates.shown for one in (pair.request_id, pair.other)}
     named |= {one.request_id for one in made.comparison.shown} if made.comparison is not None else set()
@@ -207,7 +208,7 @@ def show_plan(
         everything: All that is known, and not the first of what is alike.
         rows: Of orders that are named by their rows.
     """
-    by_row = partial(_by_row, rows or {})
+    shown = partial(by_row, rows or {})
     total = quoted(money(made.total, made.currency))
     screen.say(f"[bold]{quoted(title)}[/]: {counted(made.count, 'payout')}, [bold]{total}[/]")
     screen.say()
@@ -224,14 +225,14 @@ def show_plan(
             ("digest", made.digest),
         ]
     )
-    issues = _IssueList(screen, by_row, everything=everything)
+    issues = _IssueList(screen, shown, everything=everything)
     issues.show(f"{counted(made.problem_count, 'problem')}: nothing can be sent as it is", "red", made.problems)
     looked = "looked at" if made.acknowledged else "look at it; nothing is sent without --acknowledge"
     issues.show(f"{counted(len(made.concerns), 'concern')}: {looked}", "yellow", made.concerns)
     issues.show(f"{made.left_out:,} left out", "yellow", made.skipped)
-    _show_duplicates(screen, made, by_row, everything=everything)
+    _show_duplicates(screen, made, shown, everything=everything)
     if made.comparison is not None:
-        _show_comparison(screen, made.comparison, made.currency, by_row, everything=everything)
+        _show_comparison(screen, made.comparison, made.currency, shown, everything=everything)
     issues.show("Look at this", "yellow", made.warnings)
 
 
@@ -287,11 +288,13 @@ class _IssueList:
     def _lines(self, alike: Sequence[Issue]) -> Iterable[str]:
         shown = alike if self._everything else alike[:_EXAMPLES]
         for issue in shown:
-            yield self._name(str(issue))
-            if len(issue.examples) > 1:
-                yield self._name(
-                    f"  such as {', '.join(issue.examples if self._everything else issue.examples[:_EXAMPLES])}"
-                )
+            many = len(issue.examples) > 1
+            yield str(
+                issue if many or not issue.request_id else attrs.evolve(issue, request_id=self._name(issue.request_id))
+            )
+            if many:
+                examples = issue.examples if self._everything else issue.examples[:_EXAMPLES]
+                yield f"  such as {', '.join(map(self._name, examples))}"
         if len(alike) > len(shown):
             rows = ", ".join(str(one.row) for one in alike[_EXAMPLES:8] if one.row is not None)
             yield f"  and {len(alike) - len(shown):,} more like that{f' (rows {rows}, ...)' if rows else ''}"
@@ -302,9 +305,12 @@ def _weight(alike: Sequence[Issue]) -> tuple[bool, int]:
     return any(one.row is not None or one.orders for one in alike), sum(one.orders or 1 for one in alike)
 
 
-def _by_row(rows: Mapping[str, int], line: str) -> str:
-    """A line with rows in place of ids that were derived."""
-    return _DERIVED.sub(lambda found: f"row {rows[found[0]]}" if found[0] in rows else found[0], line)
+def by_row(rows: Mapping[str, int], request_id: str) -> str:
+    """An order with its row; an id that was derived says nothing to anybody, so the row stands for it."""
+    if request_id not in rows:
+        return request_id
+    row = f"row {rows[request_id]}"
+    return row if _DERIVED.fullmatch(request_id) else f"{request_id} ({row})"
 
 
 def _show_lines(screen: Screen, title: str, lines: Sequence[str], *, everything: bool) -> None:
@@ -333,7 +339,7 @@ def _show_duplicates(screen: Screen, made: Plan, name: Callable[[str], str], *, 
         members = shown.get((group.batch_id, group.same_amount), [])
         screen.say(f"  {quoted(_group(group))}")
         for one in islice(members, None if everything else _EXAMPLES):
-            screen.say(f"    {quoted(name(_duplicate(one)))}")
+            screen.say(f"    {quoted(_duplicate(one, name))}")
         told = len(members) if everything else min(len(members), _EXAMPLES)
         if group.count > told:
             screen.say(f"    and {group.count - told:,} more")
@@ -360,22 +366,23 @@ def _show_comparison(
         screen.say(f"  {count:,} {_CHANGES[kind][0].lower()}{_CHANGES[kind][1:]}:")
         told = members if everything else members[:_EXAMPLES]
         for one in told:
-            screen.say(f"    {quoted(name(_change(one)))}")
+            screen.say(f"    {quoted(_change(one, name))}")
         if count > len(told):
             screen.say(f"    and {count - len(told):,} more")
 
 
-def _change(one: PayeeChange) -> str:
+def _change(one: PayeeChange, name: Callable[[str], str]) -> str:
     amounts = " -> ".join(f"{amount:,f}" for amount in (one.before, one.now) if amount is not None)
     if one.before and one.now is not None and one.before != one.now:
         amounts += f" ({(one.now - one.before) * 100 / one.before:+.0f} %)"
-    return f"{one.request_id}: {amounts} to {one.payee}"
+    return f"{name(one.request_id)}: {amounts} to {one.payee}"
 
 
-def _duplicate(one: Duplicate) -> str:
+def _duplicate(one: Duplicate, name: Callable[[str], str]) -> str:
     where = f" of batch {one.batch_id}, {one.state}" if one.batch_id else ""
     again = "the same amount" if one.same_amount else "another amount"
-    return f"{one.request_id}: {one.amount:,f} to {one.payee}, and {again} by {one.other}{where}"
+    other = one.other if one.batch_id else name(one.other)
+    return f"{name(one.request_id)}: {one.amount:,f} to {one.payee}, and {again} by {other}{where}"
 
 
 def _duration(seconds: float) -> str:

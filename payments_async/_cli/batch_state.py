@@ -10,6 +10,7 @@ from payments_async._cli.journal import JournalPlace
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, money, quoted
 from payments_async._cli.story import sentence, service_words
+from payments_async.bulk import LaterTry, later_tries
 from payments_async.journal import Archive, Entry, Journal, Progress, State
 
 SHOWN = 20  # orders of a kind
@@ -60,7 +61,8 @@ async def unpaid_of(journal: Journal, batch_id: str, progress: Progress) -> list
     """The first orders of a batch that were refused, that failed and that came back, each with the reason."""
     states = [state for state in UNFORTUNATE if progress.counts[state]]
     found = [entry for state in states for entry in await first(journal.entries(batch_id, state))]
-    return [(entry, await _why(journal, entry)) for entry in found]
+    later = await later_tries(journal, [entry.request_id for entry in found])
+    return [(entry, await _why(journal, entry, later.get(entry.request_id))) for entry in found]
 
 
 def show_unpaid(screen: Screen, unpaid: Sequence[tuple[Entry, str]], progress: Progress) -> None:
@@ -89,8 +91,10 @@ def show_entries(screen: Screen, entries: Iterable[tuple[Entry, str]]) -> None:
     screen.table(["Request id", "Outcome", "Amount", "Beneficiary", "Why"], rows, right=["Amount"])
 
 
-async def _why(journal: Journal, entry: Entry) -> str:
-    """The service's words, or what told of the end where there are none."""
+async def _why(journal: Journal, entry: Entry, later: LaterTry | None) -> str:
+    """Whether it was tried again; then the service's words, or what told of the end where there are none."""
+    if later is not None:
+        return str(later)
     if words := service_words(entry):
         return words
     turns = [one for one in await journal.history(entry.request_id) if one.state is entry.state]

@@ -32,7 +32,9 @@ class RunLimits:
     max_error_rate: Annotated[
         float | None, typer.Option(min=0, max=1, help="Stop when this share of the last 100 went wrong, as in 0.05.")
     ] = None
-    max_total: Annotated[str | None, typer.Option(help="Send no more than this in all.")] = None
+    stop_at_total: Annotated[
+        str | None, typer.Option(help="Stop before the batch comes to more; the rest stays planned.")
+    ] = None
     min_balance: _MinBalance = None
     without_looking: WithoutLooking = False
 
@@ -45,7 +47,7 @@ class RunLimits:
         return Fuse(
             max_unknown=self.max_unknown,
             max_error_rate=self.max_error_rate,
-            max_total=_amount("--max-total", self.max_total),
+            max_total=_amount("--stop-at-total", self.stop_at_total),
             min_balance=_amount("--min-balance", self.min_balance),
         )
 

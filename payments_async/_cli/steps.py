@@ -1,4 +1,4 @@
-"""How far the reading and planning of a file is, in words."""
+"""How far the reading and planning of a file is, and the writing of a report, in words."""
 
 from collections.abc import Callable
 
@@ -30,6 +30,14 @@ class LatestWords:
 
         def take(rows: int) -> None:
             self._words = f"reading {name}: {rows:,} rows"
+
+        return take
+
+    def orders(self, total: int) -> Callable[[int], None]:
+        """What takes the number of orders that were written, of so many."""
+
+        def take(written: int) -> None:
+            self._words = f"writing the report: {written:,} of {total:,} orders"
 
         return take
 

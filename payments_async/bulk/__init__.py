@@ -12,6 +12,7 @@ from payments_async.bulk._report._ledger import Ledger, ledger
 from payments_async.bulk._report._papers import approval_sheet, receipt
 from payments_async.bulk._report._report import Report, report
 from payments_async.bulk._report._retries import Retries, retry_file
+from payments_async.bulk._retry_ids import LaterTry, later_tries
 from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._crew import FirstLook, RunProgress
 from payments_async.outbox._reconcile import (
@@ -39,6 +40,7 @@ __all__ = [
     "Fuse",
     "Guess",
     "Issue",
+    "LaterTry",
     "Ledger",
     "PayeeChange",
     "Plan",
@@ -53,6 +55,7 @@ __all__ = [
     "Share",
     "acknowledge",
     "approval_sheet",
+    "later_tries",
     "ledger",
     "lift_quarantine",
     "plan",

@@ -114,5 +114,6 @@ class Issue:
         elif self.request_id is not None:
             more = f" and {self.orders - 1:,} more" if self.orders > 1 else ""
             where = f"{self.request_id}{more}"
+        field = "" if self.field == "batch" else f", {self.field or 'whole row'}"
         value = f" {self.value!r}" if self.value else ""
-        return f"{where}, {self.field or 'whole row'}{value}: {self.remedy}"
+        return f"{where}{field}{value}: {self.remedy}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
+from payments_async._frozen import frozen
 from payments_async.journal import Journal
 from payments_async.journal._records import ArchivedOrder, Entry
 from payments_async.journal._states import State
@@ -14,6 +15,25 @@ Earlier: TypeAlias = Mapping[str, Entry | ArchivedOrder]
 _SURELY_UNPAID = (State.REJECTED, State.FAILED, State.REVERSED)
 
 _AGAIN = re.compile(r"(?P<first>.+)-R(?P<time>[2-9]|[1-9][0-9]{1,3})", re.DOTALL)
+
+
+@frozen(kw_only=True)
+class LaterTry:
+    """The order by which another one, that was not paid, was tried again.
+
+    Attributes:
+        batch_id: The batch it is in.
+        may_be_paid: It was paid, or may be: nobody is to pay that person in another way as well.
+    """
+
+    request_id: str
+    batch_id: str
+    state: State
+    may_be_paid: bool
+
+    def __str__(self) -> str:
+        warning = "; do not pay it in another way" if self.may_be_paid else ""
+        return f"tried again as {self.request_id} of batch {self.batch_id}, which is {self.state}{warning}"
 
 
 def retried_id(request_id: str) -> str:
@@ -48,6 +68,35 @@ async def earlier_orders(journal: Journal, request_ids: Iterable[str]) -> Earlie
         known |= found
         wanted = set(filter(None, map(earlier_id, found))) - known.keys()
     return known
+
+
+async def later_tries(journal: Journal, request_ids: Iterable[str]) -> Mapping[str, LaterTry]:
+    """The last order by which each of these was tried again under another id, as ``retry_file`` names them.
+
+    Returns:
+        By the id of the order that was not paid. Those that nobody tried again are not in it.
+
+    Raises:
+        JournalUnavailable: The journal cannot be read.
+    """
+    last: dict[str, LaterTry] = {}
+    wanted = {retried_id(one): one for one in request_ids}
+    while wanted:
+        found: dict[str, Entry | ArchivedOrder] = dict(await journal.entries_of([*wanted]))
+        found |= await journal.archived_of([one for one in wanted if one not in found])
+        last |= {wanted[one]: _later(order) for one, order in found.items()}
+        wanted = {retried_id(one): wanted[one] for one in found}
+    return last
+
+
+def _later(order: Entry | ArchivedOrder) -> LaterTry:
+    doubted = isinstance(order, Entry) and (order.conflict is not None or order.unconfirmed)
+    return LaterTry(
+        request_id=order.request_id,
+        batch_id=order.batch_id,
+        state=order.state,
+        may_be_paid=bool(doubted or order.state not in _SURELY_UNPAID),
+    )
 
 
 def tries_before(request_id: str, earlier: Earlier) -> Iterator[Entry | ArchivedOrder]:

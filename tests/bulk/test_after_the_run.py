@@ -23,7 +23,17 @@ from payments_async import (
     PayoutOrder,
     UtilityAccount,
 )
-from payments_async.bulk import Share, approval_sheet, ledger, plan, read_batch, receipt, retry_file
+from payments_async.bulk import (
+    Share,
+    approval_sheet,
+    later_tries,
+    ledger,
+    plan,
+    read_batch,
+    receipt,
+    report,
+    retry_file,
+)
 from payments_async.bulk._retry_ids import earlier_id, retried_id
 from payments_async.journal import News, OrderUnknown, RunIdentity, RunUnknown, SqliteJournal
 from payments_async.journal.contract import Evidence, Outcome, Permit
@@ -58,6 +68,12 @@ def order(number: int, **changes: object) -> PayoutOrder:
 def lines(path: Path) -> list[dict[str, str]]:
     """The lines of a table."""
     with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def lines_of_report(path: Path) -> list[dict[str, str]]:
+    """The lines of a report."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
         return list(csv.DictReader(file))
 
 
@@ -123,6 +139,28 @@ async def test_what_may_have_been_paid_is_left_out(journal: SqliteJournal, tmp_p
     made = await retry_file(journal, "november", tmp_path / "retry.csv")
     assert 1 == made.written.count
     assert [("RUN-2", True)] == [(one, "evidence contradicts" in why) for one, why in made.left_out]
+
+
+async def test_an_order_that_was_tried_again_is_nobodys_to_pay_by_hand(journal: SqliteJournal, tmp_path: Path) -> None:
+    """The report says what became of it; a second retry file leaves it out. Who failed again may still be paid."""
+    retries = [order(8), order(9), order(2, request_id="RUN-2-R2"), order(3, request_id="RUN-3-R2")]
+    await ended(journal, retries, "again")
+    later = await later_tries(journal, ["RUN-1", "RUN-2", "RUN-3"])
+    assert {"RUN-2": False, "RUN-3": True} == {one: found.may_be_paid for one, found in later.items()}
+    written = await report(journal, "november", csv=tmp_path / "r.csv", html=tmp_path / "r.html")
+    assert (3, 1) == (written.unpaid, written.tried_again)
+    told = {row["Request id"]: row["Not paid, and why"].split(": ")[0] for row in lines_of_report(tmp_path / "r.csv")}
+    words = (
+        "tried again as RUN-3-R2 of batch again, which is unknown; do not pay it in another way; the service refused it"
+    )
+    assert (words, "") == (told["RUN-3"], told["RUN-1"])
+    assert told["RUN-2"].startswith("tried again as RUN-2-R2 of batch again, which is rejected; the service took it")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert ("do not pay it in another way" in page, "see below; 1 of them tried again" in page) == (True, True)
+    made = await retry_file(journal, "november", tmp_path / "retry.csv")
+    assert (0, ["RUN-3", "RUN-2"]) == (made.written.count, [one for one, _ in made.left_out])
+    await retry_file(journal, "again", tmp_path / "third.csv")
+    assert ["RUN-2-R3", "RUN-9-R2"] == [row["request_id"] for row in lines(tmp_path / "third.csv")]
 
 
 async def test_a_batch_in_which_nothing_stayed_unpaid(tmp_path: Path) -> None:

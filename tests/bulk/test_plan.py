@@ -1,5 +1,6 @@
 """Planning a batch: what it comes to, what speaks against it, and a digest that stands for exactly these payments."""
 
+import time
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
@@ -210,6 +211,38 @@ async def test_who_was_paid_of_late_in_another_batch_is_shown(
     assert () == (await plan(payments, again, journal=journal, batch_id="november", recent=-1.0)).duplicates.shown
 
 
+@pytest.mark.parametrize(
+    ("days", "others", "words"),
+    [
+        pytest.param(0.0, 0, ["2 of 2 orders pay whom batch october paid within the last hour"], id="just-now"),
+        pytest.param(0.2, 0, ["2 of 2 orders pay whom batch october paid 5 h ago"], id="this-morning"),
+        pytest.param(3.0, 2, ["2 of 4 orders pay whom batch october paid 3 days ago"], id="half-of-it"),
+        pytest.param(3.0, 3, [], id="fewer-than-half"),
+        pytest.param(6.9, 0, [], id="wages-by-the-week"),
+    ],
+)
+async def test_the_same_month_again_under_another_name(
+    payments: PaymentsSession, tmp_path: Path, days: float, others: int, words: list[str]
+) -> None:
+    """Somebody must have looked at it: nothing else tells it from another month, and all of it would be paid twice."""
+    path = tmp_path / "journal.sqlite"
+    async with SqliteJournal(path, clock=lambda: time.time() - days * 86_400) as then:
+        await sent(then, "october", order(1), order(2))
+    again = [order(1, request_id="A"), order(2, request_id="B"), *(order(number) for number in range(5, 5 + others))]
+    async with SqliteJournal(path) as journal:
+        made = await plan(payments, again, journal=journal, batch_id="october-2")
+        assert (words, not words) == ([one.remedy[: len(words[0])] for one in made.concerns], made.is_clean)
+        looked_at = await plan(payments, again, journal=journal, batch_id="october-2", acknowledged=True)
+        assert looked_at.is_clean
+
+
+async def test_a_batch_that_goes_on_is_not_asked_about_again(payments: PaymentsSession, journal: SqliteJournal) -> None:
+    """Its orders are written down, and nobody can take them back."""
+    for batch_id, name in (("october", "A"), ("november", "B")):
+        await sent(journal, batch_id, order(1, request_id=name))
+    assert () == (await plan(payments, [order(1, request_id="B")], journal=journal, batch_id="november")).concerns
+
+
 async def test_a_request_id_of_another_batch_is_a_problem(payments: PaymentsSession, journal: SqliteJournal) -> None:
     """The remedy names that batch and how the order stands there."""
     await sent(journal, "october", order(1))
@@ -249,7 +282,7 @@ async def test_what_the_batch_holds_already_is_not_judged_again(
     ("orders", "words"),
     [
         pytest.param([order(1)], "and that are not here: 1", id="one-less"),
-        pytest.param([order(1), order(2), order(3)], "approved without this order", id="one-more"),
+        pytest.param([order(1), order(2), order(3)], "was begun without this order", id="one-more"),
         pytest.param([order(1), order(2, amount=Decimal(1))], "with the amount 2000", id="another-amount"),
         pytest.param([order(1), order(2, message="x")], "with other details", id="other-details"),
     ],

@@ -165,6 +165,46 @@ async def test_from_a_refusal_to_the_books(run: Run, sandbox: Sandbox) -> None:
     assert (2, True) == (no_proof.status, "there is no proof" in no_proof.said)
 
 
+async def test_what_was_tried_again_is_not_paid_in_another_way(run: Run, sandbox: Sandbox) -> None:
+    """Status and report of the first batch say so: who reads "not paid" there would pay it by hand."""
+    sandbox.script(Fault.REFUSED, on="money")
+    await run(*RUN, "--new-journal")
+    await run("bulk", "retry-file", *IN)
+    await run("bulk", "run", "november-retry.csv", "--batch-id", "again", *IN, "--yes", "--acknowledge")
+    for command in ("status", "report"):
+        told = await run("bulk", command, *IN, "--batch-id", "november")
+        assert "-R2 of batch again, which is accepted; do not pay it in another way" in told.said
+    assert "not paid: 1 (1 of them tried again, and paid so or not settled)" in told.said
+    second = await run("bulk", "retry-file", *IN, "--batch-id", "november", "--csv", "second.csv")
+    assert (True, "-R2 of batch again" in second.said) == ("nothing to write" in second.said, True)
+
+
+async def test_four_eyes_from_the_first_day(run: Run, run_on_terminal: Run) -> None:
+    """The rule may be set before anything is paid: the journal is made for it, once somebody says so."""
+    rule = ("bulk", "approvals", *IN, "--needed", "1", *RULE)
+    refused = await run(*rule)
+    assert (2, True) == (refused.status, "--new-journal: needed where there is no terminal" in refused.said)
+    assert "nothing was changed" in (await run_on_terminal(*rule, typed="n\n")).said
+    assert 0 == (await run(*rule, "--new-journal")).status
+    assert "1 approval needed for each batch" in (await run("bulk", "approvals", *IN)).said
+
+
+async def test_a_rule_is_not_given_up_in_a_hurry(run: Run, run_on_terminal: Run) -> None:
+    """Who asks for less is shown whose rule it was, and asked; a rule as strict as before is set at once."""
+    strict = ("--needed", "1", "--who", "C. Board", "--why", "four eyes")
+    assert 0 == (await run("bulk", "approvals", *IN, *strict, "--new-journal")).status
+    for less in (("--needed", "0"), ("--needed", "1", "--shared-logins")):
+        lifted = ("bulk", "approvals", *IN, *less, "--who", "A. Clerk", "--why", "in a hurry")
+        assert 2 == (await run(*lifted)).status
+        asked = await run_on_terminal(*lifted, typed="n\n")
+        assert 5 == asked.status
+        assert "1 approval needed for each batch, as C. Board" in asked.said
+        assert "in a hurry" not in (await run("bulk", "approvals", *IN)).said
+    assert 0 == (await run("bulk", "approvals", *IN, *strict)).status
+    assert 0 == (await run(*lifted, "--yes")).status
+    assert "in a hurry" in (await run("bulk", "approvals", *IN)).said
+
+
 async def test_another_login_in_the_environment(run: Run) -> None:
     """Is no other login: the maker cannot pass for somebody else by setting a variable."""
     digest = await proposed(run)

@@ -84,7 +84,7 @@ async def test_every_problem_of_a_file_is_told_at_once(run: Run, sandbox: Sandbo
     assert 2 == ran.status
     assert "2 problems: nothing can be sent as it is" in ran.said
     assert 'row 3, amount "\'-5": negative' in ran.said
-    assert "RUN-3, product_item_id 'NOBODY_X': the service lists no such product" in ran.said
+    assert "RUN-3 (row 4), product_item_id 'NOBODY_X': the service lists no such product" in ran.said
     assert "bulk run" not in ran.said
     skipping = await run("bulk", "plan", name, *BATCH, "--skip-bad")
     assert 0 == skipping.status
@@ -106,7 +106,7 @@ async def test_a_beneficiary_who_is_paid_twice_stands_out(run: Run, here: Path) 
     name = write_csv(here / "twice.csv", row(), row(request_id="RUN-2")).name
     ran = await run("bulk", "plan", name, *BATCH)
     assert "Paid twice? Same beneficiary and amount: 1; same beneficiary, another amount: 0" in ran.said
-    assert "RUN-2: 150,000 to ***001, and the same amount by RUN-1" in ran.said
+    assert "RUN-2 (row 3): 150,000 to ***001, and the same amount by RUN-1 (row 2)" in ran.said
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ async def test_a_copied_journal_goes_on_once_somebody_has_looked_its_orders_up(
     run: Run, sandbox: Sandbox, payroll: str, sent: tuple[str, ...]
 ) -> None:
     """A copy does not know what was sent since: its batch stops, and a named person lets it go on."""
-    assert 5 == (await run("bulk", "run", payroll, *sent, "--yes", "--new-journal", "--max-total", "0")).status
+    assert 5 == (await run("bulk", "run", payroll, *sent, "--yes", "--new-journal", "--stop-at-total", "0")).status
     fine = await run("bulk", "lift-quarantine", *CLERK, "--yes")
     assert (2, True) == (fine.status, "no chunk of batch november is in quarantine" in fine.said)
     shutil.copyfile("j.sqlite", "k.sqlite")
@@ -479,9 +479,8 @@ async def test_a_concern_is_acknowledged_before_anything_is_sent(run: Run, sandb
     batch = ("--batch-id", "banks", "--journal", "b.sqlite")
     planned = await run("bulk", "plan", name, *batch)
     assert 2 == planned.status
-    assert (
-        "1 concern: look at it; nothing is sent without --acknowledge RUN-1, bank_code 'Hilltop Bank'" in planned.said
-    )
+    words = "1 concern: look at it; nothing is sent without --acknowledge RUN-1 (row 2), bank_code 'Hilltop Bank'"
+    assert words in planned.said
     refused = await run("bulk", "run", name, *batch, "--yes", "--new-journal")
     assert (2, 0) == (refused.status, len(sandbox.ledger))
     assert "nothing was sent; look at them" in refused.said

@@ -31,7 +31,7 @@ def payroll(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 async def test_a_backup_from_before_the_run_is_restored(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """Each command says what to do next; whoever follows it pays nobody again."""
-    assert 5 == (await run("bulk", "run", payroll, *NEW, "--yes", "--max-total", "0")).status
+    assert 5 == (await run("bulk", "run", payroll, *NEW, "--yes", "--stop-at-total", "0")).status
     shutil.copyfile("j.sqlite", "backup.sqlite")
     ran = await run("bulk", "run", payroll, *SENT, "--yes")
     assert (0, ORDERS) == (ran.status, len(sandbox.ledger))
@@ -81,7 +81,7 @@ async def test_a_list_that_cannot_be_read(run: Run, sandbox: Sandbox, payroll: s
 
 async def test_a_copied_journal_always_looks(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """--without-looking is refused where the journal may have forgotten, also for a batch that it does not know."""
-    await run("bulk", "run", payroll, *NEW, "--yes", "--max-total", "0")
+    await run("bulk", "run", payroll, *NEW, "--yes", "--stop-at-total", "0")
     shutil.copyfile("j.sqlite", "k.sqlite")
     bonus = write_csv(Path("bonus.csv"), row(request_id="BONUS-1")).name
     for name, batch_id in ((payroll, "november"), (bonus, "december")):

@@ -200,6 +200,26 @@ async def test_last_months_payees_do_not_hide_the_one_who_is_paid_twice(run: Run
     assert "and 17 more" in ran.said
 
 
+async def test_the_same_month_under_another_name_is_not_sent_by_itself(run: Run, sandbox: Sandbox, here: Path) -> None:
+    """All of it was paid just now by another batch: somebody has to say that it is meant."""
+    await sent_october(run)
+    again = ("october.csv", "--batch-id", "october-again", *KEPT, *HOW, "--guess-items")
+    planned = await run("bulk", "plan", *again)
+    assert 2 == planned.status
+    assert "1 concern: look at it; nothing is sent without --acknowledge the batch: 3 of 3 orders pay" in planned.said
+    refused = await run("bulk", "run", *again, "--plan", await digest_of(run, *again), "--yes")
+    assert (2, 3) == (refused.status, len(sandbox.ledger))
+    assert "is it the same once more, under another name? It would be paid twice" in refused.said
+
+
+async def test_a_row_that_was_changed_after_the_run_is_no_new_payment(run: Run, here: Path) -> None:
+    """The message leads back to what stood there, and names what is wrong with the batch before all else."""
+    await sent_october(run)
+    write("october.csv", "Amber B;0772000001;150000;A", "Basil C;0752000002;90,001;A", "Cora D;0772000003;5000;B")
+    ran = await run("bulk", "plan", *OCTOBER, *KEPT, *HOW, "--guess-items")
+    assert "it may be paid as it was: put back what stood there" in ran.said
+
+
 async def test_a_plan_says_when_no_earlier_payment_is_known(run: Run, here: Path) -> None:
     """Where there is no journal yet, and where it is named but empty of payments; not once there is one."""
     words = "No earlier payment is known."

@@ -265,7 +265,7 @@ async def test_a_second_signal_breaks_off_what_is_under_way(run: Run, sandbox: S
 @pytest.fixture
 async def held(run: Run, payroll: str) -> Chunk:
     """The batch is written down, nothing of it is sent, and another process holds all of it for a long while."""
-    assert 5 == (await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal", "--max-total", "0")).status
+    assert 5 == (await run("bulk", "run", payroll, *SENT, "--yes", "--new-journal", "--stop-at-total", "0")).status
     async with SqliteJournal("j.sqlite") as journal:
         chunk = await journal.claim_chunk("november", "elsewhere:4711:dead", lease=900.0)
     assert chunk is not None

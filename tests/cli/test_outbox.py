@@ -167,7 +167,7 @@ async def test_a_file_with_a_bad_row_is_not_put(run: Run, sandbox: Sandbox, payr
 
 async def test_a_batch_of_somebody_else_is_not_put(run: Run, sandbox: Sandbox, payroll: str) -> None:
     """`bulk run` sends it; the outbox would never, and whoever put it would wait."""
-    sent = await run("bulk", "run", payroll, *IN, *BATCH, "--yes", "--new-journal", "--max-total", "0")
+    sent = await run("bulk", "run", payroll, *IN, *BATCH, "--yes", "--new-journal", "--stop-at-total", "0")
     assert 5 == sent.status
     ran = await run("outbox", "put", payroll, *IN, *BATCH, "--yes")
     assert 2 == ran.status

@@ -605,6 +605,13 @@ def _missing(column: str, unknown: Sequence[str]) -> str:
     """What to do about a column that the file does not have."""
     if column == "product_item_id":
         return "add it, name one for all rows (--item), or have it guessed by the numbers' operators (--guess-items)"
+    if column == "request_id":
+        return (
+            "add it, with an id that no other payout ever had (the number of a person is the same each month), or have "
+            "stable ids derived (--derive-request-ids)"
+        )
+    if column == "kind":
+        return "add it, or name one for all rows (--kind mobile_money)"
     mapped = f", or say which heading it is (--map {column}='...')" if unknown else ""
     return f"add it, or mend its heading{mapped}"
 

@@ -254,7 +254,7 @@ def _name_row(row: RowReading, rules: Rules) -> None:
     if not rules.derive_request_ids:
         row.need(
             "request_id",
-            "empty; enter an id that no other payout ever had, or let stable ids be derived (derive_request_ids)",
+            "empty; enter an id that no other payout ever had, or have stable ids derived (--derive-request-ids)",
         )
     elif not row.problems and not row.lacking and row.amount:
         values = row.values | {"amount": format(row.amount.normalize(), "f"), "currency": row.currency or ""}

@@ -38,6 +38,7 @@ Format = Literal["csv", "jsonl", "xlsx"]
 _LONGEST_LINE = 2**20
 _LONGEST_INT = 4000  # digits
 _USUAL = ",;\t|"  # the first of two that fit equally well is taken
+_WRITTEN_OUT = {"tab": "\t", r"\t": "\t"}  # signs that are hard to type
 _SEPARATOR_LINE = re.compile(r"sep=(.)\s*", re.I | re.S)
 # A comma in an amount without quotation marks ends a cell: 1,500 becomes 1 and 500, and 1500,50 loses its 50.
 _GROUPING = frozenset(",.' ")
@@ -334,12 +335,14 @@ def find_layout(
     """
     content = fingerprint(path, go_on=go_on)
     guess, guessed = _text_encoding(content)
+    delimiter = _WRITTEN_OUT.get(delimiter or "", delimiter)
     try:
+        codecs.lookup(encoding or guess)
         format_ = _format_of(content.head, encoding or guess)
     except LookupError:
         raise ValueError(f"encoding: Python knows no {encoding!r}; leave it out to have it guessed") from None
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise ValueError("delimiter: expected one sign, and no quotation mark; leave it out to have it guessed")
+        raise ValueError("delimiter: expected one sign, or tab, and no quotation mark; leave it out to have it guessed")
     return Layout(
         format=format_,
         encoding=encoding or guess,

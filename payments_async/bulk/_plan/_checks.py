@@ -323,11 +323,13 @@ class DuplicateGroup:
         batch_id: Of the other orders, when the journal holds them in another batch.
         same_amount: Whether the amounts are alike too.
         count: How many pairs.
+        latest: Unix seconds at which the last of these other orders was sent, likewise.
     """
 
     batch_id: str | None
     same_amount: bool
     count: int
+    latest: float | None = None
 
 
 @frozen(kw_only=True)
@@ -359,15 +361,18 @@ class _Alike:
 
     Attributes:
         count: All of them; the first are kept.
+        latest: Unix seconds of the last.
     """
 
     def __init__(self) -> None:
         self.count = 0
+        self.latest = 0.0
         self._first: list[tuple[int, Repeat]] = []  # a heap, the last row on top
 
-    def add(self, repeat: Repeat, most: int) -> None:
+    def add(self, repeat: Repeat, at: float, most: int) -> None:
         """Take one down, and keep so many."""
         self.count += 1
+        self.latest = max(self.latest, at)
         keep = heapq.heappush if len(self._first) < most else heapq.heappushpop
         keep(self._first, (-repeat.row, repeat))
 
@@ -398,6 +403,7 @@ class Payees(ExitStack):
         self.prior_count = 0
         self._batches: dict[str, int] = {}
         self._batch_of = array("H")  # which batch, by the number of a prior order
+        self._sent_at = array("d")  # ... and when it was sent
 
     def add(self, order: Order, payee: Payee) -> None:
         """Take down an order of the batch."""
@@ -405,13 +411,15 @@ class Payees(ExitStack):
         self._add(payee, order, "", "")
         self._ours = self._count
 
-    def add_prior(self, order: Order, batch_id: str, state: str) -> None:
+    def add_prior(self, entry: Entry) -> None:
         """Take down an order that the journal holds in another batch, where it pays one of those."""
+        order, batch_id = entry.order, entry.batch_id
         self.prior_count += 1
         payee = payee_of(order)
         if hash(payee.key) % _SIEVE in self._paid:
             self._batch_of.append(self._batches.setdefault(batch_id, min(len(self._batches), _MOST_BATCHES)))
-            self._add(payee, order, batch_id, state)
+            self._sent_at.append(entry.permitted_at or entry.updated_at)
+            self._add(payee, order, batch_id, entry.state)
 
     def _add(self, payee: Payee, order: Order, batch_id: str, state: str) -> None:
         key, amount = payee.key, order.amount
@@ -431,8 +439,9 @@ class Payees(ExitStack):
             (False, self._marked(self._twice, others, without=as_much)),
         ):
             for repeat in found:
-                number = -1 if repeat.row < self._ours else self._batch_of[repeat.row - self._ours]
-                groups.setdefault((number, same), _Alike()).add(repeat, _SHOWN if number < 0 else _SHOWN_OF_BATCH)
+                prior = repeat.row - self._ours
+                number, at = (-1, 0.0) if prior < 0 else (self._batch_of[prior], self._sent_at[prior])
+                groups.setdefault((number, same), _Alike()).add(repeat, at, _SHOWN if number < 0 else _SHOWN_OF_BATCH)
         names = {number: batch_id for batch_id, number in self._batches.items()}
         weighed = sorted(groups.items(), key=_oddity)
         chosen = [(repeat, same) for (_, same), alike in weighed for repeat in alike.first()][:_SHOWN]
@@ -440,7 +449,9 @@ class Payees(ExitStack):
             same_amount=as_much.count,
             other_amount=others.count,
             groups=tuple(
-                DuplicateGroup(batch_id=names.get(number), same_amount=same, count=alike.count)
+                DuplicateGroup(
+                    batch_id=names.get(number), same_amount=same, count=alike.count, latest=alike.latest or None
+                )
                 for (number, same), alike in weighed
             ),
             shown=self._named(chosen),
@@ -503,6 +514,10 @@ class PriorOrders:
         self._is_empty = not runs
         self.run = next((run for run in runs if run.batch_id == self._batch_id), None)
 
+    def seconds_since(self, moment: float) -> float:
+        """How long ago that was, in Unix seconds."""
+        return self._clock() - moment
+
     @property
     def knows_nothing(self) -> bool:
         """Whether there is a journal, and nothing in it."""
@@ -554,7 +569,11 @@ class PriorOrders:
             )
             return OrderIssue("request_id", "", remedy)
         if entry is None and self.run is not None and self.run.ready:
-            remedy = f"batch {self.run.batch_id} was approved without this order; put it into a batch of its own"
+            remedy = (
+                f"batch {self.run.batch_id} was begun without this order. Where it is a row of that batch that was "
+                "changed since, it may be paid as it was: put back what stood there; only if it is one more payment, "
+                "put it into a batch of its own"
+            )
             return OrderIssue("request_id", "", remedy)
         if (alike := self._alike.get(order.request_id)) is not None:
             remedy = (
@@ -571,7 +590,7 @@ class PriorOrders:
             remedy = f"this batch holds it with the amount {entry.amount:f}; restore it, or give the order a new id"
         else:
             remedy = "this batch holds it with other details; restore them, or give the order a new id"
-        return OrderIssue("request_id", order.request_id, remedy)
+        return OrderIssue("request_id", "", remedy)
 
     def doubt(self, order: PayoutOrder) -> OrderIssue | None:
         """What a person has to know of an order that is recorded, before it is sent."""

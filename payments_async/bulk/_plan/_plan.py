@@ -49,6 +49,7 @@ _AT_ONCE = 500  # orders
 _SHOWN = 1000  # different issues; more are counted
 _EXACT = Context(prec=100)  # the usual 28 digits could round a great sum
 _VERSION = b"payments-async plan 1\0"
+_SAME_AGAIN = 6 * 86_400.0  # seconds within which nobody means to pay the same to the same; wages are paid by the week
 _EXAMPLES = 5  # orders named of those that an issue concerns
 _NOTHING_KNOWN = (
     "the journal is new and knows no earlier payment, so nobody can be told who was paid before; where an older one "
@@ -230,7 +231,7 @@ async def plan(
                 tell(PlanProgress(step="other batch", done=ledger.other_count))
         async for entries in prior.paid():
             for entry in entries:
-                payees.add_prior(entry.order, entry.batch_id, entry.state)
+                payees.add_prior(entry)
             tell(PlanProgress(step="paid of late", done=payees.prior_count))
         tell(PlanProgress(step="summed up", total=count))
         comparison = None
@@ -431,6 +432,8 @@ class _Walk:
         kinds, items = (self._shares(place) for place in (0, 1))
         everything = sum(kinds.values(), Share())
         self._judge_batch(everything)
+        duplicates = await asyncio.to_thread(payees.found)
+        self._judge_repeats(duplicates, everything)
         for issue, payee_count, examples in await asyncio.to_thread(lambda: list(ledger.issues(self._limits.each))):
             (self._problems if issue.blocks else self._warnings).add_payees(issue, payee_count, examples)
         return Plan(
@@ -447,7 +450,7 @@ class _Walk:
             acknowledged=self._acknowledged,
             skipped=self._skipped.shown(),
             warnings=self._warnings.shown(by_weight=True),
-            duplicates=await asyncio.to_thread(payees.found),
+            duplicates=duplicates,
             left_out=self._left_out.count + (self._rows_left_out if self._skip_bad else 0),
             recorded=self._recorded,
             open_count=self._open.count,
@@ -468,10 +471,25 @@ class _Walk:
             shares[key[place]] += Share(count=number, total=total)
         return dict(sorted(shares.items()))
 
+    def _judge_repeats(self, duplicates: Duplicates, everything: Share) -> None:
+        """Whether it is what another batch has paid just now: the same month again, under another name."""
+        if self._recorded == everything.count:
+            return  # nobody can take it back any more
+        for group in duplicates.groups:
+            is_much = group.same_amount and 2 * group.count >= everything.count
+            if group.batch_id is None or not is_much or group.latest is None:
+                continue
+            if (ago := self._prior.seconds_since(group.latest)) <= _SAME_AGAIN:
+                remedy = (
+                    f"{group.count:,} of {everything.count:,} orders pay whom batch {group.batch_id} paid {_ago(ago)}, "
+                    "and as much: is it the same once more, under another name? It would be paid twice"
+                )
+                self._concerns.add_batch("batch", "", remedy)
+
     def _judge_batch(self, everything: Share) -> None:
         """What speaks against the batch as a whole."""
         account, run = self._account, self._prior.run
-        if not everything.count:
+        if not everything.count and not self._problems.count:  # else they say why
             self._problems.add_batch("batch", "", "there is nothing to send")
         if self._limits.total is not None and everything.total > self._limits.total:
             excess = everything.total - self._limits.total
@@ -492,6 +510,13 @@ class _Walk:
             self._problems.add_batch("currency", ", ".join(sorted(self._currencies)), "make a batch for each currency")
         if self._catalogue.note:
             self._warnings.add_batch("products", "", self._catalogue.note)
+
+
+def _ago(seconds: float) -> str:
+    hours = round(seconds / 3600)
+    if hours < 1:
+        return "within the last hour"
+    return f"{hours} h ago" if hours < 48 else f"{round(hours / 24)} days ago"
 
 
 class _Issues:

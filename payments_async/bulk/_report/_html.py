@@ -58,6 +58,7 @@ class ReportHead:
         currency: Of all amounts; empty when they do not agree on one.
         needing: Orders that need a person.
         unpaid: Orders that ended without being paid.
+        tried_again: Of these, orders that were or may be paid under another id.
         is_personal: Whether names and numbers are in full.
         archived: Orders that have left the journal for an archive, and are not in the page.
     """
@@ -70,6 +71,7 @@ class ReportHead:
     currency: str
     needing: int
     unpaid: int
+    tried_again: int
     is_personal: bool
     archived: int = 0
 
@@ -234,9 +236,15 @@ def _figures(head: ReportHead, everything: Share) -> list[tuple[str, int, str]]:
     return [
         ("Orders", everything.count, _money(everything.total, head.currency)),
         ("Paid", paid.count, _money(paid.total, head.currency)),
-        ("Not paid", head.unpaid, "see below" if head.unpaid else "none has failed so far"),
+        ("Not paid", head.unpaid, _unpaid_words(head)),
         ("Need a person", head.needing, "see below" if head.needing else "none"),
     ]
+
+
+def _unpaid_words(head: ReportHead) -> str:
+    if not head.unpaid:
+        return "none has failed so far"
+    return f"see below; {head.tried_again:,} of them tried again" if head.tried_again else "see below"
 
 
 def _share(head: ReportHead, *, kind: str | None = None, state: State | None = None) -> Share:

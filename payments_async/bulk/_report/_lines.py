@@ -10,6 +10,7 @@ from payments_async._frozen import frozen
 from payments_async._kinds import item_of, reference_of
 from payments_async._masking import mask, redact
 from payments_async._orders import BankAccount, CollectionOrder
+from payments_async.bulk._retry_ids import LaterTry
 from payments_async.journal._records import Entry, Happening, Standing
 from payments_async.journal._states import State
 
@@ -122,8 +123,12 @@ def decided(happening: Happening, about: str, *, personal: bool) -> ReportDecisi
     )
 
 
-def line_of(standing: Standing, *, personal: bool) -> ReportLine:
-    """The line of an order; where nothing has happened to it, what the order itself tells."""
+def line_of(standing: Standing, *, personal: bool, later: LaterTry | None = None) -> ReportLine:
+    """The line of an order; where nothing has happened to it, what the order itself tells.
+
+    Args:
+        later: The order by which it was tried again at last.
+    """
     entry, decision = standing.entry, standing.decision
     order = entry.order
     name, payee = order.beneficiary.name, reference_of(order)
@@ -147,7 +152,7 @@ def line_of(standing: Standing, *, personal: bool) -> ReportLine:
         code=code,
         message=message,
         need=need_of(entry),
-        unpaid=_unpaid(entry.state, code, message),
+        unpaid="; ".join(filter(None, ("" if later is None else str(later), _unpaid(entry.state, code, message)))),
         decisions="; ".join(str(decided(one, entry.request_id, personal=personal)) for one in standing.persons),
     )
 

@@ -29,6 +29,7 @@ from payments_async.bulk._report._lines import (
     standing_words,
     stays_unpaid,
 )
+from payments_async.bulk._retry_ids import LaterTry, later_tries
 from payments_async.journal import Journal
 from payments_async.journal._records import Happening, Run, Standing
 from payments_async.journal._states import State
@@ -76,6 +77,7 @@ class Report:
         by_state, by_kind: The orders and their sums.
         needing: Orders that need a person: unknown, parked, or with a contradiction.
         unpaid: Orders that ended without being paid: rejected, failed, reversed.
+        tried_again: Of these, orders that were tried again under another id (``retry_file``) and are so paid or open.
         archived: Orders that have left the journal for an archive: they are in neither file, and in none of the counts.
     """
 
@@ -86,6 +88,7 @@ class Report:
     by_kind: Mapping[str, Share]
     needing: int
     unpaid: int
+    tried_again: int = 0
     archived: int = 0
 
     @property
@@ -104,6 +107,7 @@ async def report(
     overwrite: bool = False,
     html_rows: int = 10_000,
     clock: Callable[[], float] = time.time,
+    progress: Callable[[int], object] | None = None,
 ) -> Report:
     """Write the outcome of every order of a batch as CSV, as one self-contained HTML page, or both.
 
@@ -121,6 +125,7 @@ async def report(
             have tables of their own, above that of all orders; the totals are of all orders, and the CSV table has
             every row.
         clock: Unix seconds.
+        progress: Called now and then with how many orders were written.
 
     Raises:
         RunUnknown: The journal holds no such batch.
@@ -148,13 +153,22 @@ async def report(
         )
         written.decided("the batch", decisions)
         async for standings in journal.standings(batch_id):
-            await asyncio.to_thread(written.take, standings)
+            some = await asyncio.to_thread(list, standings)
+            unpaid = [one.entry.request_id for one in some if stays_unpaid(one.entry.state)]
+            written.take_later(await later_tries(journal, unpaid))
+            await asyncio.to_thread(written.take, some)
+            if progress is not None:
+                progress(written.count)
         await asyncio.to_thread(written.close, run, datetime.fromtimestamp(clock(), UTC))
     return written.result(run, csv_path, html_path)
 
 
 class _Writing:
-    """Both files on their way, and the totals of what is in them."""
+    """Both files on their way, and the totals of what is in them.
+
+    Attributes:
+        count: How many orders were taken.
+    """
 
     def __init__(self, sheet: IO[bytes] | None, page: ReportPage | None, *, personal: bool) -> None:
         self._page = page
@@ -163,8 +177,9 @@ class _Writing:
         self._sheet = self._text and csv.writer(self._text)
         self._shares: defaultdict[tuple[str, State], Share] = defaultdict(Share)
         self._currencies: set[str] = set()
-        self._needing = 0
-        self._unpaid = 0
+        self._later: Mapping[str, LaterTry] = {}
+        self._needing = self._unpaid = self._tried_again = 0
+        self.count = 0
         if self._sheet:
             self._sheet.writerow(_COLUMNS.values())
 
@@ -173,6 +188,10 @@ class _Writing:
         if self._page:
             for one in happenings:
                 self._page.add_decision(decided(one, about, personal=self._personal))
+
+    def take_later(self, later: Mapping[str, LaterTry]) -> None:
+        """Take what became of the next orders under another id."""
+        self._later = later
 
     def take(self, standings: Iterable[Standing]) -> None:
         """Write some lines."""
@@ -184,10 +203,13 @@ class _Writing:
             is_needing, is_unpaid = bool(need_of(entry)), stays_unpaid(entry.state)
             self._needing += is_needing
             self._unpaid += is_unpaid
+            self.count += 1
+            later = self._later.get(entry.request_id)
+            self._tried_again += later is not None and later.may_be_paid
             if self._sheet is None and self._page and self._page.is_full and not is_needing and not is_unpaid:
                 self._page.count()  # no line of it is made: of a long batch these are nearly all
             else:
-                line = line_of(standing, personal=self._personal)
+                line = line_of(standing, personal=self._personal, later=later)
                 if self._sheet:
                     self._sheet.writerow(_cells(line))
                 if self._page:
@@ -209,6 +231,7 @@ class _Writing:
                 currency=next(iter(self._currencies)) if len(self._currencies) == 1 else "",
                 needing=self._needing,
                 unpaid=self._unpaid,
+                tried_again=self._tried_again,
                 is_personal=self._personal,
                 archived=run.archived,
             )
@@ -229,6 +252,7 @@ class _Writing:
             by_kind=dict(kinds),
             needing=self._needing,
             unpaid=self._unpaid,
+            tried_again=self._tried_again,
             archived=run.archived,
         )
 

@@ -18,7 +18,7 @@ from payments_async.bulk._file._headings import COLUMNS
 from payments_async.bulk._file._rows import Rules, read_row
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._files import place_of, replacing
-from payments_async.bulk._retry_ids import Earlier, earlier_orders, paid_before, retried_id
+from payments_async.bulk._retry_ids import Earlier, earlier_orders, later_tries, paid_before, retried_id
 from payments_async.journal import Journal
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State
@@ -79,8 +79,10 @@ async def retry_file(
     orders: list[tuple[Entry, PayoutOrder]] = []
     ended = [entry for state in states async for entry in journal.entries(batch_id, state)]
     earlier = await earlier_orders(journal, (entry.request_id for entry in ended))
+    later = await later_tries(journal, [entry.request_id for entry in ended])
     for entry in ended:
-        why = _why_not(entry, earlier)
+        again = later.get(entry.request_id)
+        why = _why_not(entry, earlier) if again is None else str(again)
         order = None if why else _again(entry)
         if order is not None:
             orders.append((entry, order))

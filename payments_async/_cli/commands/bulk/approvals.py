@@ -7,7 +7,7 @@ import attrs
 import typer
 
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.journal import JournalFile, opened
+from payments_async._cli.journal import JournalFile, may_be_made, opened
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.signatures import signature
 from payments_async.journal import ApprovalRule, NotApproved, Proposal, StoredJournal
@@ -79,23 +79,35 @@ async def bulk_approvals(
     ] = False,
     who: Annotated[str | None, typer.Option(help="With --needed: who says so; kept.")] = None,
     why: Annotated[str | None, typer.Option(help="With --needed: the reason; kept.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --needed: ask for less without asking you.")] = False,
+    new_journal: Annotated[
+        bool, typer.Option("--new-journal", help="With --needed: make the journal if there is none.")
+    ] = False,
 ) -> Exit:
     """Show what was proposed and who approved it; or have every batch of this journal approved from now on.
 
     The rule is kept in the journal, so that no run can forget it: `bulk run`, `outbox put` and programs on the journal
-    refuse a batch that too few have approved. Whoever can write the journal's file could also change the rule; each
-    change of it is kept and shown.
+    refuse a batch that too few have approved. Who asks for less than before is shown whose rule it was, and asked.
+    Whoever can write the journal's file could also change the rule; each change of it is kept and shown.
 
     Example: payments-async bulk approvals --needed 1 --who "C. Board" --why "four eyes" --journal payroll.sqlite
     """
-    async with opened(journal) as held:
+    if needed is not None and (not (who or "").strip() or not (why or "").strip()):
+        raise BadInput("--needed: say --who sets the rule, and --why; both are kept")
+    if needed is None and (shared_logins or who is not None or why is not None or yes or new_journal):
+        raise BadInput("--shared-logins, --who, --why, --yes and --new-journal: they go with --needed")
+    is_missing = needed is not None and journal is not None and not await journal.exists()
+    if is_missing and journal is not None and not may_be_made(screen, journal, named=True, is_wanted=new_journal):
+        screen.trouble("nothing was changed")
+        return Exit.STOPPED
+    async with opened(journal, new=is_missing) as held:
         if needed is not None:
-            if not (who or "").strip() or not (why or "").strip():
-                raise BadInput("--needed: say --who sets the rule, and --why; both are kept")
             rule = ApprovalRule(needed=needed, shared_logins=shared_logins, why=why or "", by=signature(who or ""))
+            if not yes and not _may_ask_for_less(screen, await held.approval_rule(), rule):
+                screen.trouble("nothing was changed")
+                screen.document({"exit_status": Exit.STOPPED})
+                return Exit.STOPPED
             await held.require_approvals(rule)
-        elif shared_logins or who is not None or why is not None:
-            raise BadInput("--shared-logins, --who and --why: they go with --needed")
         rule = await held.approval_rule()
         shown = await _rows(screen, held)
     words = f"{counted(rule.needed, 'approval')} needed for each batch" if rule.needed else "no approval is needed"
@@ -105,6 +117,21 @@ async def bulk_approvals(
         screen.say("persons are told apart by their names alone (--shared-logins)")
     screen.document({"rule": rule, "proposals": shown, "exit_status": Exit.FINE})
     return Exit.FINE
+
+
+def _may_ask_for_less(screen: Screen, before: ApprovalRule, rule: ApprovalRule) -> bool:
+    """Whether a rule may be given up: a person in a hurry is shown whose it was."""
+    less = rule.needed < before.needed or (rule.shared_logins and not before.shared_logins and before.needed > 0)
+    if not less:
+        return True
+    by = f", as {before.by} set on {_day(before.by.at)}: {before.why}" if before.by else ""
+    screen.say(f"[bold yellow]Until now[/] {counted(before.needed, 'approval')} needed for each batch{quoted(by)}")
+    if rule.needed:
+        words = f"{counted(rule.needed, 'approval')} needed"
+        question = f"From now on {words}{', by names alone' if rule.shared_logins else ''}?"
+    else:
+        question = "From now on whoever makes a batch can send it alone?"
+    return screen.confirmed(question, otherwise="nothing was changed")
 
 
 async def _rows(screen: Screen, journal: StoredJournal) -> list[dict[str, object]]:

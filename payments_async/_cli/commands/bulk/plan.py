@@ -33,7 +33,6 @@ async def bulk_plan(
     validate: Validate = False,
     rows: RowOptions = RowOptions(),
     checks: PlanChecks = PlanChecks(),
-    max_total: Annotated[str | None, typer.Option(help="What all of it may come to; more is a problem.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show all that was found, not the first of each.")] = False,
     file_format: FileFormat = FileFormat(),
     maker: Annotated[
@@ -52,14 +51,14 @@ async def bulk_plan(
     Example: payments-async bulk plan payroll.csv --batch-id payroll-2026-11 --journal payroll.sqlite
     """
     session = settings.session()  # what is missing there is told before a long file is read
-    amounts = checks.amounts(max_total=max_total)
+    checks.amounts()
     async with existing(journal) as held, session as payments:
         await checks.is_batch(held)  # likewise
         read = await read_payments(screen, file, batch_id, rows, file_format, journal)
-        chosen = await checks.chosen(screen, held, file_format, journal) | amounts
+        chosen = await checks.chosen(screen, held, file_format, journal)
         chosen["state_folder"] = StateFolder.OF_USER if held is None else held.remembered_in
         made = await make_plan(screen, payments, read.batch, batch_id, held, rows, chosen, validate=validate)
-    by_row = await rows_shown(screen, made, read.batch, rows)
+    by_row = await rows_shown(screen, made, read.batch)
     show_plan(screen, made, f"{file.name}, batch {batch_id}", everything=everything, rows=by_row)
     if held is None:
         screen.say(f"\n[bold yellow]No earlier payment is known.[/] {_NO_JOURNAL}")

@@ -10,6 +10,7 @@ from payments_async._cli.batch_state import exit_after, show_archives, show_unpa
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
 from payments_async._cli.screen import Screen, clean, counted, plain, quoted
+from payments_async._cli.steps import LatestWords
 from payments_async._cli.working import working
 from payments_async.bulk import report
 
@@ -35,7 +36,9 @@ async def bulk_report(
         both = csv is None and html is None
         stem = re.sub(r"[^\w.-]", "_", name).lstrip(".") or "batch"
         try:
-            async with working(screen, "writing the report"):
+            step = LatestWords("writing the report")
+            run = await held.run(name)
+            async with working(screen, step):
                 written = await report(
                     held,
                     name,
@@ -43,6 +46,7 @@ async def bulk_report(
                     html=Path(f"{stem}-report.html") if both else html,
                     personal=screen.show_personal,
                     overwrite=overwrite,
+                    progress=step.orders(run.total - run.archived),
                 )
         except FileExistsError as error:
             raise BadInput(
@@ -63,7 +67,8 @@ async def bulk_report(
     if written.archived:
         screen.say(f"[yellow]not in the report, but in archives:[/] {counted(written.archived, 'order')}")
         show_archives(screen, kept)
-    screen.say(f"not paid: {written.unpaid:,}; needing a person: {written.needing:,}")
+    tried = f" ({written.tried_again:,} of them tried again, and paid so or not settled)" if written.tried_again else ""
+    screen.say(f"not paid: {written.unpaid:,}{tried}; needing a person: {written.needing:,}")
     show_unpaid(screen, unpaid, progress)
     status = exit_after(progress, quarantined=quarantined)
     screen.document({"report": {**plain(written), "standing": written.standing}, "exit_status": status})

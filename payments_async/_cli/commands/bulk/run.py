@@ -104,7 +104,7 @@ async def bulk_run(
                     concurrency=limits.concurrency,
                     rate=limits.rate,
                 )
-            by_row = await rows_shown(screen, made, read.batch, rows)
+            by_row = await rows_shown(screen, made, read.batch)
             show_plan(screen, made, f"{file.name}, batch {batch_id}", rows=by_row)
             check_plan(made, approved)
             await _check_approved(journal, made, needs_approval)

@@ -7,6 +7,7 @@ import typer
 
 from payments_async import PayoutOrder
 from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate
+from payments_async._cli.batch_plan import PlanChecks
 from payments_async._cli.commands.outbox.put import PutOptions, put_file
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.fleet import asking_fleet, opened_shared
@@ -33,6 +34,7 @@ async def fleet_submit(
     validate: Validate = False,
     yes: Annotated[bool, typer.Option("--yes", help="Put it without asking.")] = False,
     new_journal: NewJournal = False,
+    checks: PlanChecks = PlanChecks(),
     file_format: FileFormat = FileFormat(),
 ) -> Exit:
     """Put a file into an outbox, and wake the workers of the fleet. The same again adds nothing.
@@ -52,6 +54,7 @@ async def fleet_submit(
         validate=validate,
         yes=yes,
         new_journal=new_journal,
+        checks=checks,
         file_format=file_format,
     )
     with asking_fleet():

@@ -17,7 +17,7 @@ from payments_async._cli.batch_file import (
     check_guesses,
     read_payments,
 )
-from payments_async._cli.batch_plan import check_plan, make_plan, plan_document, rows_shown, show_plan
+from payments_async._cli.batch_plan import PlanChecks, check_plan, make_plan, plan_document, rows_shown, show_plan
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, existing, introduce, may_be_made, opened
 from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, pause_document
@@ -44,6 +44,7 @@ async def outbox_put(
     validate: Validate = False,
     yes: Annotated[bool, typer.Option("--yes", help="Put it without asking.")] = False,
     new_journal: NewJournal = False,
+    checks: PlanChecks = PlanChecks(),
     file_format: FileFormat = FileFormat(),
 ) -> Exit:
     """Put a file into an outbox: whoever works it sends each order once. The same again adds nothing.
@@ -62,6 +63,7 @@ async def outbox_put(
         validate=validate,
         yes=yes,
         new_journal=new_journal,
+        checks=checks,
         file_format=file_format,
     )
     return await put_file(screen, settings, journal, options, put=Outbox.put_batch, works="outbox run")
@@ -79,6 +81,7 @@ class PutOptions:
     validate: bool
     yes: bool
     new_journal: bool
+    checks: PlanChecks
     file_format: FileFormat
 
 
@@ -101,6 +104,7 @@ async def put_file(
         raise BadInput("--journal: name the journal of the outbox, or set PAYMENTS_JOURNAL")
     file, batch_id, name, rows = options.file, options.batch_id, options.name, options.rows
     session = settings.session()
+    options.checks.amounts()
     # which may be long: what the settings lack was told before
     read = await read_payments(screen, file, batch_id, rows, options.file_format, journal)
     check_guesses(read.batch, options.approved, yes=options.yes)
@@ -112,9 +116,17 @@ async def put_file(
                     if run.batch_id == batch_id and run.outbox != name:
                         whose = "`bulk run` sends it" if run.outbox is None else f"outbox {clean(run.outbox)} sends it"
                         raise BadInput(f"--batch-id: the journal holds {clean(batch_id)} already, and {whose}")
-            made = await make_plan(screen, payments, read.batch, batch_id, held, rows, validate=options.validate)
-        by_row = await rows_shown(screen, made, read.batch, rows)
-        show_plan(screen, made, f"{file.name}, batch {batch_id}", rows=by_row)
+            made = await make_plan(
+                screen,
+                payments,
+                read.batch,
+                batch_id,
+                held,
+                rows,
+                await options.checks.chosen(screen, held, options.file_format, journal),
+                validate=options.validate,
+            )
+        show_plan(screen, made, f"{file.name}, batch {batch_id}", rows=await rows_shown(screen, made, read.batch))
         check_plan(made, options.approved)
         if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=options.new_journal):
             return _nothing(screen, batch_id)
