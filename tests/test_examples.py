@@ -75,8 +75,9 @@ def test_each_example_has_a_test() -> None:
     alone = {"payouts.py", "ipn_aiohttp.py", "ipn_fastapi.py", "ipn_behind_nginx/app.py"}
     shop = {f"tested_shop/{name}.py" for name in ("conftest", "refunds", "test_refunds")}
     workers = {"workers/aiohttp_workers.py", "workers/fastapi_workers.py"}
+    synchronous = {"synchronous/views.py", "synchronous/worker.py"}
     folders = {"collecting/shop.py", "network/own_network.py", "tenants/two_tenants.py"}
-    assert alone | folders | shop | workers | withdrawals == programs
+    assert alone | folders | shop | synchronous | workers | withdrawals == programs
 
 
 def test_payouts() -> None:
@@ -216,6 +217,45 @@ async def test_workers_of_one_application(tmp_path: Path, monkeypatch: pytest.Mo
         assert b"" == await process.stdout.read()  # nothing twice
         await process.stderr.read()
         assert 0 == await process.wait()
+
+
+@pytest.mark.slow
+@needs_gunicorn
+async def test_a_synchronous_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked by many threads of two forked workers at once, each order is paid once, and a function is told of it."""
+    folder = EXAMPLES / "synchronous"
+    (command,) = re.findall(r"^    (gunicorn .+)$", (folder / "views.py").read_text(encoding="utf-8"), re.MULTILINE)
+    web, ipn = free_port(), free_port()
+    words = [*command.replace("examples/synchronous", ".").split(), "--bind", f"127.0.0.1:{web}"]
+    async with Sandbox(ipn_url=f"http://127.0.0.1:{ipn}/ipn") as service, aiohttp.ClientSession() as http:
+        known = {"BASE_URL": service.base_url, "APP_KEY": service.app_key, "APP_PASSWORD": service.app_password}
+        for name, value in (known | {"USER_ID": service.user_id, "JOURNAL": str(tmp_path / "payments.sqlite")}).items():
+            monkeypatch.setenv(f"PAYMENTS_{name}", value)
+        monkeypatch.setenv("IPN_PORT", str(ipn))
+
+        async def ask(method: str, **query: str) -> tuple[int, str]:
+            async with http.request(method, f"http://127.0.0.1:{web}/", params=query) as answer:
+                return answer.status, await answer.text()
+
+        async with running("-m", *words, folder=folder) as shop, running("worker.py", folder=folder) as worker:
+            assert shop.stderr is not None
+            while b"Booting worker" not in (line := await shop.stderr.readline()):
+                assert line, "it ended without listening"
+            wish = {"phone_number": "+256772000017", "amount": "5000"}
+            ids = [f"w-{number}" for number in range(5)]
+            answers = await asyncio.gather(*(ask("POST", id=name, **wish) for name in ids * 4))
+            assert {200} == {status for status, _ in answers}
+            assert sorted(f"{name}: successful" for name in ids) == sorted([await line_of(worker) for _ in ids])
+            assert (200, "successful") == await ask("GET", id="w-0")
+            assert (409, "another withdrawal has this id") == await ask("POST", id="w-0", **wish | {"amount": "5001"})
+            status, words_of_it = await ask("POST", id="w-9", **wish | {"amount": "5.0e3"})
+            assert (422, True) == (status, words_of_it.startswith("amount: "))
+            assert (404, "nobody asked for that") == await ask("GET", id="w-9")
+            for process in (shop, worker):
+                process.send_signal(signal.SIGTERM)
+                await process.communicate()
+                assert 0 == process.returncode
+        assert [1] * len(ids) == [service.executions(name) for name in ids]
 
 
 UNITS = EXAMPLES / "systemd"
