@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,23 +24,30 @@ class MetQuirks:
     Attributes:
         met: The value that each shows itself by, under its id.
         observer: Who hears of each, if anybody does.
+        taken: Orders whose acceptance was read at once; whoever reads those counts them.
     """
 
     def __init__(self, observer: Observer | None = None) -> None:
         self.met: dict[str, str] = {}
         self.observer = observer
-        self._seen: Counter[str] = Counter()
-        self._unusual: Counter[str] = Counter()
+        self.taken = 0
+        self._seen: dict[str, int] = {}  # no Counter: to count one is an assignment by way of Python's own methods
+        self._unusual: dict[str, int] = {}
 
     def wants(self, kind: str, *, is_unusual: bool) -> bool:
         """Whether to look at an answer of this kind, which was read with thought, or at once."""
-        self._seen[kind] = seen = self._seen[kind] + 1
+        self._seen[kind] = seen = self._seen.get(kind, 0) + 1
         if not seen & (seen - 1):
             return True
         if not is_unusual:
             return False
-        self._unusual[kind] = unusual = self._unusual[kind] + 1
+        self._unusual[kind] = unusual = self._unusual.get(kind, 0) + 1
         return unusual <= _MOST_UNUSUAL or not unusual & (unusual - 1)
+
+    def consider(self, call: Call[Any], reply: Reply) -> None:
+        """Look at an answer, unless enough of its kind were looked at."""
+        if call.answer and self.wants(call.answer, is_unusual=reply.is_unusual):
+            self.look_at_answer(call, reply)
 
     def look_at_answer(self, call: Call[Any], reply: Reply) -> None:
         """Tell what an answer shows."""
