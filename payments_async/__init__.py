@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from payments_async._exchanges import Exchange, Exchanges
     from payments_async._limits import Limits
+    from payments_async._log_lines import FactsFormatter
     from payments_async._models import (
         Acceptance,
         Account,
@@ -75,6 +76,7 @@ __all__ = [
     "Dialect",
     "Exchange",
     "Exchanges",
+    "FactsFormatter",
     "IncompleteListing",
     "InternetLine",
     "InvalidOrder",
@@ -117,6 +119,7 @@ _HOMES = (
     "_errors",
     "_exchanges",
     "_limits",
+    "_log_lines",
     "_models",
     "_orders",
     "_request_ids",

@@ -27,7 +27,7 @@ LINES: tuple[set[str], ...] = (
         "_status_codes",
         "_version",
     },
-    {"_dialect", "_errors", "_models", "_kinds", "_orders", "_events", "_handlers"},
+    {"_dialect", "_errors", "_models", "_kinds", "_orders", "_events", "_handlers", "_log_lines"},
     {"_wire"},
     {"_transport", "_retry", "_limits", "_books", "_exchanges", "_quirks", "_spill", "journal"},
     {"_auth"},

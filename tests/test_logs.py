@@ -26,6 +26,19 @@ service are masked, and of a path what tells of a person.
 At DEBUG there is a line for each exchange, logins included; at any other level it costs one question to the logger.
 `payments-async --log debug`, or `PAYMENTS_LOG=debug`, shows all of it on the command line.
 
+`FactsFormatter` writes the facts behind the words, for any handler of yours; with `as_json=True` each line is a JSON
+object with all of them:
+
+```python
+import logging
+
+from payments_async import FactsFormatter
+
+handler = logging.StreamHandler()
+handler.setFormatter(FactsFormatter(as_json=True))  # {"at": "...", "level": "warning", ..., "request_id": "W-17"}
+logging.basicConfig(handlers=[handler], level=logging.INFO)
+```
+
 This table is written by `python tests/test_logs.py`, from the source; a test compares it.
 
 """

@@ -20,11 +20,11 @@ import payments_async
 PINNED = {
     "payments_async": """
         Acceptance Account Accounts AirtimeLine AuthenticationFailed BankAccount Beneficiary Card Cards
-        CollectionOrder Collections Credentials Destination Dialect Exchange Exchanges IncompleteListing
-        InternetLine InvalidOrder Limits Listing LocalFault MobileMoneyWallet NotSent Order OutcomeUnknown Page
-        PaymentsError PaymentsSession PayoutOrder Payouts Product ProductItem Products Rejected RetryPolicy ServiceFault
-        Settlement SeveralTransactions Transaction TransactionBeneficiary TransactionProduct TransactionStatus
-        Transactions UnreadableReply UtilityAccount Validation request_id_for
+        CollectionOrder Collections Credentials Destination Dialect Exchange Exchanges FactsFormatter
+        IncompleteListing InternetLine InvalidOrder Limits Listing LocalFault MobileMoneyWallet NotSent Order
+        OutcomeUnknown Page PaymentsError PaymentsSession PayoutOrder Payouts Product ProductItem Products Rejected
+        RetryPolicy ServiceFault Settlement SeveralTransactions Transaction TransactionBeneficiary TransactionProduct
+        TransactionStatus Transactions UnreadableReply UtilityAccount Validation request_id_for
     """,
     "payments_async.bulk": """
         Batch BatchChanged Comparison Difference Double Duplicate DuplicateGroup Duplicates FirstLook Fuse Guess

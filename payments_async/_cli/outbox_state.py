@@ -30,6 +30,7 @@ class OutboxState:
         paused: Who paused it, or ``None``.
         held_up: Chunks that wait for a person, and batches that were not loaded to their end.
         unmatched: Notifications of orders that the journal does not hold.
+        restored_at: When it was last found that the journal was copied or restored, or ``None``.
         handlers: Changes that wait for a handler, and dead letters.
         unheard: States whose changes wait for handlers that no process seems to have any more.
         strangers: Orders that lists have shown and the journal does not hold.
@@ -42,6 +43,7 @@ class OutboxState:
     paused: Pause | None
     held_up: HeldUp
     unmatched: int
+    restored_at: float | None
     handlers: Backlog
     strangers: int
     unheard: tuple[Hearing, ...]
@@ -76,6 +78,7 @@ async def state_of(journal: Journal, name: str) -> OutboxState:
         paused=await journal.paused(name),
         held_up=await journal.held_up(name),
         unmatched=await journal.unmatched_events(),
+        restored_at=(await journal.run(name)).quarantined_at,
         handlers=await journal.change_backlog(name),
         strangers=await journal.strangers(name),
         unheard=tuple(one for one in await journal.hearings(name) if one.is_of_nobody(time.time())),

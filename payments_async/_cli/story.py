@@ -24,6 +24,7 @@ _DECIDED: Mapping[str, str] = {
 _ELSEWHERE: Mapping[str, str] = {
     "laid": "It lies in the tray of the outbox {by}, and was not taken yet{also}.",
     "registered": "The journal {by} has it, in {detail}, and may have sent it.",
+    "forgotten": "This very journal had it, in {detail}, before it was restored; it may have sent it.",
 }
 
 
@@ -51,7 +52,8 @@ def sentence(happening: Happening) -> str:
         case "resolution":
             return f"{by} decided: {_decided(detail)}."
         case other:
-            return _ELSEWHERE.get(other, f"{other} by {{by}}{{also}}.").format(by=by, detail=detail, also=also)
+            kind = "forgotten" if other == "registered" and happening.by is None else other
+            return _ELSEWHERE.get(kind, f"{other} by {{by}}{{also}}.").format(by=by, detail=detail, also=also)
 
 
 def _source(by: str) -> str:

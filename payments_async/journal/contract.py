@@ -613,7 +613,8 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """What is known of an order that the journal does not hold, in time: such an order may have been paid.
 
         That a list showed it, that it was notified of, that it lies in the tray (``laid``), that another journal of
-        this machine has it (``registered``). For one that it holds there is ``history``.
+        this machine has it, or this one had it before it was restored (``registered``, by nobody). For one that it
+        holds there is ``history``.
         """
 
     async def decisions(self, batch_id: str) -> Sequence[Happening]:

@@ -1,6 +1,7 @@
 """`explain`: the story of one order, readable at night, and of nobody in particular."""
 
 import json
+import shutil
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -158,7 +159,7 @@ async def test_an_order_that_nobody_here_has_ordered(run: Run, batch: None) -> N
     assert (4, True) == (ran.status, "the journal holds no such order, and yet it was heard of" in ran.said), ran.said
     assert "A notification came in from 192.0.2.7. It is stored as event 1, with status code 0" in ran.said
     assert "payments-async transactions --request-id STR-1" in ran.said
-    assert "Pay it again? No: what is known of it was told by others, and it may have been paid." in ran.said
+    assert "Pay it again? No: it may have been paid. Find out who ordered it" in ran.said
     listed = await run("ipn", "list", "--unknown", "--journal", "j.sqlite")
     assert "1 are of orders that this journal does not hold" in listed.said
     assert "STR-1 t-9 code 0 5,000 UGX" in listed.said
@@ -190,3 +191,22 @@ async def test_an_id_in_other_letters(run: Run, batch: None) -> None:
     """It is no other order than the one with that id, and that is said."""
     ran = await run("explain", "run-1", "--journal", "j.sqlite")
     assert (2, True) == (ran.status, "holds no order run-1; did you mean RUN-1?" in ran.said)
+
+
+async def test_an_order_that_a_restored_journal_has_forgotten(
+    run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was paid from here after the backup: who asks for it hears that, and does not pay it again."""
+    monkeypatch.chdir(tmp_path)
+    for number in (1, 2):
+        write_csv(tmp_path / f"{number}.csv", row(request_id=f"RUN-{number}", phone_number=f"+25677200000{number}"))
+    batches = [("--journal", "j.sqlite", "--batch-id", name) for name in ("october", "november")]
+    assert 0 == (await run("bulk", "run", "1.csv", *batches[0], "--yes", "--new-journal")).status
+    shutil.copy("j.sqlite", "backup.sqlite")
+    assert 0 == (await run("bulk", "run", "2.csv", *batches[1], "--yes")).status
+    shutil.copy("backup.sqlite", "j.sqlite")
+    ran = await run("explain", "RUN-2", "--journal", "j.sqlite")
+    assert (4, True) == (ran.status, "This very journal had it, in batch november (1 order, loaded" in ran.said), (
+        ran.said
+    )
+    assert "Pay it again? No: it may have been paid. Not under another id either" in ran.said

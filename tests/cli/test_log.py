@@ -1,12 +1,14 @@
 """The log on the command line: asked for by a setting, each line with its facts, and nobody in it."""
 
+import json
 import logging
 import re
+import sys
 
 import pytest
 from cli.commands import NO_SERVICE, Run
 
-from payments_async._cli.log import FactsFormatter
+from payments_async import FactsFormatter
 from payments_async.sandbox import Fault, Sandbox
 
 PAY = "pay --amount 1000 --item MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG --name Grace --wallet +256772000017 --yes"
@@ -59,3 +61,35 @@ def test_facts_stand_behind_the_words(facts: dict[str, object], line: str) -> No
     """Each once, masked as everywhere."""
     record = logging.makeLogRecord({"msg": "trying again", "levelname": "INFO", **facts})
     assert f"info {line}" == FactsFormatter(lambda: {"key-of-ours"}).format(record).partition(" ")[2]
+
+
+def test_a_line_for_machines_has_every_fact_by_its_name() -> None:
+    """What is in the message too; numbers stay numbers, what may be a person's is masked, and it is one line."""
+    formatter = FactsFormatter(lambda: {"key-of-ours"}, as_json=True)
+    facts = {"request_id": "0772000017", "attempt": 2, "seconds": 0.5, "error": "called 0772000017", "phone": 772000017}
+    known = {"msg": "trying again: %s\n", "args": ("key-of-ours",), "levelname": "INFO", "name": "payments_async"}
+    line = formatter.format(logging.makeLogRecord({**known, "created": 0.5, "why": None, **facts}))
+    assert "\n" not in line
+    assert {
+        "at": "1970-01-01T00:00:00.500+00:00",
+        "level": "info",
+        "logger": "payments_async",
+        "message": r"trying again: ***\n",
+        "request_id": "0772000017",
+        "attempt": 2,
+        "seconds": 0.5,
+        "error": "called ***017",
+        "phone": "***017",
+    } == json.loads(line)
+
+
+def test_a_traceback_for_machines_is_in_the_line() -> None:
+    """Masked, as everywhere."""
+    try:
+        raise RuntimeError("called +256772000017")
+    except RuntimeError:
+        record = logging.makeLogRecord({"msg": "it failed", "exc_info": sys.exc_info()})
+    told = json.loads(FactsFormatter(as_json=True).format(record))
+    assert ("it failed", True, False) == (
+        told["message"], "RuntimeError: called ***017" in told["traceback"], "772000017" in told["traceback"],
+    )  # fmt: skip

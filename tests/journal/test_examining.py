@@ -12,6 +12,7 @@ import pytest
 from journal import postgres
 from journal.conftest import Home, Opens
 from journal.factories import (
+    BATCH,
     Clock,
     claimed,
     delivery,
@@ -157,6 +158,20 @@ async def test_archived_orders(opens: Opens, home: Home, clock: Clock, tmp_path:
         assert isinstance(journal, StoredJournal)
         found = await journal.examine()
     assert (3, 3, ()) == (done.orders, found.orders, found.flaws)
+
+
+async def test_a_journal_that_was_restored(home: Home, tmp_path: Path) -> None:
+    """It is sound, and goes to another place as any other: the gap in the numbers of its notifications is no flaw."""
+    async with home.opens() as journal:
+        await loaded(journal, 3)
+        await journal.receive(delivery(), event(0, 0), owner="receiver", lease=60)
+    again = home.copied()()
+    assert isinstance(again, StoredJournal)
+    async with again as journal:
+        assert (await journal.run(BATCH)).quarantined
+        found = await journal.examine()
+    assert (True, ()) == (found.is_sound, found.flaws)
+    assert (await copy_journal(again, SqliteJournal(tmp_path / "new.db"))).rows["outbox"] == 3
 
 
 async def test_a_damaged_journal_goes_nowhere(kept: Kept, tmp_path: Path) -> None:

@@ -19,10 +19,8 @@ from payments_async._cli.screen import Screen, clean, money, quoted
 from payments_async._cli.story import sentence
 from payments_async.journal import ArchivedOrder, Happening, Journal, State
 
-_NOT_OURS = (
-    "No: what is known of it was told by others, and it may have been paid. Find out who ordered it before anybody "
-    "pays it, under whatever id."
-)
+_NOT_OURS = "No: it may have been paid. Find out who ordered it before anybody pays it, under whatever id."
+_FORGOTTEN = "No: it may have been paid. Not under another id either: find out what became of this one first."
 
 
 async def explain(
@@ -91,17 +89,23 @@ async def _tell_of_stranger(screen: Screen, held: Journal, request_id: str) -> E
         raise BadInput(f"the journal holds no order {clean(request_id)}{hint}")
     screen.say(f"[bold]{quoted(request_id)}[/]: the journal holds no such order, and yet it was heard of.")
     _tell_all(screen, traces)
-    kinds = {one.what for one in traces}
+    kinds = {"forgotten" if one.what == "registered" and one.by is None else one.what for one in traces}
     steps = [
         NextStep(words="Look for it with the service:", commands=(command_line("transactions", request_id=request_id),))
     ]
     if "registered" in kinds:
         steps.append(NextStep(words="Ask the journal that has it: the same command, with its --journal."))
+    if "forgotten" in kinds:
+        words = (
+            "A list proves no absence, and this journal forgot what it sent: ask the service. Only an order that it "
+            "surely never had may be put again, adopted by name: what is adopted is in quarantine first."
+        )
+        steps.append(NextStep(words=words))
     if "laid" in kinds:
         steps.append(
             NextStep(words="Whoever works the outbox takes it out of the tray; `outbox status` tells what hinders.")
         )
-    again = MEANS[State.PLANNED].again if kinds == {"laid"} else _NOT_OURS
+    again = _FORGOTTEN if "forgotten" in kinds else MEANS[State.PLANNED].again if kinds == {"laid"} else _NOT_OURS
     screen.say()
     _tell_next(screen, steps, again)
     known = {"request_id": request_id, "state": None, "pay_again": again}

@@ -663,13 +663,10 @@ class StoredJournal(Journal):
     async def traces(self, request_id: str) -> Sequence[Happening]:
         found = list(await self._read(_history.traces, request_id))
         if (memory := self._database.memory) is not None:
-            held = await asyncio.to_thread(memory.registry.holders_of, request_id, self._database.journal_id)
-            found += [
-                Happening(
-                    at=one.ready_at or one.begun_at, what="registered", by=one.path or "that was lost", detail=str(one)
-                )
-                for one in held
-            ]
+            for one in await asyncio.to_thread(memory.registry.holders_of, request_id):
+                is_ours = one.journal == self._database.journal_id
+                where = None if is_ours else one.path or "that was lost"
+                found.append(Happening(at=one.ready_at or one.begun_at, what="registered", by=where, detail=str(one)))
         for run in await self.runs():
             if run.outbox == run.batch_id:
                 found += [one async for one in self._laid_as(run.batch_id, request_id)]

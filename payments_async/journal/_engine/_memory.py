@@ -280,13 +280,13 @@ class Registry:
             ).fetchall()
         return list(map(Holder._make, found))
 
-    def holders_of(self, request_id: str, but: str) -> list[Holder]:
-        """The batches of other journals than one that may have sent an order of this id, for whichever account."""
+    def holders_of(self, request_id: str) -> list[Holder]:
+        """The batches that may have sent an order of this id, of whichever journal and account."""
         with self._translating():
             found = self._connection.execute(
-                f"""{HELD} WHERE b.journal <> ? AND b.state = 'ready' AND b.id IN (SELECT r.batch FROM account a
+                f"""{HELD} WHERE b.state = 'ready' AND b.id IN (SELECT r.batch FROM account a
                 JOIN request r ON r.account = a.id WHERE r.request_id = ?) ORDER BY b.id""",  # noqa: S608 - no value
-                (but, request_id),
+                (request_id,),
             ).fetchall()
         return list(map(Holder._make, found))
 

@@ -27,7 +27,8 @@ _REPORT = "send nothing of these until somebody has looked at them; please repor
 _ORDERS = "SELECT id, request_id, state, token, attempt, amount, body, body_sha256, not_before FROM outbox"
 _ARCHIVED = "SELECT id, request_id, state, amount FROM archived"
 _NO_ORDER = """SELECT t.id FROM {table} t LEFT JOIN outbox o ON o.id = t.order_id
-    LEFT JOIN archived a ON a.id = t.order_id WHERE t.order_id IS NOT NULL AND o.id IS NULL AND a.id IS NULL"""
+    LEFT JOIN archived a ON a.id = t.order_id WHERE t.order_id IS NOT NULL AND o.id IS NULL AND a.id IS NULL
+    AND t.order_id <> 0"""  # of no order is the row that keeps the numbers of a restored journal apart
 _OF_ORDERS = {
     "attempt": "attempts of",
     "evidence": "evidence about",

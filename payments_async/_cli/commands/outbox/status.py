@@ -77,6 +77,7 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
             "chunks_in_quarantine": state.held_up.quarantined,
             "batches_not_loaded": state.held_up.unloaded,
             "unmatched_notifications": state.unmatched,
+            "restored_at": state.restored_at,
             "oldest": {one: {"since": at, "seconds": time.time() - at} for one, at in oldest.items()},
             "handlers": {
                 "waiting": state.handlers.pending,
@@ -120,6 +121,12 @@ def _show(screen: Screen, state: OutboxState, oldest: Mapping[State, float]) -> 
     screen.fields(
         [
             ("paused", None if paused is None else f"by {paused.who} since {moment(paused.at)}: {paused.why}"),
+            (
+                "restored",
+                f"or copied, found on {moment(state.restored_at)}: it may have forgotten orders (see `explain`)"
+                if state.restored_at
+                else None,
+            ),
             ("rate", rate_in_words(state.pace)),
             ("the service wants a pause", None if cools is None else f"until {moment(cools)}: {state.pace.why}"),
             ("waits since", _since(oldest, State.PLANNED)),
