@@ -1,6 +1,7 @@
 """`bulk plan` and `bulk run` with files as people have them, and against last month's: what people see."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,23 @@ async def test_the_same_month_under_another_name_is_not_sent_by_itself(run: Run,
     refused = await run("bulk", "run", *again, "--plan", await digest_of(run, *again), "--yes")
     assert (2, 3) == (refused.status, len(sandbox.ledger))
     assert "is it the same once more, under another name? It would be paid twice" in refused.said
+
+
+async def test_a_backup_that_has_forgotten_a_batch_is_told_to_who_plans_the_next(
+    run: Run, sandbox: Sandbox, here: Path
+) -> None:
+    """Under new ids nothing else would tell that the same people were paid: not the ids, and not the journal."""
+    write("first.csv", "Zed Y;0772000009;700;A")
+    first = ("first.csv", "--batch-id", "first", *KEPT, *MAPPED, *HOW, "--guess-items")
+    await run("bulk", "run", *first, "--plan", await digest_of(run, *first), "--yes", "--new-journal")
+    shutil.copy("j.sqlite", "backup.sqlite")
+    await sent_october(run)
+    shutil.copy("backup.sqlite", "j.sqlite")
+    again = ("october.csv", "--batch-id", "october-again", *KEPT, *MAPPED, *HOW, "--guess-items")
+    planned = await run("bulk", "plan", *again)
+    assert (2, True) == (planned.status, "the batch, journal: it has forgotten batch october (3 orders" in planned.said)
+    refused = await run("bulk", "run", *again, "--plan", await digest_of(run, *again), "--yes")
+    assert (2, 4) == (refused.status, len(sandbox.ledger))
 
 
 async def test_a_row_that_was_changed_after_the_run_is_no_new_payment(run: Run, here: Path) -> None:

@@ -67,6 +67,10 @@ _NOTHING_KNOWN = (
     "the journal is new and knows no earlier payment, so nobody can be told who was paid before; where an older one "
     "exists, use that: one journal for all that a company pays"
 )
+_RESTORED = (
+    "a backup of it was put back, or it is a copy. That batch was or may have been sent, and whom it paid is not told "
+    "here. Go on with the newer file; without one, look at that batch in the service's list first"
+)
 _REPEATED = OrderIssue("request_id", "", "an earlier order of this batch has this request id; leave one of them out")
 
 
@@ -499,6 +503,8 @@ class _Walk:
         """Whether it is what another batch has paid just now: the same month again, under another name."""
         if self._recorded == everything.count:
             return  # nobody can take it back any more
+        for forgotten in self._prior.forgotten:
+            self._concerns.add_batch("journal", "", f"it has forgotten {forgotten}: {_RESTORED}")
         for group in duplicates.groups:
             is_much = group.same_amount and 2 * group.count >= everything.count
             if group.batch_id is None or not is_much or group.latest is None:
