@@ -37,6 +37,7 @@ async def _show(screen: Screen, payments: PaymentsSession, made: Plan) -> None:
     try:
         async with working(screen, "collecting what is to be sent"):
             shown = await asyncio.to_thread(_orders, made, shows_all=shows_all)
+            names = await asyncio.to_thread(made.named, {one.request_id for one in shown})
     except BatchChanged as error:
         raise BadInput("the file was changed while it was read; nothing was sent. Begin again") from error
     screen.say("\n[bold]To be sent[/]")
@@ -55,10 +56,15 @@ async def _show(screen: Screen, payments: PaymentsSession, made: Plan) -> None:
     screen.say(f"\n{'All' if shows_all else f'The {len(shown)} largest'} of {counted(made.count, 'payout')}:")
     amount = f"Amount {made.currency}" if made.currency else "Amount"
     rows = [
-        [one.request_id, screen.person(paid_to(one)), screen.person(one.beneficiary.name), money(one.amount)]
+        [
+            names.get(one.request_id, one.request_id),
+            screen.person(paid_to(one)),
+            screen.person(one.beneficiary.name),
+            money(one.amount),
+        ]
         for one in shown
     ]
-    screen.table(["Request id", "Paid to", "Beneficiary", amount], rows, right=[amount])
+    screen.table(["Order", "Paid to", "Beneficiary", amount], rows, right=[amount])
     if not shows_all:
         screen.say("--show-personal shows all of them, in full")
 

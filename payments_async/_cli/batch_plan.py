@@ -1,10 +1,8 @@
 """A plan of a batch: made from a file, shown to whoever approves it, and told to machines."""
 
 import asyncio
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -34,7 +32,6 @@ from payments_async.bulk import (
 )
 from payments_async.journal import Journal
 
-_DERIVED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # as request_id_for writes them
 _EXAMPLES = 3  # of things that are alike
 _LISTED = 20  # lines of a list
 _CHANGES = {
@@ -181,8 +178,8 @@ async def make_plan(
         raise BadInput("the file was changed while it was read; begin again") from error
 
 
-async def rows_shown(screen: Screen, made: Plan, batch: Batch) -> Mapping[str, int]:
-    """The rows of the orders that a plan names, for whoever looks for them in the file.
+async def names_shown(screen: Screen, made: Plan, file: Path) -> Mapping[str, str]:
+    """What the orders that a plan names are called for whoever looks for them in the file.
 
     Raises:
         BadInput: The file was changed meanwhile.
@@ -190,25 +187,27 @@ async def rows_shown(screen: Screen, made: Plan, batch: Batch) -> Mapping[str, i
     named = {one for issue in (*made.problems, *made.concerns, *made.skipped, *made.warnings) for one in issue.examples}
     named |= {one for pair in made.duplicates.shown for one in (pair.request_id, pair.other)}
     named |= {one.request_id for one in made.comparison.shown} if made.comparison is not None else set()
-    if not named:
-        return {}
     try:
-        async with working(screen, f"looking up rows of {batch.path.name}"):
-            return await asyncio.to_thread(batch.orders.rows_of, named)
+        async with working(screen, f"looking up rows of {file.name}"):
+            return await asyncio.to_thread(made.named, named)
     except BatchChanged as error:
         raise BadInput("the file was changed while it was read; begin again") from error
 
 
 def show_plan(
-    screen: Screen, made: Plan, title: str, *, everything: bool = False, rows: Mapping[str, int] | None = None
+    screen: Screen, made: Plan, title: str, *, everything: bool = False, names: Mapping[str, str] | None = None
 ) -> None:
     """Write the summary of a plan.
 
     Args:
         everything: All that is known, and not the first of what is alike.
-        rows: Of orders that are named by their rows.
+        names: What orders are called, where that is not their id.
     """
-    shown = partial(by_row, rows or {})
+    called = names or {}
+
+    def shown(request_id: str) -> str:
+        return called.get(request_id, request_id)
+
     total = quoted(money(made.total, made.currency))
     screen.say(f"[bold]{quoted(title)}[/]: {counted(made.count, 'payout')}, [bold]{total}[/]")
     screen.say()
@@ -303,14 +302,6 @@ class _IssueList:
 def _weight(alike: Sequence[Issue]) -> tuple[bool, int]:
     """What concerns all of the batch comes first, then what is rare."""
     return any(one.row is not None or one.orders for one in alike), sum(one.orders or 1 for one in alike)
-
-
-def by_row(rows: Mapping[str, int], request_id: str) -> str:
-    """An order with its row; an id that was derived says nothing to anybody, so the row stands for it."""
-    if request_id not in rows:
-        return request_id
-    row = f"row {rows[request_id]}"
-    return row if _DERIVED.fullmatch(request_id) else f"{request_id} ({row})"
 
 
 def _show_lines(screen: Screen, title: str, lines: Sequence[str], *, everything: bool) -> None:

@@ -167,6 +167,12 @@ class Journal(Inbox, ChangeFeed, Protocol):
             ApprovalsForgotten: ... or it has forgotten, since it was restored, that it asks for any.
         """
 
+    async def forgotten(self) -> Sequence[str]:
+        """Batches that this machine saw complete in the journal, and that it lacks, in words: a backup was put back.
+
+        They were or may have been sent; so whom they paid cannot be found here.
+        """
+
     async def propose(self, proposal: Proposal) -> None:
         """Write down what a plan came to, and whose it is, so that somebody else may approve it."""
 

@@ -324,6 +324,19 @@ async def test_wrong_arguments_are_refused_before_anything_is_read(tmp_path: Pat
         await read_batch(tmp_path / "missing.csv")
 
 
+async def test_an_encoding_that_there_is_not_with_a_workbook(tmp_path: Path) -> None:
+    """It is refused by its name in every format."""
+    (tmp_path / "b.xlsx").write_bytes(b"PK\x03\x04")
+    with pytest.raises(ValueError, match="encoding: Python knows no 'klingon'"):
+        await read_batch(tmp_path / "b.xlsx", encoding="klingon")
+
+
+async def test_a_tab_is_written_out(tmp_path: Path) -> None:
+    """A terminal takes none that is typed."""
+    (tmp_path / "b.csv").write_text(csv_text(row()).replace(",", "\t"), encoding="utf-8")
+    assert 1 == len((await read_batch(tmp_path / "b.csv", delimiter="tab")).orders)
+
+
 async def test_problem_is_a_sentence() -> None:
     """A terminal can print it as it is."""
     problem = Problem(row=3, line=5, column="amount", value="1.500", remedy="ambiguous")

@@ -1,6 +1,7 @@
 """`bulk plan` and `bulk run` with files as people have them, and against last month's: what people see."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,11 @@ def is_there(name: str) -> bool:
 def mode_of(name: str) -> int:
     """Who may read a file."""
     return Path(name).stat().st_mode & 0o777
+
+
+def words_of(name: str) -> str:
+    """All of a file."""
+    return Path(name).read_text(encoding="utf-8")
 
 
 def damage(name: str) -> None:
@@ -168,11 +174,28 @@ async def test_orders_of_derived_ids_are_named_by_their_rows(run: Run, here: Pat
     """An id that nobody has ever seen says nothing; machines are given it."""
     write("october.csv", "Amber B;0772000001;1;A", "Basil C;0772000002;2;A", "Cora D;0772000002;3;A")
     arguments = (*OCTOBER, *KEPT, *MAPPED, *HOW, "--guess-items", "--max-each", "4")
-    ran = await run("bulk", "plan", *arguments)
+    ran = await run("bulk", "plan", *arguments, "--approval-sheet", "sheet.html")
     assert "row 5, amount: one payee gets more than the 4 allowed to each" in ran.said
     assert "row 6: 3 to ***002, and another amount by row 5" in ran.said
+    sheet = words_of("sheet.html")
+    assert ("row 6" in sheet, "row 5, amount: one payee gets more" in sheet) == (True, True)
     document = json.loads((await run("bulk", "plan", *arguments, "--json")).out)
     assert 36 == len(document["problems"][0]["request_id"])
+
+
+async def test_who_is_asked_finds_the_rows(run_on_terminal: Run, sandbox: Sandbox, here: Path) -> None:
+    """Before money moves the orders are named so that they can be found in the file, and the concerns once more."""
+    with_ids = ("october.csv", "--batch-id", "october", *KEPT, *MAPPED[:2], "--map", "request_id=Idara", *MAPPED[2:])
+    write("october.csv", "Amber B;0772000001;1000;A-1", "Basil C;0772000002;2000;A-2")
+    how = ("--kind", "mobile_money", "--guess-items")
+    assert 0 == (await run_on_terminal("bulk", "run", *with_ids, *how, "--new-journal", typed="y\n")).status
+    write("october.csv", "Amber B;0772000001;1000;B-1", "Basil C;0772000002;2000;B-2")
+    again = ("october.csv", "--batch-id", "again", *KEPT, *how, "--acknowledge")
+    asked = await run_on_terminal("bulk", "run", *again, typed="n\n")
+    assert (5, 2) == (asked.status, len(sandbox.ledger))
+    shown = asked.said.partition("To be sent")[2]
+    assert "the batch: 2 of 2 orders pay whom batch october paid within the last hour" in shown
+    assert ("B-1 (row 4)" in shown, "B-2 (row 5)" in shown) == (True, True)
 
 
 async def test_what_is_alike_is_told_once(run: Run, here: Path) -> None:
@@ -210,6 +233,23 @@ async def test_the_same_month_under_another_name_is_not_sent_by_itself(run: Run,
     refused = await run("bulk", "run", *again, "--plan", await digest_of(run, *again), "--yes")
     assert (2, 3) == (refused.status, len(sandbox.ledger))
     assert "is it the same once more, under another name? It would be paid twice" in refused.said
+
+
+async def test_a_backup_that_has_forgotten_a_batch_is_told_to_who_plans_the_next(
+    run: Run, sandbox: Sandbox, here: Path
+) -> None:
+    """Under new ids nothing else would tell that the same people were paid: not the ids, and not the journal."""
+    write("first.csv", "Zed Y;0772000009;700;A")
+    first = ("first.csv", "--batch-id", "first", *KEPT, *MAPPED, *HOW, "--guess-items")
+    await run("bulk", "run", *first, "--plan", await digest_of(run, *first), "--yes", "--new-journal")
+    shutil.copy("j.sqlite", "backup.sqlite")
+    await sent_october(run)
+    shutil.copy("backup.sqlite", "j.sqlite")
+    again = ("october.csv", "--batch-id", "october-again", *KEPT, *MAPPED, *HOW, "--guess-items")
+    planned = await run("bulk", "plan", *again)
+    assert (2, True) == (planned.status, "the batch, journal: it has forgotten batch october (3 orders" in planned.said)
+    refused = await run("bulk", "run", *again, "--plan", await digest_of(run, *again), "--yes")
+    assert (2, 4) == (refused.status, len(sandbox.ledger))
 
 
 async def test_a_row_that_was_changed_after_the_run_is_no_new_payment(run: Run, here: Path) -> None:

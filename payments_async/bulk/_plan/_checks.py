@@ -492,6 +492,7 @@ class PriorOrders:
 
     Attributes:
         run: The batch itself, when the journal has it.
+        forgotten: Batches that the journal has lost, since it was restored.
     """
 
     _payments: PaymentsSession
@@ -502,6 +503,7 @@ class PriorOrders:
     _clock: Callable[[], float] = time.time
     _is_empty: bool = attrs.field(init=False, default=True)
     run: Run | None = attrs.field(init=False, default=None)
+    forgotten: Sequence[str] = attrs.field(init=False, default=())
     _gone: frozenset[str] = attrs.field(init=False, default=frozenset())
     _earlier: Earlier = attrs.field(init=False, factory=dict)  # what some of them try again
     _shown: Mapping[str, TransactionStatus] = attrs.field(init=False, factory=dict)  # of these, by the service
@@ -513,6 +515,7 @@ class PriorOrders:
         runs = await self._journal.runs() if self._journal is not None else ()
         self._is_empty = not runs
         self.run = next((run for run in runs if run.batch_id == self._batch_id), None)
+        self.forgotten = await self._journal.forgotten() if self._journal is not None else ()
 
     def seconds_since(self, moment: float) -> float:
         """How long ago that was, in Unix seconds."""

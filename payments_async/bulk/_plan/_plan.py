@@ -5,8 +5,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+import re
 from collections import defaultdict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Sized,
+)
 from contextlib import closing
 from decimal import Context, Decimal
 from itertools import count as counted_up
@@ -50,10 +61,15 @@ _SHOWN = 1000  # different issues; more are counted
 _EXACT = Context(prec=100)  # the usual 28 digits could round a great sum
 _VERSION = b"payments-async plan 1\0"
 _SAME_AGAIN = 6 * 86_400.0  # seconds within which nobody means to pay the same to the same; wages are paid by the week
+_DERIVED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # as request_id_for writes them
 _EXAMPLES = 5  # orders named of those that an issue concerns
 _NOTHING_KNOWN = (
     "the journal is new and knows no earlier payment, so nobody can be told who was paid before; where an older one "
     "exists, use that: one journal for all that a company pays"
+)
+_RESTORED = (
+    "a backup of it was put back, or it is a copy. That batch was or may have been sent, and whom it paid is not told "
+    "here. Go on with the newer file; without one, look at that batch in the service's list first"
 )
 _REPEATED = OrderIssue("request_id", "", "an earlier order of this batch has this request id; leave one of them out")
 
@@ -143,6 +159,18 @@ class Plan:
     def is_clean(self) -> bool:
         """Whether nothing speaks against sending it."""
         return not self.problem_count and (self.acknowledged or not self.concerns)
+
+    def named(self, request_ids: Collection[str]) -> Mapping[str, str]:
+        """What to call some orders for whoever looks for them in the file: ``PAY-17 (row 18)``.
+
+        An id that was derived says nothing to anybody, so the row stands for it. The file is read again, which is best
+        done in a thread; of orders that are of no file nothing is told.
+
+        Raises:
+            BatchChanged: The file was changed since.
+        """
+        rows = self.orders.rows_of(request_ids) if isinstance(self.orders, _PlannedOrders) and request_ids else {}
+        return {one: f"row {row}" if _DERIVED.fullmatch(one) else f"{one} (row {row})" for one, row in rows.items()}
 
 
 async def plan(
@@ -475,6 +503,8 @@ class _Walk:
         """Whether it is what another batch has paid just now: the same month again, under another name."""
         if self._recorded == everything.count:
             return  # nobody can take it back any more
+        for forgotten in self._prior.forgotten:
+            self._concerns.add_batch("journal", "", f"it has forgotten {forgotten}: {_RESTORED}")
         for group in duplicates.groups:
             is_much = group.same_amount and 2 * group.count >= everything.count
             if group.batch_id is None or not is_much or group.latest is None:
@@ -584,6 +614,10 @@ class _PlannedOrders(Iterable[PayoutOrder], AsyncIterable[PayoutOrder]):
 
     _orders: Iterable[PayoutOrder]
     _left_out: BitSet
+
+    def rows_of(self, request_ids: Collection[str]) -> Mapping[str, int]:
+        """The rows of some orders, where they are of a file."""
+        return self._orders.rows_of(request_ids) if isinstance(self._orders, BatchOrders) else {}
 
     def __iter__(self) -> Iterator[PayoutOrder]:
         return (order for number, order in enumerate(self._orders) if number not in self._left_out)

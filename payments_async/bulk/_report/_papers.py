@@ -12,6 +12,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from payments_async._frozen import frozen
 from payments_async._kinds import reference_of
 from payments_async._masking import mask
@@ -82,14 +84,19 @@ async def approval_sheet(
         OSError: The file cannot be written.
         ModuleNotFoundError: The extra ``pages`` is not installed.
     """
+    greatest = await _largest(plan)
+    issued: list[Issue] = [*plan.problems, *plan.concerns, *plan.skipped, *plan.warnings]
+    ids = {one.request_id for one in issued if one.request_id} | {one.request_id for one in greatest}
+    ids |= set() if plan.comparison is None else {one.request_id for one in plan.comparison.shown}
+    names = await asyncio.to_thread(plan.named, ids)
     largest = [
         _Payee(
-            request_id=order.request_id,
+            request_id=names.get(order.request_id, order.request_id),
             name=order.beneficiary.name if personal else mask(order.beneficiary.name),
             payee=reference_of(order) if personal else mask(reference_of(order)),
             amount=order.amount,
         )
-        for order in await _largest(plan)
+        for order in greatest
     ]
     found = plan.duplicates
     doubles = [f"same beneficiary and amount: {found.same_amount:,}"] if found.same_amount else []
@@ -107,8 +114,8 @@ async def approval_sheet(
         "file": file,
         "maker": maker,
         "largest": largest,
-        "changes": [] if plan.comparison is None else _changes(plan.comparison),
-        "issues": [(title, style, *_first(lines)) for title, style, lines in issues if lines],
+        "changes": [] if plan.comparison is None else _changes(plan.comparison, names),
+        "issues": [(title, style, *_first(lines, names)) for title, style, lines in issues if lines],
         "made": clock(),
         "is_personal": personal,
     }
@@ -145,7 +152,7 @@ async def receipt(
     if entry is None:
         raise OrderUnknown(f"the journal holds no order {request_id}")
     if entry.state is not State.SUCCESSFUL:
-        raise ValueError(f"{request_id} is {entry.state}: there is no proof of a payment that is not final")
+        raise ValueError(f"{request_id} is {entry.state}: there is no proof but of what was paid, and is final")
     if entry.conflict is not None:
         raise ValueError(f"{request_id}: evidence contradicts ({entry.conflict}); acknowledge what is true first")
     run, story = await journal.run(entry.batch_id), await journal.history(request_id)
@@ -167,19 +174,25 @@ def _guessed(guess: Guess) -> str:
     return f"{guess.product_item_id} for {guess.orders:,} numbers of {guess.operator}, {guess.total:,f} in all"
 
 
-def _changes(found: Comparison) -> list[tuple[str, int, str]]:
+def _changes(found: Comparison, names: Mapping[str, str]) -> list[tuple[str, int, str]]:
     """What is not as in the other batch: in words, of how many payees, and the first of them."""
     rows = []
     for kind, words in _CHANGED.items():
         if count := found.counts.get(kind, 0):
             first = [one for one in found.shown if one.kind == kind][:_EXAMPLES]
-            rows.append((words, count, ", ".join(map(_changed, first)) + (" ..." if count > len(first) else "")))
+            rows.append(
+                (
+                    words,
+                    count,
+                    ", ".join(_changed(one, names) for one in first) + (" ..." if count > len(first) else ""),
+                )
+            )
     return rows
 
 
-def _changed(change: PayeeChange) -> str:
+def _changed(change: PayeeChange, names: Mapping[str, str]) -> str:
     sums = [f"{amount:,f}" for amount in (change.before, change.now) if amount is not None]
-    return f"{change.request_id} ({' → '.join(sums)})"
+    return f"{names.get(change.request_id, change.request_id)} ({' → '.join(sums)})"
 
 
 def _facts(
@@ -214,9 +227,15 @@ async def _largest(plan: Plan) -> list[PayoutOrder]:
     return [order for _, _, order in sorted(kept, reverse=True, key=lambda one: one[:2])]
 
 
-def _first(lines: Sequence[Issue | str]) -> tuple[list[str], int]:
+def _first(lines: Sequence[Issue | str], names: Mapping[str, str]) -> tuple[list[str], int]:
     """The first of many, and how many more there are."""
-    return [str(line) for line in lines[:_SHOWN]], max(len(lines) - _SHOWN, 0)
+    return [_line(line, names) for line in lines[:_SHOWN]], max(len(lines) - _SHOWN, 0)
+
+
+def _line(line: Issue | str, names: Mapping[str, str]) -> str:
+    if isinstance(line, str) or line.request_id is None:
+        return str(line)
+    return str(attrs.evolve(line, request_id=names.get(line.request_id, line.request_id)))
 
 
 def _write(

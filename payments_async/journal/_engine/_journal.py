@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
@@ -326,6 +327,17 @@ class StoredJournal(Journal):
         """Which rule this machine knows the journal to have."""
         memory = self._database.memory
         return None if memory is None else await asyncio.to_thread(memory.registry.rule_of, self._database.journal_id)
+
+    async def forgotten(self) -> Sequence[str]:
+        if (memory := self._database.memory) is None:
+            return ()
+        remembered = await asyncio.to_thread(memory.registry.batches_of, self._database.journal_id)
+        held = {run.batch_id: run for run in await self.runs()}
+        once: defaultdict[str, int] = defaultdict(int)
+        for one in remembered:  # what another batch has adopted since is not among its orders
+            once[one.batch_id] += one.orders
+        latest = {one.batch_id: one for one in remembered if one.orders}
+        return [str(one) for name, one in latest.items() if _has_forgotten(held.get(name), once[name])]
 
     async def load(
         self,
@@ -990,3 +1002,13 @@ def _withdraw(commit: Commit, request: _permits.PermitRequest | _puts.PutRequest
     """Give back what was granted to somebody who does not know of it."""
     if request.permit is not None:  # asked here: whoever was cancelled is gone before the commit that was under way
         _permits.withdraw(commit, request.permit, why)
+
+
+def _has_forgotten(run: Run | None, orders: int) -> bool:
+    """Whether so many orders of a batch were in the journal once, and are no more.
+
+    Of the single orders of an outbox nothing is said: one is registered just before it is written down.
+    """
+    if run is None:
+        return True
+    return run.outbox != run.batch_id and run.total < orders

@@ -103,7 +103,7 @@ async def bulk_approvals(
     async with opened(journal, new=is_missing) as held:
         if needed is not None:
             rule = ApprovalRule(needed=needed, shared_logins=shared_logins, why=why or "", by=signature(who or ""))
-            if not yes and not _may_ask_for_less(screen, await held.approval_rule(), rule):
+            if not yes and not await _may_ask_for_less(screen, held, rule):
                 screen.trouble("nothing was changed")
                 screen.document({"exit_status": Exit.STOPPED})
                 return Exit.STOPPED
@@ -119,13 +119,19 @@ async def bulk_approvals(
     return Exit.FINE
 
 
-def _may_ask_for_less(screen: Screen, before: ApprovalRule, rule: ApprovalRule) -> bool:
+async def _may_ask_for_less(screen: Screen, journal: StoredJournal, rule: ApprovalRule) -> bool:
     """Whether a rule may be given up: a person in a hurry is shown whose it was."""
-    less = rule.needed < before.needed or (rule.shared_logins and not before.shared_logins and before.needed > 0)
-    if not less:
-        return True
-    by = f", as {before.by} set on {_day(before.by.at)}: {before.why}" if before.by else ""
-    screen.say(f"[bold yellow]Until now[/] {counted(before.needed, 'approval')} needed for each batch{quoted(by)}")
+    try:
+        before = await journal.approval_rule()
+    except NotApproved as error:  # a backup has forgotten it: the machine remembers, and says which it was
+        if rule.needed:
+            return True
+        screen.say(quoted(error.message))
+    else:
+        if rule.needed >= before.needed and (before.shared_logins or not rule.shared_logins or not before.needed):
+            return True
+        by = f", as {before.by} set on {_day(before.by.at)}: {before.why}" if before.by else ""
+        screen.say(f"[bold yellow]Until now[/] {counted(before.needed, 'approval')} needed for each batch{quoted(by)}")
     if rule.needed:
         words = f"{counted(rule.needed, 'approval')} needed"
         question = f"From now on {words}{', by names alone' if rule.shared_logins else ''}?"

@@ -178,7 +178,8 @@ def _chosen(request_ids: list[str] | None, file: Path | None) -> list[str]:
         try:
             lines = file.read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"--file: {file} cannot be read: {clean(str(error))}") from error
+            why = error.strerror if isinstance(error, OSError) else "it is no text file in UTF-8"
+            raise BadInput(f"--file: {file} cannot be read: {clean(why or str(error))}") from error
         chosen += [line.strip() for line in lines if line.strip()]
     if not chosen:
         raise BadInput("REQUEST_ID: name an order, or a --file with an id on each line")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from payments_async._cli.batch_file import BatchFile, BatchId, FileFormat, RowOptions, Validate, read_payments
-from payments_async._cli.batch_plan import PlanChecks, make_plan, plan_document, rows_shown, show_plan
+from payments_async._cli.batch_plan import PlanChecks, make_plan, names_shown, plan_document, show_plan
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, existing, introduce, may_be_made, opened
 from payments_async._cli.program import command_line
@@ -58,8 +58,8 @@ async def bulk_plan(
         chosen = await checks.chosen(screen, held, file_format, journal)
         chosen["state_folder"] = StateFolder.OF_USER if held is None else held.remembered_in
         made = await make_plan(screen, payments, read.batch, batch_id, held, rows, chosen, validate=validate)
-    by_row = await rows_shown(screen, made, read.batch)
-    show_plan(screen, made, f"{file.name}, batch {batch_id}", everything=everything, rows=by_row)
+    names = await names_shown(screen, made, file)
+    show_plan(screen, made, f"{file.name}, batch {batch_id}", everything=everything, names=names)
     if held is None:
         screen.say(f"\n[bold yellow]No earlier payment is known.[/] {_NO_JOURNAL}")
     if approval_sheet is not None:

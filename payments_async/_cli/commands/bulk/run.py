@@ -16,7 +16,7 @@ from payments_async._cli.batch_file import (
     check_guesses,
     read_payments,
 )
-from payments_async._cli.batch_plan import PlanChecks, check_plan, make_plan, plan_document, rows_shown, show_plan
+from payments_async._cli.batch_plan import PlanChecks, check_plan, make_plan, names_shown, plan_document, show_plan
 from payments_async._cli.batch_state import exit_after, progress_document, show_progress, tell_next
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import (
@@ -104,8 +104,8 @@ async def bulk_run(
                     concurrency=limits.concurrency,
                     rate=limits.rate,
                 )
-            by_row = await rows_shown(screen, made, read.batch)
-            show_plan(screen, made, f"{file.name}, batch {batch_id}", rows=by_row)
+            names = await names_shown(screen, made, file)
+            show_plan(screen, made, f"{file.name}, batch {batch_id}", names=names)
             check_plan(made, approved)
             await _check_approved(journal, made, needs_approval)
             if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=new_journal):

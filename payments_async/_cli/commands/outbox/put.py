@@ -17,7 +17,7 @@ from payments_async._cli.batch_file import (
     check_guesses,
     read_payments,
 )
-from payments_async._cli.batch_plan import PlanChecks, check_plan, make_plan, plan_document, rows_shown, show_plan
+from payments_async._cli.batch_plan import PlanChecks, check_plan, make_plan, names_shown, plan_document, show_plan
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, JournalPlace, existing, introduce, may_be_made, opened
 from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, pause_document
@@ -126,7 +126,7 @@ async def put_file(
                 await options.checks.chosen(screen, held, options.file_format, journal),
                 validate=options.validate,
             )
-        show_plan(screen, made, f"{file.name}, batch {batch_id}", rows=await rows_shown(screen, made, read.batch))
+        show_plan(screen, made, f"{file.name}, batch {batch_id}", names=await names_shown(screen, made, file))
         check_plan(made, options.approved)
         if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=options.new_journal):
             return _nothing(screen, batch_id)
