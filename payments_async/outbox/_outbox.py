@@ -28,7 +28,7 @@ from typing import Any, Protocol, Self, TypeVar, overload
 
 import attrs
 
-from payments_async._checks import check_number, check_whole
+from payments_async._checks import check_filled, check_instance, check_number, check_patience, check_whole
 from payments_async._deadlines import Deadlines
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._frozen import frozen
@@ -334,6 +334,7 @@ class Outbox:
                 ``put`` takes one, and commits; such as SQLAlchemy's ``engine.begin`` or psycopg's ``pool.connection``.
 
         Raises:
+            TypeError: For what is no state, or a handler that is not async, or cannot be called with what it is told.
             ValueError: For no state, one nobody hears of, a name that is taken, or ``within`` beside a file.
         """
         return self._handlers.on(*states, when=when, name=name, within=within)
@@ -434,6 +435,7 @@ class Outbox:
         Raises:
             OrdersDiffer, HeldElsewhere, JournalUnavailable, ValueError, TypeError: As ``put``.
         """
+        check_patience("timeout", timeout)  # before it is put: who hears a TypeError takes it for an order not taken
         putting = self._put(order, not_before, priority)
         with suppress(OrderUnknown):  # it ended, and has left for an archive meanwhile: as it is put once more below
             waiting = self._heard_of if putting.crew is None else self._told_of
@@ -455,7 +457,8 @@ class Outbox:
             OrderUnknown: The journal holds no such order.
         """
         self._check_open()
-        wanted = request_id if isinstance(request_id, str) else request_id.request_id or ""
+        check_patience("timeout", timeout)
+        wanted = check_filled("request_id", getattr(request_id, "request_id", request_id))
         return await self._until(wanted, FINAL.__contains__, timeout)
 
     async def entry(self, request_id: str) -> Entry | None:
@@ -548,6 +551,7 @@ class Outbox:
         _check_order(order)
         moment = 0.0
         if not_before is not None:
+            check_instance("not_before", not_before, datetime, "a datetime with its time zone")
             if not_before.tzinfo is None:
                 raise ValueError("not_before: name its time zone, as in datetime.now(UTC)")
             moment = not_before.timestamp()
