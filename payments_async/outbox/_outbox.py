@@ -113,6 +113,8 @@ class Outbox:
         now: Unix seconds.
     """
 
+    _loop: asyncio.AbstractEventLoop | None = None  # that it was opened in
+
     def __init__(
         self,
         payments: PaymentsSession,
@@ -208,6 +210,7 @@ class Outbox:
         if self._closing is not None:
             await asyncio.wait([self._closing])  # what it did before is finished first
         await self._journal.open_outbox(self._name, account_of(self._payments))
+        self._loop = asyncio.get_running_loop()
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two share a name
         last = await self._journal.last_change()
         await self._warn_of_others()
@@ -250,6 +253,7 @@ class Outbox:
 
         Cancelled, it breaks off what is under way; what may have left is written down as unknown.
         """
+        self._check_loop("close it there")
         if self._is_open:
             self._is_open = False
             self._closing = asyncio.get_running_loop().create_task(self._close())
@@ -457,6 +461,8 @@ class Outbox:
             OrderUnknown: The journal holds no such order.
         """
         self._check_open()
+        # in another loop nobody would wake who waits
+        self._check_loop("hand the call over to that one (asyncio.run_coroutine_threadsafe)")
         check_patience("timeout", timeout)
         wanted = check_filled("request_id", getattr(request_id, "request_id", request_id))
         return await self._until(wanted, FINAL.__contains__, timeout)
@@ -544,6 +550,12 @@ class Outbox:
     def _check_open(self) -> None:
         if not self._is_open:
             raise RuntimeError("this outbox is not open; use it within 'async with Outbox(...)'")
+
+    def _check_loop(self, remedy: str) -> None:
+        """Whether it is the event loop that opened it, as long as that is there."""
+        loop = self._loop
+        if loop is not None and loop is not asyncio.get_running_loop() and not loop.is_closed():
+            raise RuntimeError(f"this outbox belongs to another event loop; {remedy}")
 
     def _checked(self, order: Order, not_before: datetime | None, priority: int) -> float:
         """Whether an order may be put; the Unix seconds before which it is not sent."""
@@ -718,9 +730,9 @@ class Outbox:
                     async with asyncio.timeout_at(min(deadline, loop.time() + patience)):
                         if await heard is None:
                             raise JournalClosed("the outbox was closed before that was known")
-                except TimeoutError:
+                except TimeoutError as error:
                     if loop.time() >= deadline:
-                        raise
+                        raise TimeoutError(f"order {request_id} has not ended yet: it is {entry.state}") from error
 
     async def _listen(self, last: int) -> None:
         """Hear what was written by anybody, and tell those who wait for it."""

@@ -285,6 +285,14 @@ async def test_a_wait_that_is_no_number_of_seconds(tmp_path: Path, timeout: obje
         assert None is await here.outbox.entry(payout(0).request_id)
 
 
+async def test_an_order_that_does_not_end_in_time(tmp_path: Path) -> None:
+    """Who waits hears which it is and where it stands."""
+    async with desk(tmp_path, processing_delay=3600.0) as here:
+        await here.outbox.pay(payout(0), timeout=A_MINUTE)
+        with pytest.raises(TimeoutError, match=f"order {payout(0).request_id} has not ended yet: it is accepted"):
+            await here.outbox.settled(payout(0).request_id, timeout=0.01)
+
+
 @pytest.mark.parametrize("moment", [1_800_000_000.0, timedelta(hours=1), "2026-11-23"])
 async def test_what_is_no_moment(tmp_path: Path, moment: object) -> None:
     """Is refused by its type, and the order is not taken."""
