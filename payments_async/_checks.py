@@ -75,6 +75,19 @@ def check_whole(name: str, value: object, least: int) -> None:
         raise ValueError(f"{name}: must be {least} or more")
 
 
+def check_patience(name: str, value: Any) -> None:
+    """It is a number of seconds to wait for; below zero, as where a deadline is over, nothing is waited for.
+
+    Raises:
+        TypeError: When it is no number; a truth value is none.
+        ValueError: When it is NaN.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}: expected a number (seconds), not {type(value).__name__}")
+    if math.isnan(value):
+        raise ValueError(f"{name}: must be a number of seconds, not NaN")
+
+
 def check_number(name: str, value: Any, *, above_zero: bool = False, unit: str = "seconds") -> None:
     """It is a number, of seconds or of another unit; infinity is one.
 

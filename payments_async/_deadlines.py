@@ -82,4 +82,4 @@ class _Stay:
         self._deadlines.stays.pop(self, None)
         # Only our own cancellation becomes a timeout: a cancellation from elsewhere as well wins.
         if self.is_late and self.task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError from error
+            raise TimeoutError(f"not done within {self._deadlines.seconds:g} s") from error

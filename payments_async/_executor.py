@@ -151,6 +151,8 @@ class Executor:
         Closing twice is harmless.
         """
         life = self.lifetime
+        if life.loop is not None and not life.loop.is_closed() and asyncio.get_running_loop() is not life.loop:
+            raise RuntimeError("this session belongs to another event loop; close it there")
         while life.before_close:
             await life.before_close.pop()()
         life.closing = True

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
+from payments_async._checks import check_callable
 from payments_async._deadlines import Deadlines
 from payments_async._frozen import frozen
 from payments_async._masking import redact
@@ -113,15 +114,20 @@ class Router(ABC, Generic[K, T]):
     def _named(self, fact: T) -> Mapping[str, object]:
         """What a log says of it, without personal data."""
 
-    def _register(self, kind: K, when: Callable[[Any], bool] | None, call: Handler, name: str | None) -> None:
-        """Register a handler.
+    def _register(
+        self, kind: K, when: Callable[[Any], bool] | None, call: Handler, name: str | None, *, given: int = 1
+    ) -> None:
+        """Register a handler, which is called with so many values.
 
         Raises:
-            TypeError: It is not async.
+            TypeError: It is not async, or cannot be called so; or ``when`` cannot be called.
             ValueError: For a name that is taken.
         """
         if not inspect.iscoroutinefunction(call) and inspect.isroutine(call):
             raise TypeError(f"{call!r} is not async: define it with 'async def'")
+        _check_takes(call, given)
+        if when is not None:
+            check_callable("when", when, "a function that says whether the handler wants it")
         taken = {route.name for route in self._routes}
         if name in taken:
             raise ValueError(f"name={name!r}: another handler has it")
@@ -266,6 +272,23 @@ def error_text(error: BaseException) -> str:
 def _place(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def _check_takes(call: Callable[..., object], given: int) -> None:
+    """It can be called with so many values: one that cannot would fail for hours, each time something is told.
+
+    Raises:
+        TypeError: It cannot.
+    """
+    try:
+        signature = inspect.signature(call)
+    except (TypeError, ValueError):  # made in C, and it does not say
+        return
+    try:
+        signature.bind(*range(given))
+    except TypeError as error:
+        what = "one value, what it is told of" if given == 1 else "two values, the entry and the connection"
+        raise TypeError(f"{call!r} takes {signature}: it would be called with {what}") from error
 
 
 def _name(call: Handler, taken: Collection[str]) -> str:

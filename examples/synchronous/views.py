@@ -8,7 +8,8 @@
 
 A view needs no event loop of its own that lives on: it opens the journal, puts the order, and closes it. `worker.py`
 sends. Nothing is open between two calls, so threads, forks and `--preload` are of no concern. Opening costs some 15 ms
-in a file and 50 ms in PostgreSQL; who puts more than some tens of orders a second writes that part with asyncio.
+in a file, and 50 ms and three sessions in PostgreSQL; who puts more than some tens of orders a second writes that part
+with asyncio.
 
 With a database of your own, write your row first and put the order once that is committed (in Django:
 `transaction.on_commit(lambda: put(order))`), and again, for each row whose end you do not know, when you start:

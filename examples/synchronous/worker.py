@@ -16,7 +16,7 @@ from payments_async.outbox import Outbox
 
 def note(entry: Entry) -> None:
     """Yours: write it down in one commit with `entry.change_id`. It may block: it runs in a thread."""
-    print(f"{entry.request_id}: {entry.state}", flush=True)
+    print(f"{entry.request_id}: {entry.state}\n", end="", flush=True)  # in one piece: other threads print too
 
 
 async def main() -> None:

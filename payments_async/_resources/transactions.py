@@ -11,6 +11,7 @@ from typing import Protocol
 
 import attrs
 
+from payments_async._checks import check_patience
 from payments_async._errors import (
     AuthenticationFailed,
     IncompleteListing,
@@ -248,6 +249,7 @@ class Transactions:
         Raises:
             TimeoutError: When nothing told a final status in time. The order may end at any time after.
         """
+        check_patience("timeout", timeout)
         sought = self._sought(acceptance, order, since)
         async with asyncio.timeout(timeout):
             settlement = await self._first_to_tell(sought, receiver)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 from multidict import MultiMapping
 
+from payments_async._checks import check_patience
 from payments_async._dialect import Dialect
 from payments_async._events import TransactionEvent
 from payments_async._handlers import HandlerPolicy
@@ -19,7 +20,7 @@ from payments_async._wire.notifications import plain_transaction_id, read_notifi
 from payments_async.ipn._confirm import RecordSource
 from payments_async.ipn._intake import Answer, Intake, Way
 from payments_async.ipn._refusals import Refusal, Refusals
-from payments_async.ipn._routes import EventRouter, ObservedRouter
+from payments_async.ipn._routes import EventRouter, ObservedRouter, check_kind
 from payments_async.ipn._senders import DOCUMENTED_SENDERS, Senders
 from payments_async.ipn._verifiers import Delivery, Verifier
 from payments_async.ipn._waiters import Waiters
@@ -164,6 +165,7 @@ class Receiver:
             when: Says of an event whether this handler wants it.
             name: Kept in the inbox; its module and qualified name by default. Keep it when you move the function.
         """
+        check_kind(kind)  # here, for a decorator that lacks its parentheses is never called again
 
         def register(handler: Any, /) -> Any:
             self._router.add(kind, when, handler, name)
@@ -267,6 +269,8 @@ class Receiver:
         Raises:
             TimeoutError: When it did not come in time. That is no outcome.
         """
+        if timeout is not None:
+            check_patience("timeout", timeout)
         known = None if transaction_id is None else plain_transaction_id(transaction_id)
         look_up = self._intake.way.final_events
         async with asyncio.timeout(timeout):

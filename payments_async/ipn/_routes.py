@@ -13,6 +13,16 @@ from payments_async._observing import Observer
 _Kind = type[TransactionEvent]
 
 
+def check_kind(kind: object) -> None:
+    """It is a type of events; a handler is none, which ``@receiver.on`` without parentheses hands over.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, TransactionEvent)):
+        raise TypeError(f"{kind!r} is no event type: write @receiver.on(TransactionSucceeded), or another one")
+
+
 class EventRouter(Router[_Kind, TransactionEvent]):
     """The handlers of one receiver.
 
@@ -31,8 +41,7 @@ class EventRouter(Router[_Kind, TransactionEvent]):
             TypeError: For a kind that is no event, or a handler that is not async.
             ValueError: For a name that is taken.
         """
-        if not issubclass(kind, TransactionEvent):
-            raise TypeError(f"{kind!r} is no event type, such as TransactionSucceeded")
+        check_kind(kind)
         self._register(kind, when, call, name)
         self._hearing.clear()
 

@@ -9,7 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from aiohttp import web
@@ -279,15 +279,15 @@ class _GuardedProtocol(asyncio.Protocol):
         self._is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        peer = transport.get_extra_info("peername")
+        served = cast("asyncio.Transport", transport)  # by what it does: those of uvloop are of no class of asyncio's
+        peer = served.get_extra_info("peername")
         left = None if peer is None else self._guard.enter(str(peer[0]))  # None: it is gone already
         if left is None:
-            transport.abort()
+            served.abort()
         elif self._tls is None:
-            _hand_over(transport, self._make(left))
+            _hand_over(served, self._make(left))
         else:
-            self._tasks.start(self._secure(transport, self._tls, left))
+            self._tasks.start(self._secure(served, self._tls, left))
 
     def data_received(self, data: bytes) -> None:
         self._early.append(data)  # what came with the end of the handshake

@@ -39,6 +39,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import partial
 from typing import ClassVar
 
@@ -175,7 +176,19 @@ class OrdersDiffer(JournalRefused):
         request_ids: Of the first orders that differ.
     """
 
-    remedy = "correct the file, continue without one, or give other orders other request ids and another batch id"
+    remedy = (
+        "if it is the same payment, put it as it was put first (correct the file, or continue without one); "
+        "only another payment gets another request id, in another batch"
+    )
+
+    @staticmethod
+    def how(one: str, other: str) -> str:
+        """In which way two orders differ, by their amounts, as far as it may be shown."""
+        if one == other:
+            return "the same amount, and something else differs"
+        if Decimal(one) == Decimal(other):
+            return f"amounts {one} and {other}: the same number in other digits, and digits count"
+        return f"amounts {one} and {other}"
 
     def __init__(self, message: str, request_ids: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -244,7 +257,7 @@ class LoadBusy(JournalRefused):
 class RunUnknown(JournalRefused):
     """The journal holds no such batch, or its loading was interrupted."""
 
-    remedy = "pass the orders again"
+    remedy = "pass the orders again; an outbox is begun by whoever opens it first"
 
 
 class OrderUnknown(JournalRefused):

@@ -26,6 +26,24 @@ _log = logging.getLogger("payments_async.outbox")
 _PER_HANDLER = 4  # changes waiting in memory for each handler that may run; the rest wait in the journal
 
 
+def checked_states(states: Collection[object]) -> _States:
+    """What a handler is to hear of.
+
+    Raises:
+        TypeError: One is no state; a handler is none, which ``@outbox.on`` without parentheses hands over.
+        ValueError: There is none, or one of which nobody hears.
+    """
+    known = frozenset(state for state in State if state in states)
+    for state in states:
+        if state not in tuple(known):
+            raise TypeError(f"states: {state!r} is no State: write @outbox.on(State.SUCCESSFUL), or other ones")
+    if not known:
+        raise ValueError("states: name one at least, such as State.SUCCESSFUL")
+    if known & UNTOLD:
+        raise ValueError(f"states: of {' and '.join(sorted(known & UNTOLD))} nobody is told")
+    return known
+
+
 class StateRouter(Router[_States, Entry]):
     """The handlers of one outbox: each hears of changes to some states."""
 
@@ -52,15 +70,11 @@ class StateRouter(Router[_States, Entry]):
             wrap: Given its name, what is called in its place.
 
         Raises:
-            TypeError: For a handler that is not async.
+            TypeError: For what is no state, or a handler that is not async, or cannot be called with what it is told.
             ValueError: For no state, one nobody hears of, or a name that is taken.
         """
-        kind = frozenset(map(State, states))
-        if not kind:
-            raise ValueError("states: name one at least, such as State.SUCCESSFUL")
-        if kind & UNTOLD:
-            raise ValueError(f"states: of {' and '.join(sorted(kind & UNTOLD))} nobody is told")
-        self._register(kind, when, call, name)
+        kind = checked_states(states)
+        self._register(kind, when, call, name, given=1 if wrap is None else 2)
         if wrap is not None:
             self._routes[-1] = attrs.evolve(self._routes[-1], call=wrap(self._routes[-1].name))
         for state in kind:
@@ -144,6 +158,7 @@ class Dispatcher:
         """
         if within is not None and not self._journal.shares_transactions:
             raise ValueError("within: the journal is no part of that database; use a PostgresJournal")
+        checked_states(states)  # here, for a decorator that lacks its parentheses is never called again
 
         def register(handler: H) -> H:
             wrap = None if within is None else partial(_Within, self._journal, within, handler)

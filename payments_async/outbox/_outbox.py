@@ -28,7 +28,7 @@ from typing import Any, Protocol, Self, TypeVar, overload
 
 import attrs
 
-from payments_async._checks import check_number, check_whole
+from payments_async._checks import check_filled, check_instance, check_number, check_patience, check_whole
 from payments_async._deadlines import Deadlines
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._frozen import frozen
@@ -112,6 +112,8 @@ class Outbox:
         look_back: Seconds before a new or restored journal's last memory from which on the list is read first.
         now: Unix seconds.
     """
+
+    _loop: asyncio.AbstractEventLoop | None = None  # that it was opened in
 
     def __init__(
         self,
@@ -208,6 +210,7 @@ class Outbox:
         if self._closing is not None:
             await asyncio.wait([self._closing])  # what it did before is finished first
         await self._journal.open_outbox(self._name, account_of(self._payments))
+        self._loop = asyncio.get_running_loop()
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two share a name
         last = await self._journal.last_change()
         await self._warn_of_others()
@@ -250,6 +253,7 @@ class Outbox:
 
         Cancelled, it breaks off what is under way; what may have left is written down as unknown.
         """
+        self._check_loop("close it there")
         if self._is_open:
             self._is_open = False
             self._closing = asyncio.get_running_loop().create_task(self._close())
@@ -334,6 +338,7 @@ class Outbox:
                 ``put`` takes one, and commits; such as SQLAlchemy's ``engine.begin`` or psycopg's ``pool.connection``.
 
         Raises:
+            TypeError: For what is no state, or a handler that is not async, or cannot be called with what it is told.
             ValueError: For no state, one nobody hears of, a name that is taken, or ``within`` beside a file.
         """
         return self._handlers.on(*states, when=when, name=name, within=within)
@@ -434,6 +439,7 @@ class Outbox:
         Raises:
             OrdersDiffer, HeldElsewhere, JournalUnavailable, ValueError, TypeError: As ``put``.
         """
+        check_patience("timeout", timeout)  # before it is put: who hears a TypeError takes it for an order not taken
         putting = self._put(order, not_before, priority)
         with suppress(OrderUnknown):  # it ended, and has left for an archive meanwhile: as it is put once more below
             waiting = self._heard_of if putting.crew is None else self._told_of
@@ -455,7 +461,10 @@ class Outbox:
             OrderUnknown: The journal holds no such order.
         """
         self._check_open()
-        wanted = request_id if isinstance(request_id, str) else request_id.request_id or ""
+        # in another loop nobody would wake who waits
+        self._check_loop("hand the call over to that one (asyncio.run_coroutine_threadsafe)")
+        check_patience("timeout", timeout)
+        wanted = check_filled("request_id", getattr(request_id, "request_id", request_id))
         return await self._until(wanted, FINAL.__contains__, timeout)
 
     async def entry(self, request_id: str) -> Entry | None:
@@ -542,12 +551,19 @@ class Outbox:
         if not self._is_open:
             raise RuntimeError("this outbox is not open; use it within 'async with Outbox(...)'")
 
+    def _check_loop(self, remedy: str) -> None:
+        """Whether it is the event loop that opened it, as long as that is there."""
+        loop = self._loop
+        if loop is not None and loop is not asyncio.get_running_loop() and not loop.is_closed():
+            raise RuntimeError(f"this outbox belongs to another event loop; {remedy}")
+
     def _checked(self, order: Order, not_before: datetime | None, priority: int) -> float:
         """Whether an order may be put; the Unix seconds before which it is not sent."""
         self._check_open()
         _check_order(order)
         moment = 0.0
         if not_before is not None:
+            check_instance("not_before", not_before, datetime, "a datetime with its time zone")
             if not_before.tzinfo is None:
                 raise ValueError("not_before: name its time zone, as in datetime.now(UTC)")
             moment = not_before.timestamp()
@@ -714,9 +730,9 @@ class Outbox:
                     async with asyncio.timeout_at(min(deadline, loop.time() + patience)):
                         if await heard is None:
                             raise JournalClosed("the outbox was closed before that was known")
-                except TimeoutError:
+                except TimeoutError as error:
                     if loop.time() >= deadline:
-                        raise
+                        raise TimeoutError(f"order {request_id} has not ended yet: it is {entry.state}") from error
 
     async def _listen(self, last: int) -> None:
         """Hear what was written by anybody, and tell those who wait for it."""

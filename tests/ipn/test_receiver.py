@@ -208,6 +208,14 @@ def test_a_handler_that_could_never_run_is_refused() -> None:
 
     with pytest.raises(TypeError, match="event type"):
         receiver.on(str)(hear)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="event type"):  # as @receiver.on does without parentheses
+        receiver.on(hear)  # type: ignore[arg-type]
+
+    async def hear_of_a_connection(event: TransactionEvent, connection: object) -> None:
+        """Nobody gives it one."""
+
+    with pytest.raises(TypeError, match="one value"):
+        receiver.on(TransactionEvent)(hear_of_a_connection)  # type: ignore[type-var]
     receiver.on(TransactionEvent, name="one")(hear)
     with pytest.raises(ValueError, match="another handler"):
         receiver.on(TransactionEvent, name="one")(hear)

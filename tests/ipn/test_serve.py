@@ -355,6 +355,23 @@ async def test_with_tls_a_stranger_is_hung_up_on_before_the_handshake(certificat
     assert {STRANGER} == {refusal.address for refusal in receiver.refusals()}
 
 
+def test_on_another_event_loop(certificates: Path) -> None:
+    """The connections of uvloop are of no class of asyncio's, and are served all the same, with TLS and without."""
+    uvloop = pytest.importorskip("uvloop")
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(certificates / "cert.pem", certificates / "key.pem")
+    ours = ssl.create_default_context(cafile=str(certificates / "cert.pem"))
+
+    async def answered(tls: ssl.SSLContext | None, scheme: str) -> int:
+        async with serving(Receiver(senders=["127.0.0.1"]), port=0, tls=tls) as (host, port), ClientSession() as http:
+            url = f"{scheme}://{host}:{port}/ipn"
+            async with asyncio.timeout(60), http.post(url, data=BODY, ssl=ours) as answer:
+                return answer.status
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert [200, 200] == [runner.run(answered(*how)) for how in ((None, "http"), (theirs, "https"))]
+
+
 async def all_said(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
     """Everything until the connection ends, however it ends."""
     try:

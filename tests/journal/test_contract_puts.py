@@ -155,6 +155,16 @@ async def test_another_order_under_the_same_id(shop: Journal) -> None:
     assert {"planned": 2} == await counted(shop)
 
 
+async def test_the_same_amount_in_other_digits(shop: Journal) -> None:
+    """Is another order, as a column of two decimals makes it; it says so, and sends nobody to another request id."""
+    await put(shop)
+    with pytest.raises(
+        OrdersDiffer, match=r"amounts 1001\.50 and 1001\.500: the same number in other digits"
+    ) as refused:
+        await shop.put(SHOP, order(1, "1001.500"), owner="another")
+    assert "if it is the same payment, put it as it was put first" in str(refused.value)
+
+
 async def test_an_order_of_a_batch_that_is_put(shop: Journal) -> None:
     """Stays that of the batch."""
     await shop.open_run(BATCH, IDENTITY)

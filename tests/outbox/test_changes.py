@@ -249,7 +249,7 @@ async def test_a_handler_that_hangs_is_cancelled_when_its_time_is_over(journal: 
     async with running(dispatcher):
         await found(journal, [1])
         await over(journal, dead=1)
-    assert ["hangs: TimeoutError: "] == [change.error async for change in journal.dead_changes()]
+    assert ["hangs: TimeoutError: not done within 0.01 s"] == [change.error async for change in journal.dead_changes()]
 
 
 async def test_no_more_handlers_run_at_once_than_are_allowed(journal: SqliteJournal) -> None:
@@ -469,9 +469,40 @@ def _not_async(dispatcher: Dispatcher) -> None:
     dispatcher.on(State.ACCEPTED)(told)
 
 
+def _of_no_state(dispatcher: Dispatcher) -> None:
+    dispatcher.on("SUCCESSFULL")  # type: ignore[arg-type]
+
+
+def _without_parentheses(dispatcher: Dispatcher) -> None:
+    dispatcher.on(Told())  # type: ignore[arg-type]  # as @outbox.on does over a function
+
+
+def _of_nothing(dispatcher: Dispatcher) -> None:
+    async def told() -> None:
+        raise AssertionError
+
+    dispatcher.on(State.ACCEPTED)(told)
+
+
+def _of_a_connection(dispatcher: Dispatcher) -> None:
+    async def told(entry: Entry, connection: object) -> None:
+        raise AssertionError
+
+    dispatcher.on(State.ACCEPTED)(told)
+
+
+def _at_no_time(dispatcher: Dispatcher) -> None:
+    dispatcher.on(State.ACCEPTED, when=True)(Told())  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("registers", "kind", "words"),
     [
+        (_of_no_state, TypeError, "'SUCCESSFULL' is no State"),
+        (_without_parentheses, TypeError, "is no State: write @outbox.on"),
+        (_of_nothing, TypeError, r"takes \(\).*: it would be called with one value"),
+        (_of_a_connection, TypeError, "it would be called with one value"),
+        (_at_no_time, TypeError, "when: expected a function"),
         (_without_states, ValueError, "name one at least"),
         (_planned, ValueError, "of planned nobody is told"),
         (_twice, ValueError, "another handler has it"),

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import pytest
 from bulk.worlds import payout, session
-from outbox.desks import A_MINUTE, desk, ids, until
+from outbox.desks import A_MINUTE, Desk, desk, ids, until
 
 from payments_async import PaymentsSession
 from payments_async.journal import JournalClosed, SqliteJournal, State
@@ -210,6 +210,28 @@ async def test_a_start_that_fails(tmp_path: Path) -> None:
         await outbox.aclose()
         async with journal, outbox:
             assert "accepted" == (await outbox.pay(payout(0), timeout=A_MINUTE)).state
+
+
+async def test_another_event_loop_of_the_process(tmp_path: Path) -> None:
+    """Can neither close the outbox, or its session, nor wait with it; it hears so at once, and the work goes on."""
+
+    async def tried(here: Desk) -> list[str]:
+        said = []
+        waits = lambda: here.outbox.settled(payout(0).request_id, timeout=A_MINUTE)  # noqa: E731
+        async with asyncio.timeout(A_MINUTE / 2):
+            for call in (here.outbox.aclose, here.payments.aclose, waits):
+                with pytest.raises(RuntimeError, match="belongs to another event loop") as refused:
+                    await call()
+                said.append(str(refused.value).split(";")[0])
+        return said
+
+    async with desk(tmp_path) as here:
+        await here.outbox.pay(payout(0), timeout=A_MINUTE)
+        what = ("outbox", "session", "outbox")
+        assert [f"this {one} belongs to another event loop" for one in what] == await asyncio.to_thread(
+            asyncio.run, tried(here)
+        )
+        assert "accepted" == (await here.outbox.pay(payout(1), timeout=A_MINUTE)).state
 
 
 async def test_a_process_that_was_forked_off(tmp_path: Path) -> None:

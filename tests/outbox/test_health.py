@@ -1,6 +1,9 @@
 """What an outbox tells of itself."""
 
 import asyncio
+import json
+
+import attrs
 
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
 from payments_async.journal import Entry, SqliteJournal, State
@@ -59,6 +62,9 @@ async def test_a_paused_outbox_is_not_well_and_takes_orders(
         assert ("Ann", "the rates are wrong", 1) == (
             health.paused.who, health.paused.why, health.counts[State.PLANNED],
         )  # fmt: skip
+        assert {"at": health.paused.at, "who": "Ann", "why": "the rates are wrong"} == json.loads(
+            json.dumps(attrs.asdict(health))
+        )["paused"]
         assert await outbox.resume("Ann", "they are right")
         assert State.ACCEPTED == (await outbox.pay(ORDER, timeout=60)).state
         assert (await outbox.health()).is_well

@@ -274,6 +274,41 @@ async def test_collections(tmp_path: Path) -> None:
         assert ["collect-1"] == here.executions()
 
 
+@pytest.mark.parametrize("timeout", [None, "10", timedelta(seconds=10), True, float("nan")])
+async def test_a_wait_that_is_no_number_of_seconds(tmp_path: Path, timeout: object) -> None:
+    """Is refused before the order is taken: who hears of a wrong type may give the money back."""
+    async with desk(tmp_path) as here:
+        with pytest.raises((TypeError, ValueError), match=r"^timeout: "):
+            await here.outbox.pay(payout(0), timeout=timeout)  # type: ignore[arg-type]
+        with pytest.raises((TypeError, ValueError), match=r"^timeout: "):
+            await here.outbox.settled(payout(0).request_id, timeout=timeout)  # type: ignore[arg-type]
+        assert None is await here.outbox.entry(payout(0).request_id)
+
+
+async def test_an_order_that_does_not_end_in_time(tmp_path: Path) -> None:
+    """Who waits hears which it is and where it stands."""
+    async with desk(tmp_path, processing_delay=3600.0) as here:
+        await here.outbox.pay(payout(0), timeout=A_MINUTE)
+        with pytest.raises(TimeoutError, match=f"order {payout(0).request_id} has not ended yet: it is accepted"):
+            await here.outbox.settled(payout(0).request_id, timeout=0.01)
+
+
+@pytest.mark.parametrize("moment", [1_800_000_000.0, timedelta(hours=1), "2026-11-23"])
+async def test_what_is_no_moment(tmp_path: Path, moment: object) -> None:
+    """Is refused by its type, and the order is not taken."""
+    async with desk(tmp_path) as here:
+        with pytest.raises(TypeError, match=r"^not_before: expected a datetime"):
+            await here.outbox.put(payout(0), not_before=moment)  # type: ignore[arg-type]
+        assert None is await here.outbox.entry(payout(0).request_id)
+
+
+async def test_a_request_id_that_is_a_number(tmp_path: Path) -> None:
+    """Is refused by name, as an order with such an id is."""
+    async with desk(tmp_path) as here:
+        with pytest.raises(TypeError, match=r"^request_id: expected text, not int"):
+            await here.outbox.settled(17, timeout=1.0)  # type: ignore[arg-type]
+
+
 async def test_an_order_that_is_not_to_go_before_a_moment(tmp_path: Path) -> None:
     """Waits for it; others go on, and it is not sent by the clock of another zone."""
     now = [datetime(2026, 11, 22, tzinfo=UTC)]

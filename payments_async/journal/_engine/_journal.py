@@ -214,7 +214,13 @@ class StoredJournal(Journal):
     async def __aenter__(self) -> Self:
         if self._writer.is_forked:
             self._leave_to_the_parent()
-        await self._writer.open()
+        if self._writer.is_open:  # the end of an inner block would close it under those of the outer one
+            raise RuntimeError("this journal is open already: open it once, for as long as all who are given it")
+        try:
+            await self._writer.open()
+        except BaseException:
+            self._database.close()  # it was opened in the end, where only the wait for that was cancelled
+            raise
         self._database.begin_to_live()
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-reader")
         return self
@@ -227,6 +233,7 @@ class StoredJournal(Journal):
         if self._writer.is_forked:
             self._leave_to_the_parent()
             return
+        self._writer.check_loop()
         try:
             async with AsyncExitStack() as finishing:  # the last one first; one that fails stops none of the others
                 for finish in self._before_close:

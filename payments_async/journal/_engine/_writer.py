@@ -107,6 +107,20 @@ class Writer:
         return future
 
     @property
+    def is_open(self) -> bool:
+        """Whether it works; not for a loop that has ended without closing it."""
+        return self._thread is not None and self._loop is not None and not self._loop.is_closed()
+
+    def check_loop(self) -> None:
+        """Whether it can be closed from here: by the loop that opened it, as long as that is there.
+
+        Raises:
+            RuntimeError: It cannot; nothing was closed.
+        """
+        if self.is_open and asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError("this journal belongs to another event loop; close it there")
+
+    @property
     def is_forked(self) -> bool:
         """Whether the process that opened it is another one."""
         return self._thread is not None and self._pid != os.getpid()

@@ -158,8 +158,7 @@ class PostgresJournal(StoredJournal):
         if verdict == "stuck":
             raise JournalRefused(f"order {request_id} lies in the tray, and could not be taken: {answer['why']}")
         if bytes(answer["digest"]) != digest:
-            other = answer["other_amount"]
-            what = f"amounts {other} and {amount}" if other != amount else "the same amount"
+            what = OrdersDiffer.how(answer["other_amount"], amount)
             raise OrdersDiffer(f"request id {request_id} stands for two different orders: {what}", [request_id])
         return _tray.planned(name, order, answer["laid_at"]) if verdict == "there" else await self._held(order)
 

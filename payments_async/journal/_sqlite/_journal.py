@@ -51,6 +51,8 @@ class SqliteJournal(StoredJournal):
     ) -> None:
         if str(path) in ("", ":memory:"):
             raise ValueError("path: a journal in memory forgets what was sent; name a file")
+        if "://" in str(path):  # not shown: a password may be in it
+            raise ValueError("path: an address is no file; give it to journal_at, or to PostgresJournal")
         self._path = Path(path)
         database = partial(
             SqliteDatabase,

@@ -339,7 +339,7 @@ def _insert(commit: Commit, load: Load, fresh: dict[str, _Prepared]) -> None:
 
 
 def _two_bodies(request_id: str, one: _Prepared, other: _Prepared) -> OrdersDiffer:
-    what = f"amounts {one.amount} and {other.amount}" if one.amount != other.amount else "the same amount"
+    what = OrdersDiffer.how(one.amount, other.amount)
     return OrdersDiffer(
         f"request id {request_id} stands for two different orders: {what}, "
         f"digests {one.digest.hex()[:12]} and {other.digest.hex()[:12]}",

@@ -231,7 +231,7 @@ def _compared(commit: Commit, request: PutRequest) -> Placed | Exception:
     assert row is not None
     amount = amount_text(request.order.amount)
     if row.body_sha256 != body_digest(row.request_id, amount, request.body):
-        what = f"amounts {row.amount} and {amount}" if row.amount != amount else "the same amount"
+        what = OrdersDiffer.how(row.amount, amount)
         return OrdersDiffer(f"request id {row.request_id} stands for two different orders: {what}", [row.request_id])
     batch_id, state = commit.execute("SELECT batch_id, state FROM run WHERE id = ?", (run_of(row.id),)).fetchone()
     row = _let_go(commit, request, row)
