@@ -1,6 +1,6 @@
 """What became of a payment, what is to be done about it, and whether it may be paid again: an answer for each state."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -8,7 +8,9 @@ import attrs
 from payments_async._cli.journal import JournalPlace
 from payments_async._cli.outbox_state import moment
 from payments_async._cli.program import command_line
-from payments_async.journal import Entry, Run, State
+from payments_async._cli.screen import clean
+from payments_async.bulk import LaterTry, retried_id
+from payments_async.journal import ArchivedOrder, Entry, Happening, News, Run, State
 from payments_async.journal.contract import Pause
 
 SIGNED = "--who NAME --why REASON"
@@ -49,6 +51,29 @@ MEANS: Mapping[State, Meaning] = {
         "No. If the service surely never had it, write it off: then it is sent again, under its own id.",
     ),
 }
+
+
+def may_be_paid_again(order: Entry | ArchivedOrder, later: LaterTry | None, story: Sequence[Happening]) -> str:
+    """Whether an order may be paid once more, for whoever asks what became of it.
+
+    Args:
+        later: The last order that tries it again.
+        story: All that is known of the order itself.
+    """
+    if isinstance(order, Entry) and order.conflict is not None:
+        return IN_DOUBT
+    if later is not None:
+        return f"No: it was {clean(str(later))}. Ask about that one."
+    if isinstance(order, Entry) and order.unconfirmed:
+        return "No: a notification about it is not confirmed yet. Reconcile first."
+    again = MEANS[order.state].again
+    if order.state not in (State.FAILED, State.REVERSED, State.REJECTED):
+        return again
+    again += f" Take {clean(retried_id(order.request_id))}: whoever does it too takes the same, and it is paid once."
+    is_shown = any(one.news is News.LOOKED_UP_FAILED for one in story)
+    if isinstance(order, Entry) and order.state is State.FAILED and not is_shown:
+        return f"Not before the service itself says that it failed: until now a notification alone does. Then: {again}"
+    return again
 
 
 @attrs.frozen(kw_only=True)

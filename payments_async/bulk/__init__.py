@@ -12,7 +12,7 @@ from payments_async.bulk._report._ledger import Ledger, ledger
 from payments_async.bulk._report._papers import approval_sheet, receipt
 from payments_async.bulk._report._report import Report, report
 from payments_async.bulk._report._retries import Retries, retry_file
-from payments_async.bulk._retry_ids import LaterTry, later_tries
+from payments_async.bulk._retry_ids import LaterTry, later_tries, retried_id
 from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._crew import FirstLook, RunProgress
 from payments_async.outbox._reconcile import (
@@ -64,6 +64,7 @@ __all__ = [
     "receipt",
     "reconcile",
     "report",
+    "retried_id",
     "retry_file",
     "run_batch",
     "sample_payroll",

@@ -131,6 +131,28 @@ async def test_each_end_says_whether_it_may_be_paid_again(run: Run, batch: None)
     assert ("No: it may have been paid.", 1) == (document["pay_again"], len(document["next"]))
 
 
+async def test_an_order_that_was_paid_again_already(run: Run, batch: None, tmp_path: Path) -> None:
+    """Whoever asks about the first must not be told that it may be: a third person would pay it once more."""
+    before = await run("explain", "RUN-2", "--journal", "j.sqlite")
+    assert "Take RUN-2-R2: whoever does it too takes the same, and it is paid once." in before.said
+    write_csv(tmp_path / "again.csv", row(request_id="RUN-2-R2", phone_number="+256772000002"))
+    again = ("--journal", "j.sqlite", "--batch-id", "again")
+    assert 0 == (await run("bulk", "run", "again.csv", *again, "--yes")).status
+    after = await run("explain", "RUN-2", "--journal", "j.sqlite")
+    assert "Pay it again? No: it was tried again as RUN-2-R2 of batch again, which is accepted; do not" in after.said
+    document = json.loads((await run("explain", "RUN-2", "--journal", "j.sqlite", "--json")).out)
+    assert document["pay_again"].startswith("No: it was tried again as RUN-2-R2")
+
+
+async def test_an_order_that_failed_as_a_notification_alone_has_told(run: Run, batch: None) -> None:
+    """It may have been forged: nobody is told to pay once more before the service itself says the same."""
+    async with SqliteJournal("j.sqlite") as journal:
+        await notified(journal, TransactionFailed, 2)
+    told = await run("explain", "RUN-1", "--journal", "j.sqlite")
+    assert "Now The service took it, and then it failed" in told.said
+    assert "Pay it again? Not before the service itself says that it failed: until now a notification" in told.said
+
+
 async def test_an_order_that_waits_in_a_paused_outbox(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

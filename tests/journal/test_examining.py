@@ -38,6 +38,7 @@ from payments_async.journal import (
     archive_orders,
     copy_journal,
 )
+from payments_async.journal._sqlite import _circumstances
 from payments_async.journal.contract import Evidence, Outcome
 
 
@@ -226,6 +227,34 @@ async def test_what_a_file_relies_on(tmp_path: Path) -> None:
     assert "none is wanted" == about(await SqliteJournal(path, state_folder=None).examine(), "state folder")
     assert "bytes free" in about(found, "disk")
     assert found.is_sound
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs", "ext4"])
+async def test_a_file_that_other_machines_may_have_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """A lock there may be none, and what SQLite shares in memory ends with the machine: whoever opens it is told."""
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/share {tmp_path} {kind} rw 0 0\n")
+    monkeypatch.setattr(_circumstances, "_MOUNTS", mounts)
+    async with SqliteJournal(tmp_path / "journal.db"):
+        pass
+    told = [record.getMessage() for record in caplog.records]
+    is_far = kind != "ext4"
+    assert is_far == any(f"is on {kind} at {tmp_path}: a lock there may be none" in words for words in told)
+
+
+@pytest.mark.parametrize("told", ["", "/dev/vda /elsewhere ext4 rw 0 0\n", None])
+async def test_a_system_that_does_not_tell_where_a_file_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str | None
+) -> None:
+    """As within a folder that was made the root of its processes: the journal is opened all the same."""
+    mounts = tmp_path / "mounts"
+    if told is not None:
+        mounts.write_text(told)
+    monkeypatch.setattr(_circumstances, "_MOUNTS", mounts)
+    async with SqliteJournal(tmp_path / "journal.db") as journal:
+        assert "not told by this system" == about(await journal.examine(), "file system")
 
 
 async def test_a_file_that_is_damaged(tmp_path: Path) -> None:

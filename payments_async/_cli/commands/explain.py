@@ -13,10 +13,11 @@ from payments_async import CollectionOrder
 from payments_async._cli.batch_state import STYLES
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, named, opened
-from payments_async._cli.next_steps import IN_DOUBT, MEANS, NextStep, steps_for
+from payments_async._cli.next_steps import MEANS, NextStep, may_be_paid_again, steps_for
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, money, quoted
 from payments_async._cli.story import sentence
+from payments_async.bulk import later_tries
 from payments_async.journal import ArchivedOrder, Happening, Journal, State
 
 _NOT_OURS = "No: it may have been paid. Find out who ordered it before anybody pays it, under whatever id."
@@ -39,11 +40,14 @@ async def explain(
         if entry is None:
             gone = await held.archived_of([request_id])
             if request_id in gone:
-                return _tell_of_archived(screen, gone[request_id])
+                left = gone[request_id]
+                again = may_be_paid_again(left, (await later_tries(held, [request_id])).get(request_id), left.late)
+                return _tell_of_archived(screen, left, again)
             return await _tell_of_stranger(screen, held, request_id)
         story = await held.history(request_id)
         run = await held.run(entry.batch_id)
         paused = None if run.outbox is None else await held.paused(run.outbox)
+        again = may_be_paid_again(entry, (await later_tries(held, [request_id])).get(request_id), story)
     order = entry.order
     direction = "from" if isinstance(order, CollectionOrder) else "to"
     screen.say(
@@ -52,7 +56,6 @@ async def explain(
         f"[bold {STYLES[entry.state]}]{entry.state}[/]"
     )
     _tell_all(screen, story)
-    again = MEANS[entry.state].again if entry.conflict is None else IN_DOUBT
     screen.say()
     screen.hanging("[bold]Now[/]  ", MEANS[entry.state].now)
     if entry.conflict is not None:
@@ -72,7 +75,7 @@ def _tell_next(screen: Screen, steps: Sequence[NextStep], again: str) -> None:
         screen.hanging("[bold]Do[/]   ", quoted(step.words))
         for line in step.commands:
             screen.command(f"   {line}")
-    screen.hanging("[bold]Pay it again?[/]  ", again)
+    screen.hanging("[bold]Pay it again?[/]  ", quoted(again))
 
 
 async def _tell_of_stranger(screen: Screen, held: Journal, request_id: str) -> Exit:
@@ -113,7 +116,7 @@ async def _tell_of_stranger(screen: Screen, held: Journal, request_id: str) -> E
     return Exit.UNKNOWN
 
 
-def _tell_of_archived(screen: Screen, gone: ArchivedOrder) -> Exit:
+def _tell_of_archived(screen: Screen, gone: ArchivedOrder, again: str) -> Exit:
     """Tell how an order ended that has left the journal, where its story is, and what was told of it since."""
     kept, ended = gone.archive, datetime.fromtimestamp(gone.updated_at, UTC)
     meaning = MEANS[gone.state]
@@ -127,8 +130,8 @@ def _tell_of_archived(screen: Screen, gone: ArchivedOrder) -> Exit:
         _tell(screen, datetime.fromtimestamp(happening.at, UTC), happening, gone.state)
     screen.say()
     screen.hanging("[bold]Now[/]  ", f"{meaning.now} It is never sent again.")
-    screen.hanging("[bold]Pay it again?[/]  ", meaning.again)
-    known = {**attrs.asdict(gone, recurse=False), "meaning": meaning.now, "pay_again": meaning.again}
+    screen.hanging("[bold]Pay it again?[/]  ", quoted(again))
+    known = {**attrs.asdict(gone, recurse=False), "meaning": meaning.now, "pay_again": again}
     screen.document({**known, "exit_status": Exit.FINE})
     return Exit.FINE
 

@@ -11,7 +11,10 @@ from payments_async.journal._examination import Circumstance
 from payments_async.journal._statements._database import Connection
 
 _MOUNTS = Path("/proc/self/mounts")
-_FAR = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs", "ceph", "gluster", "fuse.gluster", "lustre", "davfs")
+_FAR = (
+    *("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "davfs"),
+    *("fuse.sshfs", "fuse.gluster", "fuse.rclone", "fuse.s3fs", "fuse.gcsfuse", "fuse.davfs"),
+)
 _LITTLE = 1 << 28  # bytes free, below which the next batch may not fit
 _LONG = 1 << 28  # bytes of a log that nobody has brought into the file
 
@@ -24,7 +27,7 @@ def circumstances(
         _integrity(connection),
         _log(path, connection),
         _permissions(path),
-        _file_system(path),
+        file_system(path),
         _space(path),
         _memory(state_folder),
     )
@@ -61,13 +64,18 @@ def _permissions(path: Path) -> Circumstance:
     return Circumstance(name="permissions", found=f"{mode:o}")
 
 
-def _file_system(path: Path) -> Circumstance:
+def file_system(path: Path) -> Circumstance:
+    """Of which kind it is, and whether it is one that several machines may have in common."""
+    unknown = Circumstance(name="file system", found="not told by this system")
     try:
-        mounts = [line.split()[1:3] for line in _MOUNTS.read_text().splitlines()]
+        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
-        return Circumstance(name="file system", found="not told by this system")
-    at = [(Path(where.replace("\\040", " ")), kind) for where, kind in mounts]
-    where, kind = max(((one, kind) for one, kind in at if path.is_relative_to(one)), key=lambda one: len(one[0].parts))
+        return unknown
+    mounts = [(Path(where.replace("\\040", " ")), kind) for _, where, kind, *_ in map(str.split, reversed(lines))]
+    above = [mount for mount in mounts if path.is_relative_to(mount[0])]  # the last one at a place covers the others
+    if not above:  # in a folder that was made the root of its processes
+        return unknown
+    where, kind = max(above, key=lambda mount: len(mount[0].parts))
     if kind.startswith(_FAR):
         remedy = "a lock there may be none, and what is committed may be lost: put it on a disk of this machine"
         return Circumstance(name="file system", found=f"{kind} at {where}", is_wrong=True, remedy=remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -19,6 +20,8 @@ from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape, check_here, facts_of, write_facts
 from payments_async.journal._versions import Migration, Step, migration
+
+_log = logging.getLogger("payments_async.journal")
 
 
 class SqliteDatabase:
@@ -105,6 +108,7 @@ class SqliteDatabase:
             if has_log:
                 self._epoch.check_log(connection)
             self._epoch.begin(connection, memory)
+            self._warn()
         except Exception as error:
             if connection is not None:
                 connection.close()
@@ -115,6 +119,13 @@ class SqliteDatabase:
                 raise JournalUnavailable(f"{self._path} cannot be opened ({error.strerror})") from error
             raise
         return connection
+
+    def _warn(self) -> None:
+        """Say so where another machine may have the file as well: its locks and what it shares in memory end there."""
+        where = _circumstances.file_system(self.place)
+        if where.is_wrong:
+            facts = {"journal": self.named, "file_system": where.found, "remedy": where.remedy}
+            _log.warning("the journal %s is on %s: %s", self.named, where.found, where.remedy, extra=facts)
 
     def open_reader(self) -> Connection:
         """A connection that only reads."""
