@@ -50,7 +50,8 @@ async def ipn_list(
         amount = money(event.amount, event.currency_code)
         screen.line(f"{stored.event_id:>8}  {at}  {name}  {event.transaction_id}  code {event.status_code}  {amount}")
     known = {"pending": backlog.pending, "dead": list(map(_told, dead)), "dubious": list(map(_told, dubious))}
-    screen.document({**known, "of_unknown_orders": unmatched, "unknown": list(map(_told, strangers))})
+    listed = {"unknown": list(map(_told, strangers))} if unknown else {}
+    screen.document({**known, "of_unknown_orders": unmatched, **listed})
     return Exit.FAILED if dead else Exit.FINE
 
 
