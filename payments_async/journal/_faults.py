@@ -141,7 +141,10 @@ class NotMigrated(JournalUnusable):
 class JournalMoved(JournalUnusable):
     """The journal was copied to another place: nothing is sent from here, nor taken, any more."""
 
-    remedy = "name that place wherever this one is named: --journal, PAYMENTS_JOURNAL, your application"
+    remedy = (
+        "name that place wherever this one is named: --journal, PAYMENTS_JOURNAL, your application; only if it is lost "
+        "for ever, see `journal unseal`"
+    )
 
 
 class NotAJournal(JournalUnusable):

@@ -381,6 +381,7 @@ async def test_a_quarantine_is_lifted_on_the_page(run: Run, restored: None) -> N
         _, words = await page.get()
         assert "In quarantine: november" in words
         assert "Paused: outbox" in words
+        assert "No order needs a person" not in words
         assert "By A. Clerk since" in words
         _, words = await page.get("quarantine?batch=november")
         assert "Nobody may lift it before that" in words

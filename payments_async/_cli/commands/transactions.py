@@ -20,7 +20,21 @@ _NOT_SHOWN = (
 _SEVERAL = (
     "{} transactions carry request id {}: it may have been carried out more than once; ask the service about each"
 )
-day = partial(typer.Option, formats=["%Y-%m-%d"])
+
+
+def _read_day(text: str) -> datetime:
+    """A day as it is written.
+
+    Raises:
+        BadParameter: It is written otherwise.
+    """
+    try:
+        return datetime.strptime(text.strip(), "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no day; write it as in 2026-11-22") from error
+
+
+day = partial(typer.Option, parser=_read_day, metavar="DATE")
 
 
 async def transactions(

@@ -34,8 +34,9 @@ _LISTED = 20
 async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOutbox = None) -> Exit:
     """Show how an outbox stands: its orders, who paused it and why, since when what waits, and what needs a person.
 
-    Exit status: 0 nothing needs a person; 4 some orders are unknown, parked, in conflict, in quarantine or could not be
-    taken, or handlers failed too often; 5 it is paused. Refused and failed orders alone are 0: an outbox keeps them.
+    Exit status: 0 nothing needs a person; 4 some orders are unknown, parked, in conflict, in quarantine, or could not
+    be taken, a batch is not loaded whole, or handlers failed too often; 5 it is paused. Refused and failed orders alone
+    are 0: an outbox keeps them.
 
     Example: payments-async outbox status --journal shop.sqlite --json
     """
