@@ -287,11 +287,9 @@ class _IssueList:
     def _lines(self, alike: Sequence[Issue]) -> Iterable[str]:
         shown = alike if self._everything else alike[:_EXAMPLES]
         for issue in shown:
-            many = len(issue.examples) > 1
-            yield str(
-                issue if many or not issue.request_id else attrs.evolve(issue, request_id=self._name(issue.request_id))
-            )
-            if many:
+            one = issue.request_id
+            yield str(issue if one is None else attrs.evolve(issue, request_id=self._name(one)))
+            if len(issue.examples) > 1:
                 examples = issue.examples if self._everything else issue.examples[:_EXAMPLES]
                 yield f"  such as {', '.join(map(self._name, examples))}"
         if len(alike) > len(shown):

@@ -44,7 +44,8 @@ async def working(
 
     def line() -> str:
         said = clean(words if isinstance(words, str) else words())
-        return "; ".join(filter(None, (f"{said} ({clock() - begun:.0f} s)", silence(payments))))
+        # the silence first: a terminal of 80 columns shows no more of the line than that
+        return "; ".join(filter(None, (silence(payments), f"{said} ({clock() - begun:.0f} s)")))
 
     say = _say_live if screen.err.is_terminal else _say_piped
     saying = asyncio.ensure_future(say(screen, line, sleep))

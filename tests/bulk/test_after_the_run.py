@@ -147,7 +147,10 @@ async def test_an_order_that_was_tried_again_is_nobodys_to_pay_by_hand(journal: 
     await ended(journal, retries, "again")
     later = await later_tries(journal, ["RUN-1", "RUN-2", "RUN-3"])
     assert {"RUN-2": False, "RUN-3": True} == {one: found.may_be_paid for one, found in later.items()}
-    written = await report(journal, "november", csv=tmp_path / "r.csv", html=tmp_path / "r.html")
+    steps: list[int] = []
+    paths = {"csv": tmp_path / "r.csv", "html": tmp_path / "r.html"}
+    written = await report(journal, "november", **paths, progress=steps.append)  # type: ignore[arg-type]
+    assert [7] == steps
     assert (3, 1) == (written.unpaid, written.tried_again)
     told = {row["Request id"]: row["Not paid, and why"].split(": ")[0] for row in lines_of_report(tmp_path / "r.csv")}
     words = (

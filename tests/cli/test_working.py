@@ -84,6 +84,17 @@ async def test_a_run_in_a_pipe_says_that_nothing_answers(sandbox: Sandbox, capsy
     assert "the service has not answered for 10 s, trying again\n" in capsys.readouterr().err
 
 
+async def test_the_silence_is_told_before_what_is_done(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+    """A narrow terminal cuts the end of the line off."""
+    time = Time()
+    async with session(NO_SERVICE, sandbox, time) as payments:
+        with pytest.raises(ServiceFault):
+            await payments.log_in()
+        async with working(Screen(), "looking", payments, clock=time.clock, sleep=time.sleep):
+            await time.pass_once()
+    assert "the service has not answered for 10 s, trying again; looking (10 s)\n" in capsys.readouterr().err
+
+
 async def test_an_answer_ends_the_silence_but_no_error_of_the_service(sandbox: Sandbox) -> None:
     """A status of 500 and above is no answer that helps; any other is one."""
     time = Time()
