@@ -143,6 +143,10 @@ class Books:
         """Whether the service has an order, as far as it is remembered."""
         return request_id in self._accepted
 
+    def owners(self) -> dict[str, str]:
+        """The orders that the service has, by their transactions in small letters, as far as they are remembered."""
+        return {known.transaction_id.lower(): request_id for request_id, (_, known) in self._accepted.items()}
+
     def acceptance(self, request_id: str) -> Acceptance | None:
         """What the service said of an order that it has, as far as it is remembered."""
         remembered = self._accepted.get(request_id)

@@ -12,11 +12,13 @@ __all__ = ["COLLECT_AFTER", "main"]
 COLLECT_AFTER = 20_000
 
 _NEEDED = ("typer", "rich", "phonenumbers")
+_ERRORS = 2  # the number of the last standard file
 _STOPPED = 5  # as `exit_codes` has it, which is not imported yet
 
 
 def main() -> None:
     """Run the command line with the arguments of this process."""
+    _fill_standard_files()
     signal.signal(signal.SIGINT, _stopped)  # no traceback, whatever is being imported: nothing was begun
     from importlib.util import find_spec
 
@@ -32,6 +34,19 @@ def main() -> None:
     gc.freeze()  # what was imported stays: it need not be looked at again
     gc.set_threshold(COLLECT_AFTER)
     app(prog_name="payments-async")
+
+
+def _fill_standard_files() -> None:
+    """Open what was closed of input, output and errors, as by ``>&-``: the next file would take its number.
+
+    That may be the mark of a journal or a connection to the service, and whoever writes an error would write it there.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= _ERRORS:
+        pass
+    os.close(number)
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def _stopped(*_: object) -> None:

@@ -209,7 +209,16 @@ class Transactions:
         async for row in rows:
             if (those := shown.get(_plain(row.request_id or ""))) is not None and row.request_id is not None:
                 those.append(row)
-        return {request_id: list(those) for request_id, those in found.items()}, rows.incomplete
+        books = self._executor.books
+        owners = books.owners() if any(shown.values()) else {}
+
+        def is_anothers(request_id: str, row: Transaction) -> bool:
+            """Whether it is known to be of another order than this one, whose id is the same but for its letters."""
+            is_ours = books.is_open(request_id) or books.knows(request_id)
+            return is_ours and owners.get(row.transaction_id.lower(), request_id) != request_id
+
+        theirs = {one: [row for row in those if not is_anothers(one, row)] for one, those in found.items()}
+        return theirs, rows.incomplete
 
     async def _find_by_paths(self, request_ids: list[str]) -> dict[str, Transaction]:
         """Those of these orders that the service shows by their path, where it has one."""

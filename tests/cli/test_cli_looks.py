@@ -300,3 +300,15 @@ def test_a_missing_extra_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, caps
     said = capsys.readouterr().err
     assert (2, 1) == (ended.value.code, said.count("\n"))
     assert "pip install 'payments-async[cli]'" in said
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_standard_files_that_were_closed(tmp_path: Path, closed: str) -> None:
+    """As by a scheduler. The status is what it would be, and no other file comes to stand in their place."""
+    look = 'exec "$0" -m payments_async bulk status --journal none.sqlite --batch-id none'
+    done = subprocess.run(["sh", "-c", f"{look} {closed}", sys.executable], check=False, cwd=tmp_path)
+    assert 2 == done.returncode
+    code = "import os, sys; from payments_async import _cli; _cli._fill_standard_files(); print(file=sys.stderr); "
+    code += "os._exit(os.open(os.devnull, os.O_RDONLY))"
+    files = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, code], check=False)
+    assert files.returncode > 2

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from journal.conftest import Home, Opens
 from journal.factories import BATCH, IDENTITY, Clock, delivery, event, order, orders, transaction_id
@@ -122,6 +123,34 @@ async def test_a_put_into_an_outbox_that_is_not_there(journal: Journal) -> None:
 
 
 # Once for each request id
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        ("3f2504e0-4f89", "3F2504E0-4F89"),
+        ("3F2504E0-4F89", "3f2504e0-4f89"),
+        ("3f2504E0-4F89", "3F2504e0-4f89"),
+        ("3f2504E0-4F89", "3f2504e0-4f89"),
+        ("3f2504e0-4f89", "3f2504E0-4F89"),
+    ],
+)
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_the_same_payment_whose_id_is_written_in_other_letters(
+    shop: Journal, first: str, again: str, at_once: bool
+) -> None:
+    """One part of an application writes a GUID in small letters and another in capitals: it is not paid twice."""
+    two = [attrs.evolve(order(), request_id=request_id) for request_id in (first, again)]
+    puts = (shop.put(SHOP, one, owner="worker") for one in two)
+    if at_once:
+        done = await asyncio.gather(*puts, return_exceptions=True)
+    else:
+        done = [(await asyncio.gather(one, return_exceptions=True))[0] for one in puts]
+    assert isinstance(done[0], Placed)
+    assert isinstance(done[1], OrdersDiffer)
+    assert f"request id {again} differs from {first}" in done[1].message
+    assert {"planned": 1} == await counted(shop)
+    assert not (await shop.put(SHOP, two[0], owner="worker")).is_new
 
 
 async def test_an_order_that_is_put_again_is_the_same(shop: Journal) -> None:

@@ -285,3 +285,20 @@ async def test_days_are_those_of_the_service(opened: Open, wire: Wire) -> None:
     await payments.transactions.settled("r-1")
     days = {(now + timedelta(days=back)).date() for now in (before, datetime.now(UTC)) for back in (-1, -2)}
     assert any(f"earlierDate={day}" in dates[0] for day in days)
+
+
+@pytest.mark.parametrize("case", ["as_given", "upper"])
+async def test_an_order_whose_id_differs_from_another_ones_in_letters_alone(
+    opened: Open, opened_sandbox: OpenSandbox, case: str
+) -> None:
+    """The transaction of the one is not found for the other, which never arrived: nobody would ever pay that."""
+    sandbox = await opened_sandbox({"request_id_case": case})
+    payments = await opened(sandbox)
+    sandbox.script(Fault.LOST_BEFORE, request_id="PAY-1")
+    (accepted,) = await pay(payments, "pay-1")
+    with pytest.raises(OutcomeUnknown):
+        await payments.payouts.send(payout("PAY-1"))
+    assert await payments.transactions.find("PAY-1", since=DAY, until=DAY) is None
+    found = await payments.transactions.find_many(["PAY-1", "pay-1"], since=DAY, until=DAY)
+    assert {"pay-1": accepted} == transactions(found)
+    assert {"PAY-1"} == payments.unsettled

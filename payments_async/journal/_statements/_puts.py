@@ -154,7 +154,8 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     for place, request in enumerate(requests):
         asked.setdefault(request.order.request_id, []).append(place)
     fresh = {request_id: requests[places[0]] for request_id, places in asked.items()}
-    for request_id in _known(commit, list(fresh)):
+    known, alike = _known(commit, list(fresh))
+    for request_id in (*known, *alike):
         del fresh[request_id]
     # mostly there is none of either, and then nobody looks for each of them
     last_archived, last_sighted = commit.execute(
@@ -174,6 +175,8 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
         request_id = request.order.request_id
         if request_id in refused:
             results[place] = refused[request_id]
+        elif request_id in alike:
+            results[place] = _too_alike(request_id, alike[request_id])
         elif request_id in archived:
             results[place] = _compared_with_archived(commit, request, archived[request_id])
         elif place not in results:
@@ -196,11 +199,34 @@ def _write(commit: Commit, requests: Sequence[PutRequest], sightings: Mapping[st
     ]
 
 
-def _known(commit: Commit, request_ids: list[str]) -> list[str]:
-    """Those of these orders that the journal holds."""
-    marks, values = marks_for(request_ids)
-    found = commit.execute(f"SELECT request_id FROM outbox WHERE request_id IN ({marks})", values)  # noqa: S608
-    return [request_id for (request_id,) in found.fetchall()]
+def _known(commit: Commit, request_ids: list[str]) -> tuple[set[str], dict[str, str]]:
+    """Those of these orders that the journal holds; and of others, one whose id has other letters, small or capital.
+
+    A service may not tell these apart, and so may whoever asks for one payment twice: a GUID is written in both ways.
+    """
+    small = {request_id: request_id.lower() for request_id in request_ids}
+    marks, values = marks_for(list({*small, *small.values(), *map(str.upper, small)}))
+    mixed_marks, mixed = marks_for(list(set(small.values())))
+    found = commit.execute(
+        f"""SELECT request_id FROM outbox WHERE request_id IN ({marks})
+        UNION ALL SELECT request_id FROM outbox WHERE {MIXED} AND lower(request_id) IN ({mixed_marks})""",  # noqa: S608
+        [*values, *mixed],
+    )
+    held = {request_id for (request_id,) in found.fetchall()}
+    ways = {request_id.lower(): request_id for request_id in held}
+    alike: dict[str, str] = {}
+    for request_id, plain in small.items():
+        if request_id not in held and ways.setdefault(plain, request_id) != request_id:
+            alike[request_id] = ways[plain]
+    return held & small.keys(), alike
+
+
+def _too_alike(request_id: str, other: str) -> OrdersDiffer:
+    return OrdersDiffer(
+        f"request id {request_id} differs from {other}, which the journal holds, in small and capital letters alone: "
+        "the service may not tell them apart, and it may be the same payment",
+        [request_id],
+    )
 
 
 def _refused(
