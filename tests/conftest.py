@@ -3,33 +3,22 @@
 And how tests are run: by how many processes, and which of them are measured.
 """
 
-import inspect
 import itertools
 import os
-from typing import Any
-from unittest.mock import Mock
 
-import aiohttp
-import aioresponses.core
 import pytest
 from hypothesis import HealthCheck, settings
+
+from payments_async.testing import mend_aioresponses
+
+pytest_plugins = ["payments_async.testing"]
 
 # a machine that others use too has slow moments
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
 
-class AnswerWithoutWriter(aiohttp.ClientResponse):
-    """An answer to a request that was never written: aiohttp 3.14 wants the writer, aioresponses has none."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("stream_writer", Mock(output_size=0))
-        super().__init__(*args, **kwargs)
-
-
-if "stream_writer" in inspect.signature(aiohttp.ClientResponse.__init__).parameters:
-    aioresponses.core.ClientResponse = AnswerWithoutWriter
-
+mend_aioresponses()
 
 _NUMBERS = itertools.count()
 

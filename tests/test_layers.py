@@ -58,7 +58,8 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "attrs": EVERYWHERE,
     "yarl": EVERYWHERE,
     "multidict": EVERYWHERE,
-    "aiohttp": frozenset({"_transport", "_session", "sandbox"}),  # the client
+    "aiohttp": frozenset({"_transport", "_session", "sandbox", "testing"}),  # the client
+    "aioresponses": frozenset({"testing"}),  # mended there
     "aiohttp.web": frozenset({"ipn", "sandbox", "_cli", "testing"}),
     "msgspec": frozenset({"_frozen", "_wire", "journal", "sandbox", "bulk"}),
     "cattrs": frozenset({"_wire", "journal"}),

@@ -68,8 +68,8 @@ PINNED = {
         SystemClock
     """,
     "payments_async.testing": """
-        Notification Spelling assert_paid_once deliver notification payments_journal payments_outbox
-        payments_receiver payments_sandbox payments_session
+        Notification Spelling VirtualClock assert_paid_once deliver mend_aioresponses notification payments_clock
+        payments_journal payments_outbox payments_receiver payments_sandbox payments_session
     """,
 }
 ROOT = Path(payments_async.__file__).parent

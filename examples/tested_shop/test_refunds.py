@@ -8,7 +8,7 @@ from refunds import refund
 from payments_async import PaymentsSession
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
-from payments_async.testing import assert_paid_once
+from payments_async.testing import VirtualClock, assert_paid_once
 
 PHONE = "+256772000017"
 
@@ -38,11 +38,24 @@ async def test_a_number_that_takes_no_money(payments_sandbox: Sandbox, payments_
     assert await refund(payments_outbox, "17", PHONE, 5000) == "not refunded: ask for another number"
 
 
-async def test_a_service_that_says_nothing(payments_sandbox: Sandbox, payments_outbox: Outbox) -> None:
+async def test_a_service_that_says_nothing(
+    payments_sandbox: Sandbox, payments_outbox: Outbox, payments_clock: VirtualClock
+) -> None:
     """What is not known is on its way: neither paid nor failed, and not sent again."""
     payments_sandbox.script(Fault.LOST_AFTER)
     payments_sandbox.script(Fault.NOTIFY_LOST)
-    assert await refund(payments_outbox, "17", PHONE, 5000, patience=0.3) == "on its way"
+    assert await payments_clock.until(refund(payments_outbox, "17", PHONE, 5000, patience=3)) == "on its way"
+    assert_paid_once(payments_sandbox, "refund-17")
+
+
+@pytest.mark.payments_sandbox(processing_delay=2 * 86_400)
+async def test_a_bank_that_takes_two_days(
+    payments_sandbox: Sandbox, payments_outbox: Outbox, payments_clock: VirtualClock
+) -> None:
+    """The customer hears in time that it is on its way, and in the end that it is done."""
+    assert await payments_clock.until(refund(payments_outbox, "17", PHONE, 5000)) == "on its way"
+    await payments_clock.advance(2 * 86_400)
+    assert await refund(payments_outbox, "17", PHONE, 5000) == "refunded"
     assert_paid_once(payments_sandbox, "refund-17")
 
 

@@ -24,7 +24,7 @@ def _login() -> str:
     """Whose process this is, as the system has it: anybody can write another name into the environment."""
     if sys.platform == "win32":
         return os.getlogin()
-    from pwd import getpwuid
+    from pwd import getpwuid  # type: ignore[attr-defined,unreachable,unused-ignore]  # to who checks for Windows
 
     user = os.getuid()
     try:

@@ -9,6 +9,7 @@ import os
 import shlex
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -131,7 +132,7 @@ async def telling(screen: Screen, target: str | None, command: str, **facts: obj
 
 def _check(target: str) -> None:
     try:
-        is_good = URL(target).host is not None if _is_address(target) else bool(shlex.split(target))
+        is_good = URL(target).host is not None if _is_address(target) else bool(_words(target))
     except ValueError:
         is_good = False
     if not is_good:
@@ -157,9 +158,16 @@ async def _post(address: str, body: bytes) -> str | None:
     return None if answer.status in range(200, 300) else f"the address answered {answer.status}"
 
 
+def _words(command: str, *, system: str = sys.platform) -> list[str]:
+    """The words of a command line; on Windows a backslash parts folders, and hides no letter."""
+    if system == "win32":
+        return [word.strip('"') for word in shlex.split(command, posix=False)]
+    return shlex.split(command)
+
+
 async def _run(command: str, body: bytes) -> str | None:
     """Run a program that reads it; tells what went wrong. It hears none of our settings, for some are secret."""
-    words = shlex.split(command)
+    words = _words(command)
     process = await asyncio.create_subprocess_exec(
         *words,
         stdin=asyncio.subprocess.PIPE,
@@ -172,6 +180,9 @@ async def _run(command: str, body: bytes) -> str | None:
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+                if sys.platform == "win32":  # there are no groups of processes
+                    process.kill()
+                else:
+                    os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     return None if process.returncode == 0 else f"{words[0]} ended with status {process.returncode}"

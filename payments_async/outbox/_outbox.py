@@ -233,7 +233,10 @@ class Outbox:
                 start=self._start,
             )
             self._collecting = asyncio.get_running_loop().create_task(collector.run())
-        self._settler = Settler(self._payments, self._journal, self._name, owner=self._owner, clock=self._now)
+        ticks = executor_of(self._payments).clock
+        self._settler = Settler(
+            self._payments, self._journal, self._name, owner=self._owner, clock=self._now, ticks=ticks
+        )
         if self._settles:
             self._settling = asyncio.get_running_loop().create_task(self._settle(self._settler))
 

@@ -1,9 +1,12 @@
 """The service as an aiohttp application: routes, the way of one call through them, and the trouble on that way."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from email.utils import format_datetime
+from functools import partial
 
 from aiohttp import web
 
+from ._clock import Clock, ManualClock, SystemClock
 from ._endpoints import UNREADABLE, Endpoint, Exchange, endpoints
 from ._faults import NOT_CARRIED_OUT, Fault, Strike
 from ._records import Reply, page_reply, refused
@@ -31,7 +34,14 @@ def application(
     app.router.add_routes(control)
     app.router.add_route("*", "/{anything:.*}", _nowhere)
     app.cleanup_ctx.append(lifetime)
+    if not isinstance(service.clock, SystemClock | ManualClock):  # whose day is its own, and no session's
+        app.on_response_prepare.append(partial(_date, service.clock))
     return app
+
+
+async def _date(clock: Clock, _: web.BaseRequest, answer: web.StreamResponse) -> None:
+    """Let an answer be dated by the sandbox's clock: whoever compares clocks finds one time at both ends."""
+    answer.headers["Date"] = format_datetime(clock.now(), usegmt=True)
 
 
 def _handler(service: Service, endpoint: Endpoint) -> Handler:

@@ -23,6 +23,7 @@ from ._service import Received, Service
 from ._spelling import read_json, write_json
 
 _PLAIN_READING = Quirks()
+_IDLE = 365 * 86_400.0  # seconds
 
 
 class Sandbox:
@@ -103,7 +104,8 @@ class Sandbox:
         self._end = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=0.1)
+        # a clock that is moved ahead by days must not hang up on whoever is about to use an idle connection again
+        self._runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=0.1, keepalive_timeout=_IDLE)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls)
         try:

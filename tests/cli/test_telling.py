@@ -17,6 +17,7 @@ from aiohttp.test_utils import TestServer
 from bulk.files import row, write_csv
 from cli.commands import Ran, Run, surroundings
 
+from payments_async._cli import telling
 from payments_async.sandbox import Fault, Sandbox
 
 SENT = ("--batch-id", "november", "--journal", "j.sqlite")
@@ -179,3 +180,15 @@ async def test_an_outbox_that_is_paused_while_it_is_worked(run: Run, sandbox: Sa
         if process.returncode is None:
             process.kill()
         await process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("system", "command", "words"),
+    [
+        ("linux", "mail -s 'a run' me", ["mail", "-s", "a run", "me"]),
+        ("win32", r'"C:\Program Files\tell.exe" -s C:\runs', [r"C:\Program Files\tell.exe", "-s", r"C:\runs"]),
+    ],
+)
+def test_a_command_line_of_each_system(system: str, command: str, words: list[str]) -> None:
+    """A backslash is a part of a Windows path, and not a letter that hides the next one."""
+    assert words == telling._words(command, system=system)

@@ -15,15 +15,7 @@ from payments_async.testing import (
     assert_paid_once,
     deliver,
     notification,
-    payments_journal,
-    payments_outbox,
-    payments_receiver,
-    payments_sandbox,
-    payments_session,
 )
-
-# fixtures, as the plugin gives them
-__all__ = ["payments_journal", "payments_outbox", "payments_receiver", "payments_sandbox", "payments_session"]
 
 ORDER = PayoutOrder(
     request_id="r-1",

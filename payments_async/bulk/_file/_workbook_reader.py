@@ -80,7 +80,8 @@ def _limit() -> None:
 
         for what, most in (("AS", _MEMORY), ("CPU", _SECONDS), ("CORE", 0)):
             with suppress(ValueError, OSError):  # not every system has every limit
-                resource.setrlimit(getattr(resource, f"RLIMIT_{what}"), (most, most))
+                # to who checks for Windows there is no such function
+                resource.setrlimit(getattr(resource, f"RLIMIT_{what}"), (most, most))  # type: ignore[attr-defined,unused-ignore]
 
 
 def _told() -> Iterator[object]:

@@ -206,6 +206,11 @@ class StoredJournal(Journal):
         return self._database.is_new
 
     @property
+    def is_writing(self) -> bool:
+        """Whether a commit is under way or waits, for a test that lets no time pass meanwhile."""
+        return self._writer.is_busy
+
+    @property
     def remembered_in(self) -> Path | None:
         """The state folder while it is open; ``None`` where nothing outside of the journal's own folder knows of it."""
         memory = self._database.memory

@@ -121,6 +121,11 @@ class Writer:
             raise RuntimeError("this journal belongs to another event loop; close it there")
 
     @property
+    def is_busy(self) -> bool:
+        """Whether something is being committed, or waits for that."""
+        return self._is_busy
+
+    @property
     def is_forked(self) -> bool:
         """Whether the process that opened it is another one."""
         return self._thread is not None and self._pid != os.getpid()

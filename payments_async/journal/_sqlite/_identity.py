@@ -317,7 +317,7 @@ def _checkpoint(connection: Connection) -> None:
 
 def _of_the_system() -> _Lock | None:
     try:
-        from fcntl import LOCK_EX, LOCK_NB, flock
+        from fcntl import LOCK_EX, LOCK_NB, flock  # type: ignore[attr-defined,unused-ignore]  # to who checks for Windows
     except ImportError:  # Windows: there a lease waits for its end
         return None
     return lambda file: flock(file, LOCK_EX | LOCK_NB)

@@ -1,39 +1,50 @@
 """A pytest plugin for users: sandbox, session, receiver, journal and outbox as fixtures, and made-up notifications.
 
-The fixtures are ``payments_sandbox``, ``payments_session``, ``payments_receiver``, ``payments_journal`` and
-``payments_outbox``: names that no other plugin, and no fixture of yours, is likely to have.
+The fixtures are ``payments_sandbox``, ``payments_session``, ``payments_receiver``, ``payments_journal``,
+``payments_outbox`` and ``payments_clock``: names that no other plugin, and no fixture of yours, is likely to have.
+
+A mark of the same name gives a fixture its settings: ``@pytest.mark.payments_sandbox(processing_delay=86_400)``.
 
 Put ``pytest_plugins = ["payments_async.testing"]`` into your ``conftest.py``; it needs pytest-asyncio.
+
+It asserts nothing that pytest would have to rewrite, and may be imported first (PYTEST_DONT_REWRITE).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 import attrs
+import pytest
 import pytest_asyncio
 from multidict import CIMultiDict
 
 from payments_async._amounts import amount_text
 from payments_async._auth import Credentials
+from payments_async._public import name_publicly
 from payments_async._session import PaymentsSession
 from payments_async.ipn import Answer, Receiver, serving
 from payments_async.ipn._receiver import intake_of
-from payments_async.journal import SqliteJournal
+from payments_async.journal import Journal, SqliteJournal
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
+from payments_async.testing._clock import VirtualClock
 
 __all__ = [
     "Notification",
     "Spelling",
+    "VirtualClock",
     "assert_paid_once",
     "deliver",
+    "mend_aioresponses",
     "notification",
+    "payments_clock",
     "payments_journal",
     "payments_outbox",
     "payments_receiver",
@@ -58,6 +69,7 @@ _NAMES = (
 )
 # The snake_case spelling is of an earlier edition, which called these differently.
 _SNAKE = {"AccountId": "account_number", "RequestId": "client_referenceId"}
+_IDLE = 365 * 86_400.0  # seconds; no connection ends because the clock was moved ahead
 _MESSAGES = {0: "Transaction successful", 1: "Processing", 2: "Failed"}
 
 
@@ -144,53 +156,115 @@ def assert_paid_once(sandbox: Sandbox, *request_ids: str) -> None:
         raise AssertionError(f"carried out, but not once: {', '.join(wrong)}")
 
 
+def mend_aioresponses() -> None:
+    """Let aioresponses answer under aiohttp 3.14 and later, whose answers want to know how their request was written.
+
+    Call it once, in ``conftest.py``. Where nothing needs mending it does nothing.
+    """
+    from payments_async.testing._faked import mend
+
+    mend()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell pytest of our marks."""
+    for name, made in _MARKS.items():
+        config.addinivalue_line("markers", f"{name}(**settings): settings of the fixture {name}, as {made} takes them")
+
+
+_MARKS = {
+    "payments_sandbox": "Sandbox",
+    "payments_session": "PaymentsSession",
+    "payments_receiver": "Receiver",
+    "payments_journal": "SqliteJournal",
+    "payments_outbox": "Outbox",
+}
+
+
+def _settings(request: pytest.FixtureRequest, name: str, **usual: Any) -> dict[str, Any]:
+    """With what a fixture is made: the mark of a test counts more than that of its class, and that of its module."""
+    for mark in reversed(list(request.node.iter_markers(name))):
+        if mark.args:
+            raise TypeError(f"the mark {name} takes settings by name, such as the arguments of {_MARKS[name]}")
+        usual |= mark.kwargs
+    return usual
+
+
 @pytest_asyncio.fixture
-async def payments_sandbox() -> AsyncIterator[Sandbox]:
+async def payments_clock() -> AsyncIterator[VirtualClock]:
+    """The time of all these fixtures: it goes on as usual; ``await payments_clock.advance(3600)`` moves it ahead."""
+    async with VirtualClock() as clock:
+        yield clock
+
+
+@pytest_asyncio.fixture
+async def payments_sandbox(payments_clock: VirtualClock, request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
     """The service, simulated, on a loopback port."""
-    async with Sandbox() as sandbox:
+    async with Sandbox(**_settings(request, "payments_sandbox", clock=payments_clock)) as sandbox:
         yield sandbox
 
 
 @pytest_asyncio.fixture
-async def payments_session(payments_sandbox: Sandbox) -> AsyncIterator[PaymentsSession]:
+async def payments_session(
+    payments_clock: VirtualClock, payments_sandbox: Sandbox, request: pytest.FixtureRequest
+) -> AsyncIterator[PaymentsSession]:
     """A session with the sandbox."""
-    sandbox = payments_sandbox
+    sandbox, clock = payments_sandbox, payments_clock
     credentials = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
-    async with PaymentsSession(sandbox.base_url, credentials) as session:
+    settings = _settings(request, "payments_session", clock=clock.monotonic, now=clock.time)
+    async with PaymentsSession(sandbox.base_url, credentials, **settings) as session:
         yield session
 
 
 @pytest_asyncio.fixture
-async def payments_receiver(payments_sandbox: Sandbox) -> AsyncIterator[Receiver]:
+async def payments_receiver(
+    payments_clock: VirtualClock, payments_sandbox: Sandbox, request: pytest.FixtureRequest
+) -> AsyncIterator[Receiver]:
     """A receiver without an inbox, served on a loopback port; the sandbox sends its notifications there."""
-    receiver = Receiver(senders=["127.0.0.1"])
-    async with serving(receiver, port=0) as (host, port):
-        payments_sandbox.ipn_url = f"http://{host}:{port}/ipn"
+    receiver = Receiver(**_settings(request, "payments_receiver", senders=["127.0.0.1"], clock=payments_clock.time))
+    async with _heard(payments_sandbox, receiver):
         yield receiver
 
 
 @pytest_asyncio.fixture
-async def payments_journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
+async def payments_journal(
+    payments_clock: VirtualClock, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[SqliteJournal]:
     """A journal of its own, which nothing outside of the test's folder remembers: the next test pays the same again."""
-    async with SqliteJournal(tmp_path / "journal.sqlite", state_folder=tmp_path / "state") as journal:
+    settings = _settings(request, "payments_journal", state_folder=tmp_path / "state", clock=payments_clock.time)
+    async with SqliteJournal(tmp_path / "journal.sqlite", **settings) as journal:
+        payments_clock.watch(journal)
         yield journal
 
 
 @pytest_asyncio.fixture
 async def payments_outbox(
-    payments_sandbox: Sandbox, payments_session: PaymentsSession, payments_journal: SqliteJournal
+    payments_clock: VirtualClock,
+    payments_sandbox: Sandbox,
+    payments_session: PaymentsSession,
+    payments_journal: Journal,
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[Outbox]:
     """An outbox that sends, in the journal, and a receiver of its own that hears what the sandbox says of its orders.
 
     Not in one test with ``payments_receiver``: the sandbox has one address for its notifications.
     """
-    receiver = Receiver(payments_journal, ["127.0.0.1"])
+    clock = payments_clock.time
+    receiver = Receiver(payments_journal, **_settings(request, "payments_receiver", senders=["127.0.0.1"], clock=clock))
+    settings = _settings(request, "payments_outbox", receiver=receiver, now=clock)
     async with (
-        serving(receiver, port=0) as (host, port),
-        Outbox(payments_session, payments_journal, receiver=receiver) as outbox,
+        _heard(payments_sandbox, receiver),
+        Outbox(payments_session, payments_journal, **settings) as outbox,
     ):
-        payments_sandbox.ipn_url = f"http://{host}:{port}/ipn"
         yield outbox
+
+
+@asynccontextmanager
+async def _heard(sandbox: Sandbox, receiver: Receiver) -> AsyncIterator[None]:
+    """Have the sandbox's notifications delivered to a receiver."""
+    async with serving(receiver, port=0, keepalive=_IDLE) as (host, port):
+        sandbox.ipn_url = f"http://{host}:{port}/ipn"
+        yield
 
 
 def _spelled(name: str, place: int, spelling: Spelling) -> str:
@@ -203,3 +277,6 @@ def _spelled(name: str, place: int, spelling: Spelling) -> str:
             return name if place % 2 else name[0].lower() + name[1:]
         case "snake":
             return _SNAKE.get(name) or "".join(f"_{c.lower()}" if c.isupper() else c for c in name)[1:]
+
+
+name_publicly(globals())
