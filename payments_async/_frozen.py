@@ -11,6 +11,7 @@ makes those. A class that is derived from one of these adds methods, and no fiel
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
@@ -131,7 +132,7 @@ def restored(kind: type[T], members: Mapping[str, Any]) -> T:
 
 
 def _field_names(written: type) -> list[str]:
-    annotations: Mapping[str, object] = vars(written).get("__annotations__", {})
+    annotations: Mapping[str, object] = inspect.get_annotations(written)
     return [name for name, kind in annotations.items() if not str(kind).startswith(("ClassVar", "typing.ClassVar"))]
 
 

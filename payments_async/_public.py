@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import FunctionType
 from typing import Any, get_type_hints
@@ -20,7 +21,7 @@ def name_publicly(place: dict[str, Any]) -> None:
         thing = place.get(name)  # what is imported when it is asked for names its place then
         if not isinstance(thing, type | FunctionType) or _is_offered(name, thing.__module__):
             continue
-        if isinstance(thing, type) and (annotated := vars(thing).get("__annotations__")):
+        if isinstance(thing, type) and (annotated := inspect.get_annotations(thing)):
             hints = get_type_hints(thing, include_extras=True)
             thing.__annotations__ = {member: hints[member] for member in annotated}
         thing.__module__ = place["__name__"]

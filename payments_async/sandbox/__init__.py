@@ -24,6 +24,7 @@ A call that makes no sense is answered 400 with `{"error": "..."}`. At `/_sandbo
 same; it needs jinja2, and nothing else of the sandbox does.
 """
 
+import inspect
 from typing import get_type_hints
 
 from ._clock import Clock, ManualClock, SystemClock
@@ -51,7 +52,7 @@ __all__ = [
 
 # What is offered here names this module as its own, once its annotations have been looked up in the one it is of.
 for _offered in map(globals().__getitem__, __all__):
-    if _annotated := vars(_offered).get("__annotations__"):
+    if isinstance(_offered, type) and (_annotated := inspect.get_annotations(_offered)):
         _hints = get_type_hints(_offered, include_extras=True)
         _offered.__annotations__ = {_name: _hints[_name] for _name in _annotated}
     _offered.__module__ = __name__
