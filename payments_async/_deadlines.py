@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from types import TracebackType
+from typing import Any
 
 # the clock that goes on while the machine sleeps; where none is known, the usual one does, or nobody can tell
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC if sys.platform == "darwin" else None)
@@ -69,12 +70,12 @@ class _Stay:
         task = asyncio.current_task(loop)
         if task is None:
             raise RuntimeError("must be used within a task")
-        self.task = task
-        self.due = due = loop.time() + self._deadlines.seconds
-        self.is_late = False
+        self.task: asyncio.Task[Any] = task
+        self.due: float = loop.time() + self._deadlines.seconds
+        self.is_late: bool = False
         self._cancelling = task.cancelling()
         self._deadlines.stays[self] = None
-        self._deadlines.watch(due, loop)
+        self._deadlines.watch(self.due, loop)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -108,7 +108,7 @@ class Executor:
         self.sleep = sleep
         self.observer: Observer | None = None
         self._retry = retry
-        self.lifetime = Lifetime()
+        self.lifetime: Lifetime = Lifetime()
         self._token: Token | None = None  # that the headers are made with
         self._headers = transport.make_headers(None)
 

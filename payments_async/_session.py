@@ -68,6 +68,13 @@ class PaymentsSession:
         payouts, collections, transactions, products, accounts, cards: The endpoints.
     """
 
+    payouts: Payouts
+    collections: Collections
+    transactions: Transactions
+    products: Products
+    accounts: Accounts
+    cards: Cards
+
     def __init__(
         self,
         base_url: str | URL,
@@ -161,12 +168,12 @@ class PaymentsSession:
     def _take(self, executor: Executor) -> None:
         """Have the calls of every namespace executed by this."""
         self._executor = executor
-        self.payouts: Payouts = Payouts(executor)
-        self.collections: Collections = Collections(executor)
-        self.transactions: Transactions = Transactions(executor)
-        self.products: Products = Products(executor)
-        self.accounts: Accounts = Accounts(executor)
-        self.cards: Cards = Cards(executor)
+        self.payouts = Payouts(executor)
+        self.collections = Collections(executor)
+        self.transactions = Transactions(executor)
+        self.products = Products(executor)
+        self.accounts = Accounts(executor)
+        self.cards = Cards(executor)
 
     @classmethod
     def from_env(cls, variables: Mapping[str, str] | None = None, **settings: Unpack[SessionSettings]) -> Self:

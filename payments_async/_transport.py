@@ -181,8 +181,8 @@ class Patience:
     __slots__ = ("deadlines", "options")
 
     def __init__(self, options: dict[str, Any], deadlines: Deadlines | None) -> None:
-        self.options = options
-        self.deadlines = deadlines
+        self.options: dict[str, Any] = options
+        self.deadlines: Deadlines | None = deadlines
 
 
 class Transport:
