@@ -237,9 +237,22 @@ class Transport:
         return self._base
 
     @property
+    def other_clock(self) -> float | None:
+        """Unix seconds by the clock at the other end, by its last answer; ``None`` where no answer has told.
+
+        They go on with the seconds that only grow: when ours is set, they are right all the same.
+        """
+        if self._dated is None:
+            return None
+        moment, came_at = self._dated
+        then = seconds_ahead(moment, 0.0)
+        return None if then is None else then + (self._clock() - came_at)
+
+    @property
     def clock_difference(self) -> float | None:
         """Seconds by which the clock at the other end is ahead of ours; ``None`` where no answer has told."""
-        return None if self._dated is None else seconds_ahead(*self._dated)
+        other = self.other_clock
+        return None if other is None else other - self._wall_clock()
 
     @property
     def silent_for(self) -> float:
@@ -365,7 +378,7 @@ class Transport:
         """Make the request and read the whole of its answer."""
         answer = await request
         if (moment := answer.headers.get(hdrs.DATE)) is not None:
-            self._dated = (moment, self._wall_clock())
+            self._dated = (moment, self._clock())
         if outgoing is not None and not outgoing.left and _is_early(answer):
             answer.close()
             raise TransportFailure(_EARLY)

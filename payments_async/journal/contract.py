@@ -17,7 +17,7 @@ The rules any journal is measured by (tests/journal/test_contract_outbox.py and 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Protocol
@@ -428,6 +428,13 @@ class Journal(Inbox, ChangeFeed, Protocol):
 
         When this raises, nothing may be sent, and the outcome has to be recorded again. When it is cancelled the
         outcome is recorded, and a permit that was granted is given back: it never reached the caller, so nothing left.
+        """
+
+    def heed(self, service_clock: Callable[[], float | None]) -> None:
+        """Know the service's clock, in Unix seconds, ``None`` where it has told nothing: it dates its list by that.
+
+        Where our own is more than half a day ahead of it, permits are dated by the service's: else an order would be
+        looked for in days in which it was not sent, once our clock is right.
         """
 
     async def record(self, outcome: Outcome) -> Finding:

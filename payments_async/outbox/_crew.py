@@ -151,7 +151,11 @@ class Crew(ABC):
         self.executor = executor_of(self.payments)
         self.call_of = self.executor.sends_written()
         self.begun = self.executor.clock()
+        self.journal.heed(self._service_clock)
         self.turns = Reserve(self.executor.clock)
+
+    def _service_clock(self) -> float | None:
+        return self.executor.transport.other_clock
 
     async def work(self, lease: float) -> None:
         """Send until there is nothing left, something stops it, or it fails; then give every chunk back.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from payments_async._session import PaymentsSession, executor_of
 from payments_async._spill import PAGE, SpillTable, ids, paged
 from payments_async._status_codes import STATUS_CODES
 from payments_async.journal import Journal, OrderUnknown
-from payments_async.journal._records import Entry, Evidence
+from payments_async.journal._records import Entry, Evidence, Sweep
 from payments_async.journal._states import News, State
 from payments_async.outbox._sweeps import (
     CONFIRMED,
@@ -49,6 +49,11 @@ _READS = 10  # looks at single transactions
 _TOLD = 5_000  # orders that a session did not send, and is told of all the same: each costs it some 700 bytes
 _LATE = 86_400.0  # seconds after which a rejected order that was carried out all the same would be listed
 _OF_THE_LIST = "absence from the list of {days} proves nothing"
+_YET_TO_COME = 60.0  # seconds by which the clocks of machines that share a journal may differ
+_SET_BACK = (
+    "orders were sent at moments that are yet to come by this machine's clock, which was wrong then or is wrong now: "
+    "no list that misses them counts, and they are not parked before those moments are over"
+)
 STATUSLESS = 20  # records without a status, after which looking at more of them says nothing new
 _ENDS = {LOOKED_UP[status]: state for status, state in STATES.items()}
 _NOTIFIED = {code: News(row.news) for code, row in STATUS_CODES.items() if row.is_final}
@@ -409,8 +414,7 @@ class Search:
         self.is_doubted = bool(quarantined)
         self._batches = [batch_id] if batch_id is not None else [None, *(run.batch_id for run in quarantined)]
         sweeps = await self.journal.sweeps(batch_id)
-        complete = [sweep.begun for sweep in sweeps if sweep.is_complete and sweep.batch_id == batch_id]
-        after = max(complete, default=0.0) - _LATE
+        after = _last_complete(sweeps, batch_id, self.clock()) - _LATE
         moments = [
             await self.journal.sent_since(batch_id, (State.REJECTED,), after=after),
             *(run.look_since for run in quarantined),
@@ -633,9 +637,11 @@ class Search:
         """Count a sweep for the orders it should have shown, if enough time has passed since the one before."""
         if window.swept_at is not None and began - window.swept_at < self.interval:
             return
-        window.swept_at = self.clock()
+        window.swept_at = now = self.clock()
         for page in window.sought.pages(State.UNKNOWN):
             for order in page.values():
+                if order.at > now + _YET_TO_COME:
+                    self.findings.note(_SET_BACK)
                 if order.at + self.grace > began:
                     continue
                 if not window.shows(day_of(order.at, self.payments.dialect.timezone)):
@@ -657,6 +663,19 @@ class Search:
                 await asyncio.gather(*(self.findings.park(order, detail) for order in page))
             finally:
                 put_back(window.sought, page)
+
+
+def _last_complete(sweeps: Sequence[Sweep], batch_id: str | None, now: float) -> float:
+    """When the last complete sweep for a batch began; 0 where there is none.
+
+    One that began later than another that was made after it, or than now, began at no moment that counts: the clock
+    was wrong then.
+    """
+    for sweep in reversed(sweeps):
+        if sweep.begun <= now and sweep.is_complete and sweep.batch_id == batch_id:
+            return sweep.begun
+        now = min(now, sweep.begun)
+    return 0.0
 
 
 def _unlisted(orders: Iterable[SoughtOrder], statuses: Statuses) -> Iterator[SoughtOrder]:

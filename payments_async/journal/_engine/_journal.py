@@ -560,6 +560,9 @@ class StoredJournal(Journal):
     async def chunks(self, batch_id: str) -> Chunks:
         return await self._read(_permits.chunks, batch_id, self._database.now())
 
+    def heed(self, service_clock: Callable[[], float | None]) -> None:
+        self._writer.service_clock = service_clock
+
     async def permit(
         self, chunk: Chunk, claimed: ClaimedOrder, *, after: Outcome | None = None
     ) -> Permit | NotPermitted:

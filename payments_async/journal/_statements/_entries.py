@@ -33,6 +33,7 @@ SHIFT = 28
 MOST_ORDERS = 1 << SHIFT
 HELD_BACK = 1e15  # Unix seconds before which an order is not sent that cannot be sent as it is
 _HIGHEST = (1 << 63) - 1
+_FAR_AHEAD = 43_200.0  # seconds; by less than a day a list of the days around is wrong by none
 _LOOKED_AT = 8  # chunks of a run in which the oldest order that waits is looked for
 _STATES = {state.value: state for state in State}  # a tenth of the time that asking the enumeration takes
 _OF_OUTBOX = "{run} IN (SELECT id FROM run WHERE outbox = ?)"
@@ -69,6 +70,7 @@ class Commit:
     Attributes:
         execute: Of the connection.
         now: Unix seconds by the database's clock, read after the write lock was granted.
+        permit_at: The moment of a permit: ``now``, or that by the service's clock where the database's is far ahead.
         nameless: Whether there are notifications without a request id whose orders nobody knows; ``None`` where
             that was not asked since the last one was stored.
         database: What is asked of the database itself.
@@ -78,7 +80,7 @@ class Commit:
 
     __slots__ = (
         *("_crash_at", "connection", "database", "execute"),
-        *("is_counted", "is_milestone", "moves", "nameless", "now"),
+        *("is_counted", "is_milestone", "moves", "nameless", "now", "permit_at"),
     )
 
     def __init__(
@@ -87,8 +89,12 @@ class Commit:
         database: Database,
         now: float,
         crash_at: Callable[[str], None] | None = None,
+        *,
+        service_clock: Callable[[], float | None] | None = None,
     ) -> None:
         self.now = now
+        told = None if service_clock is None else service_clock()
+        self.permit_at = now if told is None or told > now - _FAR_AHEAD else told
         self.connection = connection
         self.execute = connection.execute
         self._crash_at = crash_at

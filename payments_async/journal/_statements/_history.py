@@ -539,6 +539,15 @@ def is_looked_for(connection: Connection | Commit, batch_id: str | None, *, coun
     return connection.execute(f"{ended} ? AND run = ? AND since <= ? LIMIT 1", values).fetchone() is not None
 
 
+def look_earlier(commit: Commit, run: int, since: float) -> None:
+    """A batch has to be looked for from this moment on, or from an earlier one that was known before."""
+    commit.execute(
+        """UPDATE run SET look_since = CASE WHEN coalesce(look_since, created_at) < ?
+        THEN coalesce(look_since, created_at) ELSE ? END WHERE id = ?""",
+        (since, since, run),
+    )
+
+
 def sent_since(connection: Connection, batch_id: str | None, states: Sequence[State], after: float) -> float | None:
     """The first permit of any order in one of these states, of earlier attempts too; ``None`` where there is none.
 

@@ -27,7 +27,7 @@ from payments_async.journal._statements._entries import (
     run_of,
 )
 from payments_async.journal._statements._evidence import resolve
-from payments_async.journal._statements._history import void_sweeps
+from payments_async.journal._statements._history import look_earlier, void_sweeps
 from payments_async.journal._statements._notifications import apply_unmatched_events
 from payments_async.journal._statements._permits import quarantine
 from payments_async.journal._states import State
@@ -173,15 +173,6 @@ def adopt(commit: Commit, load: Load, adoption: Adoption, held: HeldElsewhere) -
     void_sweeps(commit, (load.run,))
     look_earlier(commit, load.run, held.since)
     resolve(commit, "adopted", adoption.who, adoption.why, run=load.run, evidence=held.message)
-
-
-def look_earlier(commit: Commit, run: int, since: float) -> None:
-    """A batch has to be looked for from this moment on, or from an earlier one that was known before."""
-    commit.execute(
-        """UPDATE run SET look_since = CASE WHEN coalesce(look_since, created_at) < ?
-        THEN coalesce(look_since, created_at) ELSE ? END WHERE id = ?""",
-        (since, since, run),
-    )
 
 
 def add(commit: Commit, load: Load, orders: Sequence[Order]) -> None:

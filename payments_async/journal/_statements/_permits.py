@@ -40,7 +40,7 @@ from payments_async.journal._statements._entries import (
     sum_of,
 )
 from payments_async.journal._statements._evidence import apply, archive_attempt, is_unsent, record_evidence
-from payments_async.journal._statements._history import void_sweeps
+from payments_async.journal._statements._history import look_earlier, void_sweeps
 from payments_async.journal._statements._notifications import apply_unmatched_events
 from payments_async.journal._states import News, State, next_state
 from payments_async.journal._weighing import weigh_answer
@@ -371,7 +371,7 @@ class PermitRequest:
             if not _grant(commit, chunk, [claimed], attempt, sent_before=sent_before):
                 is_ours = (run_of(row.id), chunk_of(row.id)) == (chunk.run, chunk.number) and is_held(commit, chunk)
                 return NotPermitted(id=row.id, state=row.state, lease_lost=not is_ours)
-        return self.granted(commit.now, attempt, sent_before=sent_before, after_ended_at=after_ended_at)
+        return self.granted(commit.permit_at, attempt, sent_before=sent_before, after_ended_at=after_ended_at)
 
     def granted(self, now: float, attempt: int, *, sent_before: bool, after_ended_at: float | None) -> Permit:
         """The permit after so many before it."""
@@ -412,10 +412,10 @@ def grant_all(commit: Commit, requests: Sequence[PermitRequest]) -> list[Permit]
     for (_, attempt, sent_before), group in alike.items():
         if not _grant(commit, group[0].chunk, [one.claimed for one in group], attempt, sent_before=sent_before):
             return None
-    now = commit.now
+    at = commit.permit_at
     return [
         request.granted(
-            now,
+            at,
             request.claimed.attempt,
             sent_before=request.claimed.sent_before,
             after_ended_at=None if request.after is None else ended_at,
@@ -462,10 +462,10 @@ def is_held(commit: Commit, chunk: Chunk) -> bool:
 
 def _grant(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder], attempt: int, *, sent_before: bool) -> bool:
     """Permit orders of a chunk that had so many permits before; tells whether that was done for all of them."""
-    ids, now = [order.id for order in claimed], commit.now
+    ids, now, at = [order.id for order in claimed], commit.now, commit.permit_at
     width = _rounded(len(ids))
     values = (
-        *(chunk.token, now, now),
+        *(chunk.token, at, now),
         *ids,
         *[_NO_ORDER] * (width - len(ids)),
         *chunk_bounds(chunk.run, chunk.number),
@@ -474,6 +474,8 @@ def _grant(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder], attemp
     )
     if commit.execute(_marked(_PERMIT, width, 1), values).rowcount != len(ids):
         return False
+    if at != now:
+        look_earlier(commit, chunk.run, at)  # it was made by the same clock
     amount = sum_of([order.amount for order in claimed])
     commit.move(chunk.run, State.PLANNED, State.SENDING, amount, len(claimed))
     return True

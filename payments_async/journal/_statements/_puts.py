@@ -55,8 +55,8 @@ from payments_async.journal._statements._entries import (
     sum_of,
 )
 from payments_async.journal._statements._evidence import apply, resolve
-from payments_async.journal._statements._history import is_looked_for
-from payments_async.journal._statements._loading import begin_run, look_earlier
+from payments_async.journal._statements._history import is_looked_for, look_earlier
+from payments_async.journal._statements._loading import begin_run
 from payments_async.journal._statements._notifications import apply_unmatched_events
 from payments_async.journal._statements._permits import is_held, planned_in, take_over
 from payments_async.journal._states import News, State
@@ -356,11 +356,16 @@ class _Arrivals:
         number, amount = filling.next_id, amount_text(order.amount)
         filling.next_id += 1
         is_permitted = request.permits and request.not_before <= now and order.request_id not in self._known
-        state, token, attempt = State.PLANNED, 0, 0
+        state, token, attempt, permitted_at = State.PLANNED, 0, 0, now
         if is_permitted and filling.mine is not None and filling.permits(commit):
-            state, token, attempt = State.SENDING, filling.mine.token, 1
+            state, token, attempt, permitted_at = State.SENDING, filling.mine.token, 1, commit.permit_at
+            if permitted_at != now:
+                look_earlier(commit, run, permitted_at)  # it was made by the same clock
         digest = body_digest(order.request_id, amount, request.body)
-        place, moments = (number, order.request_id, state.value, token, attempt), (now, now, now, request.not_before)
+        place, moments = (
+            (number, order.request_id, state.value, token, attempt),
+            (*(permitted_at, now, now, request.not_before),),
+        )
         # as bytearrays: for bytes sqlite3 looks for an adapter first, which takes longer than the rest
         self._rows.append((*place, amount, bytearray(request.body), bytearray(digest), *moments, request.priority))
         self._amounts.setdefault((run, state), []).append(order.amount)
@@ -419,7 +424,7 @@ def _placed(
             order=order,
             amount=order.amount,
             attempt=int(arrival.is_permitted),
-            permitted_at=commit.now if arrival.is_permitted else None,
+            permitted_at=commit.permit_at if arrival.is_permitted else None,
             updated_at=commit.now,
         )
     if mine is None or not (arrival.is_permitted or entry.state is State.PLANNED):
@@ -440,7 +445,7 @@ def _placed(
         amount=claimed.amount,
         token=mine.token,
         attempt=1,
-        at=commit.now,
+        at=commit.permit_at,
     )
     return Placed(entry=entry, is_new=True, chunk=mine, claimed=claimed, permit=permit)
 

@@ -1,0 +1,196 @@
+"""A clock that was wrong while an order was sent, and is right since: it is looked for in the days it was sent in."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+import pytest
+from bulk.worlds import payout, session
+from journal.conftest import Home
+
+from payments_async import PaymentsSession
+from payments_async.bulk import Reconciliation, reconcile, run_batch
+from payments_async.journal import Journal, News
+from payments_async.journal.contract import Outcome, Permit
+from payments_async.outbox import Outbox
+from payments_async.outbox._sweeps import account_of
+from payments_async.sandbox import Fault, ManualClock, Sandbox
+
+DAY = 86_400.0
+AHEAD = 3 * DAY
+
+
+@attrs.define
+class DatedClock:
+    """A clock that is moved, by which the service also dates its answers."""
+
+    moved: ManualClock = attrs.field(factory=ManualClock)
+
+    def now(self) -> datetime:
+        """The present instant."""
+        return self.moved.now()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until it was moved as far."""
+        await self.moved.sleep(seconds)
+
+
+@attrs.define
+class Place:
+    """A service with a clock that is right, and a machine whose clock may not be."""
+
+    sandbox: Sandbox
+    clock: DatedClock
+    journal: Journal
+    wrong: float = 0.0
+
+    def right(self) -> float:
+        """Unix seconds that are so."""
+        return self.clock.now().timestamp()
+
+    def now(self) -> float:
+        """Unix seconds by the machine's clock."""
+        return self.right() + self.wrong
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[PaymentsSession]:
+        """A new one, which has heard nothing of the service yet."""
+        async with session(self.sandbox, now=self.now, clock=self.right) as payments:
+            yield payments
+
+    async def send(self, number: int, *, lost: bool = False) -> None:
+        """Send an order as a batch of its own; it may be carried out without an answer."""
+        if lost:
+            self.sandbox.script(Fault.LOST_AFTER, on="money", request_id=payout(number).request_id)
+        async with self.session() as payments:
+            await run_batch(
+                payments, self.journal, f"batch {number}", [payout(number)], now=self.now, look_first="never"
+            )
+
+    async def pass_(self, seconds: float) -> None:
+        """Let time pass for everybody."""
+        self.clock.moved.advance(seconds)
+        await asyncio.sleep(0)  # whoever slept goes on
+
+    async def look(self, **settings: Any) -> Reconciliation:
+        """Reconcile everything, in a session of its own."""
+
+        async def sleep(seconds: float) -> None:
+            await self.pass_(seconds)
+
+        async with self.session() as payments:
+            return await reconcile(payments, self.journal, clock=self.now, sleep=sleep, **settings)
+
+    async def state(self, number: int) -> str:
+        """Where an order stands."""
+        entry = await self.journal.entry(payout(number).request_id)
+        assert entry is not None
+        return str(entry.state)
+
+    async def sent_at(self, number: int) -> float:
+        """When it was permitted, by the journal."""
+        entry = await self.journal.entry(payout(number).request_id)
+        assert entry is not None
+        assert entry.permitted_at is not None
+        return entry.permitted_at
+
+
+@pytest.fixture
+def places(home: Home) -> Callable[[], Any]:
+    """Opens everything."""
+
+    @asynccontextmanager
+    async def open_() -> AsyncIterator[Place]:
+        clock = DatedClock()
+        async with Sandbox(clock=clock) as sandbox:
+            place = Place(sandbox, clock, None)  # type: ignore[arg-type]  # it needs the clock of the place
+            async with home.opens(clock=place.now) as journal:
+                place.journal = journal
+                yield place
+
+    return open_
+
+
+async def test_an_order_sent_while_the_clock_was_days_ahead_is_found_once_it_is_right(places: Any) -> None:
+    """Its answer was lost. The moment that its permit names has passed since; the list of that day does not show it."""
+    async with places() as here:
+        here.wrong = AHEAD
+        await here.send(1, lost=True)
+        here.wrong = 0.0
+        await here.pass_(AHEAD)
+        await here.send(2)
+        await here.pass_(DAY)
+        found = await here.look()
+        assert () == found.parked
+        assert await here.state(1) in {"accepted", "successful"}
+
+
+async def test_an_order_paid_from_an_outbox_is_dated_by_the_service(places: Any) -> None:
+    """A permit that comes with the order itself is dated as any other, and so is the first day of the outbox."""
+    async with places() as here:
+        here.wrong = AHEAD
+        async with here.session() as payments, Outbox(payments, here.journal, "shop", now=here.now) as outbox:
+            await outbox.pay(payout(1))
+        assert here.right() == await here.sent_at(1)
+        assert here.right() >= (await here.journal.run("shop")).look_since
+
+
+async def test_a_clock_set_ahead_between_two_orders_dates_none_of_them_wrong(places: Any) -> None:
+    """No answer has come since it was set: what the last one told goes on with seconds that only grow."""
+    async with places() as here, here.session() as payments:
+        await payments.log_in()
+        here.wrong = AHEAD
+        await run_batch(payments, here.journal, "batch 1", [payout(1)], now=here.now, look_first="never")
+        assert here.right() == await here.sent_at(1)
+
+
+@pytest.mark.parametrize("wrong", [-AHEAD, 600.0, 36_000.0])
+async def test_a_clock_that_is_hours_ahead_or_behind_dates_permits_itself(places: Any, wrong: float) -> None:
+    """A list is read until today, so an order that is dated too early is in it, and with a day around each order."""
+    async with places() as here:
+        here.wrong = wrong
+        await here.send(1)
+        assert here.now() == await here.sent_at(1)
+
+
+async def test_a_list_read_while_the_clock_was_ahead_ends_the_search_for_no_rejected_order(places: Any) -> None:
+    """It did not begin a day after the order was turned away, though its moment says so: that is looked for still."""
+    async with places() as here:
+        for number in (1, 2):
+            here.sandbox.script(Fault.REFUSED, on="money", request_id=payout(number).request_id)
+        here.wrong = AHEAD
+        await here.send(1)
+        await here.look()
+        here.wrong = 0.0
+        await here.pass_(3600.0)
+        await here.send(2)
+        assert "rejected" == await here.state(2)
+        before = await here.journal.sweeps()
+        await here.pass_(3600.0)
+        await here.look()
+        (sweep,) = (await here.journal.sweeps())[len(before) :]
+        assert (True, 1) == (before[-1].is_complete, len(before))
+        assert sweep.since <= datetime.fromtimestamp(await here.sent_at(2), UTC).date()
+
+
+async def test_an_order_of_a_moment_that_is_yet_to_come_is_not_parked_and_it_says_why(places: Any) -> None:
+    """Nobody heard the service's clock while it was sent; the clock was set back, so the list may lack its day."""
+    async with places() as here:
+        async with here.session() as payments:
+            await here.journal.open_run("lost", account_of(payments))
+        await here.journal.load("lost", [payout(2)], owner="test")
+        here.wrong = AHEAD
+        chunk = await here.journal.claim_chunk("lost", "test")
+        assert chunk is not None
+        permit = await here.journal.permit(chunk, chunk.orders[0])
+        assert isinstance(permit, Permit)
+        await here.journal.record(Outcome(permit=permit, news=News.UNKNOWN))
+        here.wrong = 0.0
+        await here.send(1)
+        await here.pass_(DAY)
+        found = await here.look()
+        assert ((), (payout(2).request_id,)) == (found.parked, found.unknown)
+        assert any("moments that are yet to come by this machine's clock" in note for note in found.notes)
