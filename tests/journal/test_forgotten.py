@@ -978,6 +978,23 @@ async def test_a_state_folder_that_cannot_be_written(
     assert said.startswith("this machine keeps no memory of its journals outside of their own folders: ")
 
 
+async def test_a_state_folder_deleted_while_a_journal_is_open_lets_it_take_no_order(path: Path, state: Path) -> None:
+    """No other journal of this machine would learn of it: nothing is registered where nobody looks."""
+    async with SqliteJournal(path) as first:
+        await loaded(first)
+        await first.open_outbox("shop", IDENTITY)
+        shutil.rmtree(state)
+        with pytest.raises(JournalUnavailable, match="was moved, deleted or replaced while it is open"):
+            await first.load(BATCH, orders(4), owner="loader")
+        with pytest.raises(JournalUnavailable, match="no other journal would learn what is sent from here"):
+            await first.put("shop", order(9))
+        async with SqliteJournal(path.with_name("second.db")) as second:  # which makes a new one
+            await second.open_run(BATCH, IDENTITY)
+            await second.load(BATCH, orders(3), owner="loader")
+        with pytest.raises(JournalUnavailable):
+            await first.put("shop", order(9))
+
+
 async def test_a_user_without_a_home(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As in a container with a user that nobody has heard of: nothing called `~` comes to be."""
     monkeypatch.delenv("XDG_STATE_HOME")

@@ -239,6 +239,7 @@ class Registry:
         try:
             with self._translating():
                 _prepare(self._connection, until=time.monotonic() + busy_timeout)
+            self._is_at = self._there()
         except JournalError as error:
             self._connection.close()
             if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF in _UNFIT:
@@ -248,6 +249,14 @@ class Registry:
     def close(self) -> None:
         """Close it."""
         self._connection.close()
+
+    def _there(self) -> tuple[int, int] | None:
+        """Which file is at its place now."""
+        try:
+            about = self._path.stat()
+        except OSError:
+            return None
+        return about.st_dev, about.st_ino
 
     # journals
 
@@ -511,7 +520,17 @@ class Registry:
 
     @contextmanager
     def _writing(self, *, durable: bool = False) -> Iterator[None]:
-        """One transaction, undone when something is raised in it."""
+        """One transaction, undone when something is raised in it.
+
+        Raises:
+            JournalUnavailable: The file is not at its place any more: nobody else would learn what is written.
+        """
+        if self._there() != self._is_at:
+            raise JournalUnavailable(
+                f"{self._path}: what this machine remembers of its journals was moved, deleted or replaced while it is "
+                "open, and no other journal would learn what is sent from here; put it back, or end whatever uses the "
+                "journal and begin again"
+            )
         with self._translating():
             execute = self._connection.execute
             execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")  # the log before it comes along
