@@ -12,6 +12,7 @@ from browser import browsing, needs_browser
 
 from payments_async import BankAccount, Beneficiary, MobileMoneyWallet, PayoutOrder
 from payments_async.bulk import Report, report
+from payments_async.bulk._report._files import replacing
 from payments_async.journal import News, RunIdentity, RunUnknown, SqliteJournal, State
 from payments_async.journal.contract import Evidence, Outcome, Permit
 
@@ -247,6 +248,27 @@ async def test_a_report_that_is_there_is_kept(journal: SqliteJournal, tmp_path: 
     await written(journal, tmp_path, overwrite=True)
     assert {"r.csv", "r.html"} == {name for name in names(tmp_path) if "journal" not in name}
     assert 0o600 == (tmp_path / "r.csv").stat().st_mode & 0o777
+
+
+async def test_what_a_killed_process_left_of_a_report_is_removed_by_the_next(
+    journal: SqliteJournal, tmp_path: Path
+) -> None:
+    """It names persons. What somebody writes stays, as does a file of another name, another kind or other rights."""
+    await written(journal, tmp_path)
+    head = (tmp_path / "r.csv").read_bytes()[:100]
+    kept = {".r.csv.abcdefg": head, ".r.csv.longer_one": head, ".s.csv.abcdefgh": head, ".r.csv.original": b"My notes"}
+    for name, content in ({".r.csv.abc_efg1": head, ".r.csv.abcdefgh": b""} | kept).items():
+        (tmp_path / name).touch(mode=0o600)
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / ".r.csv.readable").write_bytes(head)
+    (tmp_path / ".r.csv.readable").chmod(0o644)
+    with replacing(tmp_path / "r.csv", marker=head[:5], overwrite=True) as living:
+        living.write(head)
+        living.flush()
+        (unfinished,) = {name for name in names(tmp_path) if name.startswith(".")} - {*kept, ".r.csv.readable"}
+        await written(journal, tmp_path, overwrite=True)
+        there = {name for name in names(tmp_path) if name.startswith(".")}
+    assert {*kept, ".r.csv.readable", unfinished} == there
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+if sys.platform != "win32":
+    import fcntl
 
 _HEAD = 4096
 _BESIDE_A_JOURNAL = ("-wal", "-shm", "-mark", "-journal")
@@ -45,9 +50,12 @@ def place_of(path: Path, *, marker: bytes, overwrite: bool, journal: Path | None
 
 @contextmanager
 def replacing(place: Path, *, marker: bytes, overwrite: bool) -> Iterator[IO[bytes]]:
-    """A file that takes its name when it is complete, and disappears when something goes wrong."""
-    number, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
-    unfinished = Path(name)
+    """A file that takes its name when it is complete, and disappears when something goes wrong.
+
+    What was left by processes that were killed while they wrote one of this name is removed.
+    """
+    _remove_left(place, marker)
+    number, unfinished, mark = _begun(place)
     try:
         with os.fdopen(number, "wb") as file:
             yield file
@@ -60,6 +68,52 @@ def replacing(place: Path, *, marker: bytes, overwrite: bool) -> Iterator[IO[byt
     finally:
         with suppress(FileNotFoundError):
             unfinished.unlink()
+        if mark is not None:
+            os.close(mark)
+
+
+def _begun(place: Path) -> tuple[int, Path, int | None]:
+    """A new file beside a place; with a second number, which shows as long as it is open that somebody writes it."""
+    while True:
+        number, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+        mark = None
+        if sys.platform != "win32":  # there nobody can remove what somebody has open
+            with suppress(OSError):  # not every file system has locks: there nothing is removed either
+                fcntl.flock(number, fcntl.LOCK_EX)
+            if not os.fstat(number).st_nlink:  # before it was marked, somebody took it for one of a dead process
+                os.close(number)
+                continue
+            mark = os.dup(number)
+        return number, Path(name), mark
+
+
+def _remove_left(place: Path, marker: bytes) -> None:
+    """Remove the unfinished files of a name that nobody writes any more. They are the user's own, and name persons."""
+    is_one = re.compile(re.escape(f".{place.name}.") + "[a-z0-9_]{8}").fullmatch
+    with suppress(OSError):  # a folder that cannot be listed, for one
+        for one in [path for path in place.parent.iterdir() if is_one(path.name)]:
+            with suppress(OSError):  # somebody writes it, or it is gone
+                _remove_dead(one, marker)
+
+
+def _remove_dead(path: Path, marker: bytes) -> None:
+    """Remove an unfinished file, if it is one of ours. Raises ``OSError`` where somebody writes it."""
+    number = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        if _is_unfinished(number, marker):
+            if sys.platform != "win32":
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+    finally:
+        os.close(number)
+
+
+def _is_unfinished(number: int, marker: bytes) -> bool:
+    """Whether a file is one of ours, as far as it got: nobody else can read it, and it begins as its kind does."""
+    about = os.fstat(number)
+    if sys.platform != "win32" and (stat.S_IMODE(about.st_mode) != 0o600 or about.st_uid != os.geteuid()):
+        return False
+    return stat.S_ISREG(about.st_mode) and marker.startswith(os.read(number, len(marker)))
 
 
 def _name_first(unfinished: Path, place: Path) -> None:
