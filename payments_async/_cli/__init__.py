@@ -19,6 +19,7 @@ _STOPPED = 5  # as `exit_codes` has it, which is not imported yet
 def main() -> None:
     """Run the command line with the arguments of this process."""
     _fill_standard_files()
+    _check_arguments()
     signal.signal(signal.SIGINT, _stopped)  # no traceback, whatever is being imported: nothing was begun
     from importlib.util import find_spec
 
@@ -47,6 +48,19 @@ def _fill_standard_files() -> None:
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
+def _check_arguments() -> None:
+    """Refuse what is no text: no journal can keep it, and nothing that says it can be printed."""
+    for number, argument in enumerate(sys.argv[1:], 1):
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            print(
+                f"payments-async: argument {number} is no UTF-8; write it in UTF-8 (and rename the file, if it is one)",
+                file=sys.stderr,
+            )
+            raise SystemExit(2) from None
 
 
 def _stopped(*_: object) -> None:
