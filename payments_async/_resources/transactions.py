@@ -34,6 +34,7 @@ _POLL_INITIAL = 1.0  # seconds between two looks at the lists, growing
 _POLL_MAX = 30.0
 _LOOKS = 10  # orders asked for by their path at a time
 _FILTERS_REMEMBERED = 60.0  # seconds for which it is remembered whether the service filters by status
+_MOST = 25_000 * 86_400.0  # seconds by which a clock may be wrong: one that begins in 1970 is
 _NOTIFIED = {code: TransactionStatus[row.status] for code, row in STATUS_CODES.items() if row.is_final and row.status}
 
 
@@ -273,16 +274,26 @@ class Transactions:
         else:
             request_id, accepted = acceptance.request_id, acceptance
         zone = self._executor.dialect.timezone
-        around = (accepted and accepted.created_on) or datetime.now(UTC)
-        first, last = ((around + timedelta(days=days)).astimezone(zone).date() for days in (-1, 1))
+        around = accepted and accepted.created_on
+        earlier, later = (around, around) if around else self._now()
+        first, last = ((at + timedelta(days=days)).astimezone(zone).date() for at, days in ((earlier, -1), (later, 1)))
         if since is not None:
             first = min(first, since - timedelta(days=1))
         return _Sought(request_id=request_id, accepted=accepted, order=order, since=first, until=last)
 
+    def _now(self) -> tuple[datetime, datetime]:
+        """Now by our clock and by the service's, by which its list goes, as far as it told; the earlier one first."""
+        ours, theirs = datetime.now(UTC), self._executor.transport.other_clock
+        if theirs is None:
+            return ours, ours
+        ahead = max(-_MOST, min(_MOST, theirs - ours.timestamp()))
+        other = ours + timedelta(seconds=ahead)
+        return min(ours, other), max(ours, other)
+
     def _listing(
         self, since: date | None, until: date | None, status: TransactionStatus | None, size: int, *, warns: bool
     ) -> Listing[Transaction]:
-        end = until or datetime.now(self._executor.dialect.timezone).date()
+        end = until or self._now()[1].astimezone(self._executor.dialect.timezone).date()
 
         async def fetch(number: int) -> Page[Transaction]:
             return await self.page(number=number, size=size, since=since, until=end, status=status)
