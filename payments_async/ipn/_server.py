@@ -391,9 +391,11 @@ def _watch(server: web.Server) -> None:
 async def _cut_off(server: web.Server, header_time: float) -> None:
     """Close, again and again, the connections whose headers do not end."""
     now = asyncio.get_running_loop().time
+    pause = header_time / 4
     while True:
-        await asyncio.sleep(header_time / 4)
-        latest = now() - header_time
+        # Reckoned before the pause: where the loop was held up in it, nobody could send or be read meanwhile.
+        latest = now() - (header_time - pause)
+        await asyncio.sleep(pause)
         for connection in server.connections:
             if isinstance(connection, _Connection) and (since := connection.owes_since) is not None and since < latest:
                 connection.cut_off()

@@ -75,6 +75,20 @@ async def test_senders_of_slow_headers_are_cut_off_and_stop_nobody() -> None:
         assert b"HTTP/1.1 200 OK\r\n" == await post(port)
 
 
+async def test_a_genuine_sender_is_answered_after_the_event_loop_was_held_up() -> None:
+    """By whatever else runs in it, for longer than headers may take: that time is not the sender's."""
+    async with serving(Receiver(senders=["127.0.0.1"]), port=0, header_time=0.2) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(20):  # turns, in which the server takes the connection
+            await asyncio.sleep(0)
+        time.sleep(0.5)  # noqa: ASYNC251 - it is to hold up the loop
+        for _ in range(20):  # in which he might be hung up on
+            await asyncio.sleep(0)
+        writer.write(HEAD + b"\r\n" + BODY)
+        assert b"HTTP/1.1 200 OK\r\n" == await asyncio.wait_for(reader.readline(), 60)
+        writer.close()
+
+
 async def test_senders_of_slow_bodies_are_cut_off() -> None:
     """They hear 408 and the connection is closed, whatever they go on sending."""
     receiver = Receiver(senders=["127.0.0.1"], body_time=0.15)
