@@ -89,13 +89,19 @@ async def later_tries(journal: Journal, request_ids: Iterable[str]) -> Mapping[s
     return last
 
 
+def is_doubted(order: Entry | ArchivedOrder) -> bool:
+    """Whether something contradicts how an order stands: nobody has acknowledged it, or it was told after it left."""
+    if isinstance(order, ArchivedOrder):
+        return any(one.conflict is not None for one in order.late)
+    return order.conflict is not None or bool(order.unconfirmed)
+
+
 def _later(order: Entry | ArchivedOrder) -> LaterTry:
-    doubted = isinstance(order, Entry) and (order.conflict is not None or order.unconfirmed)
     return LaterTry(
         request_id=order.request_id,
         batch_id=order.batch_id,
         state=order.state,
-        may_be_paid=bool(doubted or order.state not in _SURELY_UNPAID),
+        may_be_paid=is_doubted(order) or order.state not in _SURELY_UNPAID,
     )
 
 
@@ -110,7 +116,7 @@ def tries_before(request_id: str, earlier: Earlier) -> Iterator[Entry | Archived
 def paid_before(request_id: str, earlier: Earlier) -> tuple[str, str] | None:
     """The latest of the orders before this one that may have been paid after all, and how it stands."""
     for order in tries_before(request_id, earlier):
-        if isinstance(order, Entry) and (order.conflict is not None or order.unconfirmed):
+        if is_doubted(order):
             return order.request_id, f"{order.state}, and something contradicts that"
         if order.state not in _SURELY_UNPAID:
             return order.request_id, order.state

@@ -20,7 +20,7 @@ from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._files import place_of, replacing
 from payments_async.bulk._retry_ids import Earlier, earlier_orders, later_tries, paid_before, retried_id
 from payments_async.journal import Journal
-from payments_async.journal._records import Entry
+from payments_async.journal._records import Entry, Happening
 from payments_async.journal._states import State
 
 _EARLIER, _WHY = "earlier_request_id", "why_not_paid"
@@ -54,6 +54,8 @@ async def retry_file(
 ) -> Retries:
     """Write a batch file of the orders of a batch that surely were not paid: rejected, or failed.
 
+    What evidence contradicted is left out, for whoever acknowledged that may have learned that it was paid.
+
     Each has a new request id, always the same for one order (``PAY-17-R2``, then ``PAY-17-R3``), so that a second file
     of the same orders pays nothing twice. ``plan`` refuses one whose earlier order has turned out to be paid since.
     Names and numbers are in full: the file is readable by its owner alone. Columns beside those of a batch file name
@@ -83,6 +85,7 @@ async def retry_file(
     for entry in ended:
         again = later.get(entry.request_id)
         why = _why_not(entry, earlier) if again is None else str(again)
+        why = why or _acknowledged(await journal.history(entry.request_id))
         order = None if why else _again(entry)
         if order is not None:
             orders.append((entry, order))
@@ -108,6 +111,12 @@ def _why_not(entry: Entry, earlier: Earlier) -> str | None:
     if (before := paid_before(entry.request_id, earlier)) is not None:
         return f"it tried {before[0]} again, which is {before[1]}"
     return None
+
+
+def _acknowledged(story: Iterable[Happening]) -> str | None:
+    """Why an order of which a person knows what is true may have been paid: only their words tell."""
+    said = [f"{one.by} {one.detail}" for one in story if one.is_acknowledgement]
+    return f"evidence was against itself ({said[-1]}): enter it by hand if it surely was not paid" if said else None
 
 
 def _again(entry: Entry) -> PayoutOrder | None:
