@@ -318,7 +318,7 @@ async def test_a_folder_that_nobody_can_look_into_for_a_while(path: Path) -> Non
         path.parent.rename(away)
         path.parent.symlink_to(path.parent.name)  # to itself: whoever follows it is refused, even the system's master
         for _ in range(2):
-            with pytest.raises(JournalUnavailable, match="whether journal.db still is in its place cannot be seen"):
+            with pytest.raises(JournalUnavailable, match=r"whether journal\.db still is in its place cannot be seen"):
                 await journal.permit(chunk, chunk.orders[0])
         path.parent.unlink()
         away.rename(path.parent)
