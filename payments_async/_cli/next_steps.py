@@ -74,6 +74,8 @@ async def may_be_paid_again(journal: Journal, order: Entry | ArchivedOrder, stor
     if order.state not in (State.FAILED, State.REVERSED, State.REJECTED):
         return again
     retried = retried_id(order.request_id)
+    if await journal.entry(retried) is not None:  # of another row of its batch, or it were a later try
+        retried = retried_id(order.request_id, is_row=True)
     if await journal.traces(retried):
         return f"No: {clean(retried)} was heard of, which tries it again, though not from here. Ask about that one."
     again += f" Take {clean(retried)}: whoever does it too takes the same, and it is paid once."

@@ -199,6 +199,41 @@ async def test_an_order_that_was_tried_again_from_another_journal(run: Run, batc
     assert "Pay it again? No: RUN-2-R2 was heard of, which tries it again, though not from here." in told.said
 
 
+async def test_orders_that_are_numbered_as_tries_are(
+    run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NOV-R3 is the row after NOV-R2, and pays somebody else: who was not paid is paid, under an id of their own."""
+    monkeypatch.chdir(tmp_path)
+    people = [("1", "Amber Otim"), ("2", "Brian Okello"), ("3", "Grace Akello"), ("4", "Ruth Auma"), ("5", "Sam Opio")]
+    rows = [row(request_id=f"NOV-R{n}", phone_number=f"+25677200000{n}", name=name) for n, name in people]
+    write_csv(tmp_path / "p.csv", *rows)
+    for refused in ("NOV-R2", "NOV-R4"):
+        sandbox.script(Fault.REFUSED, on="payout", request_id=refused)
+    await run("bulk", "run", "p.csv", *SENT, "--yes", "--new-journal")
+    told = await run("explain", "NOV-R4", "--journal", "j.sqlite")
+    assert "Pay it again? Yes, once what it was refused for is mended" in told.said
+    assert "Take NOV-R4-R2: whoever does it too takes the same" in told.said
+    assert "tried again" not in (await run("bulk", "status", *SENT)).said
+    assert 0 == (await run("bulk", "retry-file", *SENT)).status
+    assert 0 == (await run("bulk", "run", "november-retry.csv", *SENT[:2], "--batch-id", "again", "--yes")).status
+    assert [1, 1, 1] == [sandbox.executions(f"NOV-R{which}") for which in ("2-R2", "4-R2", "5")]
+    after = await run("explain", "NOV-R4", "--journal", "j.sqlite")
+    assert "Pay it again? No: it was tried again as NOV-R4-R2 of batch again, which is accepted" in after.said
+
+
+async def test_tries_that_were_loaded_together(
+    run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They pay one person, by one of two numbers: a later one may have been paid, so nothing is offered."""
+    monkeypatch.chdir(tmp_path)
+    rows = [row(request_id=f"PAY-R{n}", phone_number=f"+25677200000{n}") for n in (2, 3)]
+    write_csv(tmp_path / "p.csv", *rows)
+    sandbox.script(Fault.REFUSED, on="payout", request_id="PAY-R2")
+    await run("bulk", "run", "p.csv", *SENT, "--yes", "--new-journal")
+    told = await run("explain", "PAY-R2", "--journal", "j.sqlite")
+    assert "Pay it again? No: it was tried again as PAY-R3 of batch november, which is accepted" in told.said
+
+
 async def test_an_order_that_waits_in_a_paused_outbox(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import csv
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 import attrs
@@ -80,13 +80,14 @@ async def retry_file(
     left_out: list[tuple[str, str]] = []
     orders: list[tuple[Entry, PayoutOrder]] = []
     ended = [entry for state in states async for entry in journal.entries(batch_id, state)]
-    earlier = await earlier_orders(journal, (entry.request_id for entry in ended))
-    later = await later_tries(journal, [entry.request_id for entry in ended])
+    held = {entry.request_id: entry for entry in ended}
+    earlier, later = await earlier_orders(journal, held, held), await later_tries(journal, held)
+    taken = await journal.entries_of([retried_id(one) for one in held if one not in later])
     for entry in ended:
         again = later.get(entry.request_id)
         why = _why_not(entry, earlier) if again is None else str(again)
         why = why or _acknowledged(await journal.history(entry.request_id))
-        order = None if why else _again(entry)
+        order = None if why else _again(entry, taken)
         if order is not None:
             orders.append((entry, order))
         else:
@@ -119,12 +120,13 @@ def _acknowledged(story: Iterable[Happening]) -> str | None:
     return f"evidence was against itself ({said[-1]}): enter it by hand if it surely was not paid" if said else None
 
 
-def _again(entry: Entry) -> PayoutOrder | None:
-    """The order under its next id, if it can have one."""
+def _again(entry: Entry, taken: Container[str]) -> PayoutOrder | None:
+    """The order under its next id, if it can have one; where other rows have such ids, under one of its own."""
     if isinstance(entry.order, CollectionOrder):
         return None
+    request_id = retried_id(entry.request_id, is_row=retried_id(entry.request_id) in taken)
     try:
-        return attrs.evolve(entry.order, request_id=retried_id(entry.request_id), batch_id=None)
+        return attrs.evolve(entry.order, request_id=request_id, batch_id=None)
     except ValueError:  # the id would be too long
         return None
 
