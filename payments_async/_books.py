@@ -39,6 +39,7 @@ class Books:
         self._open: dict[str, Call[Any] | _Unknown] = {}  # under way, or of unknown outcome
         # with the print of its request, or with the amount alone where it was found and is not known to be ours
         self._accepted: OrderedDict[str, tuple[int | Decimal | None, Acceptance]] = OrderedDict()
+        self._owners: dict[str, str] | None = None  # made when they are asked for, and kept up from then on
         self._waiting: dict[str, list[asyncio.Future[Outcome | None]]] = {}
         self.undelivered: dict[str, Outcome] = {}
 
@@ -143,9 +144,12 @@ class Books:
         """Whether the service has an order, as far as it is remembered."""
         return request_id in self._accepted
 
-    def owners(self) -> dict[str, str]:
+    def owners(self) -> Mapping[str, str]:
         """The orders that the service has, by their transactions in small letters, as far as they are remembered."""
-        return {known.transaction_id.lower(): request_id for request_id, (_, known) in self._accepted.items()}
+        if self._owners is None:
+            known = self._accepted.items()
+            self._owners = {acceptance.transaction_id.lower(): request_id for request_id, (_, acceptance) in known}
+        return self._owners
 
     def acceptance(self, request_id: str) -> Acceptance | None:
         """What the service said of an order that it has, as far as it is remembered."""
@@ -178,8 +182,13 @@ class Books:
         if acceptance.message is not None and len(acceptance.message) > _LONGEST_WORDS:
             acceptance = attrs.evolve(acceptance, message=acceptance.message[:_LONGEST_WORDS])
         self._accepted[request_id] = print_, acceptance
+        owners = self._owners
+        if owners is not None:
+            owners[acceptance.transaction_id.lower()] = request_id
         if len(self._accepted) > self._remembered:
-            self._accepted.popitem(last=False)
+            forgotten, (_, theirs) = self._accepted.popitem(last=False)
+            if owners is not None and owners.get(theirs.transaction_id.lower()) == forgotten:
+                del owners[theirs.transaction_id.lower()]
 
 
 class _Unknown(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +16,11 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC if sys.platform ==
 def steady_seconds() -> float:
     """Seconds that only rise, those in which the machine slept included: leases and tokens ran out meanwhile."""
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
+
+
+def waking_seconds(clock: Callable[[], float]) -> float:
+    """What a clock shows; of ``steady_seconds`` without those in which the machine slept, where a clock tells them."""
+    return time.monotonic() if clock is steady_seconds else clock()
 
 
 class Deadlines:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
@@ -58,6 +59,8 @@ class FactsFormatter(logging.Formatter):
     def _plain(self, name: str, value: object) -> object:
         """A fact as JSON knows it, unless it has to be masked."""
         text = self._shown(name, value)
+        if isinstance(value, float) and not math.isfinite(value):
+            return text  # JSON knows no such number
         return value if isinstance(value, bool | int | float) and text == str(value) else text
 
     def _shown(self, name: str, value: object) -> str:

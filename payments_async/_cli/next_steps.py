@@ -9,8 +9,8 @@ from payments_async._cli.journal import JournalPlace
 from payments_async._cli.outbox_state import moment
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import clean
-from payments_async.bulk import LaterTry, retried_id
-from payments_async.journal import ArchivedOrder, Entry, Happening, News, Run, State
+from payments_async.bulk import later_tries, retried_id
+from payments_async.journal import ArchivedOrder, Entry, Happening, Journal, News, Run, State
 from payments_async.journal.contract import Pause
 
 SIGNED = "--who NAME --why REASON"
@@ -53,15 +53,19 @@ MEANS: Mapping[State, Meaning] = {
 }
 
 
-def may_be_paid_again(order: Entry | ArchivedOrder, later: LaterTry | None, story: Sequence[Happening]) -> str:
+async def may_be_paid_again(journal: Journal, order: Entry | ArchivedOrder, story: Sequence[Happening]) -> str:
     """Whether an order may be paid once more, for whoever asks what became of it.
 
     Args:
-        later: The last order that tries it again.
+        journal: Which has the order, or had it.
         story: All that is known of the order itself.
+
+    Raises:
+        JournalUnavailable: The journal cannot be read.
     """
-    if isinstance(order, Entry) and order.conflict is not None:
+    if any(one.conflict is not None for one in order.late) if isinstance(order, ArchivedOrder) else order.conflict:
         return IN_DOUBT
+    later = (await later_tries(journal, [order.request_id])).get(order.request_id)
     if later is not None:
         return f"No: it was {clean(str(later))}. Ask about that one."
     if isinstance(order, Entry) and order.unconfirmed:
@@ -69,7 +73,14 @@ def may_be_paid_again(order: Entry | ArchivedOrder, later: LaterTry | None, stor
     again = MEANS[order.state].again
     if order.state not in (State.FAILED, State.REVERSED, State.REJECTED):
         return again
-    again += f" Take {clean(retried_id(order.request_id))}: whoever does it too takes the same, and it is paid once."
+    retried = retried_id(order.request_id)
+    if await journal.entry(retried) is not None:  # of another row of its batch, or it were a later try
+        retried = retried_id(order.request_id, is_row=True)
+    if await journal.traces(retried):
+        return f"No: {clean(retried)} was heard of, which tries it again, though not from here. Ask about that one."
+    again += f" Take {clean(retried)}: whoever does it too takes the same, and it is paid once."
+    if said := [f"{one.by} {one.detail}" for one in story if one.is_acknowledgement]:
+        return f"Only if it surely was not paid: evidence was against itself, and {clean(said[-1])}. Then: {again}"
     is_shown = any(one.news is News.LOOKED_UP_FAILED for one in story)
     if isinstance(order, Entry) and order.state is State.FAILED and not is_shown:
         return f"Not before the service itself says that it failed: until now a notification alone does. Then: {again}"

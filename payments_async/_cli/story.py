@@ -77,7 +77,7 @@ def open_contradictions(story: Sequence[Happening]) -> list[str]:
     """All that nobody has acknowledged yet."""
     found: list[str] = []
     for happening in story:
-        if happening.what == "resolution" and happening.news is None:
+        if happening.is_acknowledgement:
             found = []
         elif happening.conflict and happening.conflict not in found:
             found.append(happening.conflict)

@@ -13,7 +13,6 @@ from payments_async._cli.next_steps import MEANS, may_be_paid_again
 from payments_async._cli.screen import Screen
 from payments_async._cli.story import open_contradictions, sentence, service_words
 from payments_async._pages.plots import Course, Plot, plot
-from payments_async.bulk import later_tries
 from payments_async.journal import FINAL, Entry, Journal, JournalError, Progress, Run, State
 from payments_async.journal.contract import Change, Pause, StoredEvent
 
@@ -173,14 +172,13 @@ class Watch:
         if entry is None:
             return None
         story = await self._journal.history(request_id)
-        later = await later_tries(self._journal, [request_id])
         return OrderStory(
             order=self._shown(entry, service_words(entry)),
             seen=entry.updated_at,
             story=[(one.at, sentence(one)) for one in story],
             contradictions=open_contradictions(story) or ([entry.conflict] if entry.conflict else []),
             now=MEANS[entry.state].now,
-            again=may_be_paid_again(entry, later.get(request_id), story),
+            again=await may_be_paid_again(self._journal, entry, story),
         )
 
     async def quarantine(self, batch_id: str) -> Quarantine:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from payments_async._frozen import frozen
+from payments_async._kinds import reference_of
+from payments_async._orders import Order
 from payments_async.journal import Journal
 from payments_async.journal._records import ArchivedOrder, Entry
 from payments_async.journal._states import State
@@ -36,13 +38,16 @@ class LaterTry:
         return f"tried again as {self.request_id} of batch {self.batch_id}, which is {self.state}{warning}"
 
 
-def retried_id(request_id: str) -> str:
+def retried_id(request_id: str, *, is_row: bool = False) -> str:
     """The id under which an order is tried again; always the same, so that nobody pays it twice by trying twice.
 
-    >>> retried_id("PAY-17"), retried_id("PAY-17-R2")
-    ('PAY-17-R2', 'PAY-17-R3')
+    Args:
+        is_row: The number at its end is that of a row, so that the next one is another order's.
+
+    >>> retried_id("PAY-17"), retried_id("PAY-17-R2"), retried_id("PAY-R2", is_row=True)
+    ('PAY-17-R2', 'PAY-17-R3', 'PAY-R2-R2')
     """
-    found = _AGAIN.fullmatch(request_id)
+    found = None if is_row else _AGAIN.fullmatch(request_id)
     return f"{found['first']}-R{int(found['time']) + 1}" if found else f"{request_id}-R2"
 
 
@@ -58,15 +63,64 @@ def earlier_id(request_id: str) -> str | None:
     return found["first"] if found["time"] == "2" else f"{found['first']}-R{int(found['time']) - 1}"
 
 
-async def earlier_orders(journal: Journal, request_ids: Iterable[str]) -> Earlier:
-    """All orders that these try again and the journal knows: those just before, those before them, and so on."""
-    known: dict[str, Entry | ArchivedOrder] = {}
-    wanted = set(filter(None, map(earlier_id, request_ids)))
+class _Rows:
+    """Knows orders that are numbered as tries are, and are none: rows of one batch, loaded together.
+
+    An outbox has no rows: what is put into it later may try again what was put before. And who recovers a journal may
+    load tries together: rows pay others, by name and by number, as a try never does that was mended in one of them.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._loaded: dict[str, bool] = {}
+
+    async def are_beside(self, one: Entry | ArchivedOrder | None, other: Entry | ArchivedOrder) -> bool:
+        """Whether two orders whose numbers follow each other are rows of a batch."""
+        if not (isinstance(one, Entry) and isinstance(other, Entry)) or one.batch_id != other.batch_id:
+            return False
+        if not _are_numbered(one.request_id, other.request_id) or not _pay_different(one.order, other.order):
+            return False
+        name = one.batch_id
+        if name not in self._loaded:
+            self._loaded[name] = (await self._journal.run(name)).outbox != name
+        return self._loaded[name]
+
+
+def _are_numbered(*request_ids: str) -> bool:
+    return all(_AGAIN.fullmatch(one) for one in request_ids)
+
+
+def _pay_different(one: Order, other: Order) -> bool:
+    """Whether two orders have neither the name nor the number in common that they pay to."""
+    is_same_name = one.beneficiary.name.strip().casefold() == other.beneficiary.name.strip().casefold()
+    return not is_same_name and reference_of(one) != reference_of(other)
+
+
+async def _held(journal: Journal, request_ids: Iterable[str]) -> dict[str, Entry | ArchivedOrder]:
+    """Those of these orders that a journal knows."""
+    wanted = list(request_ids)
+    found: dict[str, Entry | ArchivedOrder] = dict(await journal.entries_of(wanted))
+    return found | dict(await journal.archived_of([one for one in wanted if one not in found]))
+
+
+async def earlier_orders(journal: Journal, request_ids: Iterable[str], held: Earlier | None = None) -> Earlier:
+    """All orders that these try again and the journal knows: those just before, those before them, and so on.
+
+    Args:
+        held: Those of the orders themselves that the journal has.
+    """
+    rows, known = _Rows(journal), dict[str, Entry | ArchivedOrder]()
+    after = dict(held or {})
+    wanted = {before: one for one in request_ids if (before := earlier_id(one)) is not None}
     while wanted:
-        found: dict[str, Entry | ArchivedOrder] = dict(await journal.entries_of([*wanted]))
-        found |= await journal.archived_of([one for one in wanted if one not in found])
+        found = {
+            one: order
+            for one, order in (await _held(journal, wanted)).items()
+            if not await rows.are_beside(after.get(wanted[one]), order)
+        }
         known |= found
-        wanted = set(filter(None, map(earlier_id, found))) - known.keys()
+        after = found
+        wanted = {before: one for one in found if (before := earlier_id(one)) is not None and before not in known}
     return known
 
 
@@ -80,22 +134,34 @@ async def later_tries(journal: Journal, request_ids: Iterable[str]) -> Mapping[s
         JournalUnavailable: The journal cannot be read.
     """
     last: dict[str, LaterTry] = {}
-    wanted = {retried_id(one): one for one in request_ids}
+    rows, wanted = _Rows(journal), {retried_id(one): one for one in request_ids}
+    tried = await _held(journal, filter(_are_numbered, wanted.values()))
     while wanted:
-        found: dict[str, Entry | ArchivedOrder] = dict(await journal.entries_of([*wanted]))
-        found |= await journal.archived_of([one for one in wanted if one not in found])
-        last |= {wanted[one]: _later(order) for one, order in found.items()}
-        wanted = {retried_id(one): wanted[one] for one in found}
+        following: dict[str, str] = {}
+        for request_id, order in (await _held(journal, wanted)).items():
+            first = wanted[request_id]
+            if await rows.are_beside(tried.get(first), order):
+                following[retried_id(first, is_row=True)] = first
+            else:
+                last[first], tried[first] = _later(order), order
+                following[retried_id(request_id)] = first
+        wanted = following
     return last
 
 
+def is_doubted(order: Entry | ArchivedOrder) -> bool:
+    """Whether something contradicts how an order stands: nobody has acknowledged it, or it was told after it left."""
+    if isinstance(order, ArchivedOrder):
+        return any(one.conflict is not None for one in order.late)
+    return order.conflict is not None or bool(order.unconfirmed)
+
+
 def _later(order: Entry | ArchivedOrder) -> LaterTry:
-    doubted = isinstance(order, Entry) and (order.conflict is not None or order.unconfirmed)
     return LaterTry(
         request_id=order.request_id,
         batch_id=order.batch_id,
         state=order.state,
-        may_be_paid=bool(doubted or order.state not in _SURELY_UNPAID),
+        may_be_paid=is_doubted(order) or order.state not in _SURELY_UNPAID,
     )
 
 
@@ -110,7 +176,7 @@ def tries_before(request_id: str, earlier: Earlier) -> Iterator[Entry | Archived
 def paid_before(request_id: str, earlier: Earlier) -> tuple[str, str] | None:
     """The latest of the orders before this one that may have been paid after all, and how it stands."""
     for order in tries_before(request_id, earlier):
-        if isinstance(order, Entry) and (order.conflict is not None or order.unconfirmed):
+        if is_doubted(order):
             return order.request_id, f"{order.state}, and something contradicts that"
         if order.state not in _SURELY_UNPAID:
             return order.request_id, order.state

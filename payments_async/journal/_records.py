@@ -494,6 +494,11 @@ class Happening:
     detail: str | None = None
     conflict: str | None = None
 
+    @property
+    def is_acknowledgement(self) -> bool:
+        """Whether a person let a contradiction of an order rest; what they know to be true, their words alone tell."""
+        return self.what == "resolution" and self.news is None
+
 
 @frozen(kw_only=True)
 class Standing:

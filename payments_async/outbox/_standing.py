@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from payments_async._deadlines import waking_seconds
 from payments_async._errors import PaymentsError
 from payments_async._observing import Observer
 from payments_async.journal._faults import JournalError
@@ -291,7 +292,7 @@ class StandingCrew(Crew):
 
         Then what it has in memory may have been sent by it before, and by nobody's knowledge.
         """
-        before, self._ahead = self._ahead, self.now() - self.executor.clock()
+        before, self._ahead = self._ahead, self.now() - waking_seconds(self.executor.clock)
         if before is None or self._ahead - before <= _JUMP:
             return False
         _log.warning("the clock has jumped: the outbox %s looks first again", self.name, extra={"outbox": self.name})

@@ -1,7 +1,9 @@
 """`explain`: the story of one order, readable at night, and of nobody in particular."""
 
+import contextlib
 import json
 import shutil
+import sqlite3
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -151,6 +153,85 @@ async def test_an_order_that_failed_as_a_notification_alone_has_told(run: Run, b
     told = await run("explain", "RUN-1", "--journal", "j.sqlite")
     assert "Now The service took it, and then it failed" in told.said
     assert "Pay it again? Not before the service itself says that it failed: until now a notification" in told.said
+
+
+async def test_an_order_whose_contradiction_a_person_has_let_rest(run: Run, batch: None, tmp_path: Path) -> None:
+    """They may have learned that it was paid, and it is called failed all the same: it is in no file of new tries."""
+    async with SqliteJournal("j.sqlite") as journal:
+        await notified(journal, TransactionFailed, 2)
+        await notified(journal, TransactionSucceeded, 0)
+    signed = ("--who", "A. Clerk", "--why", "it was paid, says the bank")
+    assert 0 == (await run("bulk", "acknowledge", "RUN-1", "--journal", "j.sqlite", *signed, "--yes")).status
+    told = await run("explain", "RUN-1", "--journal", "j.sqlite")
+    words = "evidence was against itself, and A. Clerk acknowledged: it was paid, says the bank"
+    assert f"Pay it again? Only if it surely was not paid: {words}" in told.said
+    wrote = await run("bulk", "retry-file", *SENT)
+    written = (tmp_path / "november-retry.csv").read_text()
+    assert (True, False) == ("RUN-2-R2" in written, "RUN-1-R2" in written)
+    assert "A. Clerk acknowledged: it was paid, says the bank" in wrote.said + wrote.err
+
+
+async def test_an_order_of_an_archive_that_was_paid_as_is_told_later(run: Run, batch: None) -> None:
+    """It was refused as far as the archive knows, and a notification says otherwise: nobody is told to pay it again."""
+    await run("bulk", "reconcile", *SENT, "--interval", "0")
+    with contextlib.closing(sqlite3.connect("j.sqlite")) as file, file:
+        file.execute("UPDATE outbox SET updated_at = updated_at - 8640000, permitted_at = permitted_at - 8640000")
+    options = ("--older-than", "90d", "--archive", "old.jsonl.gz", "--who", "A. Clerk", "--why", "rule 7", "--yes")
+    assert 0 == (await run("journal", "prune", "--journal", "j.sqlite", *options)).status
+    before = await run("explain", "RUN-2", "--journal", "j.sqlite")
+    assert "Pay it again? Yes, once what it was refused for is mended" in before.said
+    async with SqliteJournal("j.sqlite") as journal:
+        paid = TransactionSucceeded(
+            transaction_id="t-9", request_id="RUN-2", status_code=0, amount=Decimal(150000), currency_code="UGX"
+        )
+        heard = RawNotification(body=b"paid", query="", peer="192.0.2.7", received_at=time.time())
+        await journal.receive(heard, paid, owner="test", lease=1.0)
+    told = await run("explain", "RUN-2", "--journal", "j.sqlite")
+    assert "Pay it again? No: the evidence is against itself." in told.said
+
+
+async def test_an_order_that_was_tried_again_from_another_journal(run: Run, batch: None, tmp_path: Path) -> None:
+    """This machine knows that a second try was made, and from which one: a third is not asked for."""
+    write_csv(tmp_path / "again.csv", row(request_id="RUN-2-R2", phone_number="+256772000002"))
+    other = ("--journal", "other.sqlite", "--batch-id", "again")
+    assert 0 == (await run("bulk", "run", "again.csv", *other, "--yes", "--new-journal")).status
+    told = await run("explain", "RUN-2", "--journal", "j.sqlite")
+    assert "Pay it again? No: RUN-2-R2 was heard of, which tries it again, though not from here." in told.said
+
+
+async def test_orders_that_are_numbered_as_tries_are(
+    run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NOV-R3 is the row after NOV-R2, and pays somebody else: who was not paid is paid, under an id of their own."""
+    monkeypatch.chdir(tmp_path)
+    people = [("1", "Amber Otim"), ("2", "Brian Okello"), ("3", "Grace Akello"), ("4", "Ruth Auma"), ("5", "Sam Opio")]
+    rows = [row(request_id=f"NOV-R{n}", phone_number=f"+25677200000{n}", name=name) for n, name in people]
+    write_csv(tmp_path / "p.csv", *rows)
+    for refused in ("NOV-R2", "NOV-R4"):
+        sandbox.script(Fault.REFUSED, on="payout", request_id=refused)
+    await run("bulk", "run", "p.csv", *SENT, "--yes", "--new-journal")
+    told = await run("explain", "NOV-R4", "--journal", "j.sqlite")
+    assert "Pay it again? Yes, once what it was refused for is mended" in told.said
+    assert "Take NOV-R4-R2: whoever does it too takes the same" in told.said
+    assert "tried again" not in (await run("bulk", "status", *SENT)).said
+    assert 0 == (await run("bulk", "retry-file", *SENT)).status
+    assert 0 == (await run("bulk", "run", "november-retry.csv", *SENT[:2], "--batch-id", "again", "--yes")).status
+    assert [1, 1, 1] == [sandbox.executions(f"NOV-R{which}") for which in ("2-R2", "4-R2", "5")]
+    after = await run("explain", "NOV-R4", "--journal", "j.sqlite")
+    assert "Pay it again? No: it was tried again as NOV-R4-R2 of batch again, which is accepted" in after.said
+
+
+async def test_tries_that_were_loaded_together(
+    run: Run, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They pay one person, by one of two numbers: a later one may have been paid, so nothing is offered."""
+    monkeypatch.chdir(tmp_path)
+    rows = [row(request_id=f"PAY-R{n}", phone_number=f"+25677200000{n}") for n in (2, 3)]
+    write_csv(tmp_path / "p.csv", *rows)
+    sandbox.script(Fault.REFUSED, on="payout", request_id="PAY-R2")
+    await run("bulk", "run", "p.csv", *SENT, "--yes", "--new-journal")
+    told = await run("explain", "PAY-R2", "--journal", "j.sqlite")
+    assert "Pay it again? No: it was tried again as PAY-R3 of batch november, which is accepted" in told.said
 
 
 async def test_an_order_that_waits_in_a_paused_outbox(

@@ -83,6 +83,14 @@ def test_a_line_for_machines_has_every_fact_by_its_name() -> None:
     } == json.loads(line)
 
 
+def test_a_number_that_json_does_not_know() -> None:
+    """It is a text, or whoever reads the lines could read none of this one."""
+    facts = {"rate": float("inf"), "share": float("nan"), "large": 10**400}
+    line = FactsFormatter(as_json=True).format(logging.makeLogRecord({"msg": "pace", **facts}))
+    told = json.loads(line, parse_constant=pytest.fail)
+    assert ("inf", "nan") == (told["rate"], told["share"])
+
+
 def test_a_traceback_for_machines_is_in_the_line() -> None:
     """Masked, as everywhere."""
     try:

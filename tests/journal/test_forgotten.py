@@ -310,6 +310,21 @@ async def test_a_notification_that_comes_when_the_journal_is_not_in_its_place(pa
             await journal.receive(delivery(), event(0, 99), owner="receiver", lease=90.0)
 
 
+async def test_a_folder_that_nobody_can_look_into_for_a_while(path: Path) -> None:
+    """Nothing is promised while nobody can tell whether the file is in its place, and then all goes on as before."""
+    away = path.parent.with_name("away")
+    async with SqliteJournal(path) as journal:
+        chunk = await claimed(journal, 3)
+        path.parent.rename(away)
+        path.parent.symlink_to(path.parent.name)  # to itself: whoever follows it is refused, even the system's master
+        for _ in range(2):
+            with pytest.raises(JournalUnavailable, match=r"whether journal\.db still is in its place cannot be seen"):
+                await journal.permit(chunk, chunk.orders[0])
+        path.parent.unlink()
+        away.rename(path.parent)
+        await permitted(journal, chunk)
+
+
 def states_in_the_file(path: Path) -> list[str]:
     """Where orders stand by the file alone, whatever is in its log."""
     with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as file:

@@ -13,6 +13,7 @@ from session.wires import Request, Wire, payout, reply, turns
 
 from payments_async import (
     Dialect,
+    Limits,
     OutcomeUnknown,
     PaymentsSession,
     ServiceFault,
@@ -21,6 +22,7 @@ from payments_async import (
     TransactionStatus,
 )
 from payments_async._errors import IncompleteListing
+from payments_async._session import executor_of
 from payments_async.ipn import TransactionSucceeded
 from payments_async.sandbox import Fault, ManualClock, Sandbox
 
@@ -285,6 +287,22 @@ async def test_days_are_those_of_the_service(opened: Open, wire: Wire) -> None:
     await payments.transactions.settled("r-1")
     days = {(now + timedelta(days=back)).date() for now in (before, datetime.now(UTC)) for back in (-1, -2)}
     assert any(f"earlierDate={day}" in dates[0] for day in days)
+
+
+async def test_what_was_accepted_since_somebody_was_looked_for(opened: Open, opened_sandbox: OpenSandbox) -> None:
+    """Whose a transaction is, is found out once, not anew for each look-up, and kept up with each order since."""
+    sandbox = await opened_sandbox({"request_id_case": "upper"})
+    payments = await opened(sandbox, limits=Limits(remembered=2))
+    books = executor_of(payments).books
+    first, second = await pay(payments, "pay-1", "pay-2")
+    owners = books.owners()
+    assert {first: "pay-1", second: "pay-2"} == owners
+    sandbox.script(Fault.LOST_BEFORE, request_id="PAY-3")
+    (third,) = await pay(payments, "pay-3")
+    with pytest.raises(OutcomeUnknown):
+        await payments.payouts.send(payout("PAY-3"))
+    assert await payments.transactions.find("PAY-3", since=DAY, until=DAY) is None
+    assert ({second: "pay-2", third: "pay-3"}, True) == (owners, owners is books.owners())
 
 
 @pytest.mark.parametrize("case", ["as_given", "upper"])

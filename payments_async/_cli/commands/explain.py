@@ -17,7 +17,6 @@ from payments_async._cli.next_steps import MEANS, NextStep, may_be_paid_again, s
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, money, quoted
 from payments_async._cli.story import sentence
-from payments_async.bulk import later_tries
 from payments_async.journal import ArchivedOrder, Happening, Journal, State
 
 _NOT_OURS = "No: it may have been paid. Find out who ordered it before anybody pays it, under whatever id."
@@ -41,13 +40,13 @@ async def explain(
             gone = await held.archived_of([request_id])
             if request_id in gone:
                 left = gone[request_id]
-                again = may_be_paid_again(left, (await later_tries(held, [request_id])).get(request_id), left.late)
+                again = await may_be_paid_again(held, left, left.late)
                 return _tell_of_archived(screen, left, again)
             return await _tell_of_stranger(screen, held, request_id)
         story = await held.history(request_id)
         run = await held.run(entry.batch_id)
         paused = None if run.outbox is None else await held.paused(run.outbox)
-        again = may_be_paid_again(entry, (await later_tries(held, [request_id])).get(request_id), story)
+        again = await may_be_paid_again(held, entry, story)
     order = entry.order
     direction = "from" if isinstance(order, CollectionOrder) else "to"
     screen.say(

@@ -540,7 +540,7 @@ class PriorOrders:
             new = [one for one in request_ids if one not in entries]
             archived = await self._journal.archived_of(new, in_any_letters=True)
             self._alike = await _in_other_letters(self._journal, new)
-            self._earlier = await earlier_orders(self._journal, request_ids)
+            self._earlier = await earlier_orders(self._journal, request_ids, entries)
             self._shown = await shown_statuses(self._payments, self._earlier.values())
         self._gone = frozenset(archived)
         if self._registered is not None:

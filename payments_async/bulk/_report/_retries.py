@@ -6,7 +6,7 @@ import asyncio
 import csv
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 import attrs
@@ -20,7 +20,7 @@ from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._files import place_of, replacing
 from payments_async.bulk._retry_ids import Earlier, earlier_orders, later_tries, paid_before, retried_id
 from payments_async.journal import Journal
-from payments_async.journal._records import Entry
+from payments_async.journal._records import Entry, Happening
 from payments_async.journal._states import State
 
 _EARLIER, _WHY = "earlier_request_id", "why_not_paid"
@@ -54,6 +54,8 @@ async def retry_file(
 ) -> Retries:
     """Write a batch file of the orders of a batch that surely were not paid: rejected, or failed.
 
+    What evidence contradicted is left out, for whoever acknowledged that may have learned that it was paid.
+
     Each has a new request id, always the same for one order (``PAY-17-R2``, then ``PAY-17-R3``), so that a second file
     of the same orders pays nothing twice. ``plan`` refuses one whose earlier order has turned out to be paid since.
     Names and numbers are in full: the file is readable by its owner alone. Columns beside those of a batch file name
@@ -78,12 +80,14 @@ async def retry_file(
     left_out: list[tuple[str, str]] = []
     orders: list[tuple[Entry, PayoutOrder]] = []
     ended = [entry for state in states async for entry in journal.entries(batch_id, state)]
-    earlier = await earlier_orders(journal, (entry.request_id for entry in ended))
-    later = await later_tries(journal, [entry.request_id for entry in ended])
+    held = {entry.request_id: entry for entry in ended}
+    earlier, later = await earlier_orders(journal, held, held), await later_tries(journal, held)
+    taken = await journal.entries_of([retried_id(one) for one in held if one not in later])
     for entry in ended:
         again = later.get(entry.request_id)
         why = _why_not(entry, earlier) if again is None else str(again)
-        order = None if why else _again(entry)
+        why = why or _acknowledged(await journal.history(entry.request_id))
+        order = None if why else _again(entry, taken)
         if order is not None:
             orders.append((entry, order))
         else:
@@ -110,12 +114,19 @@ def _why_not(entry: Entry, earlier: Earlier) -> str | None:
     return None
 
 
-def _again(entry: Entry) -> PayoutOrder | None:
-    """The order under its next id, if it can have one."""
+def _acknowledged(story: Iterable[Happening]) -> str | None:
+    """Why an order of which a person knows what is true may have been paid: only their words tell."""
+    said = [f"{one.by} {one.detail}" for one in story if one.is_acknowledgement]
+    return f"evidence was against itself ({said[-1]}): enter it by hand if it surely was not paid" if said else None
+
+
+def _again(entry: Entry, taken: Container[str]) -> PayoutOrder | None:
+    """The order under its next id, if it can have one; where other rows have such ids, under one of its own."""
     if isinstance(entry.order, CollectionOrder):
         return None
+    request_id = retried_id(entry.request_id, is_row=retried_id(entry.request_id) in taken)
     try:
-        return attrs.evolve(entry.order, request_id=retried_id(entry.request_id), batch_id=None)
+        return attrs.evolve(entry.order, request_id=request_id, batch_id=None)
     except ValueError:  # the id would be too long
         return None
 

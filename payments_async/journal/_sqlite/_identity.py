@@ -43,10 +43,10 @@ class _OpenFile(NamedTuple):
 
     @property
     def is_there(self) -> bool:
-        """Whether it still is what is found there."""
+        """Whether it still is what is found there. Raises ``OSError`` where nobody can tell, as of a closed folder."""
         try:
             return inode_of(self.path) == self.inode or "" != (birth_of(self.path) or "") == self.birth
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
 
 
@@ -66,7 +66,13 @@ class _OpenFiles:
         """Whether each still is at its place. Raises ``JournalUnavailable``."""
         self.are_displaced = True
         for file in self._files:
-            if not file.is_there:
+            try:
+                is_there = file.is_there
+            except OSError as error:
+                raise JournalUnavailable(
+                    f"{self._named}: whether {file.path.name} still is in its place cannot be seen ({error.strerror})"
+                ) from error
+            if not is_there:
                 raise JournalUnavailable(
                     f"{self._named}: {file.path.name} was moved, deleted or replaced while it is open; put it back, or "
                     "end whatever uses the journal and begin again"
@@ -75,12 +81,20 @@ class _OpenFiles:
 
     @property
     def are_replaced(self) -> bool:
-        """Whether others lie in their places: somebody goes on with those."""
-        return any(not file.is_there and file.path.exists() for file in self._files)
+        """Whether others lie in their places, or nobody can tell: somebody goes on with those."""
+        try:
+            return any(not file.is_there and file.path.exists() for file in self._files)
+        except OSError:
+            return True
 
     def have(self, path: Path) -> bool:
-        """Whether the journal's file is the one that is at a path now."""
-        return path == self._files[0].path and self._files[0].is_there
+        """Whether the journal's file is the one that is at a path now, or nobody can tell."""
+        if path != self._files[0].path:
+            return False
+        try:
+            return self._files[0].is_there
+        except OSError:
+            return True
 
 
 class Epoch:
