@@ -255,7 +255,8 @@ async def _in_other_letters(journal: Journal, request_ids: Sequence[str]) -> dic
     found = {ways[way]: entry for way, entry in (await journal.entries_of(list(ways))).items()}
     plain = {one.lower(): one for one in request_ids}
     mixed = await journal.entries_of(list(plain), in_mixed_letters=True)
-    return found | {plain[one.lower()]: entry for one, entry in mixed.items()}
+    # what a database takes for small letters, beyond ASCII, need not be what Python does
+    return found | {plain[low]: entry for one, entry in mixed.items() if (low := one.lower()) in plain}
 
 
 class Payee(NamedTuple):
