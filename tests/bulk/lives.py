@@ -142,6 +142,7 @@ class Life:
             source.backup(target)
         with contextlib.suppress(FileExistsError):  # another process was quicker
             (self.folder / "journal.db").hardlink_to(copy)
+        copy.unlink()  # a journal has one name
 
     async def break_off_a_load(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
         """So that the next one has something to drop."""

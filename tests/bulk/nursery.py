@@ -77,6 +77,8 @@ class Nursery:
     def begin(self, **told: Any) -> Child:
         """Start a child."""
         assert self._process.stdin is not None
+        if self._listening.done():
+            raise RuntimeError("the nursery failed, and says above why")
         child = Child()
         self._children.append(child)
         self._process.stdin.write(json.dumps({"number": len(self._children) - 1} | told).encode() + b"\n")
@@ -100,6 +102,15 @@ class Nursery:
                     child.code.set_result(int(value))
                 case other:
                     raise RuntimeError(f"a child is {other}")
+        if await self._process.wait():
+            self._fail()
+
+    def _fail(self) -> None:
+        """Let nobody wait for children that are heard of no more."""
+        for child in self._children:
+            for awaited in (child.pid, child.code):
+                if not awaited.done():
+                    awaited.set_exception(RuntimeError("the nursery failed, and says above why"))
 
 
 def say(number: int, words: str) -> None:
