@@ -18,9 +18,9 @@ _STOPPED = 5  # as `exit_codes` has it, which is not imported yet
 
 def main() -> None:
     """Run the command line with the arguments of this process."""
+    signal.signal(signal.SIGINT, _stopped)  # no traceback, whatever is being imported: nothing was begun
     _fill_standard_files()
     _check_arguments()
-    signal.signal(signal.SIGINT, _stopped)  # no traceback, whatever is being imported: nothing was begun
     from importlib.util import find_spec
 
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
