@@ -34,6 +34,7 @@ from payments_async.journal import (
     HeldElsewhere,
     LoadBusy,
     News,
+    NotApproved,
     NotParked,
     SqliteJournal,
     State,
@@ -130,7 +131,8 @@ class Life:
         stop = asyncio.Event()
         stop.set()
         async with self.journal("first.db") as journal:
-            await approve(journal)
+            with contextlib.suppress(NotApproved):  # another process was quicker to take it back
+                await approve(journal)
             if self.point.startswith("load_drop"):
                 await self.break_off_a_load(payments, journal)
             await run_batch(payments, journal, BATCH, self.orders(), stop=stop, lease=LEASE)
