@@ -295,6 +295,8 @@ def _members(members: dict[str, Any], timezone: tzinfo) -> tuple[dict[str, Any],
     for name, value in members.items():
         field = _SPELLINGS.get(name) or _folded(name)
         if field is None or field == _REFERENCE:
+            if field is not None and value is not None and type(value) is not dict:
+                raise UnreadableNotification("the request reference is not an object")
             extra[name] = value
         elif value is not None:
             try:
@@ -379,7 +381,7 @@ def _unquoted(text: str) -> str:
 
 
 class _Harmless(Exception):
-    """An unreadable member that must not cost the notification; it stays in ``extra`` as it came."""
+    """An unreadable member that decides nothing; it stays in ``extra`` as it came and costs no notification."""
 
 
 def _read_id(value: Any, _: object = None) -> str:
@@ -411,6 +413,13 @@ def _read_text(value: Any, _: object) -> str:
     if type(value) is int:
         return str(value)
     raise _Harmless
+
+
+def _read_currency(value: Any, _: object) -> str:
+    try:
+        return _read_text(value, _)
+    except _Harmless as error:  # read as none, it would agree with the currency of any order
+        raise UnreadableNotification("the currency is not text") from error
 
 
 def _read_status_code(value: Any, _: object) -> int:
@@ -513,7 +522,7 @@ _READERS: Mapping[str, Callable[[Any, tzinfo], Any]] = {
     "correlation_id": _read_text,
     "created_on": _read_created_on,
     "amount": _read_amount,
-    "currency_code": _read_text,
+    "currency_code": _read_currency,
 }
 _decode = msgspec.json.Decoder(float_hook=_number).decode
 _slow_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=str, parse_int=str)

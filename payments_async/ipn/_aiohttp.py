@@ -74,7 +74,7 @@ async def notify(intake: Intake, request: web.BaseRequest, token: str | None = N
     content = request.content
     body: bytes | Answer
     if content.is_eof() and content.exception() is None:  # all of it is here: no timer is needed
-        body = content.read_nowait()
+        body = content.read_nowait() or await request.read()  # aiohttp keeps what a middleware has read
     else:
         body = await _body(request, intake.max_body, intake.body_time)
         if isinstance(body, Answer):

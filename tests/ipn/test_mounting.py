@@ -88,3 +88,30 @@ def test_what_nothing_can_be_mounted_in() -> None:
         receiver.mount({})
     with pytest.raises(ValueError, match="such as '/ipn'"):
         receiver.mount(web.Application(), "/")
+
+
+@pytest.mark.parametrize("reads", ["read", "text", "json"])
+@pytest.mark.parametrize("token", [None, "a-token-of-20-letters"])
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_a_middleware_of_aiohttp_that_reads_first(reads: str, token: str | None, is_chunked: bool) -> None:
+    """The receiver takes the body that a log or a check of signatures has read, and limits it all the same."""
+    heard: list[object] = []
+
+    @web.middleware
+    async def reader(request: web.Request, handler: Any) -> web.StreamResponse:
+        heard.append(await getattr(request, reads)())
+        answer: web.StreamResponse = await handler(request)
+        return answer
+
+    async def pieces(body: bytes) -> AsyncIterator[bytes]:
+        yield body[:10]
+        yield body[10:]
+
+    receiver, app = Receiver(senders=["127.0.0.1"], path_token=token), web.Application(middlewares=[reader])
+    receiver.mount(app)
+    path = "/ipn" if token is None else f"/ipn/{token}"
+    async with TestClient(TestServer(app)) as client:
+        for body, expected in ((MADE.body, 200), (b'{"x": "' + b"a" * 70_000 + b'"}', 413)):
+            answer = await client.post(path, data=pieces(body) if is_chunked else body)
+            assert expected == answer.status
+    assert 2 == len(heard)

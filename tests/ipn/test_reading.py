@@ -1,5 +1,6 @@
 """The parser: everything it may be given is an event or the one parse error, in time."""
 
+import itertools
 import json
 import random
 import time
@@ -432,6 +433,20 @@ scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.tex
 values = st.recursive(
     scalars, lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.sampled_from([*PASCAL, "x"]), inner))
 )
+
+
+DECIDING = [name for name in PASCAL if name not in ("StatusMessage", "CorrelationId", "CreatedOn")]
+ODD = [{}, {"a": "UGX"}, [], ["UGX"], [None], True, False, 1.5, -0.0, 0, -1, 10**30, "", " ", "x"]
+
+
+@pytest.mark.parametrize("name", [*DECIDING, "RequestReference"])
+def test_a_wrong_type_is_never_read_as_absent(name: str) -> None:
+    """What an order is compared with is refused in a wrong JSON type: absent, it would agree with any order."""
+    field = "".join("_" + letter.lower() if letter.isupper() else letter for letter in name)[1:]
+    for spelling, value in itertools.product(("pascal", "camel", "snake", "upper"), ODD):
+        event = outcome(json.dumps(spelled({**PASCAL, name: value}, spelling)).encode(), "")
+        is_absent = not isinstance(value, dict) if name == "RequestReference" else getattr(event, field, "") is None
+        assert event is None or not is_absent, (spelling, value)
 
 
 @settings(deadline=None)
