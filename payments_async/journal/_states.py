@@ -1,9 +1,10 @@
 """The life of an order as one table: state x news -> state. A journal writes down what it answers.
 
-For whoever edits the table: an order leaves ``sending`` for ``planned`` only by proof that nothing was carried out,
-and ``parked`` for ``planned`` only by a named person. No other way leads back to ``planned``: each would be a second
-payment. Nothing that is only notified settles an order that was never sent: a forged notification would leave it
-unpaid. Every pair is written out; a missing one fails the import.
+For whoever edits the table: an order becomes ``planned`` again only by proof that nothing of its last attempt left, or
+by a named person where it is ``parked``. No other way leads back: each would be a second payment. After a takeover the
+proof counts only where no earlier attempt is open and nothing else speaks of the order: that is decided before. Nothing
+that is only notified settles an order that was never sent: a forged notification would leave it unpaid. Every pair is
+written out; a missing one fails the import.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ SAID: Mapping[News, str] = {
 # The rule that decides, in a few words; shown by `explain`.
 RULES: Mapping[News, str] = {
     News.PERMITTED: "a POST happens only after a committed permit",
-    News.NOT_SENT: "planned again only by the permit's holder, who proves that no byte left or that it was unread",
+    News.NOT_SENT: "planned again only by the last permit's holder, who proves that no byte left or that it was unread",
     News.ACCEPTED: "evidence is never fenced and moves forward only",
     News.REJECTED: "the service said no to this very attempt, and no earlier one is open",
     News.UNKNOWN: "no usable answer: only evidence settles it",
@@ -132,9 +133,9 @@ planned     sending  =        !accepted  =        unknown =       !accepted/!par
 planned*    sending  =        accepted   =        unknown =       accepted           accepted  successful          failed          reversed           =      =
 sending     =        planned  accepted   rejected unknown unknown accepted           accepted  successful          failed          reversed           =      =
 sending*    =        planned  accepted   unknown  unknown unknown accepted           accepted  successful          failed          reversed           =      =
-unknown     =        =        accepted   rejected =       =       accepted           accepted  successful          failed          reversed           parked =
+unknown     =        planned  accepted   rejected =       =       accepted           accepted  successful          failed          reversed           parked =
 unknown*    =        =        accepted   =        =       =       accepted           accepted  successful          failed          reversed           parked =
-parked      =        =        accepted   rejected =       =       accepted           accepted  successful          failed          reversed           =      planned
+parked      =        planned  accepted   rejected =       =       accepted           accepted  successful          failed          reversed           =      planned
 parked*     =        =        accepted   =        =       =       accepted           accepted  successful          failed          reversed           =      planned
 parked-     =        =        !accepted  =        =       =       !accepted/!        !         !successful/!       !failed/!       !reversed/!        =      planned
 accepted    =        !        =          !        =       =       =                  =         successful          failed          reversed           =      =

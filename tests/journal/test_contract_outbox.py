@@ -418,16 +418,6 @@ async def test_an_order_that_was_not_sent_gets_another_permit(journal: Journal) 
     assert [News.NOT_SENT, News.ACCEPTED] == [answer.news for answer in answers]
 
 
-async def test_not_sent_is_worth_nothing_once_the_lease_is_lost(journal: Journal, clock: Clock) -> None:
-    """Unknown becomes planned by a person alone."""
-    chunk = await claimed(journal)
-    permit = await permitted(journal, chunk)
-    clock.pass_(31)
-    await journal.expire_chunks()
-    finding = await journal.record(Outcome(permit=permit, news=News.NOT_SENT))
-    assert (State.UNKNOWN, None) == (finding.state, finding.conflict)
-
-
 async def test_a_late_answer_says_nothing_of_the_attempt_after_it(journal: Journal) -> None:
     """A refusal of the first attempt does not settle the second."""
     chunk = await claimed(journal)

@@ -32,13 +32,21 @@ CONFIRMED = {State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED}
 
 @attrs.define
 class Model:
-    """What the journal should know of one order."""
+    """What the journal should know of one order.
+
+    Attributes:
+        not_left: Attempts of which it is proved that nothing left.
+        is_taken_over: It is unknown because its last attempt was taken over.
+        is_spoken_of: Somebody has said more of it than that nothing left.
+    """
 
     amount: Decimal
     state: State = State.PLANNED
     attempt: int = 0
     sent_before: bool = False
     not_left: int = 0
+    is_taken_over: bool = False
+    is_spoken_of: bool = False
     conflict: bool = False
     known: set[tuple[News, str, State]] = attrs.field(factory=set)
     against: set[tuple[News, str]] = attrs.field(factory=set)
@@ -52,8 +60,18 @@ class Model:
         verdict = next_state(self.state, news, sent_before=self.sent_before, unsent=unsent)
         if verdict.conflict:
             self.contradict(news, source, verdict.state)
-        self.not_left += news is News.NOT_SENT and self.state is State.SENDING
+        if verdict.state is not self.state:
+            self.not_left += news is News.NOT_SENT
+            if news is not News.SWEPT_CLEAN_TWICE:
+                self.is_taken_over = news is News.LEASE_EXPIRED
         self.state = verdict.state
+
+    def proves(self, attempt: int) -> bool:
+        """Whether a proof that nothing left under this permit counts: late only if nothing else is open or said."""
+        if attempt != self.attempt or self.state not in (State.UNKNOWN, State.PARKED):
+            return attempt == self.attempt
+        is_all = self.is_taken_over and self.not_left == self.attempt - 1
+        return is_all and not (self.is_spoken_of or self.sent_before or self.conflict)
 
     def disagree(self, news: News, source: str) -> None:
         """Something says otherwise than the order: it is never sent as long as nobody has decided about that."""
@@ -244,7 +262,10 @@ class JournalMachine(RuleBasedStateMachine):
     def outcome(self, key: tuple[str, int], permit: Permit, news: News) -> Outcome:
         """An answer to an attempt, and what the model makes of it."""
         known = self.model[key]
-        if permit.attempt == known.attempt or news is News.ACCEPTED:
+        is_plain = permit.attempt == known.attempt and known.state is State.SENDING
+        known.is_spoken_of |= news is not News.NOT_SENT and not is_plain
+        counts = known.proves(permit.attempt) if news is News.NOT_SENT else permit.attempt == known.attempt
+        if counts or news is News.ACCEPTED:
             known.learn(news, f"answer {permit.attempt}")
         transaction = self.transaction(key) if news is News.ACCEPTED else None
         return Outcome(permit=permit, news=news, transaction_id=transaction)
@@ -269,6 +290,7 @@ class JournalMachine(RuleBasedStateMachine):
             news=news, source="list", request_id=about.request_id, transaction_id=self.transaction(key),
             amount=-about.amount if agrees else Decimal(1), currency="UGX",
         )  # fmt: skip
+        known.is_spoken_of = True
         if agrees:
             known.learn(news, "list")
         else:
@@ -283,6 +305,7 @@ class JournalMachine(RuleBasedStateMachine):
         fact = attrs.evolve(
             event(status_code, transaction=self.transaction(key)), request_id=about.request_id, amount=-about.amount
         )
+        known.is_spoken_of = True
         receipt = self.do(self.journal.receive(delivery(repr(fact).encode()), fact, owner="r", lease=0))
         if receipt.is_new:
             known.learn([News.NOTIFIED_SUCCESSFUL, News.NOTIFIED_PROCESSING, News.NOTIFIED_FAILED][status_code])

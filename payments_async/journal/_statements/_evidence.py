@@ -8,7 +8,14 @@ from decimal import Decimal
 
 from payments_async._amounts import amount_text
 from payments_async.journal._faults import NotLookedFor, NotParked, OrderUnknown
-from payments_async.journal._records import Evidence, Finding, Row, check_named, pack_transaction_id
+from payments_async.journal._records import (
+    Evidence,
+    Finding,
+    Row,
+    check_named,
+    pack_transaction_id,
+    unpack_transaction_id,
+)
 from payments_async.journal._statements._archived import find_archived
 from payments_async.journal._statements._entries import (
     Commit,
@@ -26,6 +33,7 @@ from payments_async.journal._weighing import CONFIRMED, weigh
 
 _log = logging.getLogger("payments_async.journal")
 _TOLD = EVIDENCE - {News.ACCEPTED, News.SWEPT_CLEAN_TWICE}  # notified or looked up
+_SILENT = {News.LEASE_EXPIRED, News.NOT_SENT, News.SWEPT_CLEAN_TWICE}  # none of it says that the service has the order
 
 
 def find(commit: Commit, request_id: str | None, transaction_id: str | None) -> Row | None:
@@ -105,6 +113,40 @@ def is_unsent(commit: Commit, row: Row) -> bool:
         "SELECT count(*) FROM attempt WHERE order_id = ? AND outcome = ?", (row.id, News.NOT_SENT)
     ).fetchone()
     return bool(proved == row.attempt)
+
+
+def is_open_by_takeover(commit: Commit, row: Row) -> bool:
+    """Whether an unknown or parked order is so because its last attempt was taken over, and for no other reason.
+
+    Then the proof of that attempt's holder counts, however late. It does not where an earlier attempt is open, where
+    anything else speaks of the order, or where the journal may have forgotten a later attempt since.
+    """
+    if row.sent_before or row.conflict is not None or unpack_transaction_id(row.transaction_id) is not None:
+        return False
+    trail = commit.execute(
+        "SELECT news, before, after FROM evidence WHERE order_id = ? ORDER BY +id", (row.id,)
+    ).fetchall()
+    turns = [news for news, before, after in trail if before != after and news != News.SWEPT_CLEAN_TWICE]
+    if turns[-1:] != [News.LEASE_EXPIRED] or any(news not in _SILENT for news, _, _ in trail):
+        return False
+    run, number = run_of(row.id), chunk_of(row.id)
+    (unsent, is_told, raised) = commit.execute(
+        """SELECT (SELECT count(*) FROM attempt WHERE order_id = ? AND outcome = ?),
+        EXISTS (SELECT 1 FROM ipn_event WHERE request_id IS NOT NULL AND request_id = ?),
+        (SELECT c.token - (SELECT count(*) FROM claim k WHERE k.run = c.run AND k.number = c.number AND k.token > ?)
+        FROM chunk c WHERE c.run = ? AND c.number = ?)""",
+        (row.id, News.NOT_SENT, row.request_id, row.token, run, number),
+    ).fetchone()
+    # a quarantine raises the token without a claim: what the journal knew before it is no proof any more
+    return bool(unsent == row.attempt - 1 and not is_told and raised == row.token)
+
+
+def open_chunk_of(commit: Commit, row: Row) -> None:
+    """An order is planned again: its chunk may be claimed, though nothing was left in it."""
+    commit.execute(
+        "UPDATE chunk SET state = 'open' WHERE run = ? AND number = ? AND state = 'done'",
+        (run_of(row.id), chunk_of(row.id)),
+    )
 
 
 def record_evidence(
@@ -220,10 +262,7 @@ def write_off(commit: Commit, request_id: str, who: str, why: str, seen: float |
     decision = resolve(commit, News.WRITTEN_OFF, who, why, order_id=row.id, evidence=_about(commit, row))
     _dispute(commit, row, decision, who)
     change(commit, row, verdict.state, sent_before=True)
-    commit.execute(
-        "UPDATE chunk SET state = 'open' WHERE run = ? AND number = ? AND state = 'done'",
-        (run_of(row.id), chunk_of(row.id)),
-    )
+    open_chunk_of(commit, row)
 
 
 def acknowledge(commit: Commit, request_id: str, who: str, why: str, seen: float | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
+from itertools import filterfalse
 from typing import Any, NamedTuple
 
 from payments_async.journal._approvals import Signature
@@ -350,7 +351,7 @@ def _facts(row: Row, trails: _Trails) -> list[_Fact]:
         if state in _ANSWERED:
             words = _words(row.attempt, row.code, row.message, row.transaction_id)
             add_ours("answer", at, worker, _ANSWERED[state], state, words)
-    for seen in evidence:
+    for seen in filterfalse(_is_late_proof, evidence):  # its attempt tells it
         what = _kind(seen)
         add(seen.at, what, _STATES[seen.after], _seen, seen, what)
     for resolution in map(_Resolution._make, trails.resolutions.get(row.id, ())):
@@ -369,6 +370,11 @@ def _later(evidence: Sequence[_Evidence], permitted_at: float) -> tuple[State, f
 
 def _worker(row: Row, token: int, trails: _Trails) -> str | None:
     return trails.workers.get((chunk_of(row.id), token))
+
+
+def _is_late_proof(seen: _Evidence) -> bool:
+    """Whether it is that nothing left of an order which was taken over before."""
+    return seen.news == News.NOT_SENT and seen.after == State.PLANNED
 
 
 def _kind(seen: _Evidence) -> str:

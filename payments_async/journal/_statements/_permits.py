@@ -20,6 +20,7 @@ from payments_async.journal._records import (
     NotPermitted,
     Outcome,
     Permit,
+    Row,
     pack_transaction_id,
     proved,
     unpack_transaction_id,
@@ -39,7 +40,14 @@ from payments_async.journal._statements._entries import (
     run_of,
     sum_of,
 )
-from payments_async.journal._statements._evidence import apply, archive_attempt, is_unsent, record_evidence
+from payments_async.journal._statements._evidence import (
+    apply,
+    archive_attempt,
+    is_open_by_takeover,
+    is_unsent,
+    open_chunk_of,
+    record_evidence,
+)
 from payments_async.journal._statements._history import look_earlier, void_sweeps
 from payments_async.journal._statements._notifications import apply_unmatched_events
 from payments_async.journal._states import News, State, next_state
@@ -48,6 +56,7 @@ from payments_async.journal._weighing import weigh_answer
 _log = logging.getLogger("payments_async.journal")
 _NO_ORDER = -1
 _NONE = bytes(16)  # no transaction
+_OPEN = {State.SENDING, State.UNKNOWN, State.PARKED}  # a proof that nothing left may make it planned again
 _ENDS = {  # of an attempt whose order is as its permit left it and was never written off: nearly always
     news: next_state(State.SENDING, news).state for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)
 }
@@ -450,8 +459,13 @@ def record_all(commit: Commit, ended: Sequence[EndedAttempt]) -> list[Finding] |
 def withdraw(commit: Commit, permit: Permit, why: str) -> None:
     """Give back a permit that never reached its caller: so nothing was sent under it. Another one stands."""
     row = row_by_id(commit, permit.id)
-    if row is not None and row.state is State.SENDING and (row.token, row.permitted_at) == (permit.token, permit.at):
+    if row is not None and row.state in _OPEN and _is_of(row, permit):
         record(commit, Outcome(permit=permit, news=News.NOT_SENT, message=why))
+
+
+def _is_of(row: Row, permit: Permit) -> bool:
+    """Whether this permit is the order's last one. A journal that was put back grants the same number again."""
+    return (row.attempt, row.token, row.permitted_at) == (permit.attempt, permit.token, permit.at)
 
 
 def is_held(commit: Commit, chunk: Chunk) -> bool:
@@ -561,17 +575,21 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
         detail=outcome.message,
     )
     is_the_last = row.attempt == permit.attempt
+    if outcome.news is News.NOT_SENT and row.state in _OPEN:
+        is_the_last = _is_of(row, permit) and (row.state is State.SENDING or is_open_by_takeover(commit, row))
     if outcome.news is News.ACCEPTED and not (is_the_last and row.state is State.SENDING):
         return apply(commit, row, evidence)
     if not is_the_last:
-        record_evidence(commit, row, evidence, row.state, None)  # says nothing of the attempt under way
+        record_evidence(commit, row, evidence, row.state, None)  # says nothing of what is open
         return Finding(request_id=row.request_id, before=row.state, state=row.state)
     state, words, _ = weigh_answer(row, outcome.news, unsent=is_unsent(commit, row))
     flaw = words
-    is_planned_again = row.state is State.SENDING and state is State.PLANNED
+    is_planned_again = row.state is not state is State.PLANNED
     if is_planned_again:
         archive_attempt(commit, row, outcome.news, outcome.code, outcome.message, commit.now)
-    elif not record_evidence(commit, row, evidence, state, words):
+        open_chunk_of(commit, row)
+    is_told_by_attempt = is_planned_again and row.state is State.SENDING
+    if not is_told_by_attempt and not record_evidence(commit, row, evidence, state, words):
         flaw = None  # it was seen by whoever acknowledged it
     hint = outcome.transaction_id if state is not row.state else None
     change(commit, row, state, transaction_id=hint, code=outcome.code, message=outcome.message, conflict=flaw)
