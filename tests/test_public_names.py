@@ -27,10 +27,10 @@ PINNED = {
         TransactionStatus Transactions UnreadableReply UtilityAccount Validation request_id_for
     """,
     "payments_async.bulk": """
-        Batch BatchChanged Comparison Difference Double Duplicate DuplicateGroup Duplicates FirstLook Fuse Guess
-        Issue LaterTry Ledger PayeeChange Plan PlanProgress Problem Reconciliation Repeat Report Retries RunProgress
-        SearchProgress Share acknowledge approval_sheet later_tries ledger lift_quarantine plan read_batch read_money
-        receipt reconcile report retried_id retry_file run_batch sample_payroll write_off
+        Batch BatchChanged Comparison Difference Double Duplicate DuplicateGroup Duplicates FileColumn FirstLook Fuse
+        Guess Issue LaterTry Ledger PayeeChange Plan PlanProgress Problem Reconciliation Repeat Report Retries
+        RunProgress SearchProgress Share acknowledge approval_sheet later_tries ledger lift_quarantine plan read_batch
+        read_money receipt reconcile report retried_id retry_file run_batch sample_payroll write_off
     """,
     "payments_async.fleet": """
         FleetNotReady FleetStatus Routine metrics run_schedule run_worker status submit

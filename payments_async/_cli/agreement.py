@@ -8,6 +8,7 @@ from payments_async import (
     BankAccount,
     InternetLine,
     MobileMoneyWallet,
+    Order,
     PaymentsSession,
     PayoutOrder,
     UtilityAccount,
@@ -23,6 +24,8 @@ _CONCERNS = 5  # of many
 
 async def agreed(screen: Screen, payments: PaymentsSession, made: Plan, question: str) -> bool:
     """Show what would be paid, and ask. With ``--show-personal`` every payout is shown, else the largest.
+
+    At a terminal names and numbers stand in full, unless ``--mask`` is given.
 
     Raises:
         BadInput: There is no terminal to ask at, or the file was changed meanwhile.
@@ -58,15 +61,16 @@ async def _show(screen: Screen, payments: PaymentsSession, made: Plan) -> None:
     rows = [
         [
             names.get(one.request_id, one.request_id),
-            screen.person(paid_to(one)),
-            screen.person(one.beneficiary.name),
+            paid_to(screen, one, is_asked=True),
+            screen.person(one.beneficiary.name, is_asked=True),
+            screen.person(one.message, is_asked=True),
             money(one.amount),
         ]
         for one in shown
     ]
-    screen.table(["Order", "Paid to", "Beneficiary", amount], rows, right=[amount])
+    screen.table(["Order", "Paid to", "Beneficiary", "Message to them", amount], rows, right=[amount])
     if not shows_all:
-        screen.say("--show-personal shows all of them, in full")
+        screen.say("--show-personal shows all of them")
 
 
 def _orders(made: Plan, *, shows_all: bool) -> list[PayoutOrder]:
@@ -74,12 +78,17 @@ def _orders(made: Plan, *, shows_all: bool) -> list[PayoutOrder]:
     return list(made.orders) if shows_all else heapq.nlargest(_LARGEST, made.orders, key=lambda one: one.amount)
 
 
-def paid_to(order: PayoutOrder) -> str:
-    """The number that the money goes to."""
-    match order.destination:
+def paid_to(screen: Screen, order: Order, *, is_asked: bool) -> str:
+    """Where the money of an order goes, or of a collection where it comes from: the number, with the bank or area.
+
+    Args:
+        is_asked: It belongs to a question.
+    """
+    match order.destination if isinstance(order, PayoutOrder) else order.payer:
         case MobileMoneyWallet() | AirtimeLine() | InternetLine() as line:
-            return line.phone_number
+            return screen.person(line.phone_number, is_asked=is_asked)
         case BankAccount() as account:
-            return account.account_number
+            return f"{screen.person(account.account_number, is_asked=is_asked)}, bank {account.bank_code}"
         case UtilityAccount() as account:
-            return account.customer_reference
+            area = f", {account.area}" if account.area else ""
+            return f"{screen.person(account.customer_reference, is_asked=is_asked)}{area}"

@@ -1,6 +1,7 @@
 """A plan of a batch: made from a file, shown to whoever approves it, and told to machines."""
 
 import asyncio
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from itertools import islice
@@ -23,6 +24,7 @@ from payments_async.bulk import (
     Comparison,
     Duplicate,
     DuplicateGroup,
+    FileColumn,
     Issue,
     PayeeChange,
     Plan,
@@ -34,6 +36,7 @@ from payments_async.journal import Journal
 
 _EXAMPLES = 3  # of things that are alike
 _LISTED = 20  # lines of a list
+_GOES_TO = {None: "stays in the file", "service": "the service", "beneficiary": "the service and the beneficiary"}
 _CHANGES = {
     "other account": "Known name, other account than last time, which is not paid any more",
     "other name": "Known account, other name than last time",
@@ -224,6 +227,7 @@ def show_plan(
             ("digest", made.digest),
         ]
     )
+    show_columns(screen, made.columns)
     issues = _IssueList(screen, shown, everything=everything)
     issues.show(f"{counted(made.problem_count, 'problem')}: nothing can be sent as it is", "red", made.problems)
     looked = "looked at" if made.acknowledged else "look at it; nothing is sent without --acknowledge"
@@ -258,6 +262,24 @@ def plan_document(made: Plan) -> dict[str, object]:
     """A plan for machines."""
     known = attrs.asdict(made, recurse=False, filter=lambda field, _: field.name != "orders")
     return {"clean": made.is_clean, **known}
+
+
+def show_columns(screen: Screen, columns: Sequence[FileColumn]) -> None:
+    """Write what becomes of each column of a file, and who gets what stands there."""
+    if not columns:
+        return
+    rows = [[one.heading, _read_as(one), _GOES_TO[one.goes_to]] for one in columns]
+    screen.say()
+    screen.table(["Column of the file", "Read as", "Goes to"], rows)
+    if free := next((one for one in columns if one.is_free_text), None):
+        option = shlex.join(["--map", f"message={free.heading}"])
+        screen.say(f"To send {quoted(free.heading)} to the beneficiary, add {quoted(option)}")
+
+
+def _read_as(one: FileColumn) -> str:
+    if one.column is None:
+        return "not read"
+    return f"{one.column} (--map)" if one.is_mapped else one.column
 
 
 def _show_shares(screen: Screen, name: str, shares: Mapping[str, Share], made: Plan) -> None:

@@ -52,7 +52,8 @@ class Screen:
 
     Attributes:
         as_json: One JSON document on standard output and nothing else.
-        show_personal: Names, telephone and account numbers in full.
+        show_personal: Names, telephone and account numbers in full, or masked. By default they are masked, but in full
+            where a person is asked at a terminal, and on the papers that a person signs.
         debug: Tracebacks, and the whole log.
         log: The least that a line of the log must be to be shown, or ``None``.
         secrets: Texts that are hidden wherever they would appear.
@@ -60,9 +61,13 @@ class Screen:
     """
 
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False
-    show_personal: Annotated[bool, typer.Option("--show-personal", help="Names and numbers in full, not masked.")] = (
-        False
-    )
+    show_personal: Annotated[
+        bool | None,
+        typer.Option(
+            "--show-personal/--mask",
+            help="Names and numbers in full, or masked everywhere; by default in full where you are asked or sign.",
+        ),
+    ] = None
     debug: Annotated[bool, typer.Option("--debug", help="A traceback with an error, and the log; both masked.")] = False
     log: Annotated[
         LogLevel | None,
@@ -91,11 +96,21 @@ class Screen:
         """Whether a question can be put: both ends are a terminal, and no machine reads along."""
         return not self.as_json and sys.stdin.isatty() and sys.stdout.isatty()
 
-    def person(self, text: str | None) -> str:
-        """A personal value as this screen may show it."""
+    @property
+    def signs_in_full(self) -> bool:
+        """Whether a paper that a person signs shows names and numbers in full."""
+        return self.show_personal is not False
+
+    def person(self, text: str | None, *, is_asked: bool = False) -> str:
+        """A personal value as this screen may show it.
+
+        Args:
+            is_asked: It belongs to a question: whoever answers has to check it.
+        """
         if not text:
             return ""
-        return clean(text) if self.show_personal else mask(clean(text))
+        in_full = is_asked and self.can_ask if self.show_personal is None else self.show_personal
+        return clean(text) if in_full else mask(clean(text))
 
     def people(self, value: object) -> Any:
         """A record of the service as JSON knows it, its personal values as a table of this screen would show them."""

@@ -5,12 +5,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Annotated
 
 import attrs
 import typer
 
 from payments_async import CollectionOrder, PaymentsError, PaymentsSession, PayoutOrder
+from payments_async._cli.agreement import paid_to
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import (
     JournalPlace,
@@ -160,7 +162,7 @@ class SingleOrder:
     """What somebody asked for with `pay` or `collect`.
 
     Attributes:
-        where: Where the money goes or comes from, as it may be shown.
+        where: What kind of place the money goes to or comes from.
     """
 
     screen: Screen
@@ -244,12 +246,18 @@ class SingleOrder:
             if currency and account.currency not in (None, currency):
                 raise BadInput(f"--currency: the account is kept in {account.currency}, not {currency}")
             currency = currency or account.currency
-        payout = isinstance(order, PayoutOrder)
+        payout, person = isinstance(order, PayoutOrder), partial(screen.person, is_asked=asks)
+        where = f"{self.where} {paid_to(screen, order, is_asked=asks)}"
         screen.fields(
             [
                 ("pay" if payout else "collect", money(order.amount, currency)),
-                ("to" if payout else "from", self.where),
-                ("beneficiary" if payout else "payer", screen.person(order.beneficiary.name)),
+                ("to" if payout else "from", where),
+                ("beneficiary" if payout else "payer", person(order.beneficiary.name)),
+                ("telephone", person(order.beneficiary.phone_number)),
+                ("e-mail", person(order.beneficiary.email_address)),
+                ("message to them", person(order.message)),
+                ("metadata", person(order.metadata)),
+                ("from account" if payout else "to account", person(order.account_number)),
                 ("item", order.product_item_id if isinstance(order, PayoutOrder) else order.provider_item_id),
                 ("request id", order.request_id),
                 ("service", payments.base_url),
@@ -260,7 +268,7 @@ class SingleOrder:
         if is_new and not may_be_made(screen, path, named=named, is_wanted=self.sending.new_journal):
             return False
         verb, way = ("Send", "to") if payout else ("Request", "from")
-        question = f"{verb} {money(order.amount, currency)} {way} {self.where}?"
+        question = f"{verb} {money(order.amount, currency)} {way} {where}?"
         return self.sending.yes or screen.confirmed(question, otherwise="nothing was sent")
 
 

@@ -3,6 +3,7 @@
 from payments_async._public import name_publicly
 from payments_async.bulk._file._batch import Batch, Guess, Repeat, read_batch, sample_payroll
 from payments_async.bulk._file._cells import read_money
+from payments_async.bulk._file._headings import FileColumn
 from payments_async.bulk._file._tables import BatchChanged
 from payments_async.bulk._plan._checks import Duplicate, DuplicateGroup, Duplicates
 from payments_async.bulk._plan._comparison import Comparison, PayeeChange
@@ -36,6 +37,7 @@ __all__ = [
     "Duplicate",
     "DuplicateGroup",
     "Duplicates",
+    "FileColumn",
     "FirstLook",
     "Fuse",
     "Guess",

@@ -1,19 +1,26 @@
 """Files as people have them: titles, totals, headings of their own, no items, cells that a spreadsheet spoiled."""
 
+import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from bulk.files import MTN, csv_text, edit_workbook, row, write_csv, write_workbook
 
-from payments_async.bulk import Batch, Guess, read_batch
+from payments_async import PaymentsSession
+from payments_async.bulk import Batch, Guess, plan, read_batch
 from payments_async.bulk._file._operators import item_for, operator_named_by, operator_of
 
 AIRTEL = "AIRTELMOBILEMONEYPAYOUTUG_AIRTELMOBILEMONEYPAYOUTUG"
 SIMPLE = {"request_id": "1", "kind": "mobile_money", "amount": "150000", "name": "Amber", "phone_number": "0772000001"}
 THREE = [SIMPLE | {"request_id": str(n), "amount": f"{n}000", "phone_number": f"077200000{n}"} for n in (1, 2, 3)]
+
+
+def json_lines(*rows: dict[str, str]) -> str:
+    """The rows as JSON lines."""
+    return "".join(f"{json.dumps(cells)}\n" for cells in rows)
 
 
 async def of_text(path: Path, text: str, **options: object) -> Batch:
@@ -112,7 +119,9 @@ async def test_headings_can_be_said_to_be_columns(tmp_path: Path) -> None:
     assert {"Amber Brightwater"} == {order.beneficiary.name for order in batch.orders}
     assert {"name": "full name", "phone_number": "SIMU ya mkononi"} == batch.mapping
     assert ("request_id", "kind", "amount", "Full Name", "Name", "Simu ya mkononi") == batch.headings
-    assert any("columns as they were said to be: name = 'full name'" in note for note in batch.notes)
+    mapped = [(one.heading, one.column) for one in batch.columns if one.is_mapped]
+    assert [("Full Name", "name"), ("Simu ya mkononi", "phone_number")] == mapped
+    assert [("Name", None)] == [(one.heading, one.column) for one in batch.columns if one.column is None]
 
 
 async def test_a_function_can_say_what_headings_are(tmp_path: Path) -> None:
@@ -308,3 +317,46 @@ async def test_percent_signs_and_formulas_in_text_are_told_as_such(tmp_path: Pat
         tmp_path, csv_text(SIMPLE | {"amount": "15%"}, SIMPLE | {"amount": "=C2*2", "request_id": "2"})
     )
     assert ["a percentage", "a formula"] == [one.remedy.partition(",")[0] for one in batch.problems]
+
+
+FREE_TEXT = ("Remarks", "REMARK", "Reason", "Purpose", "Note", "Notes", "Comment", "comments", "Narration", "Narrative")
+FREE_TEXT += ("Description", "Details", "Particulars", "Memo", "Extra", "Extra data")
+
+
+@pytest.mark.parametrize("heading", FREE_TEXT)
+@pytest.mark.parametrize("write", [csv_text, json_lines], ids=["csv", "jsonl"])
+async def test_what_people_write_for_themselves_stays_in_the_file(
+    tmp_path: Path, heading: str, write: Callable[..., str]
+) -> None:
+    """A column of free text is sent only where it is mapped, and is told either way."""
+    text = write(SIMPLE | {heading: "dismissed - last pay"})
+    batch = await of_text(tmp_path, text)
+    told = batch.columns[-1]
+    assert (heading, None, True, None) == (told.heading, told.column, told.is_free_text, told.goes_to)
+    assert [(None, None)] == [(order.message, order.metadata) for order in batch.orders]
+    mapped = await of_text(tmp_path, text, mapping={"message": heading})
+    told = mapped.columns[-1]
+    assert ("message", True, False, "beneficiary") == (told.column, told.is_mapped, told.is_free_text, told.goes_to)
+    assert ["dismissed - last pay"] == [order.message for order in mapped.orders]
+
+
+async def test_every_heading_is_told_with_what_it_becomes(tmp_path: Path) -> None:
+    """Who gets what stands below it, too: the service, the beneficiary, or no one outside."""
+    headings = {"id": "1", "Type": "momo", "Net pay": "5", "CCY": "UGX", "Employee": "Amber", "MSISDN": "0772000001"}
+    headings |= {"e mail": "a@example.com", "Payment message": "March", "meta": "x", "Shoe size": "43", "": "7"}
+    batch = await of_text(tmp_path, csv_text(headings))
+    expected = [("id", "request_id", "service"), ("Type", "kind", "service"), ("Net pay", "amount", "service")]
+    expected += [("CCY", "currency", None), ("Employee", "name", "service"), ("MSISDN", "phone_number", "service")]
+    expected += [("e mail", "email_address", "service"), ("Payment message", "message", "beneficiary")]
+    assert [*expected, ("meta", "metadata", "service"), ("Shoe size", None, None)] == [
+        (one.heading, one.column, one.goes_to) for one in batch.columns
+    ]
+
+
+async def test_a_batch_with_its_remarks_is_another_plan(payments_session: PaymentsSession, tmp_path: Path) -> None:
+    """The digest that is approved tells whether they are sent."""
+    text = csv_text(SIMPLE | {"Remarks": "dismissed - last pay"})
+    bare, mapped = await of_text(tmp_path, text), await of_text(tmp_path, text, mapping={"message": "Remarks"})
+    without, with_them = await plan(payments_session, bare), await plan(payments_session, mapped)
+    assert without.digest != with_them.digest
+    assert (bare.columns, mapped.columns) == (without.columns, with_them.columns)

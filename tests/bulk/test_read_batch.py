@@ -214,17 +214,17 @@ async def test_doubled_column_is_one_problem_that_names_both_headings(tmp_path: 
     assert [] == list(batch.orders)
 
 
-async def test_unknown_columns_are_noted_not_dropped_in_silence(tmp_path: Path) -> None:
-    """A note names them, in a form that is no formula."""
+async def test_unknown_columns_are_told_not_dropped_in_silence(tmp_path: Path) -> None:
+    """They are among the columns, in a form that is no formula."""
     batch = await read_batch(write_csv(tmp_path / "b.csv", row() | {"Shoe size": "43", "=1+1": ""}))
-    assert ("columns that are not known and not read: 'Shoe size', \"'=1+1\"",) == batch.notes
+    assert ["Shoe size", "'=1+1"] == [one.heading for one in batch.columns if one.column is None]
     assert () == batch.problems
 
 
 async def test_headings_are_matched_without_case_blanks_and_punctuation(tmp_path: Path) -> None:
     """Synonyms people use are understood."""
     headings = ["PAYMENT-REF.", "Type", " amt ", "CCY", "Full Name", "MSISDN", "e mail", "Product", "item"]
-    headings += ["Acct. No", "bank", "Meter no", "AREA:", "Narration", "meta data"]
+    headings += ["Acct. No", "bank", "Meter no", "AREA:", "Payment message", "meta data"]
     cells = row(kind="utility")
     path = write_csv(tmp_path / "b.csv", dict(zip(headings, cells.values(), strict=True)))
     plain = await read_batch(write_csv(tmp_path / "plain.csv", cells))

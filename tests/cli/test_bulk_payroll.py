@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from bulk.files import MTN
 from cli.commands import Ran, Run
 
 from payments_async.sandbox import Sandbox
@@ -30,6 +31,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write(name: str, *rows: str) -> None:
     """A file with a title and that header."""
     Path(name).write_text("\n".join(["ACME - net pay", "", HEADER, *rows, ""]), encoding="utf-8")
+
+
+def write_remarks(name: str) -> None:
+    """A file with a column that people write for themselves."""
+    row = f"PAY-1,momo,1000,Amber B,0772000001,{MTN},dismissed - last pay"
+    Path(name).write_text(f"id,kind,net pay,name,phone,item,Remarks\n{row}\n", encoding="utf-8")
 
 
 def is_there(name: str) -> bool:
@@ -75,9 +82,12 @@ async def test_columns_are_said_once(run: Run, here: Path) -> None:
     next_month = await run("bulk", "plan", *NOVEMBER, *KEPT, *HOW, "--guess-items")
     assert 0 == next_month.status
     assert "3 columns as said on 20" in next_month.said
-    assert (
-        "columns as they were said to be: name = 'Jina', phone_number = 'Simu', amount = 'Mshahara'" in next_month.said
-    )
+    for line in (
+        "Jina name (--map) the service",
+        "Mshahara amount (--map) the service",
+        "Idara not read stays in the file",
+    ):
+        assert line in next_month.said
     other = await run("bulk", "plan", *NOVEMBER, "--journal", "k.sqlite", *HOW, "--guess-items")
     assert (2, True) == (other.status, "no header" in other.said)
     assert 0o600 == mode_of("j.sqlite.columns.json")
@@ -278,3 +288,34 @@ async def test_a_plan_with_a_new_journal_knows_what_another_one_sent(run: Run, h
     assert 2 == ran.status
     assert "it may have been sent already: the journal" in ran.said
     assert "j.sqlite holds it in batch october" in ran.said
+
+
+async def test_free_text_is_sent_only_where_it_is_mapped(run: Run, sandbox: Sandbox, here: Path) -> None:
+    """Plan, sheet, document and run say so before it is sent, and the option is named that sends it."""
+    write_remarks("march.csv")
+    arguments = ("march.csv", "--batch-id", "march", *KEPT)
+    bare = await run("bulk", "plan", *arguments, "--approval-sheet", "bare.html")
+    assert ("Remarks not read stays in the file" in bare.said, "--map message=Remarks" in bare.said) == (True, True)
+    assert "<b>Not sent:</b> Remarks." in words_of("bare.html")
+    mapped = ("--map", "message=Remarks")
+    shown = await run("bulk", "plan", *arguments, *mapped, "--approval-sheet", "mapped.html")
+    assert "Remarks message (--map) the service and the beneficiary" in shown.said
+    assert "<b>To the service and the beneficiary:</b> Remarks as message." in words_of("mapped.html")
+    document = json.loads((await run("bulk", "plan", *arguments, *mapped, "--json")).out)
+    assert ("Remarks", "message", True, "beneficiary") == tuple(
+        document["columns"][-1][name] for name in ("heading", "column", "is_mapped", "goes_to")
+    )
+    sent = await run("bulk", "run", *arguments, *mapped, "--yes", "--new-journal")
+    assert (0, ["dismissed - last pay"]) == (sent.status, [one.message for one in sandbox.ledger])
+    assert "Remarks message (--map) the service and the beneficiary" in sent.said
+
+
+async def test_who_is_asked_sees_the_messages(run_on_terminal: Run, sandbox: Sandbox, here: Path) -> None:
+    """In full, beside whom they go to, and with the number that the money goes to."""
+    write("october.csv", "Amber B;0772000001;1000;dismissed - last pay")
+    mapped = (*MAPPED, "--map", "message=Idara", *HOW, "--guess-items", "--new-journal")
+    ran = await run_on_terminal("bulk", "run", *OCTOBER, *KEPT, *mapped, typed="n\n")
+    assert (5, 0) == (ran.status, len(sandbox.ledger))
+    shown = ran.said.partition("To be sent")[2]
+    for words in ("dismissed - last pay", "+256772000001", "Amber B"):
+        assert words in shown

@@ -97,7 +97,15 @@ async def test_a_terminal_is_asked(
     shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.out.partition("To be sent")[2])
     assert re.search(r"sum +1,830,000 UGX", shown)
     assert f"The 10 largest of {ORDERS} payouts" in shown
-    assert re.search(r"\*\*\*\d{3} +\*\*\*", shown), "the last digits of who is paid, masked"
+    assert 10 == len(re.findall(r"\+256\d{9} +[A-Z]\w+ \w+", shown)), "the largest, in full"
+
+
+async def test_who_is_asked_may_have_it_masked(run_on_terminal: Run, payroll: str) -> None:
+    """With --mask no name and no number is on the screen."""
+    ran = await run_on_terminal("bulk", "run", payroll, *SENT, "--mask", typed="y\nn\n")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", ran.out)
+    assert 10 == len(re.findall(r"\*\*\*\d{3} +\*\*\*", shown))
+    assert not re.search(r"256\d{9}|Brightwater", shown)
 
 
 async def test_who_is_asked_may_see_everybody(run_on_terminal: Run, sandbox: Sandbox, payroll: str) -> None:

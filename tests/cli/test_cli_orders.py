@@ -66,10 +66,19 @@ async def test_nobody_to_ask_means_nothing_is_sent(run: Run, sandbox: Sandbox) -
 async def test_a_terminal_is_asked(
     run_on_terminal: Run, sandbox: Sandbox, typed: str, status: int, executions: int
 ) -> None:
-    """Only a clear yes sends it."""
-    ran = await run_on_terminal(*PAY, *OURS, typed=typed)
+    """Only a clear yes sends it, and what is to be checked stands there in full."""
+    ran = await run_on_terminal(*PAY, *OURS, "--message", "dismissed - last pay", typed=typed)
     assert (status, executions) == (ran.status, sandbox.executions("voucher-17"))
+    shown, asked, told = ran.out.partition("Send 150,000.50 UGX to wallet +256772000017? [y/N]")
+    assert ("Grace Akello" in shown, "dismissed - last pay" in shown, bool(asked)) == (True, True, True)
+    assert "Grace" not in told
+
+
+async def test_a_question_is_masked_where_that_is_asked_for(run_on_terminal: Run) -> None:
+    """With --mask, as before others who look at the screen."""
+    ran = await run_on_terminal(*PAY, *OURS, "--mask", typed="n\n")
     assert "Send 150,000.50 UGX to wallet ***017? [y/N]" in ran.out
+    assert not [person for person in ("Grace", "Akello", "256772000") if person in ran.out]
 
 
 async def test_ctrl_c_at_the_question_says_that_nothing_was_sent(run_on_terminal: Run, sandbox: Sandbox) -> None:

@@ -52,5 +52,4 @@ async def collect(
             metadata=notes.metadata,
             currency=stated,
         )
-    where = f"wallet {screen.person(payer)}"
-    return await SingleOrder(screen=screen, order=order, where=where, sending=sending).carry_out(settings)
+    return await SingleOrder(screen=screen, order=order, where="wallet", sending=sending).carry_out(settings)

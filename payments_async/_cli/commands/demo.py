@@ -188,7 +188,7 @@ async def _carry_out(screen: Screen, setup: DemoSetup, folder: DemoFolder, state
             return _stopped(screen, setup.chosen, judged)
         seconds = time.monotonic() - began
         try:
-            personal = screen.show_personal
+            personal = screen.show_personal is True
             await report(journal, BATCH, csv=folder.csv, html=folder.html, personal=personal, overwrite=True)
         except ValueError as error:
             raise BadInput(f"--dir: {clean(str(error))}; move it away, and the same command goes on") from error

@@ -84,5 +84,5 @@ async def pay(
             metadata=notes.metadata,
             currency=stated,
         )
-    shown = f"{named.removeprefix('--').replace('-', ' ')} {screen.person(where)}"
-    return await SingleOrder(screen=screen, order=order, where=shown, sending=sending).carry_out(settings)
+    place = named.removeprefix("--").replace("-", " ")
+    return await SingleOrder(screen=screen, order=order, where=place, sending=sending).carry_out(settings)

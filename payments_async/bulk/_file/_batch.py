@@ -23,7 +23,7 @@ from payments_async._orders import PayoutOrder
 from payments_async._request_ids import plain_id
 from payments_async.bulk._file._buckets import Buckets
 from payments_async.bulk._file._cells import SPOILED, PhoneReader, Unusable, read_currency, read_identifier
-from payments_async.bulk._file._headings import COLUMNS, Columns
+from payments_async.bulk._file._headings import COLUMNS, Columns, FileColumn
 from payments_async.bulk._file._rows import RowReading, Rules, always_needed, read_kind, read_row
 from payments_async.bulk._file._tables import FEWEST_COLUMNS, FileRow, Layout, Table, find_layout, open_table
 from payments_async.bulk._file._totals import EXACT, TOTAL, ControlSums
@@ -178,10 +178,11 @@ class Batch:
             100,000 of them the rest is not read, and no row is among the orders.
         concerns: What a person must have looked at, though it may be right: hidden rows that would be paid, a hidden
             column that is read. ``plan`` takes them as problems until they are acknowledged.
-        notes: What a person should know, though nothing is wrong: a guessed encoding, columns nobody reads.
+        notes: What a person should know, though nothing is wrong: a guessed encoding, a total that agrees.
         repeats: The rows with a request id that an earlier row has; each is among the problems too.
         rows: Rows with something in them, good and bad, without the header, titles above it, and rows of totals.
         digest: SHA-256 of the file's bytes, in hexadecimal digits.
+        columns: Each column that has a heading, with what becomes of it, and who gets what stands there.
         headings: Of the header, as the file has them; empty where it has none.
         mapping: The headings that somebody said stand for these columns, as far as the file has them.
         guesses: The items that were guessed, with ``guess_items``.
@@ -195,6 +196,7 @@ class Batch:
     repeats: tuple[Repeat, ...]
     rows: int
     digest: str
+    columns: tuple[FileColumn, ...] = ()
     headings: tuple[str, ...] = ()
     mapping: Mapping[str, str] = field(factory=dict)
     guesses: tuple[Guess, ...] = ()
@@ -394,6 +396,7 @@ class _Walk:
             repeats=repeats,
             rows=self.rows,
             digest=self.layout.fingerprint.digest,
+            columns=columns.used if columns else tuple(self._table.used.values()),
             headings=columns.headings if columns else (),
             mapping=self._mapping(),
             guesses=tuple(
@@ -564,15 +567,10 @@ class _Walk:
             yield self.layout.note
         for number, title in table.titles:
             yield f"row {number} stands above the header and is no payment: {_listed([title])}"
-        if mapping := self._mapping():
-            said = ", ".join(f"{column} = {_listed([heading])}" for column, heading in mapping.items())
-            yield f"columns as they were said to be: {said}"
         for number in self._sums.agreed:
             yield f"row {number} is a total, and agrees with the amounts above"
         if self._rules.item is not None:
             yield f"rows that name no item have {harmless(self._rules.item)}"
-        if unknown := [*(table.columns.unknown if table.columns else ()), *table.unknown]:
-            yield f"columns that are not known and not read: {_listed(unknown)}"
         for column, (count, first) in self._ignored.items():
             yield (
                 f"{column} is filled in {count} rows whose kind has no use for it (first in row {first}); "

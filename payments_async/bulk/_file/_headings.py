@@ -5,9 +5,11 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from payments_async._frozen import field, frozen
+from payments_async._masking import redact
+from payments_async.bulk._problems import harmless
 
 _SYNONYMS = {
     "request_id": "id, request, request no, request number, request ref, request reference, payment id, payout id, "
@@ -29,11 +31,18 @@ _SYNONYMS = {
     "customer_reference": "customer ref, customer number, customer no, customer id, customer account, meter, "
     "meter number, meter no, utility account, utility account number",
     "area": "customer area, town, branch area, service area",
-    "message": "narration, description, remarks, remark, reason, purpose, note, notes, comment, "
-    "comments, payment message",
-    "metadata": "meta, meta data, extra, extra data",
+    "message": "payment message, message to beneficiary, message to payee",
+    "metadata": "meta, meta data",
 }
 COLUMNS = tuple(_SYNONYMS)
+# What people write under these is often for themselves. It stays in the file unless they say that it is the message.
+_FREE_TEXT = (
+    "remarks, remark, reason, purpose, note, notes, comment, comments, narration, narrative, description, details, "
+    "particulars, memo, extra, extra data"
+)
+GoesTo: TypeAlias = Literal["service", "beneficiary"]
+_NOT_SENT = ("currency",)  # it is compared with the account, and with the records
+_TO_BENEFICIARY = ("message",)
 Mapped: TypeAlias = Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]]
 """Headings by column; or a function that is given the headings of a file and tells that."""
 
@@ -46,6 +55,9 @@ def plain_word(text: str) -> str:
 _BY_WORD = {plain_word(name): name for name in COLUMNS} | {
     plain_word(word): name for name, words in _SYNONYMS.items() for word in words.split(",")
 }
+
+
+_FREE_WORDS = frozenset(plain_word(word) for word in _FREE_TEXT.split(","))
 
 
 @lru_cache(maxsize=1024)  # the keys of JSON lines are the same on every line
@@ -82,6 +94,44 @@ def _key(heading: str) -> str:
 
 
 @frozen(kw_only=True)
+class FileColumn:
+    """A column of a batch file, and what becomes of its cells.
+
+    Attributes:
+        heading: As the file has it.
+        column: What it is read as; ``None`` for one that is not read.
+        is_mapped: Whether somebody said so; otherwise it is known by its words.
+        is_free_text: Whether it is not read because people write there for themselves, as in ``Remarks``. Map
+            ``message`` to it to send it.
+        goes_to: Who gets what stands there: the ``"service"``, or also the ``"beneficiary"``; ``None`` where it stays
+            in the file.
+    """
+
+    heading: str
+    column: str | None
+    is_mapped: bool
+    is_free_text: bool
+    goes_to: GoesTo | None
+
+
+def file_column(heading: str, column: str | None, mapping: Mapping[str, str]) -> FileColumn:
+    """What becomes of the cells below a heading."""
+    return FileColumn(
+        heading=harmless(redact(heading.strip())),
+        column=column,
+        is_mapped=column in mapping,
+        is_free_text=column is None and plain_word(heading) in _FREE_WORDS,
+        goes_to=_goes_to(column),
+    )
+
+
+def _goes_to(column: str | None) -> GoesTo | None:
+    if column is None or column in _NOT_SENT:
+        return None
+    return "beneficiary" if column in _TO_BENEFICIARY else "service"
+
+
+@frozen(kw_only=True)
 class Columns:
     """What a header line says.
 
@@ -89,7 +139,6 @@ class Columns:
         row: The row it stands in.
         names: Name of each column by position; ``None`` for one that is not known or is doubled.
         headings: As the file has them.
-        unknown: Headings that no column is known by; blank headings are not among them.
         doubled: For each column that is there twice, how the file heads it.
         mapping: What somebody said of the headings.
     """
@@ -97,9 +146,20 @@ class Columns:
     row: int
     names: tuple[str | None, ...]
     headings: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
     doubled: dict[str, tuple[str, ...]] = field(factory=dict)
     mapping: dict[str, str] = field(factory=dict)
+
+    @property
+    def used(self) -> tuple[FileColumn, ...]:
+        """What becomes of each column that has a heading."""
+        pairs = zip(self.headings, self.names, strict=True)
+        return tuple(file_column(heading, name, self.mapping) for heading, name in pairs if heading)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Headings that no column is known by; blank headings are not among them."""
+        doubled = {heading for headings in self.doubled.values() for heading in headings}
+        return tuple(one.heading for one in self.used if one.column is None and one.heading not in doubled)
 
     @property
     def absent(self) -> frozenset[str]:
@@ -145,7 +205,6 @@ class Naming:
             row=row,
             names=tuple(None if name in doubled else name for name in names),
             headings=tuple(heading.strip() for heading in headings),
-            unknown=tuple(h.strip() for h, name in zip(headings, names, strict=True) if name is None and h.strip()),
             doubled=doubled,
             mapping=mapping,
         )

@@ -21,7 +21,7 @@ import msgspec
 
 from payments_async._frozen import field, frozen
 from payments_async.bulk._file._cells import ExactCell
-from payments_async.bulk._file._headings import Columns, Mapped, Naming
+from payments_async.bulk._file._headings import Columns, FileColumn, Mapped, Naming, file_column
 from payments_async.bulk._file._workbooks import Sheet, open_sheet
 
 BLOCK = 2**20
@@ -52,6 +52,7 @@ _ANY_WHOLE = re.compile(r"(?:[A-Za-z]{3,4}\.? ?)?[0-9]+", re.ASCII)
 _CENTS = re.compile(r"[0-9]{2}(?: ?[A-Za-z]{3,4}|/=|/-)?", re.ASCII)
 FEWEST_COLUMNS = 3  # a row of cells may have one that sounds like a column, such as a kind "bank"
 _TITLES = 10  # rows above the header at most
+_MOST_NAMES = 100  # of JSON lines that are told; each line may have others
 _LONGEST_TITLE = 3  # cells: a row of more may be a payment
 # What stands beside the sum of a column; whoever pays has a number of their own, and a sum has none.
 _TOTAL = re.compile(r"(?:(?:grand|sub|net|page|control|batch|overall)[ -]?)?totals?\b.{0,40}|sum|jumla", re.I)
@@ -277,7 +278,8 @@ class Table:
     Attributes:
         columns: From the header; ``None`` when the format has none (each row names its own) or the file is empty.
         rows: Can be walked through once.
-        unknown: Names that rows used without a header to say so; known once the rows were walked through.
+        used: What becomes of the names that rows used without a header to say so, the first hundred; known once the
+            rows were walked through.
         sheet: The sheet of a workbook that is read.
         mapping: What somebody said of the headings, by column; without a header known after the first row.
         titles: Rows above the header, each with what stands there.
@@ -285,7 +287,7 @@ class Table:
 
     columns: Columns | None
     rows: Iterator[FileRow]
-    unknown: dict[str, None] = attrs.field(factory=dict)
+    used: dict[str, FileColumn] = attrs.field(factory=dict)
     sheet: Sheet | None = None
     mapping: dict[str, str] = attrs.field(factory=dict)
     titles: Sequence[tuple[int, str]] = ()
@@ -572,7 +574,7 @@ def _each_object(lines: Iterator[str], table: Table, naming: Naming) -> Iterator
         if named is None:  # the keys of the first object are its header
             table.mapping = naming.mapping([key for key, _ in pairs])
             named = Naming(table.mapping)
-        yield _object(number, line, pairs, named, table.unknown)
+        yield _object(number, line, pairs, named, table)
 
 
 def _pairs(line: str) -> _Pairs | None:
@@ -585,14 +587,14 @@ def _pairs(line: str) -> _Pairs | None:
     return pairs if isinstance(pairs, _Pairs) else None
 
 
-def _object(number: int, line: str, pairs: _Pairs, naming: Naming, unknown: dict[str, None]) -> FileRow:
+def _object(number: int, line: str, pairs: _Pairs, naming: Naming, table: Table) -> FileRow:
     cells: dict[str, str] = {}
     seen: set[str] = set()
     names = naming.names([key for key, _ in pairs])
     for (key, value), name in zip(pairs, names, strict=True):
+        if key not in table.used and len(table.used) < _MOST_NAMES:
+            table.used[key] = file_column(key, name, table.mapping)
         if name is None:
-            if len(unknown) < 100:
-                unknown[key] = None
             continue
         if name in seen:
             return FileRow(number, number, cells, (name, "given twice in one object; keep one of them"))

@@ -36,6 +36,7 @@ from payments_async._request_ids import plain_id
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._wire.orders import write_order
 from payments_async.bulk._file._batch import Batch, BatchOrders, Guess, read_in_threads
+from payments_async.bulk._file._headings import FileColumn
 from payments_async.bulk._file._totals import TOTAL
 from payments_async.bulk._plan._checks import (
     BitSet,
@@ -128,6 +129,7 @@ class Plan:
         digest: SHA-256 over all that the orders say, in their sequence, in hexadecimal digits. The same digest is the
             same payments; an item that was guessed is part of it.
         guesses: Items that were guessed by the operators of telephone numbers; see ``read_batch``.
+        columns: Those of the file, with what becomes of each, and who gets what stands there.
         comparison: With the batch that it was compared with.
         orders: What would be sent, to be walked through as often as needed; pass it to ``run_batch``.
     """
@@ -152,6 +154,7 @@ class Plan:
     seconds: float
     digest: str
     guesses: tuple[Guess, ...]
+    columns: tuple[FileColumn, ...]
     comparison: Comparison | None
     orders: Iterable[PayoutOrder] = field(repr=False)
 
@@ -346,6 +349,7 @@ class _Walk:
     ) -> None:
         self._limits = limits
         self._guesses: tuple[Guess, ...] = ()
+        self._columns: tuple[FileColumn, ...] = ()
         self._catalogue = catalogue
         self._account = account
         self._prior = prior
@@ -369,7 +373,7 @@ class _Walk:
         against = self._skipped if self._skip_bad else self._problems
         against.add_file(one for one in batch.problems if one.column != TOTAL)
         self._problems.add_file(one for one in batch.problems if one.column == TOTAL)
-        self._guesses = batch.guesses
+        self._guesses, self._columns = batch.guesses, batch.columns
         self._rows_left_out = batch.rows - len(batch.orders)
         self._file_concerns = batch.concerns
 
@@ -488,6 +492,7 @@ class _Walk:
             seconds=math.ceil(self._open.count / speed),
             digest=self._digest.hexdigest(),
             guesses=self._guesses,
+            columns=self._columns,
             comparison=comparison,
             orders=_PlannedOrders(source, self._left_out),
         )

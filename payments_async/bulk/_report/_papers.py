@@ -17,9 +17,10 @@ import attrs
 from payments_async._frozen import frozen
 from payments_async._kinds import reference_of
 from payments_async._masking import mask
-from payments_async._orders import PayoutOrder
+from payments_async._orders import Order, PayoutOrder
 from payments_async._pages.rendering import rendered
 from payments_async.bulk._file._batch import Guess
+from payments_async.bulk._file._headings import FileColumn, GoesTo
 from payments_async.bulk._plan._comparison import ChangeKind, Comparison, PayeeChange
 from payments_async.bulk._plan._plan import Plan
 from payments_async.bulk._problems import Issue
@@ -38,6 +39,11 @@ _CHANGED: Mapping[ChangeKind, str] = {
     "new": "new",
     "gone": "gone",
 }
+_GOES_TO: Sequence[tuple[str, GoesTo | None]] = (
+    ("To the service and the beneficiary", "beneficiary"),
+    ("To the service", "service"),
+    ("Not sent", None),
+)
 _EXAMPLES = 3  # of each
 _SHOWN = 8  # issues of a kind, so that the sheet stays one page
 _OPENING = (
@@ -53,6 +59,7 @@ class _Payee:
     request_id: str
     name: str
     payee: str
+    message: str
     amount: object
 
 
@@ -63,7 +70,7 @@ async def approval_sheet(
     *,
     file: str = "",
     maker: str = "",
-    personal: bool = False,
+    personal: bool = True,
     overwrite: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> None:
@@ -73,7 +80,7 @@ async def approval_sheet(
         path: Of an HTML page, which prints on one A4.
         file: What the batch was made from.
         maker: Who proposes it.
-        personal: Names and numbers in full, not masked.
+        personal: Names and numbers in full: whoever signs has to check them. Otherwise they are masked.
         overwrite: Replace such a sheet that is there; no other file is ever replaced.
         clock: Unix seconds.
 
@@ -84,6 +91,7 @@ async def approval_sheet(
         OSError: The file cannot be written.
         ModuleNotFoundError: The extra ``pages`` is not installed.
     """
+    shown: Callable[[str], str] = str if personal else mask
     greatest = await _largest(plan)
     issued: list[Issue] = [*plan.problems, *plan.concerns, *plan.skipped, *plan.warnings]
     ids = {one.request_id for one in issued if one.request_id} | {one.request_id for one in greatest}
@@ -92,8 +100,9 @@ async def approval_sheet(
     largest = [
         _Payee(
             request_id=names.get(order.request_id, order.request_id),
-            name=order.beneficiary.name if personal else mask(order.beneficiary.name),
-            payee=reference_of(order) if personal else mask(reference_of(order)),
+            name=shown(order.beneficiary.name),
+            payee=" ".join(filter(None, (_bank_of(order), shown(reference_of(order))))),
+            message=shown(order.message) if order.message else "",
             amount=order.amount,
         )
         for order in greatest
@@ -114,6 +123,8 @@ async def approval_sheet(
         "file": file,
         "maker": maker,
         "largest": largest,
+        "has_messages": any(one.message for one in largest),
+        "columns": _columns(plan.columns),
         "changes": [] if plan.comparison is None else _changes(plan.comparison, names),
         "issues": [(title, style, *_first(lines, names)) for title, style, lines in issues if lines],
         "made": clock(),
@@ -127,7 +138,7 @@ async def receipt(
     request_id: str,
     path: str | os.PathLike[str],
     *,
-    personal: bool = False,
+    personal: bool = True,
     overwrite: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> None:
@@ -135,7 +146,7 @@ async def receipt(
 
     Args:
         path: Of an HTML page, which prints on one A4.
-        personal: Names and numbers in full, not masked.
+        personal: Names and numbers in full: whoever signs has to check them. Otherwise they are masked.
         overwrite: Replace a receipt that is there; no other file is ever replaced.
         clock: Unix seconds.
 
@@ -170,6 +181,19 @@ async def receipt(
     await asyncio.to_thread(_write, Path(path), "receipt.html", values, _RECEIPT, held, overwrite)
 
 
+def _columns(columns: Sequence[FileColumn]) -> list[tuple[str, str]]:
+    """Who gets what stands in the columns of the file, and which columns those are."""
+    return [
+        (words, ", ".join(_read_as(one) for one in columns if one.goes_to == goes_to))
+        for words, goes_to in _GOES_TO
+        if any(one.goes_to == goes_to for one in columns)
+    ]
+
+
+def _read_as(one: FileColumn) -> str:
+    return one.heading if one.column in {None, one.heading} else f"{one.heading} as {one.column}"
+
+
 def _guessed(guess: Guess) -> str:
     return f"{guess.product_item_id} for {guess.orders:,} numbers of {guess.operator}, {guess.total:,f} in all"
 
@@ -199,10 +223,9 @@ def _facts(
     entry: Entry, name: str, payee: str, turn: Happening | None, digest: str | None
 ) -> list[tuple[str, str | None]]:
     order = entry.order
-    bank = getattr(getattr(order, "destination", None), "bank_code", None)
     return [
         ("Paid to", name),
-        ("Wallet, account or line", " ".join(filter(None, (bank, payee)))),
+        ("Wallet, account or line", " ".join(filter(None, (_bank_of(order), payee)))),
         ("Kind", order.kind.replace("_", " ")),
         ("Batch", entry.batch_id),
         ("Transaction of the service", entry.transaction_id),
@@ -210,6 +233,11 @@ def _facts(
         ("Evidence", "" if turn is None else evidence_words(turn)),
         ("SHA-256 of the plan it was in", digest),
     ]
+
+
+def _bank_of(order: Order) -> str | None:
+    """The code of the bank, where the money goes into an account."""
+    return getattr(getattr(order, "destination", None), "bank_code", None)
 
 
 def _when(happening: Happening) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from payments_async._cli.agreement import paid_to
 from payments_async._cli.batch_state import currency_of, show_progress
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
@@ -38,7 +39,7 @@ async def bulk_write_off(
     """
     _check(who, why)
     async with opened(journal) as held:
-        entries = [await _shown(screen, held, one) for one in _chosen(request_ids, ids_file)]
+        entries = [await _shown(screen, held, one, is_asked=not yes) for one in _chosen(request_ids, ids_file)]
         for entry in entries:
             if entry.state is not State.PARKED:
                 raise BadInput(
@@ -88,7 +89,7 @@ async def bulk_acknowledge(
     """
     _check(who, why)
     async with opened(journal) as held:
-        entries = [await _shown(screen, held, one) for one in _chosen(request_ids, ids_file)]
+        entries = [await _shown(screen, held, one, is_asked=not yes) for one in _chosen(request_ids, ids_file)]
         seen: list[list[str]] = []
         for entry in entries:
             if entry.conflict is None:
@@ -201,7 +202,7 @@ def _check(who: str, why: str) -> None:
         raise BadInput("--who and --why: say who states it, and what makes you sure; both are kept")
 
 
-async def _shown(screen: Screen, journal: Journal, request_id: str) -> Entry:
+async def _shown(screen: Screen, journal: Journal, request_id: str, *, is_asked: bool) -> Entry:
     """The order that is to be decided on, after it was shown."""
     entry = await journal.entry(request_id)
     if entry is None:
@@ -213,7 +214,8 @@ async def _shown(screen: Screen, journal: Journal, request_id: str) -> Entry:
         [
             ("order", entry.request_id),
             ("amount", money(entry.amount, entry.order.currency)),
-            ("beneficiary", screen.person(entry.order.beneficiary.name)),
+            ("beneficiary", screen.person(entry.order.beneficiary.name, is_asked=is_asked)),
+            ("account or line", paid_to(screen, entry.order, is_asked=is_asked)),
             ("batch", entry.batch_id),
             ("stands", entry.state),
         ]

@@ -70,15 +70,15 @@ async def bulk_receipt(
 ) -> Exit:
     """Write the proof that one order was paid: one page, to print, to sign and to file.
 
-    There is none of an order whose payment is not final. Names and numbers are masked, unless --show-personal is given.
+    There is none of an order whose payment is not final. Names and numbers stand in full, unless --mask is given.
 
-    Example: payments-async bulk receipt PAY-17 --journal payroll.sqlite --show-personal
+    Example: payments-async bulk receipt PAY-17 --journal payroll.sqlite
     """
     path = html or Path(f"{stem_of(request_id)}-receipt.html")
     async with opened(journal) as held:
         with complaints(path):
             try:
-                await receipt(held, request_id, path, personal=screen.show_personal, overwrite=overwrite)
+                await receipt(held, request_id, path, personal=screen.signs_in_full, overwrite=overwrite)
             except OrderUnknown as error:
                 gone = (await held.archived_of([request_id])).get(request_id)
                 where = f"it ended long ago ({gone.state}), and is in an archive" if gone else "check the id"
@@ -110,7 +110,7 @@ async def bulk_export(
         path = csv or Path(f"{stem_of(name)}-{export_format}.csv")
         with complaints(path):
             made = await ledger(
-                held, name, path, debit=debit, credit=credit, personal=screen.show_personal, overwrite=overwrite
+                held, name, path, debit=debit, credit=credit, personal=screen.show_personal is True, overwrite=overwrite
             )
     screen.say(f"wrote {quoted(str(path))}: {counted(made.paid.count, 'payment')}, {money(made.paid.total)}")
     if made.reversed.count:

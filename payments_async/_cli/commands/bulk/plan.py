@@ -70,7 +70,7 @@ async def bulk_plan(
                 approval_sheet,
                 file=file.name,
                 maker=maker or "",
-                personal=screen.show_personal,
+                personal=screen.signs_in_full,
                 overwrite=True,
             )
         screen.say(f"\nwrote {quoted(str(approval_sheet))}")

@@ -44,7 +44,7 @@ async def bulk_report(
                     name,
                     csv=Path(f"{stem}-report.csv") if both else csv,
                     html=Path(f"{stem}-report.html") if both else html,
-                    personal=screen.show_personal,
+                    personal=screen.show_personal is True,
                     overwrite=overwrite,
                     progress=step.orders(run.total - run.archived),
                 )
