@@ -55,6 +55,8 @@ class _Pool(Generic[Item, Result]):
         self._failure: BaseException | None = None
         self._running = concurrency
         self._workers = [asyncio.ensure_future(self._work()) for _ in range(concurrency)]
+        for worker in self._workers:
+            worker.add_done_callback(self._ended)
 
     async def take(self) -> tuple[Item, Result | Exception] | None:
         """The next result, or ``None`` after the last."""
@@ -103,12 +105,17 @@ class _Pool(Generic[Item, Result]):
             pass
         except Exception as error:  # noqa: BLE001 - the items could not be read: told after what is under way
             self._failure = error
-        except BaseException as error:
-            self._failure = error  # the call cancelled itself: its item has no result, so the end must not look good
-            raise
         finally:
             self._stopped = True
-            self._results.put_nowait(None)
+
+    def _ended(self, worker: asyncio.Task[None]) -> None:
+        """A worker has ended, perhaps before its first step."""
+        self._stopped = True
+        if worker.cancelled():  # its item has no result, so the end must not look good
+            self._failure = asyncio.CancelledError()
+        elif (error := worker.exception()) is not None:
+            self._failure = error
+        self._results.put_nowait(None)
 
     async def _next(self) -> Item:
         async with self._one_at_a_time:

@@ -8,7 +8,7 @@ import logging
 import traceback
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -17,6 +17,7 @@ from payments_async._checks import check_callable
 from payments_async._deadlines import Deadlines
 from payments_async._frozen import frozen
 from payments_async._masking import redact
+from payments_async._tasks import Tasks
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -198,31 +199,6 @@ class Router(ABC, Generic[K, T]):
         return (f"{route.name}: {why}",)
 
 
-class Tasks:
-    """The tasks of one place. Unlike a ``TaskGroup`` it may be opened in one task and closed in another."""
-
-    def __init__(self) -> None:
-        self._running: set[asyncio.Task[Any]] = set()
-
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run it; a caller who gives up waiting for it does not stop it."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return task
-
-    async def aclose(self, drain: float = 0.0) -> None:
-        """Wait for all of them, those they start included, for so many seconds; cancel whatever still runs then."""
-        now = asyncio.get_running_loop().time
-        deadline = now() + drain
-        while self._running and (left := deadline - now()) > 0:
-            await asyncio.wait(self._running, timeout=left)
-        running = tuple(self._running)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
-
 class Workers(Generic[T]):
     """As many tasks as there are jobs that wait for something: a job that waits for nothing costs none.
 
@@ -252,16 +228,19 @@ class Workers(Generic[T]):
         if self._starting:
             self._count += count
             for _ in range(count):
-                self._tasks.start(self._run())
+                self._tasks.start("handler", self._run()).add_done_callback(self._ended)
             # after their first steps: twice as many, should those have to wait
             asyncio.get_running_loop().call_soon(self._start, 2 * count)
 
     async def _run(self) -> None:
-        try:
-            while self.jobs:
-                await self._work(self.jobs.popleft())
-        finally:
-            self._count -= 1
+        while self.jobs:
+            await self._work(self.jobs.popleft())
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        """A task has ended, whatever ended it: others go on with what it has left."""
+        self._count -= 1
+        if self.jobs and not self._starting and not self._tasks.is_ending:
+            self._start(1)
 
 
 def error_text(error: BaseException) -> str:

@@ -25,6 +25,7 @@ LINES: tuple[set[str], ...] = (
         "_request_ids",
         "_checks",
         "_status_codes",
+        "_tasks",
         "_version",
     },
     {"_dialect", "_errors", "_models", "_kinds", "_orders", "_events", "_handlers", "_log_lines"},
@@ -317,6 +318,42 @@ def test_what_the_layers_allow_passes(module: str, source: str) -> None:
 def test_a_package_counts_its_dots_from_itself(module: str, source: str, count: int) -> None:
     """In `__init__.py` one dot is the package itself, not the one around it."""
     assert count == len(faults(module, source, package=True))
+
+
+# Where a task or a thread begins without `_tasks`: it ends with the call that began it, which awaits it.
+BEGINNERS = {
+    "_tasks.py": "the one place",
+    "_fanout.py": "workers of one loop, which counts their ends",
+    "_handlers.py": "a task group around the handlers of one fact",
+    "_resources/lists.py": "pages of one reading",
+    "_resources/transactions.py": "two ways to hear of one end",
+    "outbox/_outbox.py": "closing, which all who close wait for; and what a journal is asked to put down",
+    "outbox/_settling.py": "two things that one wait waits for",
+    "bulk/_file/_batch.py": "a thread that one reading waits for",
+    "bulk/_file/_workbooks.py": "a timer that one reading cancels",
+    "fleet/_jobs.py": "all of it is one task, which is awaited",
+    "journal/_engine/_writer.py": "the thread that writes, which tells of its own end",
+    "journal/_postgres/_attendant.py": "the thread that hears, which begins again by itself",
+    "_cli/beside.py": "what a command does beside its work",
+    "_cli/single_order.py": "two things that one wait waits for",
+    "_cli/telling.py": "a message to a person, which the end waits for",
+    "_cli/watch_state.py": "a walk through one batch, whose failure the next look raises",
+    "_cli/commands/outbox/run.py": "what is awaited when the outbox ends",
+    **dict.fromkeys(["_clock.py", "_notifications.py", "_sandbox.py"], "the sandbox shares no code"),
+    "testing/_clock.py": "what one wait waits for",
+}
+BEGINNING = {"create_task", "ensure_future", "TaskGroup", "Thread", "Timer"}
+
+
+def test_tasks_begin_in_one_place() -> None:
+    """What lives longer than a call has an owner that notices its end; all others are named, with the reason."""
+    found = {
+        (path.name if "sandbox" in path.parts else path.relative_to(ROOT).as_posix())
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in BEGINNING
+    }
+    assert set(BEGINNERS) == found
 
 
 def test_every_room_is_on_one_line() -> None:

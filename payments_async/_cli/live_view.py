@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from payments_async import PaymentsSession
+from payments_async._cli.beside import beside
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.working import silence
 from payments_async.bulk import FirstLook, RunProgress
@@ -124,12 +125,8 @@ class LiveView:
         if self._live is not None:
             yield
             return
-        task = asyncio.create_task(attend())
-        try:
+        async with beside(attend()):
             yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
 
     @asynccontextmanager
     async def watching(self, journal: Journal, batch_id: str) -> AsyncIterator[None]:
@@ -141,14 +138,8 @@ class LiveView:
                     self.show(await journal.progress(batch_id))
                 await asyncio.sleep(_LOOK)
 
-        task = asyncio.create_task(watch())
-        try:
+        async with beside(watch()):
             yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-            if not task.cancelled():
-                task.result()  # a broken display says so
 
     def _draw(self) -> Table:
         whole = Table.grid()

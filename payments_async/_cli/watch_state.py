@@ -278,7 +278,7 @@ class Watch:
             known.progress != chosen.progress and time.monotonic() - known.at > known.took * _SPARING
         )
         if is_due and (self._walk is None or self._walk.done()):
-            if self._walk is not None:
+            if self._walk is not None and not self._walk.cancelled():
                 self._walk.result()  # what broke it is told
             self._walk = asyncio.create_task(self._follow(name, chosen.progress))
         return None if known is None else known.plot

@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 
 from payments_async import PaymentsSession
+from payments_async._cli.beside import beside
 from payments_async._cli.screen import Screen, clean
 
 _LONG = 2.0  # seconds after which a wait is worth a word on a terminal
@@ -48,14 +49,8 @@ async def working(
         return "; ".join(filter(None, (silence(payments), f"{said} ({clock() - begun:.0f} s)")))
 
     say = _say_live if screen.err.is_terminal else _say_piped
-    saying = asyncio.ensure_future(say(screen, line, sleep))
-    try:
+    async with beside(say(screen, line, sleep)):
         yield
-    finally:
-        saying.cancel()
-        await asyncio.wait({saying})
-        if not saying.cancelled():
-            saying.result()  # a broken display says so
 
 
 async def _say_live(screen: Screen, line: Callable[[], str], sleep: Callable[[float], Awaitable[object]]) -> None:

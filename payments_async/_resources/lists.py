@@ -345,6 +345,11 @@ class Reading:
             page = await self._ahead.pop(number)
         except AuthenticationFailed:
             raise
+        except asyncio.CancelledError:
+            reading = asyncio.current_task()
+            if reading is None or reading.cancelling():
+                raise
+            return None  # something cancelled that page alone: it is asked for again
         except PaymentsError:
             await self._drop_ahead()  # whatever it is, it is met again, alone
             return None

@@ -331,9 +331,12 @@ class Transactions:
             return await looks
         tasks = [asyncio.ensure_future(looks), asyncio.ensure_future(_notified(receiver, sought))]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            # a failed look does not outweigh a notification that came at the same moment
-            return min(done, key=lambda task: task.exception() is not None).result()
+            pending = set(tasks)
+            while True:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                if told := [task for task in done if not task.cancelled() or not pending]:
+                    # a failed look does not outweigh a notification that came at the same moment
+                    return min(told, key=lambda task: task.cancelled() or task.exception() is not None).result()
         finally:
             for task in tasks:
                 task.cancel()

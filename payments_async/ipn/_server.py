@@ -14,7 +14,7 @@ from typing import Any, cast
 import attrs
 from aiohttp import web
 
-from payments_async._handlers import Tasks
+from payments_async._tasks import Tasks
 from payments_async.ipn._aiohttp import health, notify, peer_of
 from payments_async.ipn._intake import Intake
 from payments_async.ipn._receiver import Receiver, intake_of
@@ -73,7 +73,7 @@ async def serving(
     if connections_each is not None and not connections_each > 0:
         raise ValueError("connections_each: must be above 0")
     intake = intake_of(served) if isinstance(served, Receiver) else None
-    runner, tasks = _runner(served, path), Tasks()
+    runner, tasks = _runner(served, path), Tasks(f"the server of {path}")
     guard = _guard(intake, visitors, connections, connections_each)
 
     def connection(left: _Left) -> _Connection:
@@ -94,7 +94,7 @@ async def serving(
         if intake is not None:
             intake.way.start()
         await listening.start_serving()
-        tasks.start(_cut_off(_server(runner), header_time))
+        tasks.keep("guard against slow senders", partial(_cut_off, _server(runner), header_time))
         address = listening.sockets[0].getsockname()
         yield str(address[0]), int(address[1])
     finally:
@@ -287,7 +287,7 @@ class _GuardedProtocol(asyncio.Protocol):
         elif self._tls is None:
             _hand_over(served, self._make(left))
         else:
-            self._tasks.start(self._secure(served, self._tls, left))
+            self._tasks.start("handshake", self._secure(served, self._tls, left))
 
     def data_received(self, data: bytes) -> None:
         self._early.append(data)  # what came with the end of the handshake

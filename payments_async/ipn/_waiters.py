@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from payments_async._events import TransactionEvent
-from payments_async._handlers import Tasks, error_text
+from payments_async._handlers import error_text
 from payments_async._status_codes import FINAL_CODES
+from payments_async._tasks import Tasks
 
 if TYPE_CHECKING:
-    from payments_async.journal._inbox import Inbox
+    from payments_async.journal._inbox import Heard, Inbox
 
 _log = logging.getLogger("payments_async.ipn")
 _Predicate = Callable[[TransactionEvent], bool]
@@ -38,9 +40,9 @@ class Waiters:
         self._poll = poll
         self._sleep = sleep
         self._waiters: dict[str, dict[asyncio.Future[TransactionEvent], _Predicate]] = {}
-        self._tasks = Tasks()
-        self._hearing: asyncio.Task[None] | None = None
-        self._begun: asyncio.Future[None] | None = None  # done once nothing passes by any more
+        self._tasks = Tasks("the receiver")
+        self._heard: Heard | None = None  # how far it was read
+        self._begun: asyncio.Future[None] | None = None  # done once nothing passes by any more; None while none hears
         self._again: asyncio.Future[None] | None = None  # done when everybody has to look once more
 
     def announce(self, event: TransactionEvent) -> None:
@@ -107,24 +109,25 @@ class Waiters:
         """Hear nothing more, unless somebody waits."""
         if not self._waiters:
             await self._tasks.aclose()
+            self._begun = None
 
     async def _heard_from_now_on(self, future: asyncio.Future[TransactionEvent]) -> None:
         """Wait until nothing passes by that is written from now on, or what is waited for has come."""
         if self._inbox is None:
             return
-        if self._hearing is None or self._hearing.done():
-            loop = asyncio.get_running_loop()
-            self._begun, self._again = loop.create_future(), loop.create_future()
-            self._hearing = self._tasks.start(self._hear(self._inbox, self._begun))
-        begun = self._begun
-        assert begun is not None
+        loop, begun = asyncio.get_running_loop(), self._begun
+        if begun is None or begun.get_loop() is not loop:
+            begun, self._again, self._heard = loop.create_future(), loop.create_future(), None
+            self._begun = begun
+            self._tasks.keep("hearing of other receivers", partial(self._hear, self._inbox, begun))
         awaited: set[asyncio.Future[Any]] = {future, begun}
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
 
     async def _hear(self, inbox: Inbox, begun: asyncio.Future[None]) -> None:
         """Read on, as long as anybody waits."""
-        seen, heard, is_failing = 0, None, False
+        seen, is_failing = 0, False
         while self._waiters:
+            heard = self._heard
             try:
                 seen = await inbox.committed(seen, timeout=self._poll)
                 now, events = await inbox.finals_since(heard, self._is_awaited)
@@ -139,10 +142,11 @@ class Waiters:
                 self.announce(event)
             if heard is not None and (now.event < heard.event or now.belief < heard.belief):
                 self._look_again()
-            heard, is_failing = now, False
+            self._heard, is_failing = now, False
             if not begun.done():
                 begun.set_result(None)
             await self._sleep(_BREATH)
+        self._begun = None
 
     def _is_awaited(self, request_id: str | None, transaction_id: str) -> bool:
         return request_id in self._waiters or transaction_id in self._waiters

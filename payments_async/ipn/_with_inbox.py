@@ -14,8 +14,9 @@ import attrs
 
 from payments_async._errors import AuthenticationFailed, Rejected
 from payments_async._events import TransactionEvent, contradicting
-from payments_async._handlers import HandlerPolicy, Tasks, Workers, error_text
+from payments_async._handlers import HandlerPolicy, Workers, error_text
 from payments_async._observing import Observer
+from payments_async._tasks import Tasks
 from payments_async.ipn._confirm import RecordSource, difference
 from payments_async.ipn._intake import NOT_STORED, Answer
 from payments_async.ipn._routes import EventRouter
@@ -25,6 +26,7 @@ from payments_async.journal._inbox import Arrival, Doubt, Inbox, RawNotification
 _log = logging.getLogger("payments_async.ipn")
 _made = tuple.__new__  # what calling the class of a named tuple gives, in a tenth of the time
 _PER_HANDLER = 4  # events waiting in memory for each handler that may run; the rest wait in the inbox
+_WATCH = "look at what is due"
 _QUIET = 3  # turns of the loop: what has reached a socket needs one to be parsed, one for its task and one to get here
 _MEASURED = 15.0  # seconds between two looks at how much waits, where somebody watches
 _MOST = 12  # turns of the loop that a batch waits for more
@@ -50,7 +52,7 @@ class WithInbox:
     _random: Callable[[], float]
     _observer: Observer | None = None
     _name: _ReceiverName = attrs.field(init=False)
-    _tasks: Tasks = attrs.field(factory=Tasks, init=False)
+    _tasks: Tasks = attrs.field(factory=lambda: Tasks("the receiver"), init=False)
     _batches: Batches = attrs.field(init=False)
     _workers: Workers[_Leased] = attrs.field(init=False)
     _room: int = attrs.field(init=False)
@@ -58,7 +60,7 @@ class WithInbox:
     # of events with several handlers, those that have finished
     _finished: dict[int, list[str]] = attrs.field(factory=dict, init=False)
     _claiming: asyncio.Lock = attrs.field(factory=asyncio.Lock, init=False)
-    _watching: asyncio.Task[None] | None = attrs.field(default=None, init=False)
+    _is_watching: bool = attrs.field(default=False, init=False)
     _unhook: Callable[[], None] = attrs.field(default=lambda: None, init=False)
     _takes_leases: bool = attrs.field(default=True, init=False)
     _is_over: bool = attrs.field(default=False, init=False)
@@ -74,9 +76,10 @@ class WithInbox:
     def start(self) -> None:
         """Begin to handle what the inbox holds, unless that has begun."""
         self._is_over = False
-        if self._watching is None:
+        if not self._is_watching:
+            self._is_watching = True
             self._unhook = self._inbox.before_close(self._before_close)
-            self._watching = self._tasks.start(self._watch())
+            self._tasks.keep(_WATCH, self._watch)
 
     async def _before_close(self) -> None:
         """The inbox closes first: what is under way ends, and what comes now is not stored."""
@@ -85,9 +88,8 @@ class WithInbox:
 
     async def aclose(self) -> None:
         """Stop, and wait for handlers under way; what has not begun stays in the inbox, for the next receiver."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait({self._watching})
+        if ending := self._tasks.stop(_WATCH):
+            await asyncio.wait(ending)
         self._takes_leases = False
         self._mine.difference_update(leased.event_id for leased in self._workers.jobs)
         self._workers.jobs.clear()
@@ -95,17 +97,17 @@ class WithInbox:
             pass
         await self._tasks.aclose(self._policy.drain)
         self._router.close()
-        if self._watching is not None:
+        if self._is_watching:
             await self._give_back()
             self._unhook()
-            self._watching = None
+            self._is_watching = False
         self._takes_leases = True
 
     def take(
         self, event: TransactionEvent, body: bytes, query: str, sender: Sender, is_usual: bool
     ) -> asyncio.Future[Answer | None]:
         """Store a delivery: the answer, if it is not 200. It is stored and handled though nobody waits for that."""
-        if self._watching is None and not self._is_over:
+        if not self._is_watching and not self._is_over:
             self.start()
         delivery = _made(RawNotification, (body, query, sender.address, self._clock()))
         unheard = self._confirm is None and not self._router.hears(event)
@@ -207,7 +209,7 @@ class WithInbox:
             self._mine.discard(event_id)
             if self._is_more and len(self._mine) <= self._room // 2:
                 self._is_more = False  # so that it is looked for once
-                self._tasks.start(self._claim())
+                self._tasks.start("look for events", self._claim())
             if self._finished:
                 self._finished.pop(event_id, None)
 
@@ -276,7 +278,7 @@ class WithInbox:
     async def replay(self, event_id: int | None) -> int:
         """Handle one dead letter again, or all of them, and tell how many."""
         count = await self._inbox.revive(event_id)
-        if self._watching is not None:
+        if self._is_watching:
             await self._claim()
         return count
 
@@ -376,10 +378,11 @@ class Batches:
 
     def _write_soon(self) -> None:
         self._is_writing = True
-        self._tasks.start(self._write())
+        self._tasks.keep("writer of the inbox", self._write, stands=False)
 
     async def _write(self) -> None:
         """Write one batch after the other, until nothing is left."""
+        self._is_writing = True
         try:
             while self._arrivals or self._handled or self._done:
                 await self._gather()
@@ -415,7 +418,8 @@ class Batches:
                     future.set_result(answer)
         finally:
             for future in waiting:
-                future.cancel()  # nothing happens to those that have a result
+                if not future.done():  # it was broken off: nobody knows whether these were stored
+                    future.set_result(NOT_STORED)
 
     async def _store(
         self, arrivals: list[Arrival], handled: list[int], done: dict[int, list[str]]

@@ -14,9 +14,10 @@ import attrs
 
 from payments_async._amounts import magnitude_text
 from payments_async._events import TransactionEvent, contradicting, contradiction_of_events
-from payments_async._handlers import HandlerPolicy, Tasks, Workers, error_text
+from payments_async._handlers import HandlerPolicy, Workers, error_text
 from payments_async._observing import Observer
 from payments_async._status_codes import FINAL_CODES
+from payments_async._tasks import Tasks
 from payments_async.ipn._confirm import RecordSource, difference
 from payments_async.ipn._intake import CONTRADICTED, FAILED, HEALTHY, Answer
 from payments_async.ipn._routes import EventRouter
@@ -60,7 +61,7 @@ class WithoutInbox:
     _observer: Observer | None = None
     _memory: _Memory = attrs.field(init=False)
     _under_way: dict[_Key, list[asyncio.Future[Answer | None]]] = attrs.field(factory=dict, init=False)
-    _tasks: Tasks = attrs.field(factory=Tasks, init=False)
+    _tasks: Tasks = attrs.field(factory=lambda: Tasks("the receiver"), init=False)
     _workers: Workers[_Job] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import attrs
 
-from payments_async._handlers import Handler, HandlerPolicy, Route, Router, Tasks, Workers, error_text
+from payments_async._handlers import Handler, HandlerPolicy, Route, Router, Workers, error_text
+from payments_async._tasks import Tasks
 from payments_async.journal._changes import UNTOLD, Change, ChangeFeed
 from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import Entry
@@ -23,6 +24,7 @@ from payments_async.journal._states import State
 H = TypeVar("H", bound=Callable[..., Awaitable[object]])
 _States = frozenset[State]
 _log = logging.getLogger("payments_async.outbox")
+_WATCH = "look at what is due"
 _PER_HANDLER = 4  # changes waiting in memory for each handler that may run; the rest wait in the journal
 
 
@@ -122,7 +124,7 @@ class Dispatcher:
         self._sleep = sleep
         self._random = random
         self._router = StateRouter(concurrency=policy.concurrency, timeout=policy.timeout)
-        self._tasks = Tasks()
+        self._tasks = Tasks(f"the handlers of the outbox {outbox}")
         self._workers = Workers(self._tasks, self._work, most=policy.concurrency)
         self._room = policy.concurrency * _PER_HANDLER
         self._owner = ""
@@ -135,7 +137,7 @@ class Dispatcher:
         self._is_woken = False
         self._is_more = False  # in the journal, most likely, than there was room for
         self._in_trouble = False
-        self._watching: asyncio.Task[None] | None = None
+        self._is_open = False
 
     def on(
         self,
@@ -163,7 +165,7 @@ class Dispatcher:
         def register(handler: H) -> H:
             wrap = None if within is None else partial(_Within, self._journal, within, handler)
             self._router.add(states, when, handler, name, wrap)
-            if self._watching is not None:
+            if self._is_open:
                 self.wake()
             return handler
 
@@ -171,18 +173,19 @@ class Dispatcher:
 
     async def start(self) -> None:
         """Begin. What an order becomes after this returned is told. Raises ``JournalUnavailable``."""
-        if self._watching is None:
+        if not self._is_open:
             self._owner = f"handlers-{secrets.token_hex(8)}"
             await self._hear()
-            self._watching = self._tasks.start(self._watch())
+            self._is_open = True
+            self._tasks.keep(_WATCH, self._watch)
 
     async def aclose(self) -> None:
         """Stop, and wait for handlers under way; what has not begun is given back, for the next process."""
-        watching, self._watching = self._watching, None
-        if watching is None:
+        if not self._is_open:
             return
-        watching.cancel()
-        await asyncio.wait({watching})
+        self._is_open = False
+        if ending := self._tasks.stop(_WATCH):
+            await asyncio.wait(ending)
         async with self._claiming:
             pass
         await self._tasks.aclose(self._policy.drain)
@@ -203,9 +206,9 @@ class Dispatcher:
 
     def wake(self) -> None:
         """Changes were committed: look for them now, and not only when it is time again."""
-        if self._watching is not None and not self._is_woken:
+        if self._is_open and not self._is_woken:
             self._is_woken = True
-            self._tasks.start(self._claim())
+            self._tasks.start("look for changes", self._claim())
 
     async def replay(self, change_id: int | None = None) -> int:
         """Handle one dead letter again, or all of them, and tell how many."""
@@ -230,7 +233,7 @@ class Dispatcher:
         """Take due changes that nobody holds: fresh ones, retries, and those of a process that died."""
         async with self._claiming:
             self._is_woken = False  # whatever is committed from here on may be missed, and wakes again
-            while self._watching is not None and (room := self._room - len(self._mine)) > 0:
+            while self._is_open and (room := self._room - len(self._mine)) > 0:
                 until = self._clock() + self._policy.lease
                 try:
                     claimed = await self._claimed(room)
@@ -264,7 +267,7 @@ class Dispatcher:
         change = leased.change
         is_over = True  # for us
         try:
-            if self._watching is not None and self._clock() < leased.until - self._policy.timeout:
+            if self._is_open and self._clock() < leased.until - self._policy.timeout:
                 entry = change.entry
                 assert entry is not None
                 failures = await self._router.run(entry, skip=change.done, done=self._note_done)
@@ -335,10 +338,11 @@ class Dispatcher:
         """Have the ends of changes written down, those together that come while one commit is on its way."""
         if self._handled and not self._is_writing:
             self._is_writing = True
-            self._tasks.start(self._write())
+            self._tasks.keep("writer of what was handled", self._write, stands=False)
 
     async def _write(self) -> None:
         """Write one batch after the other, until nothing is left."""
+        self._is_writing = True
         try:
             while self._handled:
                 await asyncio.sleep(0)  # whatever else ends in this turn of the loop

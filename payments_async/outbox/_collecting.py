@@ -65,9 +65,9 @@ class Collector:
                 delay = _LOOK
             except JournalClosed:
                 return
-            except Exception as error:  # noqa: BLE001 - a mistake of ours must not leave orders lying for good
-                why = error.message if isinstance(error, JournalError) else type(error).__name__
-                _log.error("the outbox %s cannot take what was put: %s", self._name, why, extra={"outbox": self._name})
+            except JournalError as error:
+                facts = {"outbox": self._name}
+                _log.error("the outbox %s cannot take what was put: %s", self._name, error.message, extra=facts)
                 await asyncio.sleep(delay)
                 delay = min(_AGAIN_MAX, 2 * delay)
 

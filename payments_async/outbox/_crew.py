@@ -18,6 +18,7 @@ from payments_async._executor import Executor
 from payments_async._frozen import frozen
 from payments_async._retry import RetryPolicy
 from payments_async._session import PaymentsSession, executor_of
+from payments_async._tasks import Tasks, finished
 from payments_async._wire.endpoints import SendsWritten
 from payments_async._wire.orders import private_texts
 from payments_async.journal import Journal
@@ -117,6 +118,7 @@ class Crew(ABC):
         failure: What ends it with an error, or ``None``.
         drains: Nothing more is begun.
         turns: What it has reserved of the rate of all.
+        tasks: All that work here. Where one ends too early the crew fails, and gives back what is in hand.
         holds_back: What cannot be written as a request leaves our hands, until it is put again.
         sent: Orders sent.
     """
@@ -138,6 +140,7 @@ class Crew(ABC):
     sent: int = attrs.field(init=False, default=0)
     begun: float = attrs.field(init=False)
     turns: Reserve = attrs.field(init=False)
+    tasks: Tasks = attrs.field(init=False)
     aside: list[str] = attrs.field(init=False, factory=list)
     _is_full: bool = attrs.field(init=False, default=False)  # whoever claims chunks rests until fewer are in hand
     _ask_again: float = attrs.field(init=False, default=0.0)  # when to look for free chunks again
@@ -151,6 +154,7 @@ class Crew(ABC):
         self.executor = executor_of(self.payments)
         self.call_of = self.executor.sends_written()
         self.begun = self.executor.clock()
+        self.tasks = Tasks("the crew", lost=self.fail)
         self.journal.heed(self._service_clock)
         self.turns = Reserve(self.executor.clock)
 
@@ -168,24 +172,20 @@ class Crew(ABC):
         """
         try:
             await self.survives(self._follow_pace(lease))  # before anything is sent
-            async with asyncio.TaskGroup() as upkeep:
-                keepers = [
-                    upkeep.create_task(one) for one in (self._keep(lease), self._keep_pace(lease), self._keep_turns())
-                ]
-                try:
-                    async with asyncio.TaskGroup() as workers:
-                        workers.create_task(self._claim())
-                        for _ in range(self.size):
-                            workers.create_task(_Worker(self).work())
-                finally:
-                    for keeper in keepers:
-                        keeper.cancel()
-        except BaseExceptionGroup as group:
-            raise _first(group) from None
+            self.tasks.start("keeper of leases", self._keep(lease))
+            self.tasks.start("keeper of the pace", self._keep_pace(lease))
+            self.tasks.start("keeper of turns", self._keep_turns())
+            claiming = self.tasks.start("claiming of chunks", self._claim())
+            working = [self.tasks.start("worker", _Worker(self).work()) for _ in range(self.size)]
+            await asyncio.wait([claiming, *working])
         finally:
-            await _finished(self.survives(self._give_back()))  # or the leases run out by themselves
+            await finished(self._end())
         if self.failure is not None:
             raise self.failure
+
+    async def _end(self) -> None:
+        await self.tasks.aclose()
+        await self.survives(self._give_back())  # or the leases run out by themselves
 
     def end(self, why: str) -> None:
         """Begin nothing more, and say why; what is under way is finished. The first reason stands."""
@@ -535,7 +535,7 @@ class _Worker:
                     await self._rest()
         finally:
             if self._after is not None:
-                await _finished(self._write_down())
+                await finished(self._write_down())
 
     async def _rest(self) -> None:
         """Wait until there may be something to do; an order that is handed over permitted is sent."""
@@ -747,31 +747,3 @@ def _unwritable(permit: Permit, error: Exception, *, left: bool, holds_back: boo
         return _broken_off(permit, error, left=True)
     words = f"it cannot be sent as it is ({type(error).__name__})"  # its own would quote the order
     return Outcome(permit=permit, news=News.NOT_SENT, message=words, holds_back=holds_back)
-
-
-async def _finished(awaitable: Awaitable[T]) -> T:
-    """Wait for something to the end, also when cancelled meanwhile; the cancellation comes after it."""
-    task = asyncio.ensure_future(awaitable)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            if task.cancelled():
-                raise
-            cancelled = error
-        except Exception:  # noqa: BLE001, S110 - raised below, as the result
-            pass
-    if cancelled is not None:
-        if not task.cancelled():
-            task.exception()  # looked at: the cancellation tells enough
-        raise cancelled
-    return task.result()
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first of several errors that came together."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -36,6 +36,7 @@ from payments_async._handlers import HandlerPolicy
 from payments_async._models import Acceptance
 from payments_async._orders import CollectionOrder, Order, PayoutOrder
 from payments_async._session import PaymentsSession, executor_of
+from payments_async._tasks import Tasks
 from payments_async._wire.call import Call
 from payments_async._wire.orders import private_texts, write_order
 from payments_async.journal import Journal
@@ -60,6 +61,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 _log = logging.getLogger("payments_async")
 
+_SENDER = "sender"
 _UNSENT = (State.PLANNED, State.SENDING)
 _FOREVER = float("inf")
 _AGAIN_INITIAL, _AGAIN_MAX = 0.5, 30.0  # seconds until work begins again after the journal or the service failed
@@ -158,8 +160,10 @@ class Outbox:
         self._owner = ""
         self._crew: StandingCrew | None = None
         self._stop = asyncio.Event()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._running: list[asyncio.Task[None]] = []
+        self._tasks = Tasks(f"the outbox {name}")
+        self._putting: set[asyncio.Future[Placed]] = set()
+        self._last = 0  # the last change that was heard of
+        self._hears = False
         self._unhook: list[Callable[[], None]] = []
         self._waiting: dict[str, list[asyncio.Future[Entry | None]]] = {}  # for what is read in the journal
         self._told: set[asyncio.Future[Entry | None]] = set()  # for what a worker here writes down
@@ -169,8 +173,6 @@ class Outbox:
         self._unreturned: Leases | None = None  # of a crew that failed with the journal
         self._hinders: str | None = None
         self._settler: Settler | None = None
-        self._settling: asyncio.Task[None] | None = None
-        self._collecting: asyncio.Task[None] | None = None
         self._handlers = Dispatcher(journal, name, policy=policy, clock=now)
         self._writes = executor_of(payments).sends_written()
 
@@ -212,7 +214,7 @@ class Outbox:
         await self._journal.open_outbox(self._name, account_of(self._payments))
         self._loop = asyncio.get_running_loop()
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"  # no two share a name
-        last = await self._journal.last_change()
+        self._last = await self._journal.last_change()
         await self._warn_of_others()
         await self._handlers.start()
         self._stop, self._is_open, self._closing = asyncio.Event(), True, None
@@ -220,9 +222,10 @@ class Outbox:
             self._journal.before_close(self.aclose),
             executor_of(self._payments).before_close(self.aclose),
         ]
-        self._running = [asyncio.get_running_loop().create_task(self._listen(last))]
+        self._hears = True
+        self._tasks.keep("listener", self._listen)
         if self._works:
-            self._running.append(asyncio.get_running_loop().create_task(self._work()))
+            self._tasks.keep(_SENDER, self._work)
         if self._works and self._journal.shares_transactions:
             collector = Collector(
                 self._journal,
@@ -230,15 +233,15 @@ class Outbox:
                 owner=self._owner,
                 lease=self._lease,
                 crew=self._crew_with_room,
-                start=self._start,
+                start=partial(self._tasks.start, "taking of orders"),
             )
-            self._collecting = asyncio.get_running_loop().create_task(collector.run())
+            self._tasks.keep("collector", collector.run)
         ticks = executor_of(self._payments).clock
         self._settler = Settler(
             self._payments, self._journal, self._name, owner=self._owner, clock=self._now, ticks=ticks
         )
         if self._settles:
-            self._settling = asyncio.get_running_loop().create_task(self._settle(self._settler))
+            self._tasks.keep("settler", self._settler.run)
 
     async def _warn_of_others(self) -> None:
         """Say what waits in outboxes of other names: who renames one leaves its orders to nobody."""
@@ -265,8 +268,7 @@ class Outbox:
         try:
             await asyncio.shield(self._closing)  # a journal that is closed meanwhile waits for the same
         except asyncio.CancelledError:
-            for task in self._running:
-                task.cancel()  # what has left is written down as unknown
+            self._tasks.stop(_SENDER)  # what has left is written down as unknown
             await asyncio.wait([self._closing])
             raise
 
@@ -274,14 +276,11 @@ class Outbox:
         self._stop.set()
         if self._crew is not None:
             self._crew.end("it is closed")
-        listening, *working = self._running
-        if working:
-            await asyncio.wait(working)
-        hearing = [one for one in (listening, self._collecting, self._settling) if one is not None]
-        for task in hearing:
-            task.cancel()
-        await asyncio.wait([*hearing, *self._tasks])
-        self._running, self._settling, self._collecting = [], None, None
+        await self._tasks.returned(_SENDER)
+        while self._putting:
+            await asyncio.wait(self._putting)
+        await self._tasks.aclose(_FOREVER)
+        self._hears = False
         await self._handlers.aclose()
         for waiter in chain(self._told, *self._waiting.values()):
             if not waiter.done():
@@ -515,7 +514,9 @@ class Outbox:
         paused = await self._journal.paused(self._name)
         hinders = self._hinders
         if self._crew is not None and hinders is None:
-            hinders = self._crew.trouble
+            hinders = self._crew.trouble or self._tasks.trouble
+        elif self._tasks.trouble is not None:
+            hinders = hinders or self._tasks.trouble
         elif self._is_open and self._works and hinders is None:
             hinders = _LOOKING  # which may take long, or fail in a moment
         held_up = await self._journal.held_up(self._name)
@@ -588,13 +589,6 @@ class Outbox:
         self._writes(order.request_id, order.amount, body, sent_before=False, private=partial(private_texts, order))
         return await self._journal.lay(self._name, order, connection, not_before=moment, priority=priority, body=body)
 
-    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run it to its end, though nobody waits for it any more."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     def _put(
         self, order: Order, not_before: datetime | None, priority: int, adoption: Adoption | None = None
     ) -> _Putting:
@@ -632,22 +626,20 @@ class Outbox:
         except BaseException as error:
             putting.give_up(error)
             raise
-        self._tasks.add(written)
+        self._putting.add(written)
         written.add_done_callback(partial(self._is_put, putting))
         return putting
 
     def _is_put(self, putting: _Putting, written: asyncio.Future[Placed]) -> None:
         """An order is written down, or was not."""
-        self._tasks.discard(written)
+        self._putting.discard(written)
         try:
             placed = written.result()
         except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
             putting.failed(error)
             return
         if (rest := putting.succeeded(placed)) is not None:
-            task = asyncio.get_running_loop().create_task(rest)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start("giving back", rest)
 
     def _crew_with_room(self) -> StandingCrew | None:
         """The crew of this process, if it will send what it is given soon."""
@@ -702,7 +694,7 @@ class Outbox:
     def _hearing(self, request_id: str) -> Iterator[asyncio.Future[Entry | None]]:
         """Hear of the next change of an order."""
         heard: asyncio.Future[Entry | None] = asyncio.get_running_loop().create_future()
-        if not self._running:
+        if not self._hears:
             heard.set_result(None)  # it was closed meanwhile
         waiters = self._waiting.setdefault(request_id, [])
         waiters.append(heard)
@@ -737,19 +729,18 @@ class Outbox:
                     if loop.time() >= deadline:
                         raise TimeoutError(f"order {request_id} has not ended yet: it is {entry.state}") from error
 
-    async def _listen(self, last: int) -> None:
+    async def _listen(self) -> None:
         """Hear what was written by anybody, and tell those who wait for it."""
         seen = 0
         delay = _AGAIN_INITIAL
         while True:
             try:
                 seen = await self._journal.committed(seen, timeout=_LISTEN)
-                last = await self._read_on(last)
+                self._last = await self._read_on(self._last)
             except JournalClosed:
                 return
-            except Exception as error:  # noqa: BLE001 - whatever the reason, those who wait go on waiting
-                why = error.message if isinstance(error, JournalError) else type(error).__name__
-                _log.error("the outbox %s cannot hear what is written: %s", self._name, why)
+            except JournalError as error:
+                _log.error("the outbox %s cannot hear what is written: %s", self._name, error.message)
                 await asyncio.sleep(delay)
                 delay = min(_AGAIN_MAX, 2 * delay)
             else:
@@ -802,9 +793,6 @@ class Outbox:
                 return
             except (JournalError, PaymentsError) as error:
                 self._hinder(error.message)
-            except Exception as error:  # noqa: BLE001 - a mistake of ours must not stop it for good
-                self._hinder(f"it failed ({type(error).__name__})")
-                _log.exception("the outbox %s failed, and begins again", self._name)
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await self._stop.wait()
@@ -816,16 +804,6 @@ class Outbox:
             facts = {"outbox": self._name, "why": why}
             _log.error("the outbox %s sends nothing: %s", self._name, why, extra=facts)
         self._hinders = why
-
-    async def _settle(self, settler: Settler) -> None:
-        """Look up what is open, and begin again after whatever failed."""
-        while True:
-            try:
-                await settler.run()
-                return
-            except Exception:  # noqa: BLE001 - a mistake of ours must not stop it for good
-                _log.exception("the outbox %s failed to look up what is open, and begins again", self._name)
-                await asyncio.sleep(_AGAIN_MAX)
 
     async def _is_ready(self) -> bool:
         """Look first, where the journal may have forgotten what was sent; tells whether anything may be sent."""
@@ -910,9 +888,10 @@ class _Putting:
         crew: That is to send it; ``None`` where another process is, or it has to wait its turn.
         asked: Monotonic seconds when that began.
         worker: Who is to send it at once.
-        placed: What whoever puts it waits for.
+        placed: What the caller waits for. A caller that gives up cancels it, so no task of ours reads it.
+        entry: The order as it was written down; ``None`` until then.
         is_in_hand: Our workers have it.
-        ended: What whoever pays it waits for: how it ended, or ``None`` where that has to be read in the journal.
+        ended: What the caller of ``pay`` waits for: how the order ended, or ``None`` where the journal has to be read.
     """
 
     def __init__(self, order: Order, crew: StandingCrew | None, call: Call[Acceptance]) -> None:
@@ -922,6 +901,7 @@ class _Putting:
         self.asked = 0.0
         self.worker: asyncio.Future[Handed | None] | None = None
         self.placed: asyncio.Future[Placed] = asyncio.get_running_loop().create_future()
+        self.entry: Entry | None = None
         self.is_in_hand = False
         self.ended: asyncio.Future[Entry | None] | None = None
 
@@ -944,8 +924,11 @@ class _Putting:
             self.placed.set_exception(error)
 
     def succeeded(self, placed: Placed) -> Coroutine[Any, Any, None] | None:
-        """It is on disk: a worker gets it. Where that takes further writing, that has to be done."""
+        """It is on disk: its caller is told, and a worker gets it. Gives what has to be written where none does."""
         crew, worker = self.crew, self.worker
+        self.entry = placed.entry
+        if not self.placed.done():  # else its caller was cancelled
+            self.placed.set_result(placed)
         if crew is not None:
             if crew.drains and placed.permit is None:
                 return self._give_back(crew, placed)
@@ -963,7 +946,6 @@ class _Putting:
                     crew.wake()
                 if worker is not None:
                     crew.let_go(worker, self.order.amount)
-        self._tell(placed)
         return None
 
     async def _give_back(self, crew: StandingCrew, placed: Placed) -> None:
@@ -973,7 +955,6 @@ class _Putting:
                 await crew.leases.give_back_placed(placed.chunk)
         if self.worker is not None:
             crew.let_go(self.worker, self.order.amount)
-        self._tell(placed)
 
     async def _break_off(
         self, crew: StandingCrew, worker: asyncio.Future[Handed | None], order: LeasedOrder, placed: Placed
@@ -981,20 +962,15 @@ class _Putting:
         """Everything is broken off."""
         if placed.permit is not None:
             await crew.take_back(worker, order, placed.permit)
-        self._tell(placed)
 
     def _has_ended(self, outcome: Outcome | None, at: float | None) -> None:
         """A worker has written down how it ended, or has it in hand no more."""
         if self.ended is None or self.ended.done():
             return
         entry = None
-        if outcome is not None and at is not None and outcome.permit.attempt == 1:
-            entry = ended(self.placed.result().entry, outcome, at)
+        if self.entry is not None and outcome is not None and at is not None and outcome.permit.attempt == 1:
+            entry = ended(self.entry, outcome, at)
         self.ended.set_result(entry)
-
-    def _tell(self, placed: Placed) -> None:
-        if not self.placed.done():  # else its caller was cancelled
-            self.placed.set_result(placed)
 
 
 def _check_order(order: object) -> None:

@@ -13,6 +13,7 @@ from payments_async._errors import PaymentsError
 from payments_async._frozen import frozen
 from payments_async._observing import watched
 from payments_async._session import PaymentsSession, executor_of
+from payments_async._tasks import Tasks
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import Entry, OpenOrder
@@ -117,6 +118,7 @@ class Settler:
         self._sleep = sleep
         self._chance = chance
         self._kicked = asyncio.Event()
+        self._tasks = Tasks(f"the settler of the outbox {outbox}")
         self._agenda = Agenda()
         self._heard = 0  # the last change that was heard of
         self._list_at = float("-inf")  # all that is open is listed again then
@@ -145,7 +147,7 @@ class Settler:
             accepted=counts[State.ACCEPTED],
             oldest_unknown=min(unknown, default=None),
             last=self._last,
-            hinders=self._hinders,
+            hinders=self._hinders or self._tasks.trouble,
         )
 
     async def run(self) -> None:
@@ -175,13 +177,12 @@ class Settler:
         """Work for as long as the duty is ours."""
         await check_account(self._terms.payments, self._journal)
         self._agenda, self._is_here, self._list_at = Agenda(), True, float("-inf")
+        self._tasks.keep("looking up", self._work)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                working = tasks.create_task(self._work())
-                await self._keep_duty()
-                working.cancel()
+            await self._keep_duty()
         finally:
             self._is_here = False
+            await self._tasks.aclose()
 
     async def _keep_duty(self) -> None:
         """Prolong the duty for as long as that can be done."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum, auto
-from typing import Any
+from functools import partial
 
 import attrs
 
@@ -83,7 +83,6 @@ class StandingCrew(Crew):
         init=False, default=None
     )  # of the seconds that only grow is the clock, by so many
     _is_cut_off: bool = attrs.field(init=False, default=False)
-    _errands: set[asyncio.Task[None]] = attrs.field(init=False, factory=set)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -108,7 +107,7 @@ class StandingCrew(Crew):
         self.paused = Pause(at=self.now(), who=_BY_FUSE, why=why)
         _log.error("the outbox %s is paused: %s", self.name, why, extra={"outbox": self.name, "why": why})
         self._is_pausing = True
-        self._go_on_errand(self._pause(why))
+        self.tasks.keep("pausing", partial(self._pause, why))
 
     async def _pause(self, why: str) -> None:
         """Have every other process stop as well."""
@@ -206,7 +205,7 @@ class StandingCrew(Crew):
     def _is_looked_for(self, batch_id: str) -> bool:
         """Whether a batch was looked for meanwhile; begins to, if nobody here does: it may have been sent elsewhere."""
         if self._looking is None or self._looking.done():
-            self._looking = self._go_on_errand(self._look_for(batch_id))
+            self._looking = self.tasks.start("first look", self._look_for(batch_id))
         return False
 
     async def _look_for(self, batch_id: str) -> None:
@@ -225,15 +224,6 @@ class StandingCrew(Crew):
                 _log.error("the outbox %s sends nothing of batch %s: %s", self.name, batch_id, why, extra=facts)
             self.trouble = why
             await self.executor.sleep(_LOOK_FOR_AGAIN)
-
-    async def work(self, lease: float) -> None:
-        try:
-            await super().work(lease)
-        finally:
-            for errand in self._errands:
-                errand.cancel()
-            if self._errands:
-                await asyncio.wait(self._errands)
 
     async def is_through(self) -> bool:
         return False
@@ -312,7 +302,7 @@ class StandingCrew(Crew):
             _log.error("the outbox %s sends nothing: %s", self.name, self.trouble, extra={"outbox": self.name})
         await self.leases.give_back_unbegun()
         if self._probing is None or self._probing.done():
-            self._probing = self._go_on_errand(self._probe())
+            self._probing = self.tasks.start("probe", self._probe())
 
     async def _probe(self) -> None:
         """Ask something that moves nothing: any answer, also a no, tells that the service is heard."""
@@ -325,13 +315,6 @@ class StandingCrew(Crew):
         _log.warning("the outbox %s hears the service again", self.name, extra={"outbox": self.name})
         self.pace.silent_since, self._is_cut_off, self.trouble = None, False, None
         self.look()
-
-    def _go_on_errand(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something beside the work; it is broken off when that ends."""
-        task = asyncio.get_running_loop().create_task(errand)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
-        return task
 
     async def _follow_the_day(self, progress: Progress) -> None:
         """Let the limit of a day begin anew with each."""

@@ -11,7 +11,7 @@ import pytest
 from ipn.faces import aiohttp_face
 from ipn.notifications import notification
 
-from payments_async._handlers import Tasks
+from payments_async._tasks import Tasks
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionConflict, TransactionEvent, TransactionFailed
 from payments_async.ipn._with_inbox import Batches
 from payments_async.journal import SqliteJournal
@@ -116,7 +116,7 @@ async def store(path: Path, count: int, *, turns: int) -> list[int]:
     """Let so many notifications arrive, one after so many turns of the loop, and tell what was stored together."""
     async with Counted(path) as journal:
         journal.sizes = []
-        batches = Batches(journal, owner=lambda: "test", stored=lambda arrival, receipt: None, tasks=Tasks())
+        batches = Batches(journal, owner=lambda: "test", stored=lambda arrival, receipt: None, tasks=Tasks("the test"))
         waiting = []
         for number in range(count):
             waiting.append(batches.put(arrival(f"t-{number}")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import queue
 import threading
@@ -18,6 +19,7 @@ from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit, Together, Work
 
 T = TypeVar("T")
+_log = logging.getLogger("payments_async.journal")
 _MOST = 1000  # operations in one commit; bounds its memory and the wait of the first
 _PLENTY = 40  # operations that make a commit worth its while: more are not waited for
 
@@ -56,13 +58,14 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._next: asyncio.Future[None] | None = None  # done with the next commit
+        self._death: JournalUnavailable | None = None  # of the thread, by a mistake of ours
 
     async def open(self) -> None:
         """Open the database, and raise what hinders it."""
         self._loop, self._pid = asyncio.get_running_loop(), os.getpid()
         # nothing is left of an earlier time, whose thread may still be at its last commit, with a queue of its own
         groups, self._waiting, self._is_busy = queue.SimpleQueue[list[_Operation[Any]] | None](), [], False
-        self._groups = groups
+        self._groups, self._death = groups, None
         opened: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, args=(opened, groups), name="journal-writer", daemon=True)
         self._thread.start()
@@ -100,6 +103,8 @@ class Writer:
             raise JournalClosed("the journal was opened by the process that this one was forked from; open it here")
         if self._thread is None or loop is not self._loop:
             raise JournalClosed("the journal is not open in this event loop")
+        if self._death is not None:
+            raise self._fault(self._death, "")
         future: asyncio.Future[T] = loop.create_future()
         self._waiting.append(_Operation(name, work, future, together, droppable))
         if not self._is_busy:
@@ -173,6 +178,7 @@ class Writer:
             self._tell(_deliver, [([opened], (), fault)])
             return
         self._tell(_deliver, [([opened], [None], None)])
+        group: list[_Operation[Any]] | None = []
         try:
             while (group := groups.get()) is not None:
                 try:
@@ -182,9 +188,24 @@ class Writer:
                 else:
                     told = self._commit(connection, now, group)
                 self._tell(self._committed, told)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody is to wait for a thread that is gone
+            why = type(error).__name__
+            _log.exception("the thread that writes %s ended (%s): open the journal again", self._database.named, why)
+            words = f"the thread that writes {self._database.named} ended ({why}): open the journal again"
+            self._death = JournalUnavailable(words)
+            self._tell(self._died, self._failed(group or [], self._death))
         finally:
             with suppress(self._database.Error):
                 self._database.end(connection)
+
+    def _died(self, told: list[_Told]) -> None:
+        """The thread has ended before its time: all who wait hear of it."""
+        assert self._death is not None
+        waiting, self._waiting = self._waiting, []
+        with suppress(queue.Empty):
+            while True:
+                waiting += self._groups.get_nowait() or []
+        _deliver(told + self._failed(waiting, self._death))
 
     def _begun(self, connection: Connection) -> tuple[Connection, float]:
         """A transaction that has begun, and when; by a new connection where this one was lost and has done nothing."""

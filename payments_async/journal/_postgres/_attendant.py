@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import selectors
 import socket
@@ -18,6 +19,7 @@ from payments_async.journal._faults import JournalError
 from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._postgres._schema import TRAY, quoted
 
+_log = logging.getLogger("payments_async.journal")
 _LOOK = 1.0  # seconds between two looks for the dead
 _AGAIN = 0.25  # ... until a server that cannot be reached is tried again
 _BREATH = 0.02  # ... for which commits that follow each other are told as one
@@ -141,7 +143,9 @@ class Attendant:
                     self._attend(self._connection)
                 finally:
                     self._connection.close()
-            except (psycopg.Error, JournalError, OSError):  # lost, or not there yet
+            except Exception as error:  # noqa: BLE001 - lost, or not there yet; without a lock we count as dead
+                if not isinstance(error, psycopg.Error | JournalError | OSError):
+                    _log.exception("the listener of %s failed, and connects again", self._schema)
                 self._missing = {}  # whoever is missing is so from our next look on
                 if self._clock() - begun < _LOOK:  # one that has lasted is made anew at once
                     self._wait([], _AGAIN)

@@ -20,6 +20,7 @@ from payments_async._cli.batch_state import (
     show_progress,
     tell_next,
 )
+from payments_async._cli.beside import beside
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
 from payments_async._cli.program import command_line
@@ -210,14 +211,8 @@ class _Search:
                 with suppress(JournalError):  # whoever needs the journal complains of it
                     self._now = _open(await journal.progress(name))
 
-        task = asyncio.create_task(follow())
-        try:
+        async with beside(follow()):
             yield
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-            if not task.cancelled():
-                task.result()  # a broken display says so
 
     def words(self) -> str:
         """What is done now, and how much of it."""

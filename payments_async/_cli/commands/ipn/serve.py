@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from payments_async._cli.beside import beside
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, opened
 from payments_async._cli.screen import Screen, clean, counted, money
@@ -102,12 +103,8 @@ async def ipn_serve(
         try:
             async with serving(receiver, host, port, path=path, visitors=visitors) as (at, on):
                 screen.note(f"listening at http://{at}:{on}/{path.strip('/')}{token}; Ctrl-C stops")
-                telling = asyncio.ensure_future(refused.tell_now_and_then())
-                try:
+                async with beside(refused.tell_now_and_then()):
                     await until_stopped()
-                finally:
-                    telling.cancel()
-                    await asyncio.gather(telling, return_exceptions=True)
         except OSError as error:
             raise BadInput(
                 f"--port: {host}:{port} cannot be listened on ({error.strerror}); name another one"
