@@ -13,6 +13,7 @@ from payments_async.bulk import later_tries, retried_id
 from payments_async.journal import ArchivedOrder, Entry, Happening, Journal, News, Run, State
 from payments_async.journal.contract import Pause
 
+_UNPAID = (State.FAILED, State.REVERSED, State.REJECTED)
 SIGNED = "--who NAME --why REASON"
 IN_DOUBT = "No: the evidence is against itself. Not before somebody knows what is true."
 
@@ -53,6 +54,24 @@ MEANS: Mapping[State, Meaning] = {
 }
 
 
+def meaning_of(order: Entry | ArchivedOrder) -> str:
+    """How an order stands, in words; where that is in doubt, first of all that it may have been paid."""
+    if is_contradicted(order) and order.state in _UNPAID:
+        return f"It may have been paid: it is called {order.state}, and evidence contradicts that."
+    if isinstance(order, Entry) and order.failed_by_notification:
+        return (
+            "A notification alone says that it failed. Until the service's list shows the same it may have been paid."
+        )
+    return MEANS[order.state].now
+
+
+def is_contradicted(order: Entry | ArchivedOrder) -> bool:
+    """Whether evidence speaks against how an order stands, and no person has acknowledged that."""
+    if isinstance(order, ArchivedOrder):
+        return any(one.conflict is not None for one in order.late)
+    return order.conflict is not None
+
+
 async def may_be_paid_again(journal: Journal, order: Entry | ArchivedOrder, story: Sequence[Happening]) -> str:
     """Whether an order may be paid once more, for whoever asks what became of it.
 
@@ -63,15 +82,16 @@ async def may_be_paid_again(journal: Journal, order: Entry | ArchivedOrder, stor
     Raises:
         JournalUnavailable: The journal cannot be read.
     """
-    if any(one.conflict is not None for one in order.late) if isinstance(order, ArchivedOrder) else order.conflict:
+    if is_contradicted(order):
         return IN_DOUBT
     later = (await later_tries(journal, [order.request_id])).get(order.request_id)
     if later is not None:
         return f"No: it was {clean(str(later))}. Ask about that one."
+    is_shown = order.state is not State.FAILED or any(one.news is News.LOOKED_UP_FAILED for one in story)
     if isinstance(order, Entry) and order.unconfirmed:
         return "No: a notification about it is not confirmed yet. Reconcile first."
     again = MEANS[order.state].again
-    if order.state not in (State.FAILED, State.REVERSED, State.REJECTED):
+    if order.state not in _UNPAID:
         return again
     retried = retried_id(order.request_id)
     if await journal.entry(retried) is not None:  # of another row of its batch, or it were a later try
@@ -81,8 +101,9 @@ async def may_be_paid_again(journal: Journal, order: Entry | ArchivedOrder, stor
     again += f" Take {clean(retried)}: whoever does it too takes the same, and it is paid once."
     if said := [f"{one.by} {one.detail}" for one in story if one.is_acknowledgement]:
         return f"Only if it surely was not paid: evidence was against itself, and {clean(said[-1])}. Then: {again}"
-    is_shown = any(one.news is News.LOOKED_UP_FAILED for one in story)
-    if isinstance(order, Entry) and order.state is State.FAILED and not is_shown:
+    if isinstance(order, ArchivedOrder) and not is_shown:
+        return f"Only if its story in the archive has a list or a record that shows that it failed. Then: {again}"
+    if not is_shown:
         return f"Not before the service itself says that it failed: until now a notification alone does. Then: {again}"
     return again
 
@@ -149,6 +170,11 @@ def _once_it_was_sent(entry: Entry, run: Run, journal: JournalPlace) -> Iterator
             yield NextStep(words="Look once more, and ask the service:", commands=(line,))
             line = f"{command_line('bulk write-off', entry.request_id, journal=journal)} {SIGNED}"
             yield NextStep(words="Once the service says that it surely never had it:", commands=(line,))
+        case State.FAILED if entry.failed_by_notification:
+            yield NextStep(
+                words="Whoever works its outbox looks for it in the service's list, and so does `bulk reconcile`:",
+                commands=(command_line("bulk reconcile", **named),),
+            )
         case State.FAILED | State.REJECTED if run.outbox != run.batch_id:
             line = command_line("bulk retry-file", **named)
             yield NextStep(words="For a file of all of its batch that surely was not paid:", commands=(line,))

@@ -9,7 +9,7 @@ from typing import TypeVar
 import attrs
 
 from payments_async._cli.batch_state import UNFORTUNATE, first, unpaid_of
-from payments_async._cli.next_steps import MEANS, may_be_paid_again
+from payments_async._cli.next_steps import may_be_paid_again, meaning_of
 from payments_async._cli.screen import Screen
 from payments_async._cli.story import open_contradictions, sentence, service_words
 from payments_async._pages.plots import Course, Plot, plot
@@ -177,7 +177,7 @@ class Watch:
             seen=entry.updated_at,
             story=[(one.at, sentence(one)) for one in story],
             contradictions=open_contradictions(story) or ([entry.conflict] if entry.conflict else []),
-            now=MEANS[entry.state].now,
+            now=meaning_of(entry),
             again=await may_be_paid_again(self._journal, entry, story),
         )
 

@@ -20,6 +20,7 @@ from payments_async.journal._states import News, State, next_state
 # row of more than 2,704 bytes, and what an answer says must not keep its outcome from being written down.
 _LONGEST_TRANSACTION_ID = 256
 _KEPT_OF_IT = 64
+LATE = 86_400.0  # seconds after which an order that was carried out all the same would be listed
 
 
 def _without_slash(address: str) -> str:
@@ -375,6 +376,8 @@ class Entry:
         permitted_at: Unix seconds of the last permit, or ``None``.
         updated_at: Unix seconds of the last change.
         unconfirmed: Notifications about it that are no evidence before the service's own record bears them out.
+        failed_by_notification: A notification alone says that it failed. Its end is looked for in the service's list,
+            until that shows it or was read a day after it was sent.
         change_id: Of the change that a handler of an outbox is told of: the same for one fact, however often told. Then
             ``state`` and ``updated_at`` are those of the change; otherwise it is ``None``.
     """
@@ -393,6 +396,7 @@ class Entry:
     permitted_at: float | None = None
     updated_at: float = 0.0
     unconfirmed: int = 0
+    failed_by_notification: bool = False
     change_id: int | None = None
 
 

@@ -562,7 +562,10 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """
 
     def open_orders(self, outbox: str, state: State) -> AsyncIterator[Iterable[OpenOrder]]:
-        """The unknown, parked or accepted orders of all that an outbox sends, some thousands at a time."""
+        """The unknown, parked or accepted orders of all that an outbox sends, some thousands at a time.
+
+        Of the failed ones those that a notification alone says have failed.
+        """
 
     async def entry(self, request_id: str) -> Entry | None:
         """One order."""

@@ -18,7 +18,6 @@ from payments_async.journal._records import OpenOrder
 from payments_async.journal._states import State
 from payments_async.outbox._reconcile import STATUSLESS, ListRead, Search, tell_the_session
 from payments_async.outbox._sweeps import (
-    OPEN,
     PAGES_ABREAST,
     Findings,
     SoughtOrder,
@@ -233,11 +232,12 @@ class Pass:
         for first in range(0, len(some), _STRIDE):
             found = await self._terms.journal.entries_of(some[first : first + _STRIDE])
             self._missing += [id_ for id_ in some[first : first + _STRIDE] if id_ in self._due and id_ not in found]
-            self.over += [entry.request_id for entry in found.values() if entry.state not in OPEN]
-            put_back(self._orders, (SoughtOrder.of(entry) for entry in found.values() if entry.state in OPEN))
+            orders = [SoughtOrder.of(entry) for entry in found.values()]
+            self.over += [order.request_id for order in orders if not order.is_sought]
+            put_back(self._orders, (order for order in orders if order.is_sought))
 
     def _open(self) -> Iterator[SoughtOrder]:
-        return (order for order in self._orders.each() if order.is_open)
+        return (order for order in self._orders.each() if order.is_sought)
 
     def _records_tell(self) -> bool:
         """Whether a record may tell a status, as far as is known."""
@@ -265,16 +265,16 @@ class Pass:
             told: Of whom everything is known.
         """
         terms, agenda, search = self._terms, self._agenda, self._search
-        first, any_accepted = None, False
+        first, any_has_ended = None, False
         for order in self._open():
             if order.request_id not in told:
                 sent_at = self._due[order.request_id].sent_at
                 first = sent_at if first is None else min(first, sent_at)
-                any_accepted = any_accepted or order.state is State.ACCEPTED
+                any_has_ended = any_has_ended or order.state in (State.ACCEPTED, State.FAILED)
         if first is None:
             return None
         await self._take_up(id_ for id_, wait in agenda.waits.items() if wait.sent_at >= first and id_ not in self._due)
-        search.by_status = any_accepted
+        search.by_status = any_has_ended
         began = terms.ticks()
         window = Window.to_now(first, terms.clock(), terms.payments.dialect.timezone, self._orders)
         self._looked_for = sum(1 for _ in self._open())

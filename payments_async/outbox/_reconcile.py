@@ -22,7 +22,7 @@ from payments_async._session import PaymentsSession, executor_of
 from payments_async._spill import PAGE, SpillTable, ids, paged
 from payments_async._status_codes import STATUS_CODES
 from payments_async.journal import Journal, OrderUnknown
-from payments_async.journal._records import Entry, Evidence, Sweep
+from payments_async.journal._records import LATE, Entry, Evidence, Sweep
 from payments_async.journal._states import News, State
 from payments_async.outbox._sweeps import (
     CONFIRMED,
@@ -47,7 +47,6 @@ from payments_async.outbox._sweeps import (
 _FEW = 20_000  # orders looked up before a run goes on; the others wait for reconcile
 _READS = 10  # looks at single transactions
 _TOLD = 5_000  # orders that a session did not send, and is told of all the same: each costs it some 700 bytes
-_LATE = 86_400.0  # seconds after which a rejected order that was carried out all the same would be listed
 _OF_THE_LIST = "absence from the list of {days} proves nothing"
 _YET_TO_COME = 60.0  # seconds by which the clocks of machines that share a journal may differ
 _SET_BACK = (
@@ -143,9 +142,10 @@ async def reconcile(
     fewer are left to look up; statuses are believed only from filters that the service demonstrably knows.
 
     The list is read from the first permit of any open order until today. So it shows whatever became of other orders of
-    these days as well: a second transaction, or one of an order that was rejected. Rejected orders are looked for until
-    a complete list that began a day later is on record. Where a journal was copied or restored, all days since the
-    batch was made are read, and what the list shows is never sent again, planned or not.
+    these days as well: a second transaction, or one of an order that was rejected. Orders that were rejected, or that
+    failed as a notification alone has told, are looked for until a complete list that began a day later is on record.
+    Where a journal was copied or restored, all days since the batch was made are read, and what the list shows is never
+    sent again, planned or not.
 
     Args:
         batch_id: ``None`` for all batches.
@@ -237,7 +237,7 @@ async def _reconcile_one(
     entry = await journal.entry(request_id)
     if entry is None:
         raise OrderUnknown(f"the journal holds no order {request_id}")
-    if entry.state in OPEN:
+    if entry.state in OPEN or entry.failed_by_notification:
         sought = sought_orders([SoughtOrder.of(entry)])
         await search.look(sought, sweeps=sweeps, sleep=search.reader.sleep)
         for order in sought.each():
@@ -305,7 +305,7 @@ async def look_up_open(payments: PaymentsSession, journal: Journal, batch_id: st
     findings = Findings(journal)
     search = Search(payments, journal, findings, reader, grace=0.0, interval=0.0, clock=time.time, by_status=False)
     await search.begin(batch_id)
-    async for sought in collect(journal, batch_id, portion=_FEW):
+    async for sought in collect(journal, batch_id, states=OPEN, portion=_FEW):
         await search.look(sought, sweeps=1, sleep=asyncio.sleep)
         return
 
@@ -414,7 +414,7 @@ class Search:
         self.is_doubted = bool(quarantined)
         self._batches = [batch_id] if batch_id is not None else [None, *(run.batch_id for run in quarantined)]
         sweeps = await self.journal.sweeps(batch_id)
-        after = _last_complete(sweeps, batch_id, self.clock()) - _LATE
+        after = _last_complete(sweeps, batch_id, self.clock()) - LATE
         moments = [
             await self.journal.sent_since(batch_id, (State.REJECTED,), after=after),
             *(run.look_since for run in quarantined),
@@ -428,7 +428,7 @@ class Search:
     ) -> None:
         """Look everywhere. With fewer than two sweeps nothing is parked."""
         await self.look_in_notifications(sought)
-        window = self._window(sought, (order.at for order in sought.each() if order.is_open))
+        window = self._window(sought, (order.at for order in sought.each() if order.is_sought))
         for turn in range(sweeps):
             if turn:
                 self._tell(waits=self.interval)
@@ -499,6 +499,7 @@ class Search:
             await self._statuses(window)
         if problem is None and counted:
             self._count_clean(window, began)
+            await self._end_search(window, began)
         elif problem is None:
             self.findings.note(f"{_OF_THE_LIST.format(days=window)}: the service does not say how many rows there are")
         return read
@@ -548,7 +549,7 @@ class Search:
     async def _end(self, order: SoughtOrder, told: list[Evidence]) -> None:
         """Settle an order by the end of its transaction; of each one, where it has several."""
         for evidence in told:
-            if _ENDS[evidence.news] is not order.state:
+            if order.unconfirmed or _ENDS[evidence.news] is not order.state:
                 await self.findings.apply(order, evidence)
 
     async def _by_id(self, window: Window | None, sought: SpillTable[SoughtOrder]) -> None:
@@ -650,6 +651,14 @@ class Search:
                     continue
                 order.clean = 0 if order.listed == window.sweeps else order.clean + 1
             put_back(window.sought, page.values())
+
+    async def _end_search(self, window: Window, began: float) -> None:
+        """Put on record which failed orders a list that was read a day later does not show."""
+        detail = f"not in the complete list of {window}"
+        for page in window.sought.pages(State.FAILED):
+            late = [one for one in page.values() if one.unconfirmed and one.at + LATE <= began]
+            await asyncio.gather(*(self.findings.park(one, detail) for one in late if one.listed != window.sweeps))
+            put_back(window.sought, late)
 
     async def park(self, window: Window, sweeps: int) -> None:
         """Park the orders that enough clean sweeps did not show."""

@@ -19,13 +19,19 @@ from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import Entry, OpenOrder
 from payments_async.journal._states import State
 from payments_async.outbox._passes import Agenda, Pass, SettlingPass, Terms, Wait
-from payments_async.outbox._sweeps import OPEN, check_account
+from payments_async.outbox._sweeps import OPEN, SOUGHT, check_account
 
 _log = logging.getLogger("payments_async")
 
 # Seconds until an order is looked up first, and the longest pause; between them each pause is three times the last.
 # Nearly all accepted ones are settled by their notification before the first look; parked ones wait for a person.
-_RHYTHM = {State.UNKNOWN: (5.0, 900.0), State.ACCEPTED: (60.0, 3600.0), State.PARKED: (21_600.0, 21_600.0)}
+# A failed one is looked for where a notification alone says so.
+_RHYTHM = {
+    State.UNKNOWN: (5.0, 900.0),
+    State.ACCEPTED: (60.0, 3600.0),
+    State.FAILED: (300.0, 21_600.0),
+    State.PARKED: (21_600.0, 21_600.0),
+}
 _OLD = 24.0  # part of an order's age that a pause has at least: the older it is, the longer the list that shows it
 _SHARE = 9.0  # times as long as the last look or pass took nothing is asked
 _AGAIN_INITIAL, _AGAIN_MAX = 5.0, 900.0  # seconds until the next pass after one that failed, three times the last
@@ -262,16 +268,17 @@ class Settler:
         while changes := await self._journal.changes_after(self._outbox, self._heard, limit=_CHANGES):
             states = {change.request_id: change.state for change in changes}
             self._heard = changes[-1].id
-            self._agenda.drop(request_id for request_id, state in states.items() if state not in OPEN)
-            entries = await self._journal.entries_of([one for one, state in states.items() if state in OPEN])
-            self._agenda.note([_open(entry) for entry in entries.values() if entry.state in OPEN], due)
+            self._agenda.drop(request_id for request_id, state in states.items() if state not in SOUGHT)
+            entries = await self._journal.entries_of([one for one, state in states.items() if state in SOUGHT])
+            found = [one for one in entries.values() if one.state in OPEN or one.failed_by_notification]
+            self._agenda.note([_open(entry) for entry in found], due)
             if any(entry.sent_before for entry in entries.values()):
                 self._list_at = now  # it may have been carried out by an attempt that the entry does not tell of
 
     async def _list_all(self, due: Callable[[OpenOrder], float]) -> None:
         self._heard = await self._journal.last_change()  # before: what changes meanwhile is heard of later
         agenda, listed = self._agenda, set[str]()
-        for state in OPEN:
+        for state in SOUGHT:
             async for page in self._journal.open_orders(self._outbox, state):
                 orders = tuple(page)
                 agenda.note(orders, due)
@@ -314,6 +321,12 @@ class Settler:
             words = "the outbox %s: %d orders are in no complete list and were parked, %s the first: a person decides"
             _log.warning(words, self._outbox, len(parked), parked[0], extra=facts)
         self._tell_strangers(trip)
+        for request_id, why in trip.findings.contradicted.items():
+            if request_id not in self._doubles and len(self._doubles) < _DOUBLES_TOLD:
+                self._doubles.add(request_id)
+                facts = {"outbox": self._outbox, "request_id": request_id, "why": why}
+                words = "the outbox %s: order %s failed as a notification has told, and may have been paid: %s"
+                _log.error(words, self._outbox, request_id, why, extra=facts)
         for request_id in trip.findings.doubles:
             if request_id not in self._doubles and len(self._doubles) < _DOUBLES_TOLD:
                 self._doubles.add(request_id)

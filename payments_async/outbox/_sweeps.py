@@ -26,6 +26,7 @@ from payments_async.journal._states import News, State
 _log = logging.getLogger("payments_async")
 
 OPEN = (State.UNKNOWN, State.PARKED, State.ACCEPTED)
+SOUGHT = (*OPEN, State.FAILED)  # of the failed ones those that a notification alone says have failed
 CONFIRMED = frozenset({State.ACCEPTED, State.SUCCESSFUL, State.FAILED, State.REVERSED})
 _PORTION = 200_000  # orders looked for at once
 _MOST_DAYS = 25_000  # that a clock may be wrong by: one that begins in 1970 is
@@ -40,6 +41,7 @@ LOOKED_UP: Mapping[TransactionStatus, News] = {
     TransactionStatus.FAILED: News.LOOKED_UP_FAILED,
     TransactionStatus.REVERSED: News.LOOKED_UP_REVERSED,
 }
+_ENDS = frozenset({News.LOOKED_UP_SUCCESSFUL, News.LOOKED_UP_FAILED, News.LOOKED_UP_REVERSED})
 STATES: Mapping[TransactionStatus, State] = {
     TransactionStatus.SUCCESSFUL: State.SUCCESSFUL,
     TransactionStatus.FAILED: State.FAILED,
@@ -58,6 +60,7 @@ class SoughtOrder:
         at: Unix seconds of its last permit.
         clean: Clean sweeps in a row that began after its period of grace and did not show it.
         listed: The number of the last sweep that showed it, whatever it said of it.
+        unconfirmed: A notification alone says that it failed.
     """
 
     request_id: str
@@ -69,6 +72,7 @@ class SoughtOrder:
     at: float
     clean: int = 0
     listed: int = 0
+    unconfirmed: bool = False
 
     @classmethod
     def of(cls, entry: Entry) -> SoughtOrder:
@@ -81,15 +85,15 @@ class SoughtOrder:
             currency=entry.order.currency,
             transaction_id=entry.transaction_id,
             at=entry.updated_at if entry.permitted_at is None else entry.permitted_at,
+            unconfirmed=entry.failed_by_notification,
         )
 
     @classmethod
     def unpack(cls, request_id: str, columns: Columns) -> SoughtOrder:
         """An order as it was packed."""
-        state, first, amount, currency, transaction_id, at, clean, listed = columns
-        return cls(
-            request_id, _STATE[first], _STATE[state], Decimal(amount), currency, transaction_id, at, clean, listed
-        )
+        state, first, amount, currency, transaction_id, at, clean, listed, unconfirmed = columns
+        known = (Decimal(amount), currency, transaction_id, at, clean, listed, bool(unconfirmed))
+        return cls(request_id, _STATE[first], _STATE[state], *known)
 
     def pack(self) -> Columns:
         """All of it but its id, the state before the others."""
@@ -102,12 +106,18 @@ class SoughtOrder:
             self.at,
             self.clean,
             self.listed,
+            self.unconfirmed,
         )
 
     @property
     def is_open(self) -> bool:
         """Whether it still has no final outcome."""
         return self.state in OPEN
+
+    @property
+    def is_sought(self) -> bool:
+        """Whether the list is read for it: it is open, or a notification alone says how it ended."""
+        return self.state in OPEN or self.unconfirmed
 
     def agrees(self, record: Transaction) -> bool:
         """Whether a record is about the same amount and currency, as far as it names them."""
@@ -119,7 +129,7 @@ class SoughtOrder:
     @property
     def may_change(self) -> bool:
         """Whether the list under each status has something to say: it is open, or it is looked at again."""
-        return self.is_open or self.first is State.SUCCESSFUL
+        return self.is_sought or self.first is State.SUCCESSFUL
 
 
 _STATE = {state.value: state for state in State}
@@ -127,7 +137,7 @@ _STATE = {state.value: state for state in State}
 
 def sought_orders(orders: Iterable[SoughtOrder] = ()) -> SpillTable[SoughtOrder]:
     """Orders by request id. There may be hundreds of thousands."""
-    table = SpillTable(SoughtOrder.pack, SoughtOrder.unpack, 8)
+    table = SpillTable(SoughtOrder.pack, SoughtOrder.unpack, 9)
     put_back(table, orders)
     return table
 
@@ -201,13 +211,18 @@ def day_of(at: float, zone: tzinfo) -> date:
 
 
 async def collect(
-    journal: Journal, batch_id: str | None, *, states: Sequence[State] = OPEN, portion: int = _PORTION
+    journal: Journal, batch_id: str | None, *, states: Sequence[State] = SOUGHT, portion: int = _PORTION
 ) -> AsyncIterator[SpillTable[SoughtOrder]]:
-    """Orders of some states, so many at a time: unknown and parked ones all at first, then the others."""
+    """Orders of some states, so many at a time: unknown and parked ones all at first, then the others.
+
+    Of failed ones those that a notification alone says have failed.
+    """
     found = sought_orders()
     waiting: list[SoughtOrder] = []  # to be put there a page at a time
     for state in states:
         async for entry in journal.entries(batch_id, state):
+            if state is State.FAILED and not entry.failed_by_notification:
+                continue
             if state in CONFIRMED and len(found) + len(waiting) >= portion:
                 put_back(found, waiting)
                 yield found
@@ -251,6 +266,7 @@ class Findings:
     strangers_seen: int = 0
     differences: dict[str, Difference] = attrs.field(factory=dict)
     doubles: dict[str, dict[str, None]] = attrs.field(factory=dict)  # transaction ids, in the order they were seen in
+    contradicted: dict[str, str] = attrs.field(factory=dict)  # failed as a notification alone has told: by what
     unread: dict[str, None] = attrs.field(factory=dict)
     notes: dict[str, None] = attrs.field(factory=dict)
 
@@ -264,6 +280,9 @@ class Findings:
         if finding is None or finding.request_id != order.request_id:
             return False
         order.state = finding.state
+        if order.unconfirmed and finding.conflict is not None:
+            self.contradicted[order.request_id] = finding.conflict
+        order.unconfirmed &= evidence.news not in _ENDS
         if (finding.conflict is None or finding.state is not finding.before) and evidence.transaction_id is not None:
             order.transaction_id = evidence.transaction_id
         return finding.conflict is None
@@ -285,6 +304,7 @@ class Findings:
         """Nothing shows an order: a person has to decide."""
         finding = await self.journal.park(order.request_id, detail=detail)
         order.state = finding.state
+        order.unconfirmed = False
         if finding.state is State.PARKED and finding.before is not State.PARKED:
             self.parked.append(order.request_id)
 
@@ -531,7 +551,11 @@ class Sweeper:
             return False  # its own answer is under way
         final = row.status is not None and row.status.is_final
         same = order.state in CONFIRMED and _is_same(row, order) and order.agrees(row)
-        if same and (row.status is None or not final or STATES.get(row.status) is order.state):
+        if (
+            same
+            and not order.unconfirmed
+            and (row.status is None or not final or STATES.get(row.status) is order.state)
+        ):
             return True
         before = order.state
         if row.request_id != order.request_id:

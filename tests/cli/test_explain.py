@@ -7,6 +7,7 @@ import sqlite3
 import time
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bulk.files import row, write_csv
@@ -14,7 +15,7 @@ from cli.commands import Run
 
 from payments_async.ipn import TransactionEvent, TransactionFailed, TransactionSucceeded
 from payments_async.journal import News, SqliteJournal
-from payments_async.journal.contract import RawNotification, Sighting
+from payments_async.journal.contract import Evidence, RawNotification, Sighting
 from payments_async.sandbox import Fault, Sandbox
 
 SENT = ("--journal", "j.sqlite", "--batch-id", "november")
@@ -151,7 +152,8 @@ async def test_an_order_that_failed_as_a_notification_alone_has_told(run: Run, b
     async with SqliteJournal("j.sqlite") as journal:
         await notified(journal, TransactionFailed, 2)
     told = await run("explain", "RUN-1", "--journal", "j.sqlite")
-    assert "Now The service took it, and then it failed" in told.said
+    assert "Now A notification alone says that it failed. Until the service's list shows the same it may" in told.said
+    assert "looks for it in the service's list, and so does `bulk reconcile`" in told.said
     assert "Pay it again? Not before the service itself says that it failed: until now a notification" in told.said
 
 
@@ -188,6 +190,32 @@ async def test_an_order_of_an_archive_that_was_paid_as_is_told_later(run: Run, b
         await journal.receive(heard, paid, owner="test", lease=1.0)
     told = await run("explain", "RUN-2", "--journal", "j.sqlite")
     assert "Pay it again? No: the evidence is against itself." in told.said
+
+
+async def test_an_order_of_an_archive_that_failed_as_a_notification_alone_has_told(run: Run, batch: None) -> None:
+    """It leaves only once a list was read a day later, and is called unpaid by nothing but its story even then."""
+    async with SqliteJournal("j.sqlite") as journal:
+        await notified(journal, TransactionFailed, 2)
+        known: Any = {"request_id": "RUN-3", "transaction_id": "t-3", "amount": Decimal(150000)}
+        await journal.apply_evidence(Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="list", **known))
+    sql = "UPDATE outbox SET updated_at = updated_at - 8640000, permitted_at = permitted_at - 8640000"
+    options = ("--older-than", "90d", "--archive", "old.jsonl.gz", "--who", "A. Clerk", "--why", "rule 7", "--yes")
+    with contextlib.closing(sqlite3.connect("j.sqlite")) as file, file:
+        file.execute(sql)
+        file.execute("UPDATE ipn_event SET state = 'handled'")
+        file.execute("DELETE FROM ipn_pending")
+    await run("journal", "prune", "--journal", "j.sqlite", *options)
+    stays = (await run("explain", "RUN-1", "--journal", "j.sqlite")).said
+    assert "Pay it again? Not before the service itself says that it failed" in stays
+    async with SqliteJournal("j.sqlite") as journal:
+        await journal.park("RUN-1", detail="not in the list of a day later")
+    with contextlib.closing(sqlite3.connect("j.sqlite")) as file, file:
+        file.execute("UPDATE outbox SET updated_at = updated_at - 8640000 WHERE request_id = 'RUN-1'")
+    again = ("--older-than", "90d", "--archive", "older.jsonl.gz", "--who", "A. Clerk", "--why", "rule 7", "--yes")
+    assert 0 == (await run("journal", "prune", "--journal", "j.sqlite", *again)).status
+    left = (await run("explain", "RUN-1", "--journal", "j.sqlite")).said
+    assert "left the journal for the archive" in left
+    assert "Pay it again? Only if its story in the archive has a list or a record that shows that it failed." in left
 
 
 async def test_an_order_that_was_tried_again_from_another_journal(run: Run, batch: None, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ async def orders_live(journal: Journal) -> None:
         for state in (None, *State):
             assert all([entry.batch_id == BATCH async for entry in journal.entries(batch, state)])
         assert [] == [entry async for entry in journal.conflicts(batch)]
-    for state in (State.UNKNOWN, State.PARKED, State.ACCEPTED):
+    for state in (State.UNKNOWN, State.PARKED, State.ACCEPTED, State.FAILED):
         assert [] == [page async for page in journal.open_orders("shop", state)]
     await journal.is_looked_for(BATCH)
     await journal.final_events(order(0).request_id, transaction_id(0))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import attrs
 from bulk.worlds import payout, session
 
 from payments_async import OutcomeUnknown, PaymentsSession
-from payments_async.journal import News, SqliteJournal
+from payments_async.journal import Journal, News, SqliteJournal
 from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
 from payments_async.outbox._settling import Settler
 from payments_async.outbox._sweeps import account_of
@@ -28,7 +29,7 @@ class Waiting:
 
     sandbox: Sandbox
     payments: PaymentsSession
-    journal: SqliteJournal
+    journal: Journal
     clock: ManualClock
     settler: Settler
 
@@ -92,9 +93,18 @@ class Waiting:
 
 @asynccontextmanager
 async def waiting(
-    folder: Path, quirks: dict[str, Any] | None = None, *, settler: dict[str, Any] | None = None, **settings: Any
+    folder: Path,
+    quirks: dict[str, Any] | None = None,
+    *,
+    settler: dict[str, Any] | None = None,
+    opens: Callable[..., AbstractAsyncContextManager[Journal]] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Waiting]:
-    """Open everything; settings are the sandbox's, whose orders take a day unless they say otherwise."""
+    """Open everything; settings are the sandbox's, whose orders take a day unless they say otherwise.
+
+    Args:
+        opens: Opens the journal, where it is another than a file in the folder.
+    """
     clock = ManualClock()
 
     def now() -> float:
@@ -104,7 +114,8 @@ async def waiting(
     async with AsyncExitStack() as stack:
         asked = {"clock": clock, "processing_delay": 86_400.0} | settings
         sandbox = await stack.enter_async_context(Sandbox(quirks=Quirks(**quirks or {}), **asked))
-        journal = await stack.enter_async_context(SqliteJournal(folder / "journal.db", clock=now))
+        make = partial(SqliteJournal, folder / "journal.db") if opens is None else opens
+        journal = await stack.enter_async_context(make(clock=now))
         payments = await stack.enter_async_context(session(sandbox))
         yield Waiting(
             sandbox,

@@ -13,7 +13,7 @@ from payments_async import CollectionOrder
 from payments_async._cli.batch_state import STYLES
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, named, opened
-from payments_async._cli.next_steps import MEANS, NextStep, may_be_paid_again, steps_for
+from payments_async._cli.next_steps import MEANS, NextStep, may_be_paid_again, meaning_of, steps_for
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, money, quoted
 from payments_async._cli.story import sentence
@@ -56,14 +56,14 @@ async def explain(
     )
     _tell_all(screen, story)
     screen.say()
-    screen.hanging("[bold]Now[/]  ", MEANS[entry.state].now)
+    screen.hanging("[bold]Now[/]  ", meaning_of(entry))
     if entry.conflict is not None:
         screen.hanging("     ", f"[bold red]Evidence contradicts[/]: {quoted(entry.conflict)}.")
     steps = steps_for(entry, run, paused, place)
     _tell_next(screen, steps, again)
     names = ("request_id", "batch_id", "state", "amount", "attempt", "transaction_id", "code", "conflict", "updated_at")
     known = {name: getattr(entry, name) for name in names}
-    known |= {"currency": order.currency, "meaning": MEANS[entry.state].now, "pay_again": again}
+    known |= {"currency": order.currency, "meaning": meaning_of(entry), "pay_again": again}
     screen.document({**known, "next": steps, "story": story})
     return Exit.FINE
 
@@ -118,7 +118,7 @@ async def _tell_of_stranger(screen: Screen, held: Journal, request_id: str) -> E
 def _tell_of_archived(screen: Screen, gone: ArchivedOrder, again: str) -> Exit:
     """Tell how an order ended that has left the journal, where its story is, and what was told of it since."""
     kept, ended = gone.archive, datetime.fromtimestamp(gone.updated_at, UTC)
-    meaning = MEANS[gone.state]
+    meaning = meaning_of(gone)
     screen.say(
         f"[bold]{quoted(gone.request_id)}[/], {quoted(money(gone.amount, gone.currency))}, batch "
         f"{quoted(gone.batch_id)}: [bold {STYLES[gone.state]}]{gone.state}[/] since {ended:%d %B %Y %H:%M:%S} UTC"
@@ -128,9 +128,9 @@ def _tell_of_archived(screen: Screen, gone: ArchivedOrder, again: str) -> Exit:
     for happening in gone.late:
         _tell(screen, datetime.fromtimestamp(happening.at, UTC), happening, gone.state)
     screen.say()
-    screen.hanging("[bold]Now[/]  ", f"{meaning.now} It is never sent again.")
+    screen.hanging("[bold]Now[/]  ", f"{meaning} It is never sent again.")
     screen.hanging("[bold]Pay it again?[/]  ", quoted(again))
-    known = {**attrs.asdict(gone, recurse=False), "meaning": meaning.now, "pay_again": again}
+    known = {**attrs.asdict(gone, recurse=False), "meaning": meaning, "pay_again": again}
     screen.document({**known, "exit_status": Exit.FINE})
     return Exit.FINE
 

@@ -55,6 +55,7 @@ CREATE INDEX outbox_mixed ON {s}.outbox(lower(request_id)) WHERE {mixed};
 CREATE INDEX outbox_open ON {s}.outbox(state, id) WHERE {unsettled};
 CREATE INDEX outbox_accepted ON {s}.outbox(id) WHERE state = 'accepted';
 CREATE INDEX outbox_rejected ON {s}.outbox(id) WHERE state = 'rejected';
+CREATE INDEX outbox_failed ON {s}.outbox(id) WHERE state = 'failed';
 CREATE INDEX outbox_conflict ON {s}.outbox(id) WHERE conflict IS NOT NULL;
 CREATE INDEX outbox_transaction ON {s}.outbox(transaction_id) WHERE transaction_id <> {none};
 CREATE TABLE {s}.progress (

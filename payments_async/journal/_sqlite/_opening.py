@@ -62,6 +62,7 @@ _FIRST = (
     f"CREATE INDEX outbox_open ON outbox(state) WHERE {IS_UNSETTLED}",
     "CREATE INDEX outbox_accepted ON outbox(state) WHERE state = 'accepted'",
     "CREATE INDEX outbox_rejected ON outbox(state) WHERE state = 'rejected'",
+    "CREATE INDEX outbox_failed ON outbox(state) WHERE state = 'failed'",
     "CREATE INDEX outbox_conflict ON outbox(id) WHERE conflict IS NOT NULL",
     """CREATE INDEX outbox_transaction ON outbox(transaction_id)
         WHERE transaction_id <> x'00000000000000000000000000000000'""",

@@ -16,9 +16,10 @@ from payments_async.journal._records import Entry, check_named
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import (
     COLUMNS,
+    NO_DOUBTS,
     SHIFT,
     Commit,
-    count_unconfirmed,
+    doubts_about,
     entry_of,
     row_of,
     run_columns,
@@ -240,14 +241,14 @@ def _marked(sql: str, ids: Sequence[int]) -> tuple[str, Sequence[int]]:
 def _told(commit: Commit, rows: Sequence[Sequence[Any]]) -> Sequence[Change]:
     """Claimed changes with their entries; what cannot be read is a dead letter."""
     width = _WIDTH
-    unconfirmed = count_unconfirmed(commit.connection, [row[width + 2 :] for row in rows])
+    doubts = doubts_about(commit.connection, [row[width + 2 :] for row in rows])
     told = []
     for row in rows:
         change, (done, batch_id, *stored) = _change(row[:width]), row[width:]
         try:
             if not stored or stored[0] is None:
                 raise JournalCorrupt(_GONE if change.request_id else "its order is not in the journal any more")
-            entry = entry_of(row_of(stored), batch_id, unconfirmed.get(change.request_id, 0))
+            entry = entry_of(row_of(stored), batch_id, doubts.get(change.request_id, NO_DOUBTS))
             finished = _finished(done)
         except JournalCorrupt as error:
             _log.error(

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Context, Decimal, localcontext
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from payments_async.journal._faults import JournalCorrupt, RunUnknown
 from payments_async.journal._records import (
+    LATE,
     Entry,
     Progress,
     Row,
@@ -42,6 +43,13 @@ _PAID = (State.ACCEPTED, State.SUCCESSFUL)
 # orders whose ids are written in small and capital letters: a list of the service may have them in others
 MIXED = "request_id <> lower(request_id) AND request_id <> upper(request_id)"
 IS_UNSETTLED = "state IN ('unknown', 'parked')"  # few at any time, and looked for
+# an order that failed, as a notification alone has told; a list that was read late enough ends the search
+FAILED_BY_NOTIFICATION = f"""o.state = 'failed' AND NOT EXISTS (SELECT 1 FROM evidence v WHERE v.order_id = o.id
+    AND (v.news IN ('looked_up_successful', 'looked_up_failed', 'looked_up_reversed')
+    OR (v.news IN ('looked_up_processing', 'swept_clean_twice') AND v.last_at >= o.permitted_at + {LATE})))"""  # noqa: S608
+_FAILED_AMONG = f"SELECT o.request_id, 1 FROM outbox o WHERE o.id IN ({{marks}}) AND {FAILED_BY_NOTIFICATION}"  # noqa: S608
+_UNCONFIRMED_AMONG = """SELECT request_id, count(*) FROM ipn_event WHERE doubt = 'unconfirmed' AND state <> 'disputed'
+    AND request_id IN ({marks}) GROUP BY request_id"""
 COLUMNS = (
     "id, request_id, state, token, attempt, sent_before, amount, body, body_sha256, transaction_id, code, message, "
     "conflict, permitted_at, updated_at"
@@ -269,8 +277,18 @@ def rows_by_transaction(connection: Connection | Commit, transaction_id: str) ->
     return list(map(row_of, connection.execute(_BY_TRANSACTION, (pack_transaction_id(transaction_id),))))
 
 
-def entry_of(row: Row, batch_id: str, unconfirmed: int = 0) -> Entry:
-    """A row as an entry, with the number of notifications about it that are not confirmed."""
+class Doubts(NamedTuple):
+    """What a notification alone says of an order; as in ``Entry``."""
+
+    unconfirmed: int = 0
+    failed_by_notification: bool = False
+
+
+NO_DOUBTS = Doubts()
+
+
+def entry_of(row: Row, batch_id: str, doubts: Doubts = NO_DOUBTS) -> Entry:
+    """A row as an entry, with what a notification alone says of it."""
     amount = Decimal(row.amount)
     body = proved(row.request_id, row.amount, row.body, row.body_sha256)
     return Entry(
@@ -287,7 +305,8 @@ def entry_of(row: Row, batch_id: str, unconfirmed: int = 0) -> Entry:
         sent_before=bool(row.sent_before),
         permitted_at=row.permitted_at if row.attempt else None,
         updated_at=row.updated_at,
-        unconfirmed=unconfirmed,
+        unconfirmed=doubts.unconfirmed,
+        failed_by_notification=doubts.failed_by_notification,
     )
 
 
@@ -515,18 +534,22 @@ def oldest(connection: Connection, outbox: str, now: float) -> Mapping[State, fl
 
 def _entries_in(connection: Connection, rows: Sequence[Sequence[Any]]) -> Iterator[Entry]:
     """Rows of ``COLUMNS`` as entries. What lies beside them is read at once; each entry is made when it is its turn."""
-    names, doubted = _batches(connection), count_unconfirmed(connection, rows)
-    return (entry_of(row, names[run_of(row.id)], doubted.get(row.request_id, 0)) for row in map(row_of, rows))
+    names, doubts = _batches(connection), doubts_about(connection, rows)
+    return (entry_of(row, names[run_of(row.id)], doubts.get(row.request_id, NO_DOUBTS)) for row in map(row_of, rows))
 
 
-def count_unconfirmed(connection: Connection, rows: Sequence[Sequence[Any]]) -> dict[str, int]:
-    """How many notifications about each of these orders wait to be confirmed; only of those that have any."""
+def doubts_about(connection: Connection, rows: Sequence[Sequence[Any]]) -> Mapping[str, Doubts]:
+    """What a notification alone says of these orders; only of those that there is anything of."""
+    failed = [row[0] for row in rows if row[2] == State.FAILED]
+    notified = _asked(connection, _FAILED_AMONG, failed) if failed else {}
     (are_there,) = connection.execute("SELECT EXISTS (SELECT 1 FROM ipn_event WHERE doubt = 'unconfirmed')").fetchone()
-    if not are_there or not rows:
-        return {}
-    sql = f"""SELECT request_id, count(*) FROM ipn_event WHERE doubt = 'unconfirmed' AND state <> 'disputed'
-        AND request_id IN ({", ".join("?" * len(rows))}) GROUP BY request_id"""  # noqa: S608 - marks only
-    return dict(connection.execute(sql, [row[1] for row in rows]).fetchall())
+    counts = _asked(connection, _UNCONFIRMED_AMONG, [row[1] for row in rows]) if are_there and rows else {}
+    return {one: Doubts(counts.get(one, 0), one in notified) for one in {**notified, **counts}}
+
+
+def _asked(connection: Connection, sql: str, values: Sequence[object]) -> dict[str, int]:
+    """What a statement tells of these, by their request ids."""
+    return dict(connection.execute(sql.format(marks=", ".join("?" * len(values))), values).fetchall())
 
 
 def _run(connection: Connection, values: Sequence[Any]) -> Run:

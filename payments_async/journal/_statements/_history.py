@@ -15,12 +15,13 @@ from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import (
     COLUMNS,
     LOOK_SINCE,
+    NO_DOUBTS,
     PAGE,
     Commit,
     PageReader,
     bounds_of,
     chunk_of,
-    count_unconfirmed,
+    doubts_about,
     entry_of,
     is_in_state,
     number_of,
@@ -268,10 +269,10 @@ def standings_after(batch_id: str) -> PageReader[Standing]:
             rows = connection.execute(sql, (max(after, first - 1), last)).fetchall()
             if not rows:
                 return (), after
-            trails, doubted = _trails(connection, rows[0][0], rows[-1][0]), count_unconfirmed(connection, rows)
+            trails, doubts = _trails(connection, rows[0][0], rows[-1][0]), doubts_about(connection, rows)
         found = (
             Standing(
-                entry=entry_of(row, batch_id, doubted.get(row.request_id, 0)),
+                entry=entry_of(row, batch_id, doubts.get(row.request_id, NO_DOUBTS)),
                 decision=_decision(row, trails),
                 persons=_persons(row, trails),
             )

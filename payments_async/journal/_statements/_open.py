@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from payments_async.journal._records import OpenOrder
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import SHIFT, PageReader, is_in_state
+from payments_async.journal._statements._entries import FAILED_BY_NOTIFICATION, SHIFT, PageReader, is_in_state
 from payments_async.journal._states import State
 
 _PAGE = 5000  # a few hundred kilobytes
 
 
 def open_after(outbox: str, state: State) -> PageReader[OpenOrder]:
-    """A reader of pages of orders in one state, of all runs of an outbox."""
+    """A reader of pages of orders in one state, of all runs of an outbox; of failed ones, those that are looked for."""
+    chosen = FAILED_BY_NOTIFICATION if state is State.FAILED else is_in_state("o", state)
     sql = f"""SELECT o.id, o.request_id, o.updated_at,
         CASE WHEN o.attempt > 0 THEN o.permitted_at ELSE o.updated_at END,
         coalesce((SELECT min(a.permitted_at) FROM attempt a WHERE a.order_id = o.id), o.updated_at)
-        FROM outbox o WHERE {is_in_state("o", state)} AND o.id > ?
+        FROM outbox o WHERE {chosen} AND o.id > ?
         AND EXISTS (SELECT 1 FROM run WHERE run.id = o.id >> {SHIFT} AND run.outbox = ?)
         ORDER BY o.id LIMIT {_PAGE}"""  # noqa: S608 - a state, and numbers
 
