@@ -74,7 +74,8 @@ class Outgoing(aiohttp.BytesPayload):
     first byte that counts.
 
     Args:
-        may_leave: Asked at that moment: what took long before it, such as connecting, may have taken too long.
+        may_leave: Asked at that moment, once, and notes it where that is kept: what took long before it, such as
+            connecting, may have taken too long.
     """
 
     # One set for all bodies. What aiohttp would make of each with its own ``__init__`` costs two percent of a payout.
@@ -92,6 +93,8 @@ class Outgoing(aiohttp.BytesPayload):
         """Note that it leaves. Whoever repeats requests below us (a middleware, a redirect) must not repeat these."""
         if self.left:
             raise TransportFailure("something tried to send the same request twice")
+        if self._may_leave is not None and not self._may_leave():
+            raise TransportFailure("what allowed it to leave has run out meanwhile")
         self.left = True
 
     async def write(self, writer: AbstractStreamWriter) -> None:
@@ -103,8 +106,6 @@ class Outgoing(aiohttp.BytesPayload):
         transport: Any = getattr(writer, "transport", _NOT_KNOWN)  # None once the connection is lost
         if not self.left:
             _check_unanswered(getattr(writer, "_protocol", None))
-            if self._may_leave is not None and not self._may_leave():
-                raise TransportFailure("what allowed it to leave has run out meanwhile")
         if self.left or transport is _NOT_KNOWN or (transport is not None and not transport.is_closing()):
             self.leave()
         await writer.write(self._value if content_length is None else self._value[:content_length])

@@ -250,6 +250,30 @@ class NotPermitted:
     lease_lost: bool
 
 
+class Remains(NamedTuple):
+    """What a process that died left in writing of one lease: which orders it had let out.
+
+    Attributes:
+        owner: Digest of the name that the lease was taken under.
+        marks: The last attempt that was let out, by the number of the order modulo their count; 0 for none.
+    """
+
+    run: int
+    number: int
+    token: int
+    owner: bytes
+    marks: bytes
+
+    def is_unsent(self, order_id: int, attempt: int) -> bool:
+        """Whether no byte of this attempt, nor of a later one, can have left under the lease."""
+        return self.marks[order_id % len(self.marks)] < attempt < MOST_ATTEMPTS
+
+
+def digest_of_owner(owner: str) -> bytes:
+    """What an owner of leases is named by, in so many bytes."""
+    return hashlib.sha256(owner.encode()).digest()[:16]
+
+
 @frozen(kw_only=True)
 class Outcome:
     """How one attempt ended, as the one who made it saw it.
@@ -305,6 +329,7 @@ def _digits(code: int) -> str:
     return str(code) if code.bit_length() <= _MOST_DIGITS else f"of {code.bit_length()} bits"
 
 
+MOST_ATTEMPTS = 255  # of one order, that a byte tells apart
 _CODE_BITS = 63  # what a number of the file holds, beside its sign
 _ONE, _TWO = b"\1", b"\2\2"  # after a transaction id that is no UUID, so that it is not as long as one that is
 _MOST_DIGITS = 256  # bits of a code that is written out

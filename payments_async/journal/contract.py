@@ -430,6 +430,13 @@ class Journal(Inbox, ChangeFeed, Protocol):
         outcome is recorded, and a permit that was granted is given back: it never reached the caller, so nothing left.
         """
 
+    def follow_departures(self, owner: str) -> Callable[[Permit], None]:
+        """What to call for each permit before its first byte leaves, from now on, by all who send as this owner.
+
+        So a process that died is known not to have sent what it was permitted and never called this for. A lease that
+        the owner has taken before is not followed.
+        """
+
     def heed(self, service_clock: Callable[[], float | None]) -> None:
         """Know the service's clock, in Unix seconds, ``None`` where it has told nothing: it dates its list by that.
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from datetime import date
 from decimal import Decimal
 from typing import NamedTuple, TypeVar
@@ -114,6 +114,7 @@ class Crew(ABC):
         rate: Orders a second that all who send from the journal may begin together, as this process asks for it;
             ``None`` where it asks for none, and keeps to what the journal says.
         call_of: Describes the sending of an order.
+        note_departure: To be called for a permit before its first byte leaves.
         stopped: Why it ends early, or ``None``.
         failure: What ends it with an error, or ``None``.
         drains: Nothing more is begun.
@@ -132,6 +133,7 @@ class Crew(ABC):
     stop: asyncio.Event | None = None
     rate: float | None = None
     executor: Executor = attrs.field(init=False)
+    note_departure: Callable[[Permit], None] = attrs.field(init=False)
     call_of: SendsWritten = attrs.field(init=False)
     stopped: str | None = attrs.field(init=False, default=None)
     failure: Exception | None = attrs.field(init=False, default=None)
@@ -156,6 +158,7 @@ class Crew(ABC):
         self.begun = self.executor.clock()
         self.tasks = Tasks("the crew", lost=self.fail)
         self.journal.heed(self._service_clock)
+        self.note_departure = self.journal.follow_departures(self.leases.owner)
         self.turns = Reserve(self.executor.clock)
 
     def _service_clock(self) -> float | None:
@@ -625,8 +628,17 @@ class _Worker:
                     sent_before=permit.sent_before,
                     private=lambda: private_texts(claimed.order),
                 )
-            clock, lease = self._clock, order.lease  # which may run out while a connection is made
-            acceptance = await crew.executor.execute(call, retry=_ONE_TRY, may_leave=lambda: clock() < lease.good_until)
+            clock, lease, note, books = self._clock, order.lease, crew.note_departure, crew.executor.books
+            if books.knows(claimed.request_id) or books.is_open(claimed.request_id):  # it may have left without us
+                note(permit)
+
+            def may_leave() -> bool:
+                if clock() >= lease.good_until:  # it has run out while a connection was made
+                    return False
+                note(permit)
+                return True
+
+            acceptance = await crew.executor.execute(call, retry=_ONE_TRY, may_leave=may_leave)
         except (ValueError, TypeError) as error:  # an InvalidOrder too: the session has sent another one under its id
             self._note(order, _unwritable(permit, error, left=self._left(order), holds_back=crew.holds_back))
             await self._write_down(aside=error)

@@ -30,6 +30,7 @@ from payments_async.journal._approvals import (
 )
 from payments_async.journal._changes import Change, Hearing
 from payments_async.journal._engine._database import JournalDatabase
+from payments_async.journal._engine._departures import Departures, remains
 from payments_async.journal._engine._examining import examined
 from payments_async.journal._engine._memory import Loading, PutRegistrar, Registry, held_elsewhere
 from payments_async.journal._engine._writer import Writer
@@ -136,6 +137,8 @@ class StoredJournal(Journal):
         """Everything that belongs to one process."""
         self._database = self.new_database()
         self._writer = Writer(self._database, crash_at=self._crash_at)
+        self._departures = Departures()
+        self._writer.leased = self._departures.lease
         self._uids: dict[str, str] = {}
         self._registrars: dict[str, _puts.Registrar] = {}
         self._reader: Connection | None = None
@@ -267,6 +270,7 @@ class StoredJournal(Journal):
         try:
             await self._writer.aclose()
         finally:  # also when a second ctrl-c cancels the wait for the last commit
+            self._departures.close()
             self._database.close()
             if reading is not None:
                 reading.submit(self._close_reader)  # after what is still read, which may open the connection only then
@@ -402,6 +406,7 @@ class StoredJournal(Journal):
 
     async def open_outbox(self, name: str, identity: RunIdentity) -> Run:
         await self._submit("open_outbox", _puts.open_outbox, name, identity, secrets.token_hex(8))
+        await self._prove_unsent()
         run = await self.run(name)
         if (memory := self._database.memory) is not None and name not in self._registrars:
             registrar = PutRegistrar(
@@ -539,6 +544,7 @@ class StoredJournal(Journal):
 
     async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:
         await self._check_adopted(batch_id)
+        await self._prove_unsent()
         async with self._database.dead() as dead:
             asked = (batch_id, owner, self._database.holder, lease, dead)
             return await self._submit("claim_chunk", _permits.claim_chunk, *asked, droppable=True)
@@ -554,11 +560,24 @@ class StoredJournal(Journal):
     async def expire_chunks(self, batch_id: str | None = None, *, owner: str | None = None) -> int:
         if owner is not None:
             return await self._submit("expire_chunks", _permits.give_back_all, owner)
+        await self._prove_unsent()
         async with self._database.dead() as dead:
             return await self._submit("expire_chunks", _permits.expire_chunks, batch_id, dead)
 
     async def chunks(self, batch_id: str) -> Chunks:
         return await self._read(_permits.chunks, batch_id, self._database.now())
+
+    async def _prove_unsent(self) -> None:
+        """Report what processes that died on this machine have surely not sent."""
+        if (memory := self._database.memory) is not None:
+            with remains(memory.folder, self._database.journal_id) as left:
+                if left:
+                    await self._submit("prove_unsent", _permits.record_unsent, left)
+
+    def follow_departures(self, owner: str) -> Callable[[Permit], None]:
+        memory = self._database.memory
+        self._departures.begin(None if memory is None else memory.folder, self._database.journal_id, owner)
+        return self._departures.mark
 
     def heed(self, service_clock: Callable[[], float | None]) -> None:
         self._writer.service_clock = service_clock
@@ -898,7 +917,7 @@ class StoredJournal(Journal):
 
     def _leave_to_the_parent(self) -> None:
         """Begin anew in a process that was forked off: closing what it inherited would break the locks of the other."""
-        _INHERITED.append((self._database, self._writer, self._reader, self._reading))
+        _INHERITED.append((self._database, self._writer, self._reader, self._reading, self._departures))
         self._prepare()
 
     async def _begin_registering(self, registry: Registry, batch_id: str, load: _loading.Load) -> Loading:

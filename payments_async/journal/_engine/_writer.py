@@ -51,6 +51,7 @@ class Writer:
         self._pid = 0  # whose thread it is: a process that was forked off has none
         self._crash_at = crash_at
         self.service_clock: Callable[[], float | None] | None = None
+        self.leased: Callable[[int, int, int, str], None] | None = None
         self._groups: queue.SimpleQueue[list[_Operation[Any]] | None] = queue.SimpleQueue()
         self._waiting: list[_Operation[Any]] = []
         self._seen = 0  # of those that wait, a turn of the event loop ago
@@ -223,7 +224,9 @@ class Writer:
     def _commit(self, connection: Connection, now: float, group: list[_Operation[Any]]) -> list[_Told]:
         """Do a group in one commit; tells what came of each operation, once all of it is on disk."""
         try:
-            commit = Commit(connection, self._database, now, self._crash_at, service_clock=self.service_clock)
+            commit = Commit(
+                connection, self._database, now, self._crash_at, service_clock=self.service_clock, leased=self.leased
+            )
             told = self._apply_all(commit, [one for one in group if not one.droppable or not one.future.cancelled()])
             commit.write_progress()
             sealed = self._database.seal(commit)

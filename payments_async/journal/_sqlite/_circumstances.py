@@ -66,20 +66,26 @@ def _permissions(path: Path) -> Circumstance:
 
 def file_system(path: Path) -> Circumstance:
     """Of which kind it is, and whether it is one that several machines may have in common."""
-    unknown = Circumstance(name="file system", found="not told by this system")
-    try:
-        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
-    except OSError:
-        return unknown
-    mounts = [(Path(where.replace("\\040", " ")), kind) for _, where, kind, *_ in map(str.split, reversed(lines))]
-    above = [mount for mount in mounts if path.is_relative_to(mount[0])]  # the last one at a place covers the others
-    if not above:  # in a folder that was made the root of its processes
-        return unknown
-    where, kind = max(above, key=lambda mount: len(mount[0].parts))
+    mount = mount_of(path)
+    if mount is None:
+        return Circumstance(name="file system", found="not told by this system")
+    where, kind = mount
     if kind.startswith(_FAR):
         remedy = "a lock there may be none, and what is committed may be lost: put it on a disk of this machine"
         return Circumstance(name="file system", found=f"{kind} at {where}", is_wrong=True, remedy=remedy)
     return Circumstance(name="file system", found=f"{kind} at {where}")
+
+
+def mount_of(path: Path) -> tuple[Path, str] | None:
+    """Where the file system of a path begins, and of which kind it is; ``None`` where that is not told."""
+    try:
+        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    mounts = [(Path(where.replace("\\040", " ")), kind) for _, where, kind, *_ in map(str.split, reversed(lines))]
+    above = [mount for mount in mounts if path.is_relative_to(mount[0])]  # the last one at a place covers the others
+    # there is none in a folder that was made the root of its processes
+    return max(above, key=lambda mount: len(mount[0].parts)) if above else None
 
 
 def _space(path: Path) -> Circumstance:

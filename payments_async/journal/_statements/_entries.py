@@ -83,12 +83,13 @@ class Commit:
             that was not asked since the last one was stored.
         database: What is asked of the database itself.
         is_milestone: What is written has to be in the file itself soon, and not only in the log beside it.
+        leased: Told of each lease that begins, before anything is permitted under it: run, chunk, token and owner.
         is_counted: A journal that lacks it has forgotten something, though it moves no order.
     """
 
     __slots__ = (
         *("_crash_at", "connection", "database", "execute"),
-        *("is_counted", "is_milestone", "moves", "nameless", "now", "permit_at"),
+        *("is_counted", "is_milestone", "leased", "moves", "nameless", "now", "permit_at"),
     )
 
     def __init__(
@@ -99,7 +100,9 @@ class Commit:
         crash_at: Callable[[str], None] | None = None,
         *,
         service_clock: Callable[[], float | None] | None = None,
+        leased: Callable[[int, int, int, str], None] | None = None,
     ) -> None:
+        self.leased = leased
         self.now = now
         told = None if service_clock is None else service_clock()
         self.permit_at = now if told is None or told > now - _FAR_AHEAD else told

@@ -20,7 +20,9 @@ from payments_async.journal._records import (
     NotPermitted,
     Outcome,
     Permit,
+    Remains,
     Row,
+    digest_of_owner,
     pack_transaction_id,
     proved,
     unpack_transaction_id,
@@ -56,6 +58,7 @@ from payments_async.journal._weighing import weigh_answer
 _log = logging.getLogger("payments_async.journal")
 _NO_ORDER = -1
 _NONE = bytes(16)  # no transaction
+_DIED = "its process died before a byte of it left"
 _OPEN = {State.SENDING, State.UNKNOWN, State.PARKED}  # a proof that nothing left may make it planned again
 _ENDS = {  # of an attempt whose order is as its permit left it and was never written off: nearly always
     news: next_state(State.SENDING, news).state for news in (News.ACCEPTED, News.REJECTED, News.UNKNOWN)
@@ -270,6 +273,8 @@ def take_over(
         "INSERT INTO claim (run, number, token, owner, at) VALUES (?, ?, ?, ?, ?)",
         (run, number, token, owner, commit.now),
     )
+    if owner is not None and commit.leased is not None:
+        commit.leased(run, number, token, owner)
     commit.passed("claim_chunk.token_raised")
     return token, _make_unknown(commit, run, number, last)
 
@@ -461,6 +466,40 @@ def withdraw(commit: Commit, permit: Permit, why: str) -> None:
     row = row_by_id(commit, permit.id)
     if row is not None and row.state in _OPEN and _is_of(row, permit):
         record(commit, Outcome(permit=permit, news=News.NOT_SENT, message=why))
+
+
+def record_unsent(commit: Commit, remains: Sequence[Remains]) -> int:
+    """Write down for a process that died what it surely has not sent; tells how many orders are planned again.
+
+    A lease is known by its owner too: a copy of a journal may have raised a token to the same number.
+    """
+    planned = 0
+    for left in remains:
+        lease = (left.run, left.number, left.token)
+        (owner,) = commit.execute(
+            "SELECT owner FROM claim WHERE run = ? AND number = ? AND token = ?", lease
+        ).fetchone() or (None,)
+        if owner is None or digest_of_owner(owner) != left.owner:
+            continue
+        found = commit.execute(
+            f"""SELECT {COLUMNS} FROM outbox WHERE id BETWEEN ? AND ? AND token = ?
+            AND state IN ('sending', 'unknown', 'parked')""",  # noqa: S608 - no value in it
+            (*chunk_bounds(left.run, left.number), left.token),
+        ).fetchall()
+        for row in map(row_of, found):
+            if left.is_unsent(row.id, row.attempt):
+                permit = Permit(
+                    id=row.id,
+                    request_id=row.request_id,
+                    amount=Decimal(row.amount),
+                    token=row.token,
+                    attempt=row.attempt,
+                    sent_before=bool(row.sent_before),
+                    at=row.permitted_at,
+                )
+                unsent = Outcome(permit=permit, news=News.NOT_SENT, message=_DIED)
+                planned += record(commit, unsent).state is State.PLANNED
+    return planned
 
 
 def _is_of(row: Row, permit: Permit) -> bool:
