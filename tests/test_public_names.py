@@ -42,14 +42,14 @@ PINNED = {
         UNIX_SOCKET UnreadableNotification Verifier read_notification serve serving
     """,
     "payments_async.journal": """
-        Adoption Approval ApprovalRule ApprovalsForgotten Archive ArchivedOrder ArchivedOrders Circumstance Copied Entry
+        Adoption Approval ApprovalRule Archive ArchivedOrder ArchivedOrders Circumstance Copied Entry
         Examination FINAL Flaw Happening HeldElsewhere Journal JournalBehind JournalClosed JournalCorrupt
         JournalError JournalFull JournalLocked JournalLost JournalMoved JournalOutdated JournalReadOnly
         JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy Migration MoveStands News
         NotAJournal NotApproved NotLookedFor NotMigrated NotMoved NotParked OrderUnknown OrdersArchived OrdersDiffer
-        PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity RunUnknown Signature
-        SqliteJournal Standing State StateFolder StillWorked StoredJournal Sweep Unsealed WrongAccount archive_orders
-        copy_journal journal_at unseal_journal
+        PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity RunUnknown
+        SecondJournal Signature SqliteJournal Standing State StateFolder StillWorked StoredJournal Sweep Unsealed
+        WrongAccount archive_orders copy_journal journal_at unseal_journal
     """,
     "payments_async.journal.contract": """
         Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding

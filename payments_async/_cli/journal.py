@@ -14,7 +14,9 @@ import typer
 
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.screen import Screen
+from payments_async._cli.signatures import login, signature
 from payments_async.journal import (
+    Adoption,
     Journal,
     JournalError,
     JournalUnavailable,
@@ -31,9 +33,11 @@ class JournalPlace:
 
     Attributes:
         text: As somebody wrote it.
+        second_journal: Who says why the account has a second journal on this machine.
     """
 
     text: str
+    second_journal: Adoption | None = None
 
     def __str__(self) -> str:
         return str(self.unopened().place)
@@ -47,7 +51,7 @@ class JournalPlace:
             BadInput: There can be none.
         """
         try:
-            return journal_at(self.text)
+            return journal_at(self.text, second_journal=self.second_journal)
         except ModuleNotFoundError as error:
             raise BadInput(f"--journal: {error}") from error
         except ValueError as error:
@@ -70,6 +74,10 @@ def journal_option(about: str = "The journal's file, or the DSN of its database 
     return typer.Option(envvar="PAYMENTS_JOURNAL", help=about, parser=JournalPlace, metavar="FILE|DSN")
 
 
+SecondJournal = Annotated[
+    str | None,
+    typer.Option(metavar="WHY", help="Why this account has a second journal on this machine; kept, with your login."),
+]
 JournalFile = Annotated[JournalPlace | None, journal_option()]
 AnyBatch = Annotated[str | None, typer.Option(help="Which batch; not needed where there is one.")]
 WithoutLooking = Annotated[
@@ -91,6 +99,15 @@ def seconds_of(older_than: str) -> float:
     if not seconds:
         raise BadInput("--older-than: write it as in 90d or 48h")
     return seconds
+
+
+def seconded(place: JournalPlace | None, why: str | None) -> JournalPlace | None:
+    """The place, with the word of whoever sits here that it may be a second journal of its account."""
+    if place is None or why is None:
+        return place
+    if not why.strip():
+        raise BadInput("--second-journal: say why there are two; it is kept")
+    return attrs.evolve(place, second_journal=Adoption(who=str(signature(login())), why=why))
 
 
 @asynccontextmanager

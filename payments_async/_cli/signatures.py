@@ -15,12 +15,12 @@ def signature(who: str) -> Signature:
         BadInput: It has no name.
     """
     try:
-        return Signature(who=who.strip(), login=_login(), machine=platform.node())
+        return Signature(who=who.strip(), login=login(), machine=platform.node())
     except ValueError as error:
         raise BadInput("--who: your name; it is kept") from error
 
 
-def _login() -> str:
+def login() -> str:
     """Whose process this is, as the system has it: anybody can write another name into the environment."""
     if sys.platform == "win32":
         return os.getlogin()

@@ -16,6 +16,7 @@ from payments_async._cli.agreement import paid_to
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import (
     JournalPlace,
+    SecondJournal,
     WithoutLooking,
     check_doubt,
     introduce,
@@ -23,6 +24,7 @@ from payments_async._cli.journal import (
     may_be_made,
     opened,
     own_journal,
+    seconded,
 )
 from payments_async._cli.live_view import looking
 from payments_async._cli.program import command_line
@@ -118,6 +120,7 @@ class Sending:
     new_journal: Annotated[
         bool, typer.Option("--new-journal", help="Make the file that --journal names. It knows no earlier payment.")
     ] = False
+    second_journal: SecondJournal = None
     without_looking: WithoutLooking = False
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the final status; 0 does not wait.")] = 0.0
     yes: Annotated[bool, typer.Option("--yes", help="Send without asking.")] = False
@@ -180,7 +183,8 @@ class SingleOrder:
         async with AsyncExitStack() as stack:
             payments = await stack.enter_async_context(settings.session())
             identity = RunIdentity.of(payments.base_url, app_key=settings.application, user_id=settings.user_id or "")
-            path = self.sending.journal or own_journal(identity)
+            path = seconded(self.sending.journal or own_journal(identity), self.sending.second_journal)
+            assert path is not None
             if await path.exists():
                 journal = await stack.enter_async_context(opened(path))
                 entry = await self._known(journal, identity)

@@ -14,7 +14,6 @@ from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._engine._unsealing import Unsealed, unseal_journal
 from payments_async.journal._examination import Circumstance, Examination, Flaw
 from payments_async.journal._faults import (
-    ApprovalsForgotten,
     HeldElsewhere,
     JournalBehind,
     JournalClosed,
@@ -45,6 +44,7 @@ from payments_async.journal._faults import (
     PlaceTaken,
     RegistryDamaged,
     RunUnknown,
+    SecondJournal,
     StillWorked,
     WrongAccount,
 )
@@ -74,7 +74,6 @@ __all__ = [
     "Adoption",
     "Approval",
     "ApprovalRule",
-    "ApprovalsForgotten",
     "Archive",
     "ArchivedOrder",
     "ArchivedOrders",
@@ -124,6 +123,7 @@ __all__ = [
     "Run",
     "RunIdentity",
     "RunUnknown",
+    "SecondJournal",
     "Signature",
     "SqliteJournal",
     "Standing",

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from datetime import datetime
 from decimal import Decimal
 
 from payments_async._frozen import frozen
-from payments_async.journal._faults import ApprovalsForgotten, NotApproved
+from payments_async.journal._faults import NotApproved
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST = 100  # approvals that anybody may ask for
@@ -132,15 +131,16 @@ def is_forgotten(rule: ApprovalRule, remembered: ApprovalRule) -> bool:
     return remembered.needed > rule.needed or bool(remembered.needed == rule.needed and rule.needed and is_looser)
 
 
-def forgotten(remembered: ApprovalRule) -> ApprovalsForgotten:
-    """The error that says which rule a journal has forgotten."""
-    assert remembered.by is not None
-    at = datetime.fromtimestamp(remembered.by.at).astimezone()
-    return ApprovalsForgotten(
-        f"{_persons(remembered.needed)} must approve each batch of this journal, as {remembered.by.who} set on "
-        f"{at:%Y-%m-%d at %H:%M} ({remembered.why}) and this machine remembers; what is here is from before that, as a "
-        "backup is"
-    )
+def rule_in_force(rule: ApprovalRule, remembered: Sequence[ApprovalRule]) -> ApprovalRule:
+    """The rule that holds: that of the journal, or a later and stricter one that its machine remembers.
+
+    Args:
+        remembered: Of this journal and of the account's others, oldest first.
+    """
+    for one in remembered:
+        if is_forgotten(rule, one):
+            rule = one
+    return rule
 
 
 def why_not_approved(
@@ -154,10 +154,13 @@ def why_not_approved(
     needed = max(needed, rule.needed)
     if not needed:
         return None
+    of = f" (as {rule.by.who} has set: {rule.why})" if rule.by is not None and rule.needed == needed else ""
     if digest is None:
-        return NotApproved(f"{_persons(needed)} must approve each batch, and of this one there is no digest to approve")
+        return NotApproved(
+            f"{_persons(needed)} must approve each batch, and of this one there is no digest to approve{of}"
+        )
     if not proposals:
-        return NotApproved(f"{_persons(needed)} must approve it, and nobody has proposed it: {digest}")
+        return NotApproved(f"{_persons(needed)} must approve it, and nobody has proposed it: {digest}{of}")
     counted = counted_approvals(rule, proposals, approvals)
     if len(counted) >= needed:
         return None
@@ -166,7 +169,7 @@ def why_not_approved(
     own = [one.by for one in approvals if one.withdrawn is None and one not in counted]
     doubt = f"; not counted, as the maker's own or a second one: {', '.join(map(str, own))}" if own else ""
     return NotApproved(
-        f"{_persons(needed)} other than {makers} must approve it; {have} has so far{doubt}. Its digest: {digest}"
+        f"{_persons(needed)} other than {makers} must approve it; {have} has so far{doubt}. Its digest: {digest}{of}"
     )
 
 

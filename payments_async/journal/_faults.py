@@ -33,7 +33,7 @@
         NotParked             ... only a parked order can be written off
         NotLookedFor          ... what was sent since it was copied or restored was not looked for yet
         NotApproved           ... too few persons have approved the batch
-          ApprovalsForgotten  ... it has forgotten that it asks for approvals
+        SecondJournal         ... this machine has another journal of the account, and no person has said why
 """
 
 from __future__ import annotations
@@ -322,10 +322,21 @@ class NotApproved(JournalRefused):
     remedy = "have the plan proposed (bulk plan --maker NAME) and approved (bulk approve DIGEST --who NAME)"
 
 
-class ApprovalsForgotten(NotApproved):
-    """The journal was restored from before a rule that this machine remembers: so many must approve each batch."""
+class SecondJournal(JournalRefused):
+    """This machine has another journal of the same account. Two journals do not know what the other one has paid.
+
+    Attributes:
+        path: Where the other journal was last, as far as is known.
+    """
 
     remedy = (
-        "have whoever is in charge set the rule again, or another one (bulk approvals --needed NUMBER --who NAME --why "
-        "REASON); what was proposed, approved or taken back since that backup is forgotten too: look at each plan again"
+        "go on with that journal; where two are meant, a named person says why (--second-journal WHY, or "
+        "second_journal=Adoption(who=..., why=...))"
     )
+
+    def __init__(self, message: str, path: str | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+
+    def __reduce__(self) -> tuple[type[SecondJournal], tuple[str, str | None]]:
+        return type(self), (self.message, self.path)

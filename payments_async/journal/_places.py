@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from payments_async.journal._engine._journal import StoredJournal
+from payments_async.journal._records import Adoption
 from payments_async.journal._sqlite._journal import SqliteJournal
 
 if TYPE_CHECKING:
@@ -14,22 +15,23 @@ if TYPE_CHECKING:
 _SCHEMES = ("postgresql://", "postgres://")
 
 
-def journal_at(place: str | Path) -> StoredJournal:
+def journal_at(place: str | Path, *, second_journal: Adoption | None = None) -> StoredJournal:
     """The journal in a file, or in a PostgreSQL database: for settings such as ``PAYMENTS_JOURNAL``.
 
     Args:
         place: A path, or a DSN that begins with ``postgresql://``. What has ``://`` in it is no path.
+        second_journal: Who says why the account has a second journal on this machine; kept.
 
     Raises:
         ValueError: The DSN is none, or of another database.
         ModuleNotFoundError: The extra ``postgres`` is not installed.
     """
     if not isinstance(place, str) or "://" not in place:
-        return SqliteJournal(place)
+        return SqliteJournal(place, second_journal=second_journal)
     dsn = place.strip()  # as it comes out of a file or a form
     if not dsn.startswith(_SCHEMES):  # it is shown nowhere: what looks like another DSN may hold a password
         raise ValueError(f"place: of databases only those are known whose DSN begins with {_SCHEMES[0]}")
-    return postgres_journal()(dsn)
+    return postgres_journal()(dsn, second_journal=second_journal)
 
 
 def postgres_journal() -> type[PostgresJournal]:

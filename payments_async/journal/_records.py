@@ -53,7 +53,7 @@ class RunIdentity:
 
 @frozen(kw_only=True)
 class Adoption:
-    """A named person's word that orders which another batch holds, and may have sent, go on in this one.
+    """A named person's word: orders that another batch holds go on in this one, or a second journal is meant.
 
     Attributes:
         who: Their name.

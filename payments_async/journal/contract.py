@@ -163,8 +163,8 @@ class Journal(Inbox, ChangeFeed, Protocol):
 
         Raises:
             WrongAccount: The journal holds batches of another identity.
-            NotApproved: Fewer have approved it than that, or than the journal asks for.
-            ApprovalsForgotten: ... or it has forgotten, since it was restored, that it asks for any.
+            NotApproved: Fewer have approved it than that, or than the journal asks for, or another journal of the
+                account that this machine knows, or this one before it was restored.
         """
 
     async def forgotten(self) -> Sequence[str]:
@@ -206,8 +206,8 @@ class Journal(Inbox, ChangeFeed, Protocol):
     async def approval_rule(self) -> ApprovalRule:
         """How many persons have to approve each batch.
 
-        Raises:
-            ApprovalsForgotten: The machine remembers a rule that the journal has forgotten.
+        A later and stricter rule that this machine remembers holds: of this journal before it was restored, or of
+        another journal of its account.
         """
 
     async def run(self, batch_id: str) -> Run:
@@ -243,6 +243,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
                 orders and may have sent them. Nothing of the batch can be claimed.
             OrdersDiffer: A request id with another body, one of another batch, or, once complete, an order more or
                 less. It names them. Nothing was sent, nothing was added to a complete batch.
+            SecondJournal: This machine has another journal of the account, and no person has said why there are two.
             LoadBusy: Another process is loading.
             RunUnknown: ``open_run`` comes first.
         """
@@ -253,6 +254,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
         Raises:
             WrongAccount: The journal holds batches of another identity.
             OrdersDiffer: A batch has this name.
+            SecondJournal: This machine has another journal of the account, and no person has said why there are two.
         """
 
     def put(

@@ -15,6 +15,7 @@ from journal.conftest import Home, Opens
 from journal.factories import BATCH, IDENTITY, Clock, delivery, event, order, orders, transaction_id
 
 from payments_async.journal import (
+    Adoption,
     HeldElsewhere,
     Journal,
     LeaseLost,
@@ -632,7 +633,8 @@ async def test_who_waits_hears_of_a_commit(opens: Opens, shop: Journal) -> None:
 
 async def test_an_order_that_another_journal_of_the_machine_holds(shop: Journal, tmp_path: Path) -> None:
     """Is refused: it may have been sent from there. A named person may say that it was not."""
-    async with SqliteJournal(tmp_path / "other.db") as other:
+    meant = Adoption(who="A. Clerk", why="two shops")
+    async with SqliteJournal(tmp_path / "other.db", second_journal=meant) as other:
         await other.open_outbox(SHOP, IDENTITY)
         await other.put(SHOP, order(1))
     with pytest.raises(HeldElsewhere, match="may have been sent already"):

@@ -9,7 +9,7 @@ import tempfile
 import time
 from array import array
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from decimal import Context, Decimal
 from typing import NamedTuple, TypeAlias
 
@@ -25,13 +25,15 @@ from payments_async._orders import BankAccount, CollectionOrder, Order, PayoutOr
 from payments_async._session import PaymentsSession
 from payments_async.bulk._file._batch import Repeat, Repeats
 from payments_async.bulk._file._operators import WORKS_BY_NUMBER, operator_named_by, operator_of
+from payments_async.bulk._plan._listed import ListedPayouts
 from payments_async.bulk._plan._second_tries import issue_of, shown_statuses
 from payments_async.bulk._problems import OrderIssue
 from payments_async.bulk._retry_ids import Earlier, earlier_orders, paid_before, tries_before
-from payments_async.journal import Journal
+from payments_async.journal import Journal, StoredJournal
 from payments_async.journal._engine._memory import Holder
 from payments_async.journal._engine._registered import RegisteredOrders
 from payments_async.journal._records import ArchivedOrder, Entry, Run
+from payments_async.outbox._sweeps import account_of
 
 _LONGEST_PATTERN = 200
 _SLOW = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P?[=<!]")  # may take for ever on a text that nearly matches
@@ -46,6 +48,7 @@ _MEMORY = 4 * 2**20  # bytes for each of three heaps; the rest goes to temporary
 _BANK_NAMED = "looks like the name of a bank; the service wants the bank's code, which its products tell: check it"
 _MOST_BATCHES = 2**16 - 1  # other batches that are told apart
 _LONGEST_WORD = 5  # capital letters that may be a code
+SAME_AGAIN_DAYS = 6  # within which nobody means to pay the same to the same; wages are paid by the week
 _SWIFT = (8, 11)  # letters and digits of a bank's code between banks
 
 
@@ -494,6 +497,7 @@ class PriorOrders:
     Attributes:
         run: The batch itself, when the journal has it.
         forgotten: Batches that the journal has lost, since it was restored.
+        others: Of a journal that knows nothing, the latest batches of the account's others on this machine.
     """
 
     _payments: PaymentsSession
@@ -505,6 +509,8 @@ class PriorOrders:
     _is_empty: bool = attrs.field(init=False, default=True)
     run: Run | None = attrs.field(init=False, default=None)
     forgotten: Sequence[str] = attrs.field(init=False, default=())
+    others: Sequence[Holder] = attrs.field(init=False, default=())
+    listed: ListedPayouts | None = attrs.field(init=False, default=None)
     _gone: frozenset[str] = attrs.field(init=False, default=frozenset())
     _earlier: Earlier = attrs.field(init=False, factory=dict)  # what some of them try again
     _shown: Mapping[str, TransactionStatus] = attrs.field(init=False, factory=dict)  # of these, by the service
@@ -514,9 +520,25 @@ class PriorOrders:
     async def begin(self) -> None:
         """Find out what there is."""
         runs = await self._journal.runs() if self._journal is not None else ()
-        self._is_empty = not runs
+        self._is_empty = not any(run.total for run in runs)
         self.run = next((run for run in runs if run.batch_id == self._batch_id), None)
         self.forgotten = await self._journal.forgotten() if self._journal is not None else ()
+        journals = await asyncio.to_thread(self._journals)
+        if self._is_empty:
+            self.others = journals
+        if self._is_empty or len(journals) > 1:  # what else the account has paid is not known here
+            self.listed = ListedPayouts(SAME_AGAIN_DAYS)
+            await self.listed.read(self._payments, self._journal, self._clock())
+
+    def _journals(self) -> Sequence[Holder]:
+        """The latest batch of each journal of the account that this machine knows."""
+        if self._registered is not None:
+            return self._registered.journals()
+        folder = self._journal.remembered_in if isinstance(self._journal, StoredJournal) else None
+        if folder is None:
+            return ()
+        with closing(RegisteredOrders(folder, account_of(self._payments))) as registered:
+            return registered.journals()
 
     def seconds_since(self, moment: float) -> float:
         """How long ago that was, in Unix seconds."""
@@ -563,7 +585,7 @@ class PriorOrders:
         return entry is not None and entry.batch_id == self._batch_id and entry.order == order
 
     def issue(self, order: PayoutOrder, entry: Entry | None) -> OrderIssue | None:
-        """Why the journal would refuse an order that is not recorded."""
+        """Why the journal would refuse an order that is not recorded, or who is paid as much by another journal."""
         if self.has_left(order):
             return OrderIssue("request_id", "", "it ended long ago and is in an archive: it is not sent again")
         if (holder := self._elsewhere.get(order.request_id)) is not None:
@@ -587,7 +609,8 @@ class PriorOrders:
             )
             return OrderIssue("request_id", order.request_id, remedy)
         if entry is None:
-            return self._repeats(order, "leave the order out, or it may be paid twice")
+            again = self._repeats(order, "leave the order out, or it may be paid twice")
+            return again or (self.listed.issue(order) if self.listed is not None else None)
         if entry.batch_id != self._batch_id:
             remedy = f"the journal holds this id in batch {entry.batch_id}, {entry.state}; leave the order out"
         elif entry.amount != order.amount:

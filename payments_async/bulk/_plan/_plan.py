@@ -39,6 +39,7 @@ from payments_async.bulk._file._batch import Batch, BatchOrders, Guess, read_in_
 from payments_async.bulk._file._headings import FileColumn
 from payments_async.bulk._file._totals import TOTAL
 from payments_async.bulk._plan._checks import (
+    SAME_AGAIN_DAYS,
     BitSet,
     Catalogue,
     Duplicates,
@@ -61,12 +62,18 @@ _AT_ONCE = 500  # orders
 _SHOWN = 1000  # different issues; more are counted
 _EXACT = Context(prec=100)  # the usual 28 digits could round a great sum
 _VERSION = b"payments-async plan 1\0"
-_SAME_AGAIN = 6 * 86_400.0  # seconds within which nobody means to pay the same to the same; wages are paid by the week
 _DERIVED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # as request_id_for writes them
 _EXAMPLES = 5  # orders named of those that an issue concerns
 _NOTHING_KNOWN = (
     "the journal is new and knows no earlier payment, so nobody can be told who was paid before; where an older one "
     "exists, use that: one journal for all that a company pays"
+)
+_ANOTHER = (
+    "this machine has another journal of this account, with {other}: go on with that one, which knows whom it has "
+    "paid; only where two are meant, say so to the run (--second-journal WHY)"
+)
+_UNLISTED = (
+    "who was paid of late by another journal is not known: the service's list was not read to its end ({problem})"
 )
 _RESTORED = (
     "a backup of it was put back, or it is a copy. That batch was or may have been sent, and whom it paid is not told "
@@ -514,7 +521,7 @@ class _Walk:
             is_much = group.same_amount and 2 * group.count >= everything.count
             if group.batch_id is None or not is_much or group.latest is None:
                 continue
-            if (ago := self._prior.seconds_since(group.latest)) <= _SAME_AGAIN:
+            if (ago := self._prior.seconds_since(group.latest)) <= SAME_AGAIN_DAYS * 86_400.0:
                 remedy = (
                     f"{group.count:,} of {everything.count:,} orders pay whom batch {group.batch_id} paid {_ago(ago)}, "
                     "and as much: is it the same once more, under another name? It would be paid twice"
@@ -529,6 +536,11 @@ class _Walk:
         if self._limits.total is not None and everything.total > self._limits.total:
             excess = everything.total - self._limits.total
             self._problems.add_batch("batch", "", f"{excess:,f} above the {self._limits.total:,f} allowed to all of it")
+        for other in self._prior.others:
+            where = other.path or "a place that is not known"
+            self._concerns.add_batch("journal", where, _ANOTHER.format(other=other))
+        if self._prior.listed is not None and self._prior.listed.problem is not None:
+            self._warnings.add_batch("journal", "", _UNLISTED.format(problem=self._prior.listed.problem))
         if self._prior.knows_nothing:
             self._warnings.add_batch("journal", "", _NOTHING_KNOWN)
         if self._open.total > account.balance:

@@ -25,8 +25,7 @@ from payments_async.journal._approvals import (
     ApprovalRule,
     Proposal,
     Signature,
-    forgotten,
-    is_forgotten,
+    rule_in_force,
 )
 from payments_async.journal._changes import Change, Hearing
 from payments_async.journal._engine._database import JournalDatabase
@@ -45,6 +44,7 @@ from payments_async.journal._faults import (
     OrdersDiffer,
     OrderUnknown,
     RunUnknown,
+    SecondJournal,
 )
 from payments_async.journal._inbox import Arrival, Backlog, Heard, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
@@ -118,6 +118,7 @@ class StoredJournal(Journal):
 
     Args:
         database: Gives the database, before it is opened: once, and again in a process that was forked off.
+        second_journal: Who says why an account has this journal too, where this machine has another one of it.
         crash_at: Called with the name of every point between two steps (``CRASH_POINTS``), for tests that kill there.
 
     Attributes:
@@ -127,9 +128,14 @@ class StoredJournal(Journal):
     _put_all = staticmethod(_puts.put_all)
 
     def __init__(
-        self, database: Callable[[], JournalDatabase], *, crash_at: Callable[[str], None] | None = None
+        self,
+        database: Callable[[], JournalDatabase],
+        *,
+        second_journal: Adoption | None = None,
+        crash_at: Callable[[str], None] | None = None,
     ) -> None:
         self.new_database = database
+        self._second_journal = second_journal
         self._crash_at = crash_at
         self._prepare()
 
@@ -303,7 +309,7 @@ class StoredJournal(Journal):
         approvals: int = 0,
     ) -> Run:
         begin = (batch_id, identity, source_digest, policy, secrets.token_hex(8), outbox, approvals)
-        await self._submit("open_run", _loading.begin_run, *begin, await self._remembered_rule())
+        await self._submit("open_run", _loading.begin_run, *begin, await self._remembered_rules(identity))
         return await self.run(batch_id)
 
     async def run(self, batch_id: str) -> Run:
@@ -319,7 +325,7 @@ class StoredJournal(Journal):
         return await self._read(_approvals.proposals, digest)
 
     async def approve(self, digest: str, *, by: Signature, note: str) -> Approval:
-        return await self._submit("approve", _approvals.approve, digest, by, note)
+        return await self._submit("approve", _approvals.approve, digest, by, note, await self._remembered_rules())
 
     async def withdraw_approval(self, digest: str, *, by: Signature) -> Approval:
         return await self._submit("withdraw_approval", _approvals.withdraw, digest, by)
@@ -334,15 +340,15 @@ class StoredJournal(Journal):
             await asyncio.to_thread(memory.registry.note_rule, self._database.journal_id, now_rule)
 
     async def approval_rule(self) -> ApprovalRule:
-        rule, remembered = await self._read(_approvals.rule), await self._remembered_rule()
-        if remembered is not None and is_forgotten(rule, remembered):
-            raise forgotten(remembered)
-        return rule
+        return rule_in_force(await self._read(_approvals.rule), await self._remembered_rules())
 
-    async def _remembered_rule(self) -> ApprovalRule | None:
-        """Which rule this machine knows the journal to have."""
-        memory = self._database.memory
-        return None if memory is None else await asyncio.to_thread(memory.registry.rule_of, self._database.journal_id)
+    async def _remembered_rules(self, identity: RunIdentity | None = None) -> Sequence[ApprovalRule]:
+        """Which rules this machine knows this journal, and the others of its account, to have."""
+        if (memory := self._database.memory) is None:
+            return ()
+        if identity is None:
+            identity = next((run.identity for run in await self.runs()), None)
+        return await asyncio.to_thread(memory.registry.rules_of, self._database.journal_id, identity)
 
     async def forgotten(self) -> Sequence[str]:
         if (memory := self._database.memory) is None:
@@ -375,7 +381,7 @@ class StoredJournal(Journal):
 
         try:
             return await self._load(batch_id, await self._submit("load", begin), orders, adoption)
-        except (HeldElsewhere, OrdersDiffer, NotApproved, asyncio.CancelledError):
+        except (HeldElsewhere, OrdersDiffer, NotApproved, SecondJournal, asyncio.CancelledError):
             with suppress(JournalError):  # else who loads it next waits until the lease of this load is over
                 await self._submit("load", give_up)
             raise
@@ -399,8 +405,9 @@ class StoredJournal(Journal):
         while last is not None:
             last = await self._submit("load_drop", _loading.drop_unseen, load, last)
         if memory is not None and loading is not None and not loading.is_complete:
-            await asyncio.to_thread(memory.registry.ready, loading, self._database.now())
-        return await self._submit("load_complete", _loading.complete, batch_id, load)
+            await self._make_ready(memory.registry, loading, batch_id, adoption)
+        remembered = await self._remembered_rules((await self.run(batch_id)).identity)
+        return await self._submit("load_complete", _loading.complete, batch_id, load, remembered)
 
     # The outbox: single orders
 
@@ -417,6 +424,9 @@ class StoredJournal(Journal):
                 identity=identity,
                 clock=self._database.now,
             )
+            begun = await asyncio.to_thread(registrar.begun, run.quarantined_at)
+            if not begun.is_ready:
+                await self._make_ready(memory.registry, begun, name, None)
             await asyncio.to_thread(registrar.loading, run.quarantined_at)
             self._registrars[name] = registrar
         return run
@@ -932,6 +942,20 @@ class StoredJournal(Journal):
             now=self._database.now(),
         )
         return await asyncio.to_thread(begin)
+
+    async def _make_ready(self, registry: Registry, loading: Loading, batch_id: str, adoption: Adoption | None) -> None:
+        """Tell the registry that any order of a batch may be sent soon.
+
+        Raises:
+            SecondJournal: The account has another journal here, and no person has said why there are two.
+        """
+        word = adoption or self._second_journal
+        other = await asyncio.to_thread(registry.other_journal, loading)
+        if word is not None and other is not None:
+            where = f"{other} of {other.path or 'a journal that was lost'}"
+            await self._submit("adopt", _loading.note_second_journal, batch_id, word, where)
+        ready = partial(registry.ready, loading, self._database.now(), may_be_second=word is not None)
+        await asyncio.to_thread(ready)
 
     async def _register(
         self,

@@ -32,6 +32,7 @@ from payments_async.journal._faults import (
     JournalUnavailable,
     LoadBusy,
     RegistryDamaged,
+    SecondJournal,
 )
 from payments_async.journal._records import RunIdentity
 from payments_async.journal._sqlite._faults import FAULTS
@@ -359,6 +360,18 @@ class Registry:
         by = Signature(who=who, login=login, machine=machine, at=at)
         return ApprovalRule(needed=needed, shared_logins=bool(shared), why=why, by=by)
 
+    def rules_of(self, journal_id: str, identity: RunIdentity | None) -> list[ApprovalRule]:
+        """The rules of a journal, and of the others of its account if that is known, oldest first."""
+        digest = None if identity is None else account_digest(identity)
+        with self._translating():
+            found = self._connection.execute(
+                """SELECT journal FROM approval_rule WHERE journal = ? OR journal IN (
+                SELECT b.journal FROM account a JOIN batch b ON b.account = a.id WHERE a.digest = ?) ORDER BY at""",
+                (journal_id, digest),
+            ).fetchall()
+        rules = [self.rule_of(journal) for (journal,) in found]
+        return [rule for rule in rules if rule is not None]
+
     def note_rule(self, journal_id: str, rule: ApprovalRule) -> None:
         """Write down how many must approve the batches of a journal."""
         by = rule.by
@@ -463,19 +476,37 @@ class Registry:
             self._connection.execute("UPDATE batch SET orders = orders + ? WHERE id = ?", (added + taken, loading.id))
         return held
 
-    def ready(self, loading: Loading, now: float) -> None:
+    def other_journal(self, loading: Loading) -> Holder | None:
+        """What another journal of the account had ready last, where this one has had, or adopted, nothing of it."""
+        with self._translating():
+            found = self._connection.execute(
+                f"""{HELD} WHERE b.account = ? AND b.state = 'ready' AND b.journal <> ? AND NOT EXISTS (SELECT 1
+                FROM batch m WHERE m.account = b.account AND m.journal = ? AND (m.state = 'ready' OR m.adopted))
+                ORDER BY b.id DESC LIMIT 1""",  # noqa: S608 - no value in it
+                (loading.account, loading.journal, loading.journal),
+            ).fetchone()
+        return None if found is None else Holder._make(found)
+
+    def ready(self, loading: Loading, now: float, *, may_be_second: bool = False) -> None:
         """All orders of a batch are registered, and any of them may be sent soon.
+
+        Args:
+            may_be_second: Also from a second journal of the account.
 
         Raises:
             LoadBusy: Meanwhile another load has taken some of them over.
+            SecondJournal: Another journal of the account is known, and no person has said why there are two.
         """
         with self._writing(durable=True):
+            other = None if may_be_second else self.other_journal(loading)
             done = self._connection.execute(
                 "UPDATE batch SET state = 'ready', ready_at = coalesce(ready_at, ?) WHERE id = ? AND taken_by IS NULL",
                 (now, loading.id),
             )
             if not done.rowcount:
                 raise LoadBusy(f"another journal is loading orders of batch {loading.batch_id} at the same time")
+            if other is not None:
+                raise second_journal(other)
 
     def _add(self, loading: Loading, request_ids: Sequence[str]) -> int:
         """Register some orders that are not yet, in one statement; tells how many that were.
@@ -590,6 +621,12 @@ def held_elsewhere(held: Mapping[str, Holder], journal_id: str) -> HeldElsewhere
     )
 
 
+def second_journal(other: Holder) -> SecondJournal:
+    """The error that names the account's other journal."""
+    where = other.path or "that was lost"
+    return SecondJournal(f"this machine has another journal of this account: {where}, with {other}", other.path)
+
+
 def account_digest(identity: RunIdentity) -> bytes:
     """What the registry knows an account by."""
     words = "\0".join((identity.base_address, identity.user_id))
@@ -645,15 +682,19 @@ class PutRegistrar:
             request_id: held_elsewhere({request_id: holder}, loading.journal) for request_id, holder in held.items()
         }
 
-    def loading(self, doubted_at: float | None) -> Loading:
-        """What the outbox is to the registry. Raises ``JournalUnavailable``."""
-        if (known := self._loadings.get(doubted_at)) is not None:
-            return known
+    def begun(self, doubted_at: float | None) -> Loading:
+        """What the outbox is to the registry, whether or not anything of it may be sent yet."""
         run = self._uid if doubted_at is None else f"{_since(self._uid)}{doubted_at!r}"
         now = self._clock()
-        loading = self._registry.begin(self._journal_id, run, self._name, self._identity, orders=None, now=now)
+        return self._registry.begin(self._journal_id, run, self._name, self._identity, orders=None, now=now)
+
+    def loading(self, doubted_at: float | None) -> Loading:
+        """What the outbox is to the registry. Raises ``JournalUnavailable`` or ``SecondJournal``."""
+        if (known := self._loadings.get(doubted_at)) is not None:
+            return known
+        loading = self.begun(doubted_at)
         if not loading.is_ready:
-            self._registry.ready(loading, now)
+            self._registry.ready(loading, self._clock())
         self._loadings[doubted_at] = loading
         return loading
 

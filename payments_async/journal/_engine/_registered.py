@@ -43,6 +43,20 @@ class RegisteredOrders:
         held = ((request_id, batches[number]) for request_id, number in found)
         return {request_id: holder for request_id, holder in held if holder is not None}
 
+    def journals(self) -> list[Holder]:
+        """The latest batch of each journal of the account; nothing where that cannot be read."""
+        if self._connection is None:
+            return []
+        try:
+            found = self._connection.execute(
+                f"""{HELD} WHERE b.id IN (SELECT max(id) FROM batch WHERE state = 'ready'
+                AND account = (SELECT id FROM account WHERE digest = ?) GROUP BY journal) ORDER BY b.id""",  # noqa: S608
+                (self._account,),
+            ).fetchall()
+        except sqlite3.Error:
+            return []
+        return list(map(Holder._make, found))
+
     def _batch(self, number: int) -> Holder | None:
         assert self._connection is not None
         row = self._connection.execute(f"{HELD} WHERE b.id = ? AND b.state = 'ready'", (number,)).fetchone()

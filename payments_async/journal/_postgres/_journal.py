@@ -28,7 +28,7 @@ from payments_async.journal._postgres._borrowed import ask
 from payments_async.journal._postgres._connection import connected_beside, is_whole
 from payments_async.journal._postgres._database import APPLICATION, DEFAULT_SCHEMA, PostgresDatabase
 from payments_async.journal._postgres._schema import STEPS, quoted
-from payments_async.journal._records import Chunk, Entry, Laid, Placed, body_digest
+from payments_async.journal._records import Adoption, Chunk, Entry, Laid, Placed, body_digest
 from payments_async.journal._statements import _puts
 from payments_async.journal._versions import Step
 
@@ -59,6 +59,8 @@ class PostgresJournal(StoredJournal):
         allow_unsafe: Also a server whose ``fsync`` or ``full_page_writes`` is off, which may forget after a power cut
             what it sent: for tests.
         clock: Gives Unix seconds in place of the database's clock, for tests of leases.
+        second_journal: Who says why the account has a second journal on this machine; kept. Otherwise an account has
+            one, and orders of another are refused.
         crash_at: Called with the name of every point between two steps (``CRASH_POINTS``), for tests that kill there.
 
     Attributes:
@@ -79,6 +81,7 @@ class PostgresJournal(StoredJournal):
         statement_timeout: float = 60.0,
         allow_unsafe: bool = False,
         clock: Callable[[], float] | None = None,
+        second_journal: Adoption | None = None,
         crash_at: Callable[[str], None] | None = None,
     ) -> None:
         if not is_whole(dsn):
@@ -102,7 +105,7 @@ class PostgresJournal(StoredJournal):
             clock=clock,
             steps=self._steps,
         )
-        super().__init__(self._make, crash_at=crash_at)
+        super().__init__(self._make, second_journal=second_journal, crash_at=crash_at)
 
     def __repr__(self) -> str:
         return f"PostgresJournal({self.place!r})"

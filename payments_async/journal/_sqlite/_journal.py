@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
+from payments_async.journal._records import Adoption
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._sqlite._database import SqliteDatabase
 from payments_async.journal._versions import Step
@@ -32,6 +33,8 @@ class SqliteJournal(StoredJournal):
         state_folder: In place of the user's; ``None`` keeps no memory outside of the journal's own folder.
         busy_timeout: Seconds to wait for another process before ``JournalLocked``.
         clock: Gives Unix seconds in place of the database's clock, for tests of leases.
+        second_journal: Who says why the account has a second journal on this machine; kept. Otherwise an account has
+            one, and orders of another are refused.
         crash_at: Called with the name of every point between two steps (``CRASH_POINTS``), for tests that kill there.
 
     Attributes:
@@ -47,6 +50,7 @@ class SqliteJournal(StoredJournal):
         state_folder: str | Path | StateFolder | None = StateFolder.OF_USER,
         busy_timeout: float = 10.0,
         clock: Callable[[], float] | None = None,
+        second_journal: Adoption | None = None,
         crash_at: Callable[[str], None] | None = None,
     ) -> None:
         if str(path) in ("", ":memory:"):
@@ -62,7 +66,7 @@ class SqliteJournal(StoredJournal):
             clock=time.time if clock is None else clock,
             steps=self._steps,
         )
-        super().__init__(database, crash_at=crash_at)
+        super().__init__(database, second_journal=second_journal, crash_at=crash_at)
 
     @property
     def path(self) -> Path:

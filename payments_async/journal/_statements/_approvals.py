@@ -11,9 +11,8 @@ from payments_async.journal._approvals import (
     ApprovalRule,
     Proposal,
     Signature,
-    forgotten,
-    is_forgotten,
     is_one_person,
+    rule_in_force,
     why_not_approved,
 )
 from payments_async.journal._faults import NotApproved
@@ -52,12 +51,12 @@ def proposals(connection: Connection | Commit, digest: str | None) -> Sequence[P
     return [_proposal(*row) for row in reversed(found)]
 
 
-def approve(commit: Commit, digest: str, by: Signature, note: str) -> Approval:
+def approve(commit: Commit, digest: str, by: Signature, note: str, remembered: Sequence[ApprovalRule] = ()) -> Approval:
     """Write an approval down, unless it is the maker's."""
     makers = [proposal.by for proposal in proposals(commit, digest)]
     if not makers:
         raise NotApproved(f"nobody has proposed a plan with the digest {digest}")
-    now_rule = rule(commit)
+    now_rule = rule_in_force(rule(commit), remembered)
     for maker in makers:
         if is_one_person(by, maker, shared_logins=now_rule.shared_logins):
             raise NotApproved(
@@ -109,7 +108,7 @@ def require(commit: Commit, wanted: ApprovalRule) -> None:
 
 
 def rule(connection: Connection | Commit) -> ApprovalRule:
-    """The rule that holds."""
+    """The rule that was set last."""
     found = connection.execute(
         "SELECT needed, shared_logins, why, who, login, machine, at FROM approval_rule ORDER BY id DESC LIMIT 1"
     ).fetchone()
@@ -121,21 +120,18 @@ def rule(connection: Connection | Commit) -> ApprovalRule:
 
 
 def check_approved(
-    commit: Commit, batch_id: str, given: str | None, needed: int, remembered: ApprovalRule | None = None
+    commit: Commit, batch_id: str, given: str | None, needed: int, remembered: Sequence[ApprovalRule]
 ) -> None:
     """Refuse a batch that too few have approved.
 
     Args:
         given: Digest of its plan. For a batch that is complete, that which it was begun with counts.
-        remembered: The rule of this journal as this machine knows it.
+        remembered: The rules of this journal, and of the account's others, as this machine knows them.
 
     Raises:
         NotApproved: They have not.
-        ApprovalsForgotten: The rule is not the one that was set last.
     """
-    held = rule(commit)
-    if remembered is not None and is_forgotten(held, remembered):
-        raise forgotten(remembered)
+    held = rule_in_force(rule(commit), remembered)
     if not max(held.needed, needed):
         return
     sql = "SELECT source_digest FROM run WHERE batch_id = ? AND state = 'ready'"

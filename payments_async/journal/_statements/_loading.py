@@ -97,7 +97,7 @@ def begin_run(
     uid: str,
     outbox: str | None,
     approvals: int | None = None,
-    remembered: ApprovalRule | None = None,
+    remembered: Sequence[ApprovalRule] = (),
 ) -> None:
     """Begin a batch, unless it is there.
 
@@ -106,7 +106,7 @@ def begin_run(
         outbox: Name of the outbox that sends it; ``None`` where whoever runs the batch does.
         approvals: How many persons must have approved it, if the journal asks for no more; ``None`` for what is no
             batch of anybody's, but the orders of an outbox one by one.
-        remembered: Which rule this machine knows the journal to have.
+        remembered: Which rules this machine knows the journal, and the account's others, to have.
     """
     if approvals is not None:
         check_approved(commit, batch_id, source_digest, approvals, remembered)
@@ -165,6 +165,12 @@ def give_up(commit: Commit, load: Load) -> None:
     )
 
 
+def note_second_journal(commit: Commit, batch_id: str, word: Adoption, other: str) -> None:
+    """Keep who has said why an account has a second journal here."""
+    (run,) = run_columns(commit, batch_id, "id")
+    resolve(commit, "second journal", word.who, word.why, run=run, evidence=other)
+
+
 def adopt(commit: Commit, load: Load, adoption: Adoption, held: HeldElsewhere) -> None:
     """Orders that may have been sent from elsewhere are ours: nothing is sent before a person has looked."""
     _renew_lease(commit, load)
@@ -218,7 +224,7 @@ def drop_unseen(commit: Commit, load: Load, after: int) -> int | None:
     return found[-1][0] if found else None
 
 
-def complete(commit: Commit, batch_id: str, load: Load) -> Loaded:
+def complete(commit: Commit, batch_id: str, load: Load, remembered: Sequence[ApprovalRule] = ()) -> Loaded:
     """Make a batch ready to be sent; or, if it was, make sure that nothing is missing from what was loaded.
 
     Somebody else may have begun it meanwhile, by another digest, or had approvals asked for: what counts is of which
@@ -231,7 +237,7 @@ def complete(commit: Commit, batch_id: str, load: Load) -> Loaded:
             raise _missing(commit, batch_id, load, total - load.count())
         return Loaded(total=total, added=0, repeated=load.repeated)
     _renew_lease(commit, load)
-    check_approved(commit, batch_id, load.source_digest, 0)
+    check_approved(commit, batch_id, load.source_digest, 0, remembered)
     _apply_early_events(commit, load)
     commit.passed("load_complete.events_applied")
     chunks = chunk_of(load.next_id - 1) + 1 if load.next_id > load.first else 0

@@ -121,17 +121,11 @@ async def bulk_approvals(
 
 async def _may_ask_for_less(screen: Screen, journal: StoredJournal, rule: ApprovalRule) -> bool:
     """Whether a rule may be given up: a person in a hurry is shown whose it was."""
-    try:
-        before = await journal.approval_rule()
-    except NotApproved as error:  # a backup has forgotten it: the machine remembers, and says which it was
-        if rule.needed:
-            return True
-        screen.say(quoted(error.message))
-    else:
-        if rule.needed >= before.needed and (before.shared_logins or not rule.shared_logins or not before.needed):
-            return True
-        by = f", as {before.by} set on {_day(before.by.at)}: {before.why}" if before.by else ""
-        screen.say(f"[bold yellow]Until now[/] {counted(before.needed, 'approval')} needed for each batch{quoted(by)}")
+    before = await journal.approval_rule()  # also one that a backup has forgotten: the machine remembers it
+    if rule.needed >= before.needed and (before.shared_logins or not rule.shared_logins or not before.needed):
+        return True
+    by = f", as {before.by} set on {_day(before.by.at)}: {before.why}" if before.by else ""
+    screen.say(f"[bold yellow]Until now[/] {counted(before.needed, 'approval')} needed for each batch{quoted(by)}")
     if rule.needed:
         words = f"{counted(rule.needed, 'approval')} needed"
         question = f"From now on {words}{', by names alone' if rule.shared_logins else ''}?"

@@ -22,11 +22,13 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import (
     JournalFile,
     JournalPlace,
+    SecondJournal,
     check_doubt,
     existing,
     introduce,
     may_be_made,
     opened,
+    seconded,
 )
 from payments_async._cli.limits import RunLimits, session_limits
 from payments_async._cli.live_view import LiveView, looking
@@ -56,6 +58,7 @@ async def bulk_run(
     new_journal: Annotated[
         bool, typer.Option("--new-journal", help="Make the journal if there is none. It knows no earlier payment.")
     ] = False,
+    second_journal: SecondJournal = None,
     adopt: Annotated[
         bool,
         typer.Option(
@@ -80,9 +83,10 @@ async def bulk_run(
 
     Example: payments-async bulk run payroll.csv --batch-id payroll-2026-11 --journal payroll.sqlite --max-unknown 10
     """
+    journal = seconded(journal, second_journal)
+    adoption = _adoption(adopt, who, why)
     if journal is None:
         raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL; it is made if there is none")
-    adoption = _adoption(adopt, who, why)
     fuse = limits.fuse()
     session = settings.session(session_limits(limits))
     checks.amounts()

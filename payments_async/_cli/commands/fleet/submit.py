@@ -11,7 +11,7 @@ from payments_async._cli.batch_plan import PlanChecks
 from payments_async._cli.commands.outbox.put import PutOptions, put_file
 from payments_async._cli.exit_codes import Exit
 from payments_async._cli.fleet import asking_fleet, opened_shared
-from payments_async._cli.journal import JournalFile
+from payments_async._cli.journal import JournalFile, SecondJournal, seconded
 from payments_async._cli.outbox_state import NewJournal, OutboxName
 from payments_async._cli.screen import Screen
 from payments_async._cli.settings import ConnectionSettings
@@ -34,6 +34,7 @@ async def fleet_submit(
     validate: Validate = False,
     yes: Annotated[bool, typer.Option("--yes", help="Put it without asking.")] = False,
     new_journal: NewJournal = False,
+    second_journal: SecondJournal = None,
     checks: PlanChecks = PlanChecks(),
     file_format: FileFormat = FileFormat(),
 ) -> Exit:
@@ -57,6 +58,7 @@ async def fleet_submit(
         checks=checks,
         file_format=file_format,
     )
+    journal = seconded(journal, second_journal)
     with asking_fleet():
         from payments_async import fleet
 

@@ -9,7 +9,7 @@ from payments_async._cli.batch_state import progress_document
 from payments_async._cli.commands.outbox.run import say_stopped, say_unavailable, work_until_stopped
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.fleet import asking_fleet, check_shared, opened_shared
-from payments_async._cli.journal import JournalFile, introduce, may_be_made
+from payments_async._cli.journal import JournalFile, SecondJournal, introduce, may_be_made, seconded
 from payments_async._cli.limits import OutboxLimits, session_limits
 from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, metrics_of, state_of
 from payments_async._cli.program import command_line
@@ -39,6 +39,7 @@ async def fleet_worker(
     new_outbox: Annotated[
         bool, typer.Option("--new-outbox", help="Begin a further outbox in a journal that holds others.")
     ] = False,
+    second_journal: SecondJournal = None,
     notify: Notify = None,
 ) -> Exit:
     """Work an outbox on one of many machines: PGQueuer hands out the chunks of batches, in the journal's database.
@@ -53,7 +54,7 @@ async def fleet_worker(
 
     Example: payments-async fleet worker --journal postgresql://pay@db/pay --max-per-day 5000000 --health 8081
     """
-    if journal is None:
+    if (journal := seconded(journal, second_journal)) is None:
         raise BadInput("--journal: name the DSN of the journal's database, or set PAYMENTS_JOURNAL")
     check_shared(journal)
     fuse = limits.fuse()

@@ -19,7 +19,16 @@ from payments_async._cli.batch_file import (
 )
 from payments_async._cli.batch_plan import PlanChecks, check_plan, make_plan, names_shown, plan_document, show_plan
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.journal import JournalFile, JournalPlace, existing, introduce, may_be_made, opened
+from payments_async._cli.journal import (
+    JournalFile,
+    JournalPlace,
+    SecondJournal,
+    existing,
+    introduce,
+    may_be_made,
+    opened,
+    seconded,
+)
 from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_outbox, pause_document
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
@@ -44,6 +53,7 @@ async def outbox_put(
     validate: Validate = False,
     yes: Annotated[bool, typer.Option("--yes", help="Put it without asking.")] = False,
     new_journal: NewJournal = False,
+    second_journal: SecondJournal = None,
     checks: PlanChecks = PlanChecks(),
     file_format: FileFormat = FileFormat(),
 ) -> Exit:
@@ -66,6 +76,7 @@ async def outbox_put(
         checks=checks,
         file_format=file_format,
     )
+    journal = seconded(journal, second_journal)
     return await put_file(screen, settings, journal, options, put=Outbox.put_batch, works="outbox run")
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from payments_async._cli.batch_state import STYLES, progress_document
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.journal import JournalFile, introduce, may_be_made, opened
+from payments_async._cli.journal import JournalFile, SecondJournal, introduce, may_be_made, opened, seconded
 from payments_async._cli.limits import OutboxLimits, session_limits
 from payments_async._cli.outbox_state import (
     NewJournal,
@@ -66,6 +66,7 @@ async def outbox_run(
     new_outbox: Annotated[
         bool, typer.Option("--new-outbox", help="Begin a further outbox in a journal that holds others.")
     ] = False,
+    second_journal: SecondJournal = None,
     notify: Notify = None,
 ) -> Exit:
     """Work an outbox: send each of its orders once, and settle it, until Ctrl-C or SIGTERM.
@@ -80,7 +81,7 @@ async def outbox_run(
 
     Example: payments-async outbox run --journal shop.sqlite --max-per-day 5000000 --health 8081
     """
-    if journal is None:
+    if (journal := seconded(journal, second_journal)) is None:
         raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL; it is made if there is none")
     fuse = limits.fuse()
     session = settings.session(session_limits(limits))

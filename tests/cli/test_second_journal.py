@@ -1,0 +1,56 @@
+"""A second journal of one account on the command line: the same people are not paid again without a person's word."""
+
+from pathlib import Path
+
+import pytest
+from bulk.files import row, write_csv
+from cli.commands import Run
+
+from payments_async.sandbox import Sandbox
+
+NOVEMBER = ("november.csv", "--batch-id", "november", "--journal", "payroll.sqlite")
+AGAIN = ("again.csv", "--batch-id", "salaries", "--journal", "other.sqlite")
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two files for the same people, with other ids; one of them gets another amount."""
+    monkeypatch.chdir(tmp_path)
+    for name, last in (("november", "3000"), ("again", "3500")):
+        rows = [
+            row(request_id=f"{name}-{n}", amount=amount, phone_number=f"+25677200000{n}")
+            for n, amount in enumerate(("1000", "2000", last), 1)
+        ]
+        write_csv(tmp_path / f"{name}.csv", *rows)
+
+
+async def test_the_same_people_by_another_journal(run: Run, sandbox: Sandbox) -> None:
+    """The plan names the other journal and who was paid as much; the run needs a look at it, and a word why."""
+    assert 0 == (await run("bulk", "run", *NOVEMBER, "--new-journal", "--yes")).status
+    plan = await run("bulk", "plan", *AGAIN)
+    assert (2, True) == (
+        plan.status,
+        "this machine has another journal of this account, with batch november" in plan.said,
+    )
+    assert "payroll.sqlite" in plan.said
+    assert ("november-1" in plan.said, "november-2" in plan.said, "november-3" in plan.said) == (True, True, False)
+    assert "of the same amount to the same payee within the last 6 days" in plan.said
+    blind = await run("bulk", "run", *AGAIN, "--new-journal", "--yes")
+    assert (2, True) == (blind.status, "3 concerns" in blind.said or "concerns" in blind.said), blind.said
+    refused = await run("bulk", "run", *AGAIN, "--new-journal", "--yes", "--acknowledge")
+    assert (2, True) == (refused.status, "--second-journal WHY" in refused.said), refused.said
+    assert 3 == len(sandbox.ledger)
+    meant = ("--second-journal", "a bonus, kept apart")
+    assert 0 == (await run("bulk", "run", *AGAIN, "--yes", "--acknowledge", *meant)).status
+    assert 6 == len(sandbox.ledger)
+
+
+async def test_a_single_payment_beside_a_payroll(run: Run, sandbox: Sandbox) -> None:
+    """The account's own journal would be a second one: it says which one there is, and nothing is sent."""
+    assert 0 == (await run("bulk", "run", *NOVEMBER, "--new-journal", "--yes")).status
+    pay = ("pay", "--request-id", "voucher-1", "--amount", "5000", "--wallet", "+256772000009", "--name", "G. Akello")
+    pay = (*pay, "--item", "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG", "--yes")
+    refused = await run(*pay)
+    assert (2, 3, True) == (refused.status, len(sandbox.ledger), "payroll.sqlite" in refused.said), refused.said
+    paid = await run(*pay, "--journal", "payroll.sqlite")
+    assert (0, 4) == (paid.status, len(sandbox.ledger)), paid.said
