@@ -27,11 +27,13 @@ class Home:
         opens: Opens it, as often as it is called, with `clock` and `crash_at` as options.
         copied: Makes a copy of it as it is now, and gives what opens that one.
         rows: What a query of its tables finds.
+        dumped: Keeps the rows of all tables but some, as a dump does; what it gives puts them back.
     """
 
     opens: Opens
     copied: Callable[[], Opens]
     rows: Callable[[str], list[Any]]
+    dumped: Callable[..., Callable[[], None]]
 
 
 def _sqlite(place: Path) -> Home:
@@ -45,7 +47,21 @@ def _sqlite(place: Path) -> Home:
         with closing(sqlite3.connect(path)) as file:
             return file.execute(sql).fetchall()
 
-    return Home(opens=lambda **options: SqliteJournal(path, **options), copied=copied, rows=rows)
+    def dumped(*but: str) -> Callable[[], None]:
+        with closing(sqlite3.connect(path)) as file:
+            names = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            kept = {name: file.execute(f"SELECT * FROM {name}").fetchall() for name in names if name not in but}  # noqa: S608
+
+        def put_back() -> None:
+            with closing(sqlite3.connect(path)) as file, file:
+                for name, rows in kept.items():
+                    file.execute(f"DELETE FROM {name}")  # noqa: S608
+                    for row in rows:
+                        file.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608
+
+        return put_back
+
+    return Home(opens=lambda **options: SqliteJournal(path, **options), copied=copied, rows=rows, dumped=dumped)
 
 
 def _postgres(_: Path) -> Home:
@@ -59,7 +75,29 @@ def _postgres(_: Path) -> Home:
         with psycopg.connect(dsn, options=f"-c search_path={schema}") as connection:
             return connection.execute(sql.encode()).fetchall()
 
-    return Home(opens=lambda **options: PostgresJournal(dsn, schema=schema, **options), copied=copied, rows=rows)
+    def dumped(*but: str) -> Callable[[], None]:
+        settings = f"-c search_path={schema} -c session_replication_role=replica"
+        with psycopg.connect(dsn, options=settings) as connection:
+            found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", [schema]).fetchall()
+            kept: dict[str, list[Any]] = {
+                name: connection.execute(f'SELECT * FROM "{name}"'.encode()).fetchall()  # noqa: S608
+                for (name,) in found
+                if name not in but
+            }
+
+        def put_back() -> None:
+            with psycopg.connect(dsn, options=settings) as connection, connection.cursor() as cursor:
+                for name, rows in kept.items():
+                    cursor.execute(f'DELETE FROM "{name}"'.encode())  # noqa: S608
+                    for row in rows:
+                        marks = ", ".join(["%s"] * len(row))
+                        cursor.execute(f'INSERT INTO "{name}" VALUES ({marks})'.encode(), row)  # noqa: S608
+
+        return put_back
+
+    return Home(
+        opens=lambda **options: PostgresJournal(dsn, schema=schema, **options), copied=copied, rows=rows, dumped=dumped
+    )
 
 
 # To add a journal: a function that gives a home for it, in a test's own place.

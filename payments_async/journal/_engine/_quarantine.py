@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit, chunk_of, run_of
 from payments_async.journal._statements._history import void_sweeps
 from payments_async.journal._statements._notifications import part_numbers
 from payments_async.journal._statements._permits import quarantine
 from payments_async.journal._statements._puts import doubt
+
+LAST = "last"  # a fact: the order whose row the last counted commit wrote, and the time that stands in it
+
+
+def are_rows_older(connection: Connection, last: str) -> bool:
+    """Whether the order that the last counted commit wrote stands otherwise: rows were put back from a copy.
+
+    Args:
+        last: As the journal remembers it; empty where nothing was written yet.
+    """
+    if not last:
+        return False
+    number, at = last.split()
+    found = connection.execute(
+        "SELECT updated_at FROM outbox WHERE id = ? UNION ALL SELECT updated_at FROM archived WHERE id = ?",
+        (int(number), int(number)),
+    ).fetchone()
+    return found is None or bool(found[0] != float(at))
 
 
 def quarantine_all(commit: Commit) -> None:

@@ -11,6 +11,7 @@ import psycopg
 
 from payments_async.journal._approvals import ApprovalRule
 from payments_async.journal._engine._memory import Anchor, Memory
+from payments_async.journal._engine._quarantine import LAST, are_rows_older
 from payments_async.journal._faults import JournalBehind, JournalLost, JournalReadOnly, JournalUnavailable
 from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._postgres._tray import quarantine_everything
@@ -32,8 +33,19 @@ _REMEMBER = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UP
 _WRITTEN = """INSERT INTO meta (key, value) VALUES ('written', CAST(txid_current() & 4294967295 AS TEXT))
     ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
 _IS_AS_WRITTEN = "EXISTS (SELECT 1 FROM meta w WHERE w.key = 'written' AND w.value = CAST(w.xmin AS TEXT))"
-_COUNT = f"""UPDATE meta SET value = CAST(CAST(value AS BIGINT) + 1 AS TEXT) WHERE key = 'commits'
-    RETURNING value, {_IS_AS_WRITTEN},
+# The order that the last counted commit wrote stands as it left it, or as this one does. All of one statement sees
+# the same moment, so this is what was noted before.
+_ORDER = "CAST(nullif(split_part(l.value, ' ', 1), '') AS BIGINT)"
+_MOMENTS = "(CAST(nullif(split_part(l.value, ' ', 2), '') AS DOUBLE PRECISION), CAST(? AS DOUBLE PRECISION))"
+_ROWS_STAND = f"""coalesce((SELECT l.value = ''
+    OR EXISTS (SELECT 1 FROM outbox o WHERE o.id = {_ORDER} AND o.updated_at IN {_MOMENTS})
+    OR EXISTS (SELECT 1 FROM archived a WHERE a.id = {_ORDER} AND a.updated_at IN {_MOMENTS})
+    FROM meta l WHERE l.key = '{LAST}'), TRUE)"""  # noqa: S608 - no value in it
+_COUNT = f"""WITH noted AS (
+        INSERT INTO meta (key, value) SELECT '{LAST}', CAST(? AS TEXT) WHERE CAST(? AS TEXT) IS NOT NULL
+        ON CONFLICT (key) DO UPDATE SET value = excluded.value)
+    UPDATE meta SET value = CAST(CAST(value AS BIGINT) + 1 AS TEXT) WHERE key = 'commits'
+    RETURNING value, {_IS_AS_WRITTEN} AND {_ROWS_STAND},
     coalesce((SELECT o.value FROM meta o WHERE o.key = 'oldest'), '1')"""  # noqa: S608 - no value in it
 _CATCH_UP = "UPDATE meta SET value = CAST(greatest(CAST(value AS BIGINT), ?) AS TEXT) WHERE key = 'commits'"
 
@@ -165,11 +177,14 @@ class Identity:
         anchored = None if self.memory is None else self.memory.anchor(self.journal_id).read()
         highest = max(self._highest, 0 if anchored is None else anchored[0])
         (is_as_written,) = connection.execute(f"SELECT {_IS_AS_WRITTEN}").fetchone()
-        is_doubted = commits < highest or not is_as_written or DOUBTED in known
-        if known["epoch"] != server.epoch or is_doubted:
-            quarantine_everything(Commit(connection, self._database, now))
-            commits = max(commits, highest)
-        connection.executemany(_REMEMBER, [("epoch", server.epoch), ("commits", str(commits))])
+        last = known.get(LAST, "")
+        is_behind = commits < highest or not is_as_written or are_rows_older(connection, last)
+        if known["epoch"] != server.epoch or is_behind or DOUBTED in known:
+            commit = Commit(connection, self._database, now)
+            quarantine_everything(commit)
+            commits, last = max(commits, highest), commit.last or ""
+        facts = [("epoch", server.epoch), ("commits", str(commits)), (LAST, last)]
+        connection.executemany(_REMEMBER, facts)
         connection.execute(_WRITTEN)
         connection.execute("DELETE FROM meta WHERE key = ?", (DOUBTED,))
         rule = rule_in(connection)
@@ -182,17 +197,23 @@ class Identity:
             JournalBehind: A copy of the journal has made commits that this one does not hold.
             JournalTooNew: A newer version of this package has changed the tables beyond what this one may use.
         """
-        if not (commit.moves or commit.is_counted):
+        if not (commit.moves or commit.is_counted or commit.last):
+            if commit.has_claimed and not commit.execute(f"SELECT {_ROWS_STAND}", (commit.now,) * 2).fetchone()[0]:
+                raise self._put_back()
             return None
-        commits, is_as_written, oldest = commit.execute(_COUNT).fetchone()
+        noted = (commit.last, commit.last, commit.now, commit.now)
+        commits, is_as_written, oldest = commit.execute(_COUNT, noted).fetchone()
         count = int(commits)
         if int(oldest) > len(self._steps):  # a newer version has taken away what this one uses, since it was opened
             check_usable(Version(int(oldest), int(oldest)), self._steps)
         if not is_as_written:
-            raise JournalBehind(f"{self._named}: the tables were put back from a copy, which has forgotten some of it")
+            raise self._put_back()
         if self._heard_of() >= count:
             raise JournalBehind(f"{self._named}: a copy of this journal has gone on, and knows what this one does not")
         return count
+
+    def _put_back(self) -> JournalBehind:
+        return JournalBehind(f"{self._named}: the tables were put back from a copy, which has forgotten some of it")
 
     def hear_of(self, commits: int) -> None:
         """Somebody, here or elsewhere, has made so many commits; from any thread."""
@@ -209,8 +230,10 @@ class Identity:
 
     def stand_back(self, connection: Connection) -> None:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
-        quarantine_everything(Commit(connection, self._database, self._database.begin(connection)))
+        commit = Commit(connection, self._database, self._database.begin(connection))
+        quarantine_everything(commit)
         connection.execute(_CATCH_UP, (self._heard_of(),))
+        connection.executemany(_REMEMBER, [(LAST, commit.last or "")])
         connection.execute(_WRITTEN)
         connection.execute("COMMIT")
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 from payments_async.journal._engine._memory import Anchor, Memory
-from payments_async.journal._engine._quarantine import quarantine_all
+from payments_async.journal._engine._quarantine import LAST, are_rows_older, quarantine_all
 from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost, JournalUnavailable
 from payments_async.journal._sqlite._opening import ARRIVED, STEPS, birth_of, files_of, inode_of
 from payments_async.journal._statements._approvals import rule as rule_in
@@ -25,8 +25,9 @@ from payments_async.journal._versions import Step, Version, check_usable
 
 _Lock = Callable[[int], None]
 _TRIES = 8
-_COUNT = """UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'commits'
-    RETURNING value, coalesce((SELECT o.value FROM meta o WHERE o.key = 'oldest'), 1)"""
+_COUNT = f"""UPDATE meta SET value = CASE key WHEN 'commits' THEN CAST(value AS INTEGER) + 1 ELSE coalesce(?, value) END
+    WHERE key IN ('commits', '{LAST}')
+    RETURNING key, value, coalesce((SELECT o.value FROM meta o WHERE o.key = 'oldest'), 1)"""  # noqa: S608
 
 
 class _OpenFile(NamedTuple):
@@ -188,11 +189,13 @@ class Epoch:
         is_another = known["epoch"] != inode or "" != known["birth"] != birth != ""
         is_unmarked = commits > 0 and marked is None and (anchored is None or not self._is_elsewhere(self.journal_id))
         is_unmarked = is_unmarked and ARRIVED not in known
-        highest = max(marked or 0, anchored or 0)
-        if is_another or is_unmarked or commits < highest or DOUBTED in known:
-            quarantine_all(Commit(connection, self._database, self._clock()))
-            commits = max(commits, highest)
-        facts = [("epoch", inode), ("birth", birth), ("commits", str(commits))]
+        highest, last = max(marked or 0, anchored or 0), known.get(LAST, "")
+        is_behind = commits < highest or are_rows_older(connection, last)
+        if is_another or is_unmarked or is_behind or DOUBTED in known:
+            commit = Commit(connection, self._database, self._clock())
+            quarantine_all(commit)
+            commits, last = max(commits, highest), commit.last or ""
+        facts = [("epoch", inode), ("birth", birth), ("commits", str(commits)), (LAST, last)]
         connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
         connection.execute("DELETE FROM meta WHERE key IN (?, ?)", (ARRIVED, DOUBTED))
         rule = rule_in(connection)
@@ -213,9 +216,10 @@ class Epoch:
         """
         if self._files is not None:
             self._files.check()
-        if not (commit.moves or commit.is_counted):
+        if not (commit.moves or commit.is_counted or commit.last):
             return partial(_checkpoint, commit.connection) if commit.is_milestone else None
-        commits, oldest = commit.execute(_COUNT).fetchone()
+        written = {key: (value, oldest) for key, value, oldest in commit.execute(_COUNT, (commit.last,)).fetchall()}
+        commits, oldest = written["commits"]
         count = int(commits)
         if int(oldest) > len(self._steps):  # a newer version has taken away what this one uses, since it was opened
             check_usable(Version(int(oldest), int(oldest)), self._steps)
@@ -250,9 +254,11 @@ class Epoch:
 
     def stand_back(self, connection: Connection) -> None:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
-        quarantine_all(Commit(connection, self._database, self._database.begin(connection)))
+        commit = Commit(connection, self._database, self._database.begin(connection))
+        quarantine_all(commit)
         highest = max(anchor.count() for anchor in self._anchors)
         connection.execute("UPDATE meta SET value = max(CAST(value AS INTEGER), ?) WHERE key = 'commits'", (highest,))
+        connection.execute("UPDATE meta SET value = ? WHERE key = ?", (commit.last or "", LAST))
         connection.execute("COMMIT")
 
     def close(self) -> None:

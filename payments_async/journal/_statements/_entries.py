@@ -85,11 +85,13 @@ class Commit:
         is_milestone: What is written has to be in the file itself soon, and not only in the log beside it.
         leased: Told of each lease that begins, before anything is permitted under it: run, chunk, token and owner.
         is_counted: A journal that lacks it has forgotten something, though it moves no order.
+        has_claimed: A chunk came into other hands, who send what its rows call planned.
+        changed: An order whose row it wrote, the last of them; it names ``now`` as the time of that.
     """
 
     __slots__ = (
         *("_crash_at", "connection", "database", "execute"),
-        *("is_counted", "is_milestone", "leased", "moves", "nameless", "now", "permit_at"),
+        *("changed", "has_claimed", "is_counted", "is_milestone", "leased", "moves", "nameless", "now", "permit_at"),
     )
 
     def __init__(
@@ -113,6 +115,8 @@ class Commit:
         self.nameless: bool | None = None
         self.is_milestone = False
         self.is_counted = False
+        self.has_claimed = False
+        self.changed: int | None = None
         self.moves: list[tuple[int, str, int, Decimal]] = []
 
     def count(self, run: int, state: str, count: int, amount: Decimal) -> None:
@@ -123,6 +127,11 @@ class Commit:
         """Orders that went from one state into another, with the sum of their amounts."""
         self.count(run, before, -count, amount.copy_negate())  # exact: unary minus would round
         self.count(run, after, count, amount)
+
+    @property
+    def last(self) -> str | None:
+        """The order whose row it wrote last, and when, as the journal remembers it; ``None`` where it wrote none."""
+        return None if self.changed is None else f"{self.changed} {self.now!r}"
 
     def passed(self, point: str) -> None:
         """A named point between two steps, at which a test may kill the process."""
@@ -135,7 +144,7 @@ class Commit:
         Args:
             is_first: Nothing was done before it: then it needs no savepoint, which is two statements less.
         """
-        moved = len(self.moves)
+        moved, changed = len(self.moves), self.changed
         if not is_first:
             self.execute("SAVEPOINT part")
         try:
@@ -143,6 +152,7 @@ class Commit:
         except Exception as error:
             if not isinstance(error, self.database.Error) or self.goes_on(error):
                 self._undo(moved, is_first=is_first)
+                self.changed = changed
             raise
         if not is_first:
             self.execute("RELEASE part")
@@ -327,17 +337,20 @@ def change(
     """Write down what the table of states answered. ``None`` leaves a column as it is; the first conflict stands."""
     packed = pack_transaction_id(transaction_id)
     commit.execute(_CHANGE, (state, packed, code, message, conflict, sent_before, commit.now, row.id))
+    commit.changed = row.id
     if state is not row.state:
         commit.move(run_of(row.id), row.state, state, Decimal(row.amount))
 
 
 def hold_back(commit: Commit, order_id: int, why: str) -> None:
     """An order of an outbox cannot be sent as it is: it is in nobody's hands until it is put again, and is shown."""
-    commit.execute(
+    held = commit.execute(
         """UPDATE outbox SET not_before = ?, conflict = coalesce(conflict, ?), updated_at = ?
         WHERE id = ? AND state = 'planned'""",
         (HELD_BACK, why, commit.now, order_id),
     )
+    if held.rowcount:
+        commit.changed = order_id
 
 
 class PageReader(Protocol[T_co]):

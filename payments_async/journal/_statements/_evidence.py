@@ -87,6 +87,7 @@ def apply_late(commit: Commit, row: Row, evidence: Evidence, *, event_id: int | 
         commit.execute(
             "UPDATE archived SET state = ?, updated_at = ? WHERE id = ?", (weighed.state, commit.now, row.id)
         )
+        commit.changed = row.id
         commit.move(run_of(row.id), row.state, weighed.state, Decimal(row.amount))
     return Finding(request_id=row.request_id, before=row.state, state=weighed.state, conflict=weighed.conflict)
 
@@ -278,6 +279,7 @@ def acknowledge(commit: Commit, request_id: str, who: str, why: str, seen: float
         "UPDATE outbox SET conflict = ?, updated_at = ? WHERE id = ?",
         (None if later is None else later[0], commit.now, row.id),
     )
+    commit.changed = row.id
     resolve(commit, "acknowledged", who, why, order_id=row.id, evidence=row.conflict)
 
 

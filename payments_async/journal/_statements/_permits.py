@@ -275,6 +275,7 @@ def take_over(
     )
     if owner is not None and commit.leased is not None:
         commit.leased(run, number, token, owner)
+    commit.has_claimed = True
     commit.passed("claim_chunk.token_raised")
     return token, _make_unknown(commit, run, number, last)
 
@@ -529,6 +530,7 @@ def _grant(commit: Commit, chunk: Chunk, claimed: Sequence[ClaimedOrder], attemp
         return False
     if at != now:
         look_earlier(commit, chunk.run, at)  # it was made by the same clock
+    commit.changed = ids[-1]
     amount = sum_of([order.amount for order in claimed])
     commit.move(chunk.run, State.PLANNED, State.SENDING, amount, len(claimed))
     return True
@@ -554,6 +556,7 @@ def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
         commit.move(run_of(permit.id), State.SENDING, state, permit.amount)
     for run, those in amounts.items():
         commit.move(run, State.SENDING, State.ACCEPTED, sum_of(those), len(those))
+    commit.changed = outcomes[-1].permit.id
     return _is_done_for_all(commit, _ACCEPTED, accepted) and _is_done_for_all(commit, _ENDED, others)
 
 
@@ -592,6 +595,7 @@ def record(commit: Commit, outcome: Outcome) -> Finding:
     found = commit.execute(_ENDED_ALONE, values).fetchall()
     if not found:
         return _record_unusual(commit, outcome)
+    commit.changed = permit.id
     commit.move(run_of(permit.id), State.SENDING, state, permit.amount)
     at = _plainly_now(commit) if found == [(None,)] else None
     if packed is not None and _are_nameless(commit):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -339,7 +339,7 @@ class _Arrivals:
         self._known = known
         self._runs: dict[str, int] = {}
         self._fillings: dict[tuple[str, str | None, bool], _Filling] = {}
-        self._rows: list[tuple[object, ...]] = []
+        self._rows: list[tuple[Any, ...]] = []
         self._amounts: dict[tuple[int, State], list[Decimal]] = {}
 
     def add(self, request: PutRequest) -> _Arrival:
@@ -380,6 +380,8 @@ class _Arrivals:
     def insert(self) -> None:
         """Write down those that are not yet."""
         rows, self._rows = self._rows, []
+        if rows:
+            self._commit.changed = rows[-1][0]
         for size in _SIZES:
             while len(rows) >= size:
                 self._commit.execute(_INSERTS[size], list(chain.from_iterable(rows[:size])))

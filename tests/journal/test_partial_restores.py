@@ -1,0 +1,60 @@
+"""Some tables are put back from an older dump, and those that tell who the journal is stay as they are."""
+
+import pytest
+from journal.conftest import Home, Opens
+from journal.factories import BATCH, Clock, claimed, order, permitted
+
+from payments_async.journal import Journal, JournalBehind, News
+from payments_async.journal.contract import Outcome
+
+
+async def send_one(journal: Journal) -> None:
+    """An order is accepted, of which the dump knows only that it was planned."""
+    chunk = await journal.claim_chunk(BATCH, "worker")
+    assert chunk is not None
+    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+    await journal.release_chunk(chunk)
+
+
+@pytest.mark.parametrize("memory", ["remembered", "not remembered"])
+async def test_a_dump_put_back_into_some_of_the_tables(opens: Opens, home: Home, clock: Clock, memory: str) -> None:
+    """The journal counts on as if nothing had happened, and its rows are older: it is in quarantine."""
+    how = {} if memory == "remembered" else {"state_folder": None}
+    async with opens(**how) as journal:
+        await journal.release_chunk(await claimed(journal))
+    put_back = home.dumped("meta", "run")
+    clock.pass_(1.0)
+    async with opens(**how) as journal:
+        await send_one(journal)
+    put_back()
+    async with opens(**how) as journal:
+        assert 1 == (await journal.run(BATCH)).quarantined
+        assert await journal.claim_chunk(BATCH, "worker") is None
+
+
+async def test_rows_put_back_while_a_journal_is_open_in_postgresql(opens: Opens, home: Home, clock: Clock) -> None:
+    """Whoever claims next finds them, grants nothing, and puts all of it into quarantine."""
+    async with opens() as journal:
+        if not journal.shares_transactions:
+            pytest.skip("whoever writes into a file that is open does so beside its locks")
+        await journal.release_chunk(await claimed(journal))
+        put_back = home.dumped("meta", "run")
+        clock.pass_(1.0)
+        await send_one(journal)
+        put_back()
+        with pytest.raises(JournalBehind):
+            await journal.claim_chunk(BATCH, "worker")
+        assert 1 == (await journal.run(BATCH)).quarantined
+        assert await journal.claim_chunk(BATCH, "worker") is None
+
+
+async def test_a_journal_that_forgot_nothing_is_not_taken_for_one_that_did(opens: Opens) -> None:
+    """Whatever wrote its last order: a permit, an answer, a person who acknowledged a contradiction."""
+    async with opens() as journal:
+        await journal.release_chunk(await claimed(journal))
+    async with opens() as journal:
+        await send_one(journal)
+    async with opens() as journal:
+        await journal.acknowledge(order(0).request_id, who="Ann", why="seen")
+    async with opens() as journal:
+        assert 0 == (await journal.run(BATCH)).quarantined
