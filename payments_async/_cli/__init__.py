@@ -20,6 +20,9 @@ def main() -> None:
     """Run the command line with the arguments of this process."""
     signal.signal(signal.SIGINT, _stopped)  # no traceback, whatever is being imported: nothing was begun
     _fill_standard_files()
+    from payments_async._cli.standard_output import outlive_full_disks, status_of
+
+    outlive_full_disks()
     _check_arguments()
     from importlib.util import find_spec
 
@@ -34,7 +37,10 @@ def main() -> None:
 
     gc.freeze()  # what was imported stays: it need not be looked at again
     gc.set_threshold(COLLECT_AFTER)
-    app(prog_name="payments-async")
+    try:
+        app(prog_name="payments-async")
+    except SystemExit as end:
+        raise SystemExit(status_of(end.code)) from None
 
 
 def _fill_standard_files() -> None:

@@ -11,11 +11,13 @@ class Exit(enum.IntEnum):
     FAILED = 3
     UNKNOWN = 4
     STOPPED = 5
+    UNTOLD = 6
 
 
 EXIT_CODES = (
     "Exit status: 0 fine; 2 bad input: an option, a setting or a file; 3 rejected, failed or not carried out; "
-    "4 the outcome is unknown: look it up, never send it again; 5 stopped, or credentials refused."
+    "4 the outcome is unknown: look it up, never send it again; 5 stopped, or credentials refused; 6 fine, but "
+    "standard output could not be written: the rest of it is on standard error."
 )
 BULK_EXIT_CODES = (
     "Exit status: 0 nothing rejected, failed, reversed, unknown, parked, in conflict or in quarantine; 2 bad input; "

@@ -13,6 +13,7 @@ import platformdirs
 import typer
 
 from payments_async._cli.exit_codes import BadInput
+from payments_async._cli.profiles import user_folder
 from payments_async._cli.screen import Screen
 from payments_async._cli.signatures import login, signature
 from payments_async.journal import (
@@ -246,10 +247,7 @@ def folder_of_user() -> Path:
     Raises:
         BadInput: There is none.
     """
-    try:
-        folder = platformdirs.user_data_path("payments-async", appauthor=False)
-    except RuntimeError:
-        folder = Path()
-    if not folder.is_absolute():  # below the current folder there would be another journal for each
+    folder = user_folder(platformdirs.user_data_path)
+    if folder is None:  # below the current folder there would be another journal for each
         raise BadInput("--journal: this user has no home folder for the account's own; name a file that lasts")
     return folder

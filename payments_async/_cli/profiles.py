@@ -1,7 +1,8 @@
 """Profiles: settings under a name, in a file of the user's, and their secrets in the keyring and never in the file."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -21,6 +22,7 @@ base_url = "https://host:port/prefix"
 user_id = "USER"
 journal = "~/payroll.sqlite"
 """
+NO_HOME = "$XDG_CONFIG_HOME/payments-async/profiles.toml (this user has no home folder: set XDG_CONFIG_HOME)"
 _SERVICE = "payments-async"  # what our secrets are called in a keyring
 _TELLING = ("key", "password", "secret", "token")  # in the name of what is no setting, but a secret
 _FILES = ("journal", "ca_file")
@@ -95,9 +97,19 @@ def keyring() -> ModuleType | None:
     return library
 
 
-def profiles_file() -> Path:
-    """Where profiles are."""
-    return platformdirs.user_config_path("payments-async", appauthor=False) / "profiles.toml"
+def user_folder(find: Callable[..., Path]) -> Path | None:
+    """A folder of this user's, found by a function of platformdirs; ``None`` where the user has no home."""
+    try:
+        folder = find("payments-async", appauthor=False)
+    except RuntimeError:
+        return None
+    return folder if folder.is_absolute() else None  # older versions of that library leave the ~ in it
+
+
+def profiles_file() -> Path | None:
+    """Where profiles are; ``None`` where the user has no home."""
+    folder = user_folder(platformdirs.user_config_path)
+    return None if folder is None else folder / "profiles.toml"
 
 
 def read_profile(name: str | None) -> Profile:
@@ -111,7 +123,8 @@ def read_profile(name: str | None) -> Profile:
         return found.get(DEFAULT, Profile(name=DEFAULT, is_there=False))
     if name not in found:
         there = f"it has {', '.join(found)}" if found else "it has none, or is not there"
-        raise BadInput(f"--profile: no profile {name} in {profiles_file()}; {there}")
+        where = profiles_file() or NO_HOME
+        raise BadInput(f"--profile: no profile {name} in {where}; {there}")
     return found[name]
 
 
@@ -122,6 +135,8 @@ def read_profiles() -> list[Profile]:
         BadInput: The file cannot be read, or holds what it must not: a secret, or what is no setting.
     """
     path = profiles_file()
+    if path is None:
+        return []
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -160,7 +175,9 @@ def _in_full(path: Path, name: str, setting: str, value: str) -> str:
     """A path that means the same in every folder; an address as it is."""
     if "://" in value:
         return value
-    file = Path(value).expanduser()
+    with suppress(RuntimeError):  # the user has no home
+        value = str(Path(value).expanduser())
+    file = Path(value)
     if not file.is_absolute():
         raise BadInput(f"{path}: [{name}] {setting} must be a whole path, as in ~/payroll.sqlite, or an address")
     return str(file)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import attrs
 
 from payments_async._cli.screen import Screen
+from payments_async._cli.standard_output import tell_always
 
 T = TypeVar("T")
 _STOPPING = "stopping: what is under way is finished first; once more breaks it off"
@@ -81,6 +82,7 @@ class Stop:
 def draining(screen: Screen) -> Iterator[Stop]:
     """Take the signals: the first one drains, the second one breaks off this block and nothing around it."""
     stop, task = Stop(), asyncio.current_task()
+    tell_always()
     tell = screen.say if screen.is_live else screen.note  # a live view draws around what the same console prints
 
     def asked() -> None:

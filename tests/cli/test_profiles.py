@@ -1,11 +1,13 @@
 """Profiles: settings by a name, secrets in the environment or the keyring alone, and where each setting is from."""
 
 import json
+import pwd
 from collections.abc import Iterator
 from pathlib import Path
 
 import keyring
 import pytest
+from bulk.files import MTN
 from cli.commands import CTRL_C, NO_SERVICE, Run
 from keyring.backend import KeyringBackend
 from keyring.backends.fail import Keyring as NoKeyring
@@ -189,3 +191,35 @@ async def test_who_has_no_profile_is_told_how_to_begin(run: Run) -> None:
     shown = (await run("profile", "show")).out
     assert "has no profile yet" in shown
     assert "[default]" in shown
+
+
+@pytest.fixture
+def homeless(monkeypatch: pytest.MonkeyPatch) -> dict[str, str | None]:
+    """A user whom the system does not know, as in a container that runs under any number."""
+
+    def unknown(user: int) -> object:
+        raise KeyError(user)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    return dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"))
+
+
+async def test_a_user_without_a_home_needs_none(
+    run: Run, homeless: dict[str, str | None], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is given by options and the environment works; what is kept in a home says what to set."""
+    monkeypatch.chdir(tmp_path)
+    assert 0 == (await run("doctor", **homeless)).status
+    shown = await run("profile", "show", **homeless)
+    assert (0, True) == (shown.status, "this user has no home folder: set XDG_CONFIG_HOME" in shown.said)
+    named = await run("account", "--profile", "test", **homeless)
+    assert (2, True) == (named.status, "no profile test in $XDG_CONFIG_HOME" in named.said)
+    pay = ("pay", "--request-id", "v", "--amount", "5000", "--wallet", "0772000017", "--name", "Ann", "--item", MTN)
+    sent = await run(*pay, "--yes", "--journal", "j.sqlite", "--new-journal", **homeless)
+    assert 0 == sent.status
+    status = await run("outbox", "status", "--journal", "j.sqlite", **homeless)
+    assert (2, True) == (status.status, "there is no outbox yet" in status.said)
+    write(file, '[default]\njournal = "~/j.sqlite"\n')
+    kept = await run("account", **{**homeless, "XDG_CONFIG_HOME": str(tmp_path / "config")})
+    assert (2, True) == (kept.status, "must be a whole path" in kept.said)
+    assert "report it" not in shown.said + named.said + sent.said + status.said + kept.said

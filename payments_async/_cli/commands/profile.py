@@ -8,6 +8,7 @@ from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.profiles import (
     DEFAULT,
     EXAMPLE,
+    NO_HOME,
     SECRETS,
     keyring,
     profiles_file,
@@ -30,7 +31,7 @@ async def profile_show(
     keyring. `doctor` shows where each setting is from.
     """
     profiles = read_profiles() if name is None else [read_profile(name)]
-    path = profiles_file()
+    path = profiles_file() or NO_HOME
     screen.say(f"{quoted(str(path))}{'' if profiles else ' has no profile yet. It may be begun as:'}")
     if not profiles:
         for line in EXAMPLE.splitlines():

@@ -33,6 +33,7 @@ from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_o
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
+from payments_async._cli.standard_output import tell_always
 from payments_async.bulk import BatchChanged
 from payments_async.journal import JournalUnavailable
 from payments_async.journal.contract import Loaded
@@ -148,6 +149,7 @@ async def put_file(
         if made.recorded < made.count and not options.yes and not await agreed(screen, payments, made, question):
             return _nothing(screen, batch_id)
         try:
+            tell_always()
             async with opened(journal, new=True) as held:
                 introduce(screen, journal, held)
                 async with Outbox(payments, held, name, works=False, settles=False) as outbox:
