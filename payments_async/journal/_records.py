@@ -608,6 +608,7 @@ class Waiting:
         free, leased: Chunks that may be claimed now, and chunks somebody holds.
         is_looked_for: Whether the service's list was read for it since it was made; an outbox itself, when it opens.
         due_at: Unix seconds from which on a further one may be, or ``None``.
+        asked_back: Chunks of the owner who asks that hold orders which are not in the owner's hands.
     """
 
     batch_id: str
@@ -617,6 +618,7 @@ class Waiting:
     leased: int
     is_looked_for: bool = True
     due_at: float | None = None
+    asked_back: int = 0
 
 
 @frozen(kw_only=True)

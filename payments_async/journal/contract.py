@@ -366,8 +366,12 @@ class Journal(Inbox, ChangeFeed, Protocol):
             OrderUnknown: There is no such order in the tray that could not be taken.
         """
 
-    async def waiting(self, name: str) -> Sequence[Waiting]:
-        """The runs of an outbox in which something is not done, oldest first."""
+    async def waiting(self, name: str, *, owner: str | None = None) -> Sequence[Waiting]:
+        """The runs of an outbox in which something is not done, oldest first.
+
+        Args:
+            owner: Whose chunks are looked at for orders that may be sent again since they were leased.
+        """
 
     async def held_up(self, name: str) -> HeldUp:
         """What of an outbox waits for a person: chunks in quarantine, batches that are not here whole."""

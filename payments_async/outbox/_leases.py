@@ -276,6 +276,17 @@ class Leases:
             self._line_up(order)
         return order
 
+    def fill_no_more(self, run: int) -> None:
+        """Give the chunks of a batch back that were only to be filled. What was just put there may be on its way yet.
+
+        So one that was to be filled until now is given back the next time that this is asked for.
+        """
+        if self._own is not None and self._own.chunk.run == run:
+            self._own.fills, self._own = False, None
+            return
+        idle = [one for one in self._held.values() if one.chunk.run == run and not one.open and not one.lost]
+        self._finished += [one for one in idle if one not in self._finished]
+
     async def give_back_placed(self, chunk: Chunk) -> None:
         """A chunk was leased for an order, and nothing more is begun: anybody may have it, unless it is in hand."""
         lease = self._held.get((chunk.run, chunk.number))

@@ -161,7 +161,10 @@ class StandingCrew(Crew):
         if now - self._looked_at < _LOOK or not self.may_send():
             return False
         self._looked_at = now
-        waiting = await self.journal.waiting(self.name)
+        waiting = await self.journal.waiting(self.name, owner=self.leases.owner)
+        for run in waiting:
+            if run.asked_back:
+                self.leases.fill_no_more(run.run)
         if now >= self._expire_at and any(run.leased > self.leases.held_of(run.run) for run in waiting):
             self._expire_at = now + _EXPIRE  # what a process that died has held is free at once
             await self.journal.expire_chunks()

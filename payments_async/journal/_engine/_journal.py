@@ -525,8 +525,8 @@ class StoredJournal(Journal):
     async def drop_laid(self, name: str, request_id: str, *, who: str, why: str) -> None:
         raise OrderUnknown(f"no order {request_id} of the outbox {name} could not be taken")
 
-    async def waiting(self, name: str) -> Sequence[Waiting]:
-        return await self._read(_puts.waiting, name, self._database.now())
+    async def waiting(self, name: str, *, owner: str | None = None) -> Sequence[Waiting]:
+        return await self._read(_puts.waiting, name, self._database.now(), owner)
 
     async def note_sightings(self, sightings: Sequence[Sighting]) -> None:
         if sightings:

@@ -33,6 +33,7 @@ PAGE = 500  # entries in memory at once
 SHIFT = 28
 MOST_ORDERS = 1 << SHIFT
 HELD_BACK = 1e15  # Unix seconds before which an order is not sent that cannot be sent as it is
+ASKED_BACK = -1  # what a leased chunk is due at, once an order in it may be sent again that its holder does not have
 _HIGHEST = (1 << 63) - 1
 _FAR_AHEAD = 43_200.0  # seconds; by less than a day a list of the days around is wrong by none
 _LOOKED_AT = 8  # chunks of a run in which the oldest order that waits is looked for

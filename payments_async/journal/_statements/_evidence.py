@@ -18,6 +18,7 @@ from payments_async.journal._records import (
 )
 from payments_async.journal._statements._archived import find_archived
 from payments_async.journal._statements._entries import (
+    ASKED_BACK,
     Commit,
     Work,
     change,
@@ -143,10 +144,17 @@ def is_open_by_takeover(commit: Commit, row: Row) -> bool:
 
 
 def open_chunk_of(commit: Commit, row: Row) -> None:
-    """An order is planned again: its chunk may be claimed, though nothing was left in it."""
+    """An order may be sent again: its chunk may be claimed now, though nothing was left in it or due in it.
+
+    A chunk that its holder goes on filling is asked back, for the holder does not have the order in hand.
+    """
+    if row.state is State.SENDING:
+        return  # its holder has it in hand
     commit.execute(
-        "UPDATE chunk SET state = 'open' WHERE run = ? AND number = ? AND state = 'done'",
-        (run_of(row.id), chunk_of(row.id)),
+        f"""UPDATE chunk SET state = 'open', due_at = CASE WHEN due_at > ? THEN ?
+            WHEN owner IS NOT NULL AND due_at = 0 THEN {ASKED_BACK} ELSE due_at END
+        WHERE run = ? AND number = ? AND state IN ('open', 'done')""",  # noqa: S608 - a number
+        (commit.now, commit.now, run_of(row.id), chunk_of(row.id)),
     )
 
 

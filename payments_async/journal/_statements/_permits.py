@@ -266,7 +266,8 @@ def take_over(
     """Raise the token, and make unknown what the last holder left under way. Tells the token and how many."""
     token += 1
     commit.execute(
-        "UPDATE chunk SET owner = ?, holder = ?, token = ?, lease_until = ? WHERE run = ? AND number = ?",
+        """UPDATE chunk SET owner = ?, holder = ?, token = ?, lease_until = ?,
+        due_at = CASE WHEN due_at < 0 THEN 0 ELSE due_at END WHERE run = ? AND number = ?""",
         (owner, holder or None, token, until, run, number),
     )
     commit.execute(

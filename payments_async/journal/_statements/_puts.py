@@ -44,7 +44,6 @@ from payments_async.journal._statements._entries import (
     Commit,
     bounds,
     chunk_bounds,
-    chunk_of,
     entry_of,
     marks_for,
     row_by_id,
@@ -54,7 +53,7 @@ from payments_async.journal._statements._entries import (
     run_of,
     sum_of,
 )
-from payments_async.journal._statements._evidence import apply, resolve
+from payments_async.journal._statements._evidence import apply, open_chunk_of, resolve
 from payments_async.journal._statements._history import is_looked_for, look_earlier
 from payments_async.journal._statements._loading import begin_run
 from payments_async.journal._statements._notifications import apply_unmatched_events
@@ -279,10 +278,7 @@ def _let_go(commit: Commit, request: PutRequest, row: Row) -> Row:
     commit.execute(
         "UPDATE outbox SET amount = ?, body = ?, not_before = ? WHERE id = ?", (amount, request.body, moment, row.id)
     )
-    commit.execute(  # of one that is leased it is found out when that is given back
-        "UPDATE chunk SET due_at = ? WHERE run = ? AND number = ? AND due_at >= ?",
-        (moment, run_of(row.id), chunk_of(row.id), HELD_BACK),
-    )
+    open_chunk_of(commit, row)
     return _again(commit, row.id)
 
 
@@ -535,9 +531,10 @@ def _new(commit: Commit, run: int, *, due_at: float = 0.0) -> int:
 
 
 def _is_mine(commit: Commit, chunk: Chunk) -> bool:
-    """Whether a chunk is still held by whoever says so; their lease may have run out as long as nobody took it over."""
+    """Whether a chunk is still held by its owner, and not asked back; its lease may have run out, if none took it."""
     found = commit.execute(
-        "SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open'",
+        """SELECT 1 FROM chunk WHERE run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open'
+        AND due_at >= 0""",
         (chunk.run, chunk.number, chunk.token, chunk.owner),
     )
     return found.fetchone() is not None
@@ -666,17 +663,17 @@ def held_up(connection: Connection, name: str, now: float) -> HeldUp:
     return HeldUp(quarantined=quarantined, unloaded=tuple(batch_id for (batch_id,) in unloaded))
 
 
-def waiting(connection: Connection, name: str, now: float) -> Sequence[Waiting]:
+def waiting(connection: Connection, name: str, now: float, owner: str | None) -> Sequence[Waiting]:
     """The runs of an outbox with chunks that are free to be claimed, or may be as soon as their holder dies."""
     found = connection.execute(
         """SELECT r.batch_id, r.id, max(c.priority), count(*) FILTER (WHERE c.lease_until <= ? AND c.due_at <= ?),
         count(*) FILTER (WHERE c.owner IS NOT NULL),
         r.batch_id = r.outbox OR EXISTS (SELECT 1 FROM sweep s WHERE s.run = r.id AND s.ended_at IS NOT NULL
             AND s.problem IS NULL AND s.doubted_at >= coalesce(r.quarantined_at, 0)),
-        min(c.due_at) FILTER (WHERE c.due_at > ?)
+        min(c.due_at) FILTER (WHERE c.due_at > ?), count(*) FILTER (WHERE c.owner = ? AND c.due_at < 0)
         FROM run r JOIN chunk c ON c.run = r.id AND c.state = 'open'
         WHERE r.outbox = ? AND r.state = 'ready' GROUP BY r.id ORDER BY r.id""",
-        (now, now, now, name),
+        (now, now, now, owner, name),
     ).fetchall()
     return tuple(
         Waiting(
@@ -687,8 +684,9 @@ def waiting(connection: Connection, name: str, now: float) -> Sequence[Waiting]:
             leased=leased,
             is_looked_for=bool(looked),
             due_at=due_at,
+            asked_back=asked_back,
         )
-        for batch_id, run, priority, free, leased, looked, due_at in found
+        for batch_id, run, priority, free, leased, looked, due_at, asked_back in found
     )
 
 

@@ -1,0 +1,81 @@
+"""An order that may be sent again, in a chunk that a process holds and fills: the chunk is asked back for it."""
+
+from __future__ import annotations
+
+import pytest
+from journal.factories import IDENTITY, Clock, order
+from journal.test_contract_puts import NOW, SHOP, claim, held, put
+
+from payments_async.journal import Journal, News, State
+from payments_async.journal.contract import Chunk, Outcome, Permit
+
+
+@pytest.fixture
+async def shop(journal: Journal) -> Journal:
+    """A journal with an outbox."""
+    await journal.open_outbox(SHOP, IDENTITY)
+    return journal
+
+
+async def parked(journal: Journal, number: int) -> Chunk:
+    """Send an order whose answer is lost and that no list shows; gives its chunk."""
+    chunk, claimed = held(await put(journal, number))
+    permit = await journal.permit(chunk, claimed)
+    assert isinstance(permit, Permit)
+    await journal.record(Outcome(permit=permit, news=News.UNKNOWN))
+    await journal.park(order(number).request_id, detail="not listed")
+    return chunk
+
+
+async def asked_back(journal: Journal, owner: str = "worker") -> int:
+    """How many chunks of a worker are asked back."""
+    return sum(run.asked_back for run in await journal.waiting(SHOP, owner=owner))
+
+
+async def test_an_order_that_is_written_off(shop: Journal) -> None:
+    """Its holder hears of it, fills another chunk, and gives this one back: anybody claims it."""
+    chunk = await parked(shop, 1)
+    await put(shop, 2, chunk=chunk)
+    assert 0 == await asked_back(shop)
+    await shop.write_off(order(1).request_id, who="Ann", why="it never arrived")
+    assert (1, 0) == (await asked_back(shop), await asked_back(shop, "another"))
+    assert chunk.number != held(await put(shop, 3, chunk=chunk))[0].number
+    await shop.release_chunk(chunk)
+    assert [order(1).request_id, order(2).request_id] == await claim(shop)
+    assert 0 == await asked_back(shop, "another")
+
+
+async def test_a_refusal_that_its_own_holder_hears(shop: Journal) -> None:
+    """An order that was turned away unread is in its holder's hands: nothing is asked back."""
+    placed = await put(shop, 1)
+    permit = await shop.permit(*held(placed))
+    assert isinstance(permit, Permit)
+    await shop.record(Outcome(permit=permit, news=News.NOT_SENT))
+    assert 0 == await asked_back(shop)
+
+
+async def test_an_order_in_a_chunk_whose_others_are_due_later(shop: Journal, clock: Clock) -> None:
+    """It is claimed at once, and not only when they are due."""
+    for number, seconds in ((1, 100), (2, 10_000)):
+        await put(shop, number, not_before=NOW + seconds)
+    clock.pass_(100)
+    chunk = await shop.claim_chunk(SHOP, "another")
+    assert chunk is not None
+    permit = await shop.permit(chunk, chunk.orders[0])
+    assert isinstance(permit, Permit)
+    await shop.record(Outcome(permit=permit, news=News.UNKNOWN))
+    await shop.release_chunk(chunk)
+    await shop.park(order(1).request_id, detail="not listed")
+    assert await claim(shop) is None
+    await shop.write_off(order(1).request_id, who="Ann", why="it never arrived")
+    assert order(1).request_id in (await claim(shop) or ())
+
+
+async def test_an_order_that_was_held_back_is_put_again(shop: Journal) -> None:
+    """Its holder, which goes on filling the chunk, is asked for it."""
+    placed = await put(shop, 1)
+    permit = await shop.permit(*held(placed))
+    assert isinstance(permit, Permit)
+    await shop.record(Outcome(permit=permit, news=News.NOT_SENT, message="it cannot be sent", holds_back=True))
+    assert State.PLANNED is (await put(shop, 1)).entry.state
+    assert 1 == await asked_back(shop)
