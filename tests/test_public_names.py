@@ -31,6 +31,7 @@ PINNED = {
         Guess Issue LaterTry Ledger PayeeChange Plan PlanProgress Problem Reconciliation Repeat Report Retries
         RunProgress SearchProgress Share acknowledge approval_sheet later_tries ledger lift_quarantine plan read_batch
         read_money receipt reconcile report retried_id retry_file run_batch sample_payroll write_off
+        write_off_all
     """,
     "payments_async.fleet": """
         FleetNotReady FleetStatus Routine metrics run_schedule run_worker status submit

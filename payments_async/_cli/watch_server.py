@@ -21,6 +21,7 @@ from aiohttp import web
 from payments_async._cli.batch_state import UNFORTUNATE
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean
+from payments_async._cli.signatures import signature
 from payments_async._cli.watch_state import OrderStory, Watch
 from payments_async._cli.written import stem_of
 from payments_async._pages.rendering import rendered, script, style
@@ -192,7 +193,7 @@ class WatchServer:
             return self._refusal(
                 409, "It was not looked for to the end since: reconcile it first. Nothing was changed."
             )
-        lifted = await lift_quarantine(self._journal, made.about, made.who, made.why, seen=_seen(form))
+        lifted = await lift_quarantine(self._journal, made.about, signature(made.who), made.why, seen=_seen(form))
         if not lifted:
             return self._refusal(409, "Nothing of this batch is in quarantine, or it is in a newer one: look again.")
         self._tell(f"{lifted:,} chunks of {made.about} were let out of quarantine", made)
@@ -201,7 +202,7 @@ class WatchServer:
     async def _write_off(self, request: web.Request) -> web.Response:
         form = await self._form(request)
         made = _decision(form, "request_id")
-        entry = await write_off(self._journal, made.about, made.who, made.why, seen=_seen(form))
+        entry = await write_off(self._journal, made.about, signature(made.who), made.why, seen=_seen(form))
         self._tell(f"{entry.request_id} was written off, and is {entry.state} again", made)
         raise web.HTTPSeeOther(f"order?id={quote(entry.request_id, safe='')}")
 

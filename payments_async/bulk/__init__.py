@@ -24,6 +24,7 @@ from payments_async.outbox._reconcile import (
     lift_quarantine,
     reconcile,
     write_off,
+    write_off_all,
 )
 from payments_async.outbox._run import run_batch
 from payments_async.outbox._sweeps import Difference
@@ -71,6 +72,7 @@ __all__ = [
     "run_batch",
     "sample_payroll",
     "write_off",
+    "write_off_all",
 ]
 
 name_publicly(globals())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Sequence
 from decimal import Decimal
 
 from payments_async._frozen import frozen
-from payments_async.journal._faults import NotApproved
+from payments_async.journal._faults import JournalRefused
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST = 100  # approvals that anybody may ask for
@@ -63,6 +64,20 @@ class Proposal:
             raise ValueError("digest: the 64 hexadecimal digits that the plan shows")
 
 
+class NotApproved(JournalRefused):
+    """Too few persons other than its maker have approved the batch, or the decision. Nothing of it was done.
+
+    Attributes:
+        proposal: The decision, to be proposed (``Journal.propose``) and approved; ``None`` for a batch.
+    """
+
+    remedy = (
+        "have the plan proposed (bulk plan --maker NAME; a decision is proposed when it is tried) and approved (bulk "
+        "approve DIGEST --who NAME)"
+    )
+    proposal: Proposal | None = None
+
+
 @frozen(kw_only=True)
 class Approval:
     """One person's word that a batch may be sent.
@@ -99,6 +114,19 @@ class ApprovalRule:
     def __attrs_post_init__(self) -> None:
         if not 0 <= self.needed <= _MOST:
             raise ValueError(f"needed: a number of persons from 0 to {_MOST}")
+
+
+def decision_proposal(
+    what: str, parts: Sequence[str], *, batch_id: str, orders: int, amount: Decimal, by: Signature
+) -> Proposal:
+    """What a person decides that sends orders, as others approve it.
+
+    Args:
+        what: The decision in words: shown to who approves it.
+        parts: All that it depends on; with another one it is another decision.
+    """
+    digest = hashlib.sha256("\0".join(("payments-async decision 1", *parts)).encode()).hexdigest()
+    return Proposal(digest=digest, batch_id=batch_id, orders=orders, amount=amount, currency=None, file=what, by=by)
 
 
 def is_one_person(one: Signature, other: Signature, *, shared_logins: bool) -> bool:

@@ -316,12 +316,6 @@ class NotLookedFor(JournalRefused):
     remedy = "reconcile the batch, until the service's list was read to its end; then lift the quarantine"
 
 
-class NotApproved(JournalRefused):
-    """Too few persons other than its maker have approved the batch. Nothing of it was written down or sent."""
-
-    remedy = "have the plan proposed (bulk plan --maker NAME) and approved (bulk approve DIGEST --who NAME)"
-
-
 class SecondJournal(JournalRefused):
     """This machine has another journal of the same account. Two journals do not know what the other one has paid.
 

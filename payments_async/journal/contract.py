@@ -197,7 +197,9 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """All approvals of a plan, also those that were taken back, oldest first."""
 
     async def require_approvals(self, rule: ApprovalRule) -> None:
-        """Ask for approvals of every batch from now on. Single orders of an outbox are not concerned.
+        """Ask for approvals of every batch, and of each decision of a person that sends orders, from now on.
+
+        Single orders of an outbox need none when they are put.
 
         Raises:
             ValueError: The rule says not who sets it, or not why.
@@ -459,7 +461,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
     async def park(self, request_id: str, *, detail: str) -> Finding:
         """Two clean sweeps of a closed window did not find an unknown order: a person has to decide."""
 
-    async def write_off(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
+    async def write_off(self, request_id: str, *, who: str | Signature, why: str, seen: float | None = None) -> Entry:
         """A named person states that a parked order never arrived: it is planned again.
 
         What contradicted that until then (a notification about an order that was never sent from here, a transaction
@@ -470,8 +472,18 @@ class Journal(Inbox, ChangeFeed, Protocol):
             seen: ``Entry.updated_at`` of the order as that person saw it: if anything was learned since, it is refused.
 
         Raises:
+            NotApproved: The journal asks for approvals, and too few others have approved this very decision.
             NotParked: It is not parked, or has changed since it was seen.
             OrderUnknown: There is no such order.
+        """
+
+    async def write_off_all(
+        self, request_ids: Sequence[str], *, who: str | Signature, why: str, seen: Mapping[str, float] | None = None
+    ) -> Sequence[Entry]:
+        """Write off several orders in one decision, as ``write_off`` does one: all of them or none.
+
+        Args:
+            seen: ``Entry.updated_at`` of the orders as that person saw them, by request id.
         """
 
     async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
@@ -483,7 +495,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
             seen: ``Entry.updated_at`` of the order as that person saw it: a conflict that came since then stands.
         """
 
-    async def lift_quarantine(self, batch_id: str, *, who: str, why: str, seen: float | None = None) -> int:
+    async def lift_quarantine(self, batch_id: str, *, who: str | Signature, why: str, seen: float | None = None) -> int:
         """A named person states that the orders of quarantined chunks were looked up: tells how many chunks.
 
         Args:

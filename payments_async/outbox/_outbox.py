@@ -50,6 +50,7 @@ from payments_async.outbox._changes import Dispatcher
 from payments_async.outbox._collecting import Collector
 from payments_async.outbox._crew import Handed
 from payments_async.outbox._leases import LeasedOrder, Leases
+from payments_async.outbox._reconcile import proposing
 from payments_async.outbox._run import take_first_look, why_not
 from payments_async.outbox._settling import Settler, SettlingProgress
 from payments_async.outbox._standing import ChunkEnd, StandingCrew
@@ -381,6 +382,8 @@ class Outbox:
                 after what a REPEATABLE READ sees, it shows only when this one is taken: ``untaken`` tells.
             HeldElsewhere: Another journal of this machine may have sent it, or this one before it was restored. With a
                 connection it shows only when it is taken.
+            NotApproved: The journal asks for approvals, and too few others have approved this adoption, which is
+                proposed now.
             ValueError, TypeError: It cannot be written as the service wants it; or the connection is none of these, or
                 in no transaction, or the journal is a file.
             NotAJournal: The connection leads to a database without this journal.
@@ -389,7 +392,10 @@ class Outbox:
         """
         if connection is not None:
             return await self._lay(order, not_before, priority, adoption, connection)
-        return (await self._put(order, not_before, priority, adoption).placed).entry
+        if adoption is None:
+            return (await self._put(order, not_before, priority).placed).entry
+        async with proposing(self._journal):
+            return (await self._put(order, not_before, priority, adoption).placed).entry
 
     async def put_batch(
         self,

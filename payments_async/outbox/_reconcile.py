@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from payments_async._resources.statuses import Statuses, read_statuses
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._spill import PAGE, SpillTable, ids, paged
 from payments_async._status_codes import STATUS_CODES
-from payments_async.journal import Journal, OrderUnknown
+from payments_async.journal import Journal, NotApproved, OrderUnknown, Signature
 from payments_async.journal._records import LATE, Entry, Evidence, Sweep
 from payments_async.journal._states import News, State
 from payments_async.outbox._sweeps import (
@@ -310,7 +311,20 @@ async def look_up_open(payments: PaymentsSession, journal: Journal, batch_id: st
         return
 
 
-async def write_off(journal: Journal, request_id: str, who: str, why: str, *, seen: float | None = None) -> Entry:
+@asynccontextmanager
+async def proposing(journal: Journal) -> AsyncIterator[None]:
+    """Propose a decision that others have to approve, unless a person has; the ``NotApproved`` goes on."""
+    try:
+        yield
+    except NotApproved as refusal:
+        if refusal.proposal is not None and not await journal.proposals(refusal.proposal.digest):
+            await journal.propose(refusal.proposal)
+        raise
+
+
+async def write_off(
+    journal: Journal, request_id: str, who: str | Signature, why: str, *, seen: float | None = None
+) -> Entry:
     """State, as a named person, that a parked order never arrived: it is planned again, and sent by the next run.
 
     What contradicted that until now, such as a forged notification, is called false with it. Evidence that comes later
@@ -320,10 +334,33 @@ async def write_off(journal: Journal, request_id: str, who: str, why: str, *, se
         seen: ``Entry.updated_at`` of the order as that person saw it.
 
     Raises:
+        NotApproved: The journal asks for approvals: the decision is proposed now. Once as many others as the rule says
+            have approved it, the same call carries it out, unless something was learned of the order meanwhile.
         NotParked: It is not parked, or something was learned of it since it was seen.
         OrderUnknown: The journal holds no such order.
     """
-    return await journal.write_off(request_id, who=who, why=why, seen=seen)
+    async with proposing(journal):
+        return await journal.write_off(request_id, who=who, why=why, seen=seen)
+
+
+async def write_off_all(
+    journal: Journal,
+    request_ids: Sequence[str],
+    who: str | Signature,
+    why: str,
+    *,
+    seen: Mapping[str, float] | None = None,
+) -> Sequence[Entry]:
+    """Write off several orders in one decision, as ``write_off`` does one: all of them or none.
+
+    Args:
+        seen: ``Entry.updated_at`` of the orders as that person saw them, by request id.
+
+    Raises:
+        NotApproved, NotParked, OrderUnknown: As ``write_off``.
+    """
+    async with proposing(journal):
+        return await journal.write_off_all(request_ids, who=who, why=why, seen=seen)
 
 
 async def acknowledge(journal: Journal, request_id: str, who: str, why: str, *, seen: float | None = None) -> Entry:
@@ -340,17 +377,21 @@ async def acknowledge(journal: Journal, request_id: str, who: str, why: str, *, 
     return await journal.acknowledge(request_id, who=who, why=why, seen=seen)
 
 
-async def lift_quarantine(journal: Journal, batch_id: str, who: str, why: str, *, seen: float | None = None) -> int:
+async def lift_quarantine(
+    journal: Journal, batch_id: str, who: str | Signature, why: str, *, seen: float | None = None
+) -> int:
     """State, as a named person, that the orders in quarantine were looked up: they may be sent. Tells how many chunks.
 
     Args:
         seen: ``Run.quarantined_at`` of the batch as that person saw it: one that came since then stands.
 
     Raises:
+        NotApproved: As ``write_off``.
         NotLookedFor: No complete sweep of all days since the batch was made is on record since the quarantine.
         RunUnknown: The journal holds no such batch.
     """
-    return await journal.lift_quarantine(batch_id, who=who, why=why, seen=seen)
+    async with proposing(journal):
+        return await journal.lift_quarantine(batch_id, who=who, why=why, seen=seen)
 
 
 class ListRead(NamedTuple):

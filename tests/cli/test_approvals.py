@@ -229,3 +229,28 @@ async def test_a_backup_of_before_the_rule_is_put_back(run: Run, sandbox: Sandbo
     assert "as C. Board has set: four eyes" in refused.said
     shown = await run("bulk", "approvals", *IN)
     assert (0, True) == (shown.status, "1 approval needed for each batch, as C. Board" in shown.said), shown.said
+
+
+async def test_what_one_person_alone_would_send_again(run: Run, sandbox: Sandbox) -> None:
+    """After a batch that two have agreed to: writing orders off is proposed, and done once somebody else approves."""
+    digest = await proposed(run)
+    await run("bulk", "approve", digest, "--who", "B. Head", *IN, "--yes")
+    for request_id in ("RUN-1", "RUN-2"):
+        sandbox.script(Fault.LOST_BEFORE, on="payout", request_id=request_id)
+    await run(*RUN)
+    await sandbox.settle()
+    await run("bulk", "reconcile", *IN, "--grace", "0", "--interval", "0")
+    again = ("bulk", "write-off", "RUN-1", "RUN-2", "--who", "A. Clerk", "--why", "letter", *IN, "--yes")
+    refused = await run(*again)
+    assert (2, True) == (refused.status, "nothing was changed; it is proposed" in refused.said), refused.said
+    decision = json.loads((await run("bulk", "approvals", *IN, "--json")).out)["proposals"][-1]
+    assert ("A. Clerk", 2, True) == (decision["by"]["who"], decision["orders"], decision["digest"] in refused.said)
+    await run(*RUN)
+    assert 2 == len(sandbox.ledger)
+    own = await run("bulk", "approve", decision["digest"], "--who", "A. Clerk", *IN, "--yes")
+    assert (2, True) == (own.status, "cannot approve what A. Clerk" in own.said), own.said
+    approved = await run("bulk", "approve", decision["digest"], "--who", "B. Head", *IN, "--yes")
+    assert (0, True) == (approved.status, "RUN-1, RUN-2 (letter)" in approved.said), approved.said
+    assert 0 == (await run(*again)).status
+    assert 0 == (await run(*RUN)).status
+    assert (4, []) == (len(sandbox.ledger), sandbox.duplicates())

@@ -1,7 +1,7 @@
 """Approvals: a batch is begun only when as many others as the journal asks for have approved its plan."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,20 +10,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from journal.conftest import Home, Opens
-from journal.factories import BATCH, IDENTITY, Clock, order, orders
+from journal.factories import BATCH, IDENTITY, Clock, claimed, order, orders, permitted, swept
 
 from payments_async import PayoutOrder
+from payments_async.bulk import lift_quarantine, write_off, write_off_all
 from payments_async.journal import (
+    Adoption,
     Approval,
     ApprovalRule,
+    HeldElsewhere,
     Journal,
     LoadBusy,
+    News,
     NotApproved,
     Proposal,
     RunUnknown,
     Signature,
+    SqliteJournal,
+    State,
 )
 from payments_async.journal._approvals import counted_approvals, is_forgotten, why_not_approved
+from payments_async.journal.contract import Evidence, Outcome
 
 DIGEST, OTHER = "a" * 64, "b" * 64
 MAKER = Signature(who="A. Clerk", login="clerk", machine="desk-1")
@@ -328,3 +335,93 @@ def test_a_rule_is_missing_where_a_later_and_stricter_one_is_known(
         for needed, shared, at in (held, remembered)
     ]
     assert is_missing is is_forgotten(*rules)
+
+
+# --- decisions of persons that send orders ----------------------------------------------------------------------------
+
+
+async def parked(journal: Journal, count: int = 2) -> list[str]:
+    """Orders that nobody found; two pairs of eyes are asked for since they were sent."""
+    chunk = await claimed(journal, count)
+    names = [order(number).request_id for number in range(count)]
+    for place, name in enumerate(names):
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.UNKNOWN))
+        await journal.park(name, detail="not in two lists")
+    await ruled(journal)
+    return names
+
+
+async def states(journal: Journal, names: list[str]) -> set[State]:
+    """Where orders stand."""
+    return {entry.state for entry in (await journal.entries_of(names)).values()}
+
+
+async def refused(decision: Awaitable[object]) -> Proposal:
+    """What has to be approved first."""
+    with pytest.raises(NotApproved, match="1 person") as error:
+        await decision
+    assert error.value.proposal is not None
+    return error.value.proposal
+
+
+async def test_sending_again_asks_for_the_approvals_that_sending_asks_for(journal: Journal) -> None:
+    """One person alone sends nothing again: the decision is proposed, somebody else approves it, then it is done."""
+    names = await parked(journal)
+    asked = await refused(write_off_all(journal, names, MAKER, "the service's letter"))
+    assert ({State.PARKED}, 2, Decimal(2002)) == (await states(journal, names), asked.orders, asked.amount)
+    assert [MAKER.who] == [one.by.who for one in await journal.proposals(asked.digest)]
+    assert ("the service's letter" in asked.file, names[0] in asked.file) == (True, True)
+    with pytest.raises(NotApproved, match="cannot approve what A. Clerk"):
+        await journal.approve(asked.digest, by=MAKER, note="")
+    await refused(write_off_all(journal, names, CHECKER, "I say so too"))
+    await journal.approve(asked.digest, by=CHECKER, note="read the letter")
+    await refused(write_off(journal, names[0], MAKER, "this one alone is another decision"))
+    done = await write_off_all(journal, names, MAKER, "the service's letter")
+    assert [State.PLANNED] * 2 == [entry.state for entry in done]
+
+
+async def test_an_approval_to_send_again_is_of_what_was_known(journal: Journal) -> None:
+    """What was learned of an order since makes it another decision, and so does sending it once more."""
+    names = await parked(journal)
+    asked = await refused(write_off_all(journal, names, MAKER, "never arrived"))
+    await journal.approve(asked.digest, by=CHECKER, note="")
+    another_amount = Evidence(
+        news=News.LOOKED_UP_PROCESSING, source="list", request_id=names[0], transaction_id="t-1", amount=Decimal(1)
+    )
+    await journal.apply_evidence(another_amount)
+    await refused(write_off_all(journal, names, MAKER, "never arrived"))
+    assert {State.PARKED} == await states(journal, names)
+
+
+async def test_lifting_a_quarantine_asks_for_them_too(home: Home, tmp_path: Path) -> None:
+    """It sends what a journal that may have forgotten calls planned."""
+    async with SqliteJournal(tmp_path / "lost.db") as lost:
+        await lost.open_run(BATCH, IDENTITY)
+        await lost.load(BATCH, orders(3), owner="loader")
+    async with home.opens() as journal:
+        await journal.open_run(BATCH, IDENTITY)
+        await journal.load(BATCH, orders(3), owner="loader", adoption=Adoption(who="A. Clerk", why="lost"))
+        await swept(journal)
+        await ruled(journal)
+        asked = await refused(lift_quarantine(journal, BATCH, MAKER, "looked up"))
+        assert (3, 1) == (asked.orders, (await journal.run(BATCH)).quarantined)
+        await journal.approve(asked.digest, by=CHECKER, note="")
+        assert 1 == await lift_quarantine(journal, BATCH, MAKER, "looked up")
+
+
+async def test_an_order_that_is_adopted_alone(home: Home, tmp_path: Path) -> None:
+    """Whoever says that the other journal has not sent it needs somebody who agrees."""
+    two = Adoption(who="A. Clerk", why="two shops")
+    async with SqliteJournal(tmp_path / "lost.db") as lost:
+        await lost.open_outbox("shop", IDENTITY)
+        await lost.put("shop", order())
+    async with home.opens(second_journal=two) as journal:
+        await journal.open_outbox("desk", IDENTITY)
+        await ruled(journal)
+        with pytest.raises(HeldElsewhere):
+            await journal.put("desk", order())
+        asked = await refused(journal.put("desk", order(), adoption=two))
+        await journal.propose(asked)
+        await journal.approve(asked.digest, by=CHECKER, note="the other disk is broken")
+        placed = await journal.put("desk", order(), adoption=two)
+        assert (True, State.PLANNED) == (placed.is_new, placed.entry.state)

@@ -23,6 +23,7 @@ from payments_async._wire.orders import write_order
 from payments_async.journal._approvals import (
     Approval,
     ApprovalRule,
+    NotApproved,
     Proposal,
     Signature,
     rule_in_force,
@@ -40,7 +41,6 @@ from payments_async.journal._faults import (
     JournalCorrupt,
     JournalError,
     JournalUnavailable,
-    NotApproved,
     OrdersDiffer,
     OrderUnknown,
     RunUnknown,
@@ -146,7 +146,7 @@ class StoredJournal(Journal):
         self._departures = Departures()
         self._writer.leased = self._departures.lease
         self._uids: dict[str, str] = {}
-        self._registrars: dict[str, _puts.Registrar] = {}
+        self._registrars: dict[str, PutRegistrar] = {}
         self._reader: Connection | None = None
         self._reading: ThreadPoolExecutor | None = None
         self._has_leased = False  # events to a receiver, or changes to an outbox
@@ -447,6 +447,7 @@ class StoredJournal(Journal):
     ) -> asyncio.Future[Placed]:
         if self._database.memory is not None and name not in self._registrars:
             raise RunUnknown(f"the outbox {name} was not opened")
+        registrar = self._registrars.get(name)
         request = _puts.PutRequest(
             outbox=name,
             order=order,
@@ -458,8 +459,9 @@ class StoredJournal(Journal):
             chunk=chunk,
             lease=lease,
             permits=permits,
-            register=self._registrars.get(name),
+            register=registrar,
             adoption=adoption,
+            remembered=() if adoption is None or registrar is None else registrar.rules(),
             together=self._put_all,
         )
         placed = self._writer.submit("put", request, together=self._put_all)
@@ -619,16 +621,25 @@ class StoredJournal(Journal):
     async def park(self, request_id: str, *, detail: str) -> Finding:
         return await self._submit("park", _evidence.park, request_id, detail)
 
-    async def write_off(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
-        await self._submit("write_off", _evidence.write_off, request_id, who, why, seen)
-        return await self._entry(request_id)
+    async def write_off(self, request_id: str, *, who: str | Signature, why: str, seen: float | None = None) -> Entry:
+        moments = {} if seen is None else {request_id: seen}
+        (entry,) = await self.write_off_all((request_id,), who=who, why=why, seen=moments)
+        return entry
+
+    async def write_off_all(
+        self, request_ids: Sequence[str], *, who: str | Signature, why: str, seen: Mapping[str, float] | None = None
+    ) -> Sequence[Entry]:
+        decided = (tuple(request_ids), _signed(who), why, seen or {}, await self._remembered_rules())
+        await self._submit("write_off", _evidence.write_off, *decided)
+        return [await self._entry(request_id) for request_id in request_ids]
 
     async def acknowledge(self, request_id: str, *, who: str, why: str, seen: float | None = None) -> Entry:
         await self._submit("acknowledge", _evidence.acknowledge, request_id, who, why, seen)
         return await self._entry(request_id)
 
-    async def lift_quarantine(self, batch_id: str, *, who: str, why: str, seen: float | None = None) -> int:
-        return await self._submit("lift_quarantine", _evidence.lift_quarantine, batch_id, who, why, seen)
+    async def lift_quarantine(self, batch_id: str, *, who: str | Signature, why: str, seen: float | None = None) -> int:
+        decided = (batch_id, _signed(who), why, seen, await self._remembered_rules())
+        return await self._submit("lift_quarantine", _evidence.lift_quarantine, *decided)
 
     # The outbox: sweeps
 
@@ -1060,6 +1071,11 @@ def _withdraw(commit: Commit, request: _permits.PermitRequest | _puts.PutRequest
     """Give back what was granted to somebody who does not know of it."""
     if request.permit is not None:  # asked here: whoever was cancelled is gone before the commit that was under way
         _permits.withdraw(commit, request.permit, why)
+
+
+def _signed(who: str | Signature) -> Signature:
+    """Who decides, with the login where that is known."""
+    return Signature(who=who) if isinstance(who, str) else who
 
 
 def _has_forgotten(run: Run | None, orders: int) -> bool:

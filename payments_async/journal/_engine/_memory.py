@@ -682,6 +682,10 @@ class PutRegistrar:
             request_id: held_elsewhere({request_id: holder}, loading.journal) for request_id, holder in held.items()
         }
 
+    def rules(self) -> Sequence[ApprovalRule]:
+        """Which rules about approvals this machine knows of the account."""
+        return self._registry.rules_of(self._journal_id, self._identity)
+
     def begun(self, doubted_at: float | None) -> Loading:
         """What the outbox is to the registry, whether or not anything of it may be sent yet."""
         run = self._uid if doubted_at is None else f"{_since(self._uid)}{doubted_at!r}"

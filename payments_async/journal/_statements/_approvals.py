@@ -9,13 +9,13 @@ from typing import Any
 from payments_async.journal._approvals import (
     Approval,
     ApprovalRule,
+    NotApproved,
     Proposal,
     Signature,
     is_one_person,
     rule_in_force,
     why_not_approved,
 )
-from payments_async.journal._faults import NotApproved
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 
@@ -141,6 +141,15 @@ def check_approved(
     made = () if digest is None else proposals(commit, digest)
     refusal = why_not_approved(held, digest, made, given_for, needed)
     if refusal is not None:
+        raise refusal
+
+
+def check_decision(commit: Commit, decision: Proposal, remembered: Sequence[ApprovalRule]) -> None:
+    """Refuse what a person alone decides, where batches need others' approval. Raises ``NotApproved``."""
+    held, digest = rule_in_force(rule(commit), remembered), decision.digest
+    refusal = why_not_approved(held, digest, proposals(commit, digest), approvals(commit, digest), 0)
+    if refusal is not None:
+        refusal.proposal = decision
         raise refusal
 
 

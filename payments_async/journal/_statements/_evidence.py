@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import islice
 
 from payments_async._amounts import amount_text
+from payments_async.journal._approvals import ApprovalRule, Proposal, Signature, decision_proposal
 from payments_async.journal._faults import NotLookedFor, NotParked, OrderUnknown
 from payments_async.journal._records import (
     Evidence,
@@ -16,6 +18,7 @@ from payments_async.journal._records import (
     pack_transaction_id,
     unpack_transaction_id,
 )
+from payments_async.journal._statements._approvals import check_decision
 from payments_async.journal._statements._archived import find_archived
 from payments_async.journal._statements._entries import (
     ASKED_BACK,
@@ -33,6 +36,7 @@ from payments_async.journal._states import EVIDENCE, News, State, next_state
 from payments_async.journal._weighing import CONFIRMED, weigh
 
 _log = logging.getLogger("payments_async.journal")
+_SHOWN = 20  # orders named in a decision
 _TOLD = EVIDENCE - {News.ACCEPTED, News.SWEPT_CLEAN_TWICE}  # notified or looked up
 _SILENT = {News.LEASE_EXPIRED, News.NOT_SENT, News.SWEPT_CLEAN_TWICE}  # none of it says that the service has the order
 
@@ -253,25 +257,51 @@ def park(commit: Commit, request_id: str, detail: str) -> Finding:
     return apply(commit, _row(commit, request_id), evidence)
 
 
-def write_off(commit: Commit, request_id: str, who: str, why: str, seen: float | None) -> None:
-    """A parked order never arrived, says a named person: it is planned again, as one that may have been sent.
+def write_off(
+    commit: Commit,
+    request_ids: Sequence[str],
+    by: Signature,
+    why: str,
+    seen: Mapping[str, float],
+    remembered: Sequence[ApprovalRule],
+) -> None:
+    """Parked orders never arrived, says a named person: all of them are planned again, or none.
 
-    What contradicted that until now is thereby called false, and moves the order no more; what is new later counts.
+    What contradicted that until now is thereby called false, and moves an order no more; what is new later counts.
     """
-    check_named(who, why)
-    row = _row(commit, request_id)
-    unsent = is_unsent(commit, row)
-    verdict = next_state(row.state, News.WRITTEN_OFF, sent_before=bool(row.sent_before), unsent=unsent)
-    if verdict.ignored or verdict.state is not State.PLANNED:
-        raise NotParked(f"order {request_id} is {row.state}")
-    if seen is not None and row.updated_at > seen:
-        raise NotParked(f"something more was learned of order {request_id} since it was looked at: look again")
-    if not unsent:
-        archive_attempt(commit, row, News.UNKNOWN, row.code, row.message, row.updated_at)
-    decision = resolve(commit, News.WRITTEN_OFF, who, why, order_id=row.id, evidence=_about(commit, row))
-    _dispute(commit, row, decision, who)
-    change(commit, row, verdict.state, sent_before=True)
-    open_chunk_of(commit, row)
+    check_named(by.who, why)
+    rows = {request_id: _row(commit, request_id) for request_id in sorted(request_ids)}
+    for request_id, row in rows.items():
+        verdict = next_state(
+            row.state, News.WRITTEN_OFF, sent_before=bool(row.sent_before), unsent=is_unsent(commit, row)
+        )
+        if verdict.ignored or verdict.state is not State.PLANNED:
+            raise NotParked(f"order {request_id} is {row.state}")
+        if row.updated_at > seen.get(request_id, row.updated_at):
+            raise NotParked(f"something more was learned of order {request_id} since it was looked at: look again")
+    check_decision(commit, _sent_again(commit, rows, by, why), remembered)
+    for row in rows.values():
+        if not is_unsent(commit, row):
+            archive_attempt(commit, row, News.UNKNOWN, row.code, row.message, row.updated_at)
+        decision = resolve(commit, News.WRITTEN_OFF, by.who, why, order_id=row.id, evidence=_about(commit, row))
+        _dispute(commit, row, decision, by.who)
+        change(commit, row, State.PLANNED, sent_before=True)
+        open_chunk_of(commit, row)
+
+
+def _sent_again(commit: Commit, rows: Mapping[str, Row], by: Signature, why: str) -> Proposal:
+    """The decision to send orders again, each as it stands now: what is learned of one makes it another decision."""
+    shown = ", ".join(islice(rows, _SHOWN)) + (f" and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else "")
+    batches = {run_of(row.id): None for row in rows.values()}
+    names = [commit.execute("SELECT batch_id FROM run WHERE id = ?", (run,)).fetchone()[0] for run in batches]
+    return decision_proposal(
+        f"send again what never arrived: {shown} ({why})",
+        ["send again", *(f"{name} {row.attempt} {row.updated_at!r} {row.conflict}" for name, row in rows.items())],
+        batch_id=", ".join(names[:_SHOWN]),
+        orders=len(rows),
+        amount=sum((Decimal(row.amount) for row in rows.values()), Decimal(0)),
+        by=by,
+    )
 
 
 def acknowledge(commit: Commit, request_id: str, who: str, why: str, seen: float | None) -> None:
@@ -291,9 +321,11 @@ def acknowledge(commit: Commit, request_id: str, who: str, why: str, seen: float
     resolve(commit, "acknowledged", who, why, order_id=row.id, evidence=row.conflict)
 
 
-def lift_quarantine(commit: Commit, batch_id: str, who: str, why: str, seen: float | None) -> int:
+def lift_quarantine(
+    commit: Commit, batch_id: str, by: Signature, why: str, seen: float | None, remembered: Sequence[ApprovalRule]
+) -> int:
     """The orders of quarantined chunks were looked up, says a named person, and so does a sweep on record."""
-    check_named(who, why)
+    check_named(by.who, why)
     run, quarantined_at = run_columns(commit, batch_id, "id, quarantined_at")
     waiting = commit.execute("SELECT 1 FROM chunk WHERE run = ? AND state = 'quarantined' LIMIT 1", (run,)).fetchone()
     if waiting is not None:
@@ -301,8 +333,19 @@ def lift_quarantine(commit: Commit, batch_id: str, who: str, why: str, seen: flo
             raise NotLookedFor(f"batch {batch_id} was put into quarantine once more since it was looked at")
         if not is_looked_for(commit, batch_id, counted=True):
             raise NotLookedFor(f"batch {batch_id} was not looked for in all days since it was made")
+        planned = commit.execute("SELECT count, total FROM progress WHERE run = ? AND state = 'planned'", (run,))
+        count, total = planned.fetchone() or (0, "0")
+        decision = decision_proposal(
+            f"lift the quarantine: send what is planned ({why})",
+            ["lift quarantine", batch_id, repr(quarantined_at)],
+            batch_id=batch_id,
+            orders=count,
+            amount=Decimal(total),
+            by=by,
+        )
+        check_decision(commit, decision, remembered)
     lifted = commit.execute("UPDATE chunk SET state = 'open' WHERE run = ? AND state = 'quarantined'", (run,)).rowcount
-    resolve(commit, "quarantine lifted", who, why, run=run, evidence=f"{lifted} chunks")
+    resolve(commit, "quarantine lifted", by.who, why, run=run, evidence=f"{lifted} chunks")
     return lifted
 
 

@@ -12,7 +12,14 @@ import attrs
 
 from payments_async._amounts import amount_text
 from payments_async._orders import LONGEST_ID, Order
-from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersDiffer, RunUnknown
+from payments_async.journal._approvals import ApprovalRule, NotApproved, Signature, decision_proposal
+from payments_async.journal._faults import (
+    HeldElsewhere,
+    JournalRefused,
+    LoadBusy,
+    OrdersDiffer,
+    RunUnknown,
+)
 from payments_async.journal._records import (
     Adoption,
     Chunk,
@@ -31,6 +38,7 @@ from payments_async.journal._records import (
     check_named,
     unpack_transaction_id,
 )
+from payments_async.journal._statements._approvals import check_decision
 from payments_async.journal._statements._archived import archived_among
 from payments_async.journal._statements._database import AMONG_LATER, Connection
 from payments_async.journal._statements._entries import (
@@ -88,6 +96,7 @@ class PutRequest:
         permits: Whether it is permitted in the same commit.
         register: Tells the machine's registry of new request ids, and which of them may have been sent elsewhere.
         adoption: A named person's word that it is sent from here all the same.
+        remembered: With an adoption: which rules about approvals this machine knows.
         permit: What was granted in the last commit that tried, whether or not that was made.
         together: Puts it, alone or with others, where a database has its own way; ``None`` for ``put_all``.
     """
@@ -104,6 +113,7 @@ class PutRequest:
     permits: bool
     register: Registrar | None
     adoption: Adoption | None = None
+    remembered: Sequence[ApprovalRule] = ()
     permit: Permit | None = None
     together: Callable[[Commit, Sequence[PutRequest]], list[Placed | Exception]] | None = None
 
@@ -163,7 +173,7 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     archived = {} if last_archived is None else archived_among(commit, list(fresh))
     for request_id in archived:
         del fresh[request_id]
-    refused: Mapping[str, HeldElsewhere] = {}
+    refused: Mapping[str, JournalRefused] = {}
     results: dict[int, Placed | Exception] = {}
     if fresh:
         sightings = {} if last_sighted is None else _sightings(commit, list(fresh))
@@ -230,7 +240,7 @@ def _too_alike(request_id: str, other: str) -> OrdersDiffer:
 
 def _refused(
     commit: Commit, fresh: Mapping[str, PutRequest], sightings: Mapping[str, Evidence]
-) -> Mapping[str, HeldElsewhere]:
+) -> Mapping[str, JournalRefused]:
     """Those of these orders that another journal may have sent; all others are registered as ours.
 
     What a list has shown is not sent from here, so nobody is asked whose it is.
@@ -241,12 +251,36 @@ def _refused(
         if request.register is not None and request_id not in sightings:
             ids.setdefault(request.outbox, []).append(request_id)
             registrars[request.outbox] = request.register
-    refused: dict[str, HeldElsewhere] = {}
+    refused: dict[str, JournalRefused] = {}
     for outbox, register in registrars.items():
         adopted = {request_id for request_id in ids[outbox] if fresh[request_id].adoption is not None}
+        refused |= _unapproved(commit, [fresh[request_id] for request_id in sorted(adopted)])
+        adopted -= refused.keys()
+        ids[outbox] = [request_id for request_id in ids[outbox] if request_id not in refused]
         # asked here: a copy may have gone on since the outbox was opened
         found = commit.execute("SELECT quarantined_at FROM run WHERE batch_id = ?", (outbox,)).fetchone()
         refused |= register(ids[outbox], adopted, None if found is None else found[0])
+    return refused
+
+
+def _unapproved(commit: Commit, adopting: Sequence[PutRequest]) -> Mapping[str, JournalRefused]:
+    """Those of these orders whose adoption others would have to approve."""
+    refused: dict[str, JournalRefused] = {}
+    for request in adopting:
+        order, adoption = request.order, request.adoption
+        assert adoption is not None
+        decision = decision_proposal(
+            f"send an order that another journal holds: {order.request_id} ({adoption.why})",
+            ["adopt", order.request_id, body_digest(order.request_id, amount_text(order.amount), request.body).hex()],
+            batch_id=request.outbox,
+            orders=1,
+            amount=order.amount,
+            by=Signature(who=adoption.who),
+        )
+        try:
+            check_decision(commit, decision, request.remembered)
+        except NotApproved as refusal:
+            refused[order.request_id] = refusal
     return refused
 
 

@@ -1,6 +1,7 @@
 """`payments-async bulk write-off`, `acknowledge` and `lift-quarantine`: what a named person decides."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -9,12 +10,13 @@ import typer
 from payments_async._cli.agreement import paid_to
 from payments_async._cli.batch_state import currency_of, show_progress
 from payments_async._cli.exit_codes import BadInput, Exit
-from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
+from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, opened
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.signatures import signature
 from payments_async._cli.story import open_contradictions
-from payments_async.bulk import acknowledge, lift_quarantine, write_off
-from payments_async.journal import Entry, Journal, JournalRefused, State
+from payments_async.bulk import acknowledge, lift_quarantine, write_off_all
+from payments_async.journal import Entry, Journal, JournalRefused, NotApproved, State
 
 Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
 IdsFile = Annotated[Path | None, typer.Option("--file", help="A text file with a request id on each line.")]
@@ -33,7 +35,8 @@ async def bulk_write_off(
     """State that a parked order, or several, never reached the service. The next run sends them again.
 
     Ask the service first: if it has the order after all, it will be paid twice. A notification about it that was known
-    until now is thereby called false. Nothing is written off unless every one of them can be.
+    until now is thereby called false. Nothing is written off unless every one of them can be. Where the journal asks
+    for approvals (bulk approvals), it is proposed, and as many others approve it by its digest (bulk approve).
 
     Example: payments-async bulk write-off PAY-17 --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
     """
@@ -53,12 +56,9 @@ async def bulk_write_off(
             question = f"Did all {len(entries):,} surely never reach the service? They will be sent again."
         if not yes and not screen.confirmed(question):
             return _unchanged(screen, request_ids=[entry.request_id for entry in entries])
-        done: list[Entry] = []
-        try:
-            for entry in entries:
-                done += [await write_off(held, entry.request_id, who, why, seen=entry.updated_at)]
-        except JournalRefused as error:
-            raise BadInput(f"{error}{_so_far(done)}") from error
+        seen = {entry.request_id: entry.updated_at for entry in entries}
+        with _approved(journal):
+            done = await write_off_all(held, list(seen), signature(who), why, seen=seen)
     for now in done:
         screen.say(f"{quoted(now.request_id)} is {now.state} again, as {quoted(who)} states: {quoted(why)}")
     batches = ", ".join(sorted({now.batch_id for now in done}))
@@ -162,7 +162,8 @@ async def bulk_lift_quarantine(
         question = f"Was none of these planned orders sent since: {planned:,}? The next run sends them."
         if not yes and not screen.confirmed(question):
             return _unchanged(screen, batch_id=name)
-        lifted = await lift_quarantine(held, name, who, why, seen=run.quarantined_at)
+        with _approved(journal):
+            lifted = await lift_quarantine(held, name, signature(who), why, seen=run.quarantined_at)
     screen.say(f"{counted(lifted, 'chunk')} may be sent again, as {quoted(who)} states: {quoted(why)}")
     screen.document({"batch_id": name, "chunks": lifted, "who": who, "why": why, "exit_status": Exit.FINE})
     return Exit.FINE
@@ -192,8 +193,25 @@ def _one_or_all(orders: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
     return orders[0] if len(orders) == 1 else {"orders": orders}
 
 
-def _so_far(done: Sequence[Entry]) -> str:
-    return f"; written off before that: {', '.join(clean(entry.request_id) for entry in done)}" if done else ""
+@contextmanager
+def _approved(journal: JournalPlace | None) -> Iterator[None]:
+    """Tell how others approve a decision that sends orders.
+
+    Raises:
+        BadInput: Too few have, or the journal says no.
+    """
+    try:
+        yield
+    except NotApproved as error:
+        if error.proposal is None:
+            raise BadInput(str(error)) from error
+        approve = command_line("bulk approve", error.proposal.digest, journal=journal)
+        raise BadInput(
+            f"{error.message}\n  nothing was changed; it is proposed. Once others have approved it, the same command "
+            f"does it: {approve} --who NAME"
+        ) from error
+    except JournalRefused as error:
+        raise BadInput(str(error)) from error
 
 
 def _check(who: str, why: str) -> None:
