@@ -157,6 +157,57 @@ async def test_a_workbook_that_takes_too_much_is_told(
         await read_batch(many_cells(tmp_path / "b.xlsx", 100_000, 40))
 
 
+@pytest.mark.parametrize("name", ["uwsgi", ""], ids=["of-a-server", "unknown"])
+async def test_a_program_that_is_no_python_is_not_started(
+    workbook: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The Python of its library reads the workbook: the program itself might begin its work again."""
+    program = workbook.with_name("uwsgi")
+    program.write_text(f"#!/bin/sh\ntouch '{workbook.parent}/began'\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(workbook.with_name(name)) if name else "")
+    assert 3 == len((await read_batch(workbook)).orders)
+    assert not workbook.with_name("began").exists()
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+async def test_a_program_without_a_python_names_the_remedy(
+    workbook: Path, monkeypatch: pytest.MonkeyPatch, is_frozen: bool
+) -> None:
+    """A frozen one, or one that carries Python within itself: a workbook of one row is not too large."""
+    monkeypatch.setattr(sys, "executable", str(workbook.with_name("payroll")))
+    if is_frozen:
+        monkeypatch.setattr(sys, "frozen", True, raising=False)
+    else:
+        monkeypatch.setattr(sys, "prefix", str(workbook.parent))
+        monkeypatch.setattr(sys, "base_prefix", str(workbook.parent))
+    with pytest.raises(ValueError, match="this program comes without one: export the sheet as CSV"):
+        await read_batch(workbook)
+
+
+@pytest.mark.parametrize(("script", "words"), [("exit 3", "ended with status 3"), (None, "cannot be started")])
+async def test_a_python_that_is_broken_is_told(
+    workbook: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, words: str
+) -> None:
+    """It is not the workbook that is too large, nor its file that is missing."""
+    python = workbook.with_name("python3")
+    if script is not None:
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(ValueError, match=f"{words}.*export the sheet as CSV"):
+        await read_batch(workbook)
+
+
+async def test_a_library_beside_the_program_reads_a_workbook(workbook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder that this program found it in is told to the reader, whose own Python may not have it."""
+    python = workbook.with_name("python-bare")
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
+    python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert 3 == len((await read_batch(workbook)).orders)
+
+
 async def test_nothing_in_the_current_folder_reads_a_workbook(workbook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is called like a library is not run."""
     monkeypatch.chdir(workbook.parent)

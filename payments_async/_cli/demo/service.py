@@ -113,6 +113,11 @@ class DemoService:
         return told
 
 
+def _program() -> list[str]:
+    """This very program, as a command; a frozen one is one file."""
+    return [sys.executable] if getattr(sys, "frozen", False) else [sys.executable, "-m", "payments_async"]
+
+
 class ServiceProcess:
     """A simulated service that this process has started, in a session of its own: no signal for us reaches it.
 
@@ -129,7 +134,7 @@ class ServiceProcess:
         arguments = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
         with log.open("wb") as said:
             self._process = subprocess.Popen(  # noqa: S603 - this very program
-                [sys.executable, "-m", "payments_async", "sandbox", "--json", *arguments],
+                [*_program(), "sandbox", "--json", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=said,

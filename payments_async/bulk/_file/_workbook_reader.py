@@ -1,8 +1,8 @@
 """Reads one sheet of a workbook, in a process of its own with little memory and time: a workbook may be a trap.
 
-Run as a script. On standard input a line of JSON, the name of the sheet or null and whether to look at it, and then the
-workbook; on standard output one JSON array or object on each line. It imports nothing of this package, so that it
-starts at once.
+Run as a script. On standard input a line of JSON (the name of the sheet or null, whether to look at it, the folder of
+python-calamine), and then the workbook; on standard output one JSON array or object on each line. It imports nothing of
+this package, so that it starts at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import posixpath
 import re
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -66,6 +67,8 @@ def main() -> None:
             last = {"error": str(error)}
         except MemoryError:
             last = {"error": _TOO_LARGE}
+        except ImportError as error:
+            last = {"error": f"the Python that reads workbooks cannot import a library ({error}); {_CSV}"}
         except BaseException:  # noqa: BLE001 - the reader panics with one that is no Exception
             last = {"error": _DAMAGED}
         with suppress(BrokenPipeError):
@@ -86,7 +89,8 @@ def _limit() -> None:
 
 def _told() -> Iterator[object]:
     with os.fdopen(0, "rb") as file:
-        sheet, looks = json.loads(file.readline())
+        sheet, looks, folder = json.loads(file.readline())
+        sys.path.append(folder)  # where the program that asks has its library, whatever its own paths are
         data = file.read(_LARGEST_FILE + 1)
     if len(data) > _LARGEST_FILE:
         raise UnreadableWorkbook(_TOO_LARGE)

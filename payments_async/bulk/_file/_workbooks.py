@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -21,7 +22,12 @@ _EXACT = 10**15  # a spreadsheet keeps 15 digits
 _PERCENT = Context(prec=15)  # what a spreadsheet keeps; a hundred times it has no more
 _PIECE = 2**20
 _PATIENCE = 360.0  # seconds until the next rows; the reader's own limit of computing time is lower
+_GOODBYE = 60.0  # seconds that it takes at most to end, once it writes no more
 _GAVE_UP = "the workbook takes too much memory or time to be read; export the sheet as CSV"
+_NO_PYTHON = (
+    "a workbook is read by a Python in a process of its own, and {}: export the sheet as CSV, or read it in a program "
+    "that a Python runs"
+)
 
 
 @frozen(kw_only=True)
@@ -58,19 +64,13 @@ def open_sheet(workbook: IO[bytes], name: str | None, *, looks: bool = True) -> 
         ImportError: python-calamine is not installed.
         ValueError: Here or while rows are read: the workbook cannot be read, or has no such sheet.
     """
-    if find_spec("python_calamine") is None:
+    library = find_spec("python_calamine")
+    if library is None or library.origin is None:
         raise ImportError("XLSX files need python-calamine: pip install 'payments-async[xlsx]'")
-    # -P: what lies in the current folder is not imported in place of a library
-    with subprocess.Popen(  # noqa: S603 - nothing of the command comes from outside
-        [sys.executable, "-P", str(_READER)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
+    with _started() as process:
         try:
             lines = _Lines(process)
-            lines.hand_over(json.dumps([name, looks]), workbook)
+            lines.hand_over(json.dumps([name, looks, str(Path(library.origin).parent.parent)]), workbook)
             about = lines.next()
             if not isinstance(about, dict):
                 raise ValueError(_GAVE_UP)
@@ -84,6 +84,42 @@ def open_sheet(workbook: IO[bytes], name: str | None, *, looks: bool = True) -> 
             )
         finally:
             process.kill()
+
+
+def _started() -> subprocess.Popen[bytes]:
+    """The process that reads a workbook.
+
+    Raises:
+        ValueError: There is no Python that could.
+    """
+    python = _python()
+    if python is None:
+        raise ValueError(_NO_PYTHON.format("this program comes without one"))
+    try:
+        # -P: what lies in the current folder is not imported in place of a library
+        return subprocess.Popen(  # noqa: S603 - nothing of the command comes from outside
+            [python, "-P", str(_READER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ValueError(_NO_PYTHON.format(f"{python} cannot be started ({error.strerror})")) from error
+
+
+def _python() -> str | None:
+    """The Python that runs this program, or the one of its library; ``None`` where neither is one, as in a frozen one.
+
+    What is not named as a Python is never started: it may be this very program, which would begin its work again.
+    """
+    if getattr(sys, "frozen", False):
+        return None
+    if Path(sys.executable or "").name.lower().startswith(("python", "pypy")):
+        return sys.executable
+    names = ("python.exe",) if os.name == "nt" else (f"bin/python3.{sys.version_info.minor}", "bin/python3")
+    places = (Path(prefix, name) for prefix in (sys.prefix, sys.base_prefix) for name in names)
+    return next((str(place) for place in places if os.access(place, os.X_OK)), None)
 
 
 class _Lines:
@@ -115,8 +151,11 @@ class _Lines:
             line = self._out.readline()
         finally:
             watch.cancel()
-        if not line.endswith(b"\n"):
-            raise ValueError(_GAVE_UP)  # it was ended by the operating system
+        if not line.endswith(b"\n"):  # it was ended by the operating system, or ended as no reader of ours does
+            with suppress(subprocess.TimeoutExpired):
+                if (status := self._process.wait(_GOODBYE)) > 0:
+                    raise ValueError(_NO_PYTHON.format(f"that one ended with status {status}"))
+            raise ValueError(_GAVE_UP)
         told = json.loads(line)
         if isinstance(told, dict) and "error" in told:
             raise ValueError(told["error"])
