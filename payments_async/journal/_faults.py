@@ -130,12 +130,9 @@ class JournalOutdated(JournalUnusable):
 
 
 class NotMigrated(JournalUnusable):
-    """An older version of this package wrote it, and bringing it up to date is for somebody who may change tables."""
+    """Its tables are of an older version, or a trigger of theirs is off; the role that they belong to mends that."""
 
-    remedy = (
-        "`payments-async journal migrate --journal DSN`, as the role that the tables belong to; what is of the version "
-        "before goes on meanwhile"
-    )
+    remedy = "`payments-async journal migrate --journal DSN`, as the role that the tables belong to"
 
 
 class JournalMoved(JournalUnusable):

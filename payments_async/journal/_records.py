@@ -587,15 +587,17 @@ class Laid:
 
 @frozen(kw_only=True)
 class HeldUp:
-    """What of an outbox goes on by itself no more.
+    """What of an outbox goes on by itself no more, or late.
 
     Attributes:
         quarantined: Chunks, of all of its batches, that wait for a person since the journal was copied or restored.
         unloaded: Batches that are not here whole, and that nobody loads: nothing of them is sent.
+        slowed: Why processes hear of each other late, and what to do, or ``None``.
     """
 
     quarantined: int = 0
     unloaded: tuple[str, ...] = ()
+    slowed: str | None = None
 
 
 @frozen(kw_only=True)

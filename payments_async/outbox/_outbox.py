@@ -537,6 +537,7 @@ class Outbox:
             conflicts=progress.conflicts,
             quarantined=held_up.quarantined,
             unloaded=held_up.unloaded,
+            slowed=held_up.slowed,
             untold=backlog.pending,
             dead_letters=backlog.dead,
             in_tray=laid - stuck,
@@ -998,6 +999,7 @@ class OutboxHealth:
         quarantined: Chunks, of all of its batches, that wait for a person since the journal was copied or restored.
         unloaded: Batches that are not here whole, and that nobody loads: nothing of them is sent before their file is
             put again.
+        slowed: Why processes hear of each other late, and what to do, or ``None``.
         untold: Changes that wait for a handler.
         dead_letters: Changes of which a handler failed again and again; ``replay`` has them handled anew.
         in_tray: Orders of the application's own transactions that nobody has taken yet.
@@ -1016,6 +1018,7 @@ class OutboxHealth:
     conflicts: int
     quarantined: int
     unloaded: tuple[str, ...]
+    slowed: str | None
     untold: int
     dead_letters: int
     in_tray: int

@@ -278,8 +278,8 @@ def _may_make_a_table(dsn: str) -> bool:
         (GRANTS[:1], "may not DELETE, INSERT, SELECT, UPDATE \\w+; .* GRANT SELECT, INSERT, UPDATE, DELETE ON ALL"),
         ((*GRANTS, "REVOKE UPDATE ON payments.chunk FROM {role}"), "may not UPDATE chunk. As the owner"),
         (
-            (*GRANTS, "REVOKE EXECUTE ON FUNCTION payments.next_run FROM PUBLIC"),
-            "may not EXECUTE next_run. As the owner of the tables: GRANT EXECUTE ON FUNCTION",
+            (*GRANTS, "REVOKE EXECUTE ON FUNCTION payments.next_id FROM PUBLIC"),
+            "may not EXECUTE next_id. As the owner of the tables: GRANT EXECUTE ON FUNCTION",
         ),
     ],
 )

@@ -66,7 +66,11 @@ def end(pids: list[int]) -> None:
 
 @pytest.mark.slow
 async def test_what_a_killed_process_held_is_taken_over_soon(schema: str) -> None:
-    """Events, changes, chunks, duties, and what was under way, now unknown; while it lives, nothing of it is taken."""
+    """Events, changes, chunks, duties, and what was under way, now unknown; while it lives, nothing of it is taken.
+
+    A stranger who locks the number that says that it lives does not live in its place.
+    """
+    stranger = psycopg.connect(postgres.dsn(), autocommit=True)
     async with PostgresJournal(postgres.dsn(), schema=schema) as journal:
         await loaded(journal, 3)
         await journal.hear("shop", [State.ACCEPTED])
@@ -81,6 +85,10 @@ async def test_what_a_killed_process_held_is_taken_over_soon(schema: str) -> Non
                 assert await journal.claim_chunk(BATCH, "another") is None
                 assert not await journal.take_duty("duty", "another", lease=90)
                 assert 0 == await journal.expire_chunks()
+            stranger.execute(
+                """SELECT pg_try_advisory_lock_shared((classid::bigint << 32) + objid::bigint) FROM pg_locks
+                WHERE locktype = 'advisory' AND objsubid = 1"""
+            )
         async with asyncio.timeout(60):
             while (taken_over := await journal.claim_chunk(BATCH, "another")) is None:
                 await journal.committed(await journal.committed(0, timeout=0), timeout=0.1)
@@ -88,6 +96,7 @@ async def test_what_a_killed_process_held_is_taken_over_soon(schema: str) -> Non
         assert 1 == len(await journal.claim_changes("shop", [State.ACCEPTED], "another", lease=90, limit=10))
         assert (2, 1) == (len(taken_over.orders), (await journal.progress(BATCH)).counts["unknown"])
         assert await journal.take_duty("duty", "another", lease=90)
+    stranger.close()
 
 
 async def test_what_another_process_commits_is_heard(schema: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import selectors
 import socket
 import threading
@@ -16,7 +17,7 @@ import psycopg
 from psycopg.pq import PGnotify
 
 from payments_async.journal._faults import JournalError
-from payments_async.journal._postgres._connection import PgConnection
+from payments_async.journal._postgres._connection import HAS_ROOM, PgConnection
 from payments_async.journal._postgres._schema import TRAY, quoted
 
 _log = logging.getLogger("payments_async.journal")
@@ -24,14 +25,18 @@ _LOOK = 1.0  # seconds between two looks for the dead
 _AGAIN = 0.25  # ... until a server that cannot be reached is tried again
 _BREATH = 0.02  # ... for which commits that follow each other are told as one
 _PATIENCE = 5.0  # ... that closing waits for a server that does not answer
-# Whoever has a name here and no lock by that name is gone, or on the way back from a server that was started anew.
+# Whoever has a row here, and no lock of the number in it, is gone, or on the way back from a server that was started
+# anew. The number is drawn by each session, and half of it is the session's own: nobody can be kept from it, and nobody
+# else's counts for it.
 _NAME = "lpad(to_hex(CAST(l.classid AS BIGINT)), 8, '0') || lpad(to_hex(CAST(l.objid AS BIGINT)), 8, '0')"
+_LOCK = """SELECT pg_advisory_lock_shared((CAST(pg_backend_pid() AS BIGINT) << 32) | {drawn}),
+    pg_backend_pid(), lpad(to_hex(CAST(pg_backend_pid() AS BIGINT)), 8, '0') || lpad(to_hex({drawn}), 8, '0')"""
 _IS_OWN = f"""SELECT 1 FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
     AND l.pid = pg_backend_pid() AND l.pid = ? AND {_NAME} = ?"""  # noqa: S608 - no value in it
 _MISSING = f"""SELECT h.name FROM {{holder}} h WHERE h.name <> ? AND NOT EXISTS (SELECT 1 FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND {_NAME} = h.name)"""  # noqa: S608 - no value in it
+    AND CAST(l.classid AS BIGINT) = l.pid AND {_NAME} = h.lock)"""  # noqa: S608 - no value in it
 
 
 class Attendant:
@@ -43,7 +48,7 @@ class Attendant:
     Args:
         connect: Makes a connection.
         schema: The namespace, which is the name of the channel too.
-        holder: 16 hexadecimal digits, the number of the lock.
+        holder: The name of this opening.
         heard: Called, in this thread, when somebody has committed something, or may have: with the count of all commits
             that moved an order, or 0 where only we have, or ``None`` where it is in the tray alone; and with whether it
             may be there.
@@ -52,6 +57,9 @@ class Attendant:
         lent: Called when the session was found to be another one: a pooler lends them, since a moment ago.
         grace: Seconds that somebody has to be missing before they count as dead: as long as it takes to come back to
             a server that was started anew.
+
+    Attributes:
+        is_deaf: Nobody notifies, since the server's queue of notices has no room; commits are looked for each second.
     """
 
     def __init__(
@@ -74,6 +82,7 @@ class Attendant:
         self._lent = lent
         self._grace = grace
         self._clock = clock
+        self.is_deaf = False
         self._missing: dict[str, float] = {}
         self._has_looked = False
         self._forgotten: set[str] = set()
@@ -151,21 +160,21 @@ class Attendant:
                     self._wait([], _AGAIN)
 
     def _attend(self, connection: PgConnection) -> None:
-        number = int.from_bytes(bytes.fromhex(self._holder), "big", signed=True)
         table, channel = f"{quoted(self._schema)}.holder", quoted(self._schema)
-        begun = connection.script(f"LISTEN {channel}; SELECT pg_advisory_lock_shared({number}), pg_backend_pid()")
+        begun = connection.script(f"LISTEN {channel}; {_LOCK.format(drawn=secrets.randbits(32))}")
         assert begun is not None
-        connection.session = begun[1]
+        _, connection.session, lock = begun
         connection.execute(
-            f"INSERT INTO {table} (name, begun_at) VALUES (?, ?) ON CONFLICT (name) DO NOTHING",  # noqa: S608
-            (self._holder, time.time()),
+            f"""INSERT INTO {table} (name, begun_at, lock) VALUES (?, ?, ?)
+            ON CONFLICT (name) DO UPDATE SET lock = excluded.lock""",  # noqa: S608
+            (self._holder, time.time(), lock),
         )
         connection.raw.add_notify_handler(self._note)
         self._is_told = self._is_told_of_others = self._is_laid = True  # what was committed meanwhile
         looked = 0.0
         while not self._is_ending:
             if self._clock() - looked >= _LOOK or self._forgotten:
-                if not _is_own(connection, self._holder):
+                if not _is_own(connection, lock):
                     self._lent()
                     return
                 self._look(connection, table)
@@ -183,6 +192,9 @@ class Attendant:
         found = connection.execute(_MISSING.format(holder=table), (self._holder,)).fetchall()
         self._missing = {name: self._missing.get(name, now) for (name,) in found}
         self._has_looked = True
+        self.is_deaf = connection.execute(f"SELECT 1 WHERE {HAS_ROOM}").fetchone() is None
+        if self.is_deaf:  # something may have been committed
+            self._is_told = self._is_told_of_others = self._is_laid = True
 
     def _hear(self, connection: PgConnection) -> None:
         """Tell of commits, those of a moment together."""
@@ -221,9 +233,9 @@ class Attendant:
         return any(one in readable for one in sockets)
 
 
-def _is_own(connection: PgConnection, holder: str) -> bool:
+def _is_own(connection: PgConnection, lock: str) -> bool:
     """Whether the session is the one that holds the lock."""
-    return connection.execute(_IS_OWN, (connection.session, holder)).fetchone() is not None
+    return connection.execute(_IS_OWN, (connection.session, lock)).fetchone() is not None
 
 
 def _leave_all() -> None:

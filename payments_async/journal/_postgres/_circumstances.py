@@ -7,6 +7,7 @@ from collections.abc import Collection
 from payments_async.journal._examination import Circumstance
 from payments_async.journal._postgres import _rights
 from payments_async.journal._postgres._connection import PgConnection
+from payments_async.journal._postgres._schema import silent_triggers
 
 _OLDEST = 130_000  # PostgreSQL 13
 _LONG_AGO = 1_500_000_000  # transactions, of two thousand millions
@@ -21,7 +22,6 @@ _SETTINGS = (
         False,
     ),
     ("server_encoding", {"UTF8", "SQL_ASCII"}, "make a database with ENCODING 'UTF8'", True),
-    ("session_replication_role", {"origin", "local"}, "no trigger fires: changes would not be told; set it back", True),
     ("autovacuum", {"on"}, "turn it on: tables that are written all day grow without it", False),
 )
 _SHOWN = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "TimeZone", "plan_cache_mode")
@@ -46,6 +46,13 @@ def circumstances(
         )
     found += [Circumstance(name=name, found=_setting(connection, name)) for name in _SHOWN]
     found.append(_sessions(is_shared=is_shared))
+    silent = ", ".join(silent_triggers(connection, schema))
+    found.append(
+        Circumstance(
+            name="triggers", found=f"{silent} may not fire" if silent else "fire always", is_wrong=bool(silent),
+            remedy="no handler hears of what becomes of an order: `payments-async journal migrate`" if silent else "",
+        )
+    )  # fmt: skip
     lacking = _rights.lacking(connection, schema, ours)
     found.append(
         Circumstance(

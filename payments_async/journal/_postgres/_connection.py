@@ -39,6 +39,9 @@ _PLANNED_ANEW = 5.0  # seconds; in one, a batch grows by ten thousand orders, an
 # PostgreSQL's text holds no NUL. Notifications with one are refused; in the words of an answer or of an error, which
 # are there to be read, its picture stands for it.
 _NUL, _ITS_PICTURE = "\0", "\N{SYMBOL FOR NULL}"
+# Whether the server's queue of notices has room. Once it is full, because some session listens and reads none, each
+# commit that notifies fails; the server itself warns from half on.
+HAS_ROOM = "pg_catalog.pg_notification_queue_usage() < 0.5"
 NO_TRANSACTION = f"'\\x{'00' * 16}'::bytea"
 # what stands in a statement as SQLite has it, and what PostgreSQL has for it
 _WORDS = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import secrets
 import time
@@ -11,8 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import attrs
 import psycopg
 
 from payments_async.journal._engine._memory import Memory, StateFolder
@@ -27,15 +27,17 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._postgres import _circumstances, _faults, _rights, _schema
 from payments_async.journal._postgres._attendant import Attendant
-from payments_async.journal._postgres._connection import PgConnection, connected, shown, without_nul
+from payments_async.journal._postgres._connection import HAS_ROOM, PgConnection, connected, shown, without_nul
 from payments_async.journal._postgres._identity import IS_DURABLE, Identity, Server, server_of
 from payments_async.journal._postgres._schema import literal, quoted
 from payments_async.journal._postgres._sessions import NOT_OURS, is_own
+from payments_async.journal._statements import _changes
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape, check_here, facts_of, write_facts
 from payments_async.journal._versions import Migration, Step, Version, migration
 
+T = TypeVar("T")
 DEFAULT_SCHEMA = "payments"
 APPLICATION = "payments-async"
 _AGAIN = 0.25  # seconds until a server that is not there is tried again
@@ -71,6 +73,8 @@ _WHOLE_TABLES = (
     *(f"RESET {name}" for name in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_material")),
     "RESET plan_cache_mode",
 )
+# by whoever made the same tables, and was quicker
+_MADE_MEANWHILE = psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema, psycopg.errors.DuplicateFunction
 _READ_ONLY = "SET default_transaction_read_only = on", "SET default_transaction_isolation = 'repeatable read'"
 
 
@@ -150,15 +154,13 @@ class PostgresDatabase:
         self._was_open = False
         self._writing = 0  # the server's number for the session that writes
         self._is_lent = False  # a pooler has taken a session for somebody else
-        # those who write wait for each other by this number; others in the database have other ones, or do no harm
-        lock = hashlib.sha256(f"payments-async journal {schema}".encode()).digest()[:8]
-        number = int.from_bytes(lock, "big", signed=True)
-        # each statement sees what was committed before it, and not before the lock was asked for; what is selected is
-        # found from left to right, so that the moment is one after the lock was granted
-        self._begin = (
-            f"BEGIN ISOLATION LEVEL READ COMMITTED; "
-            f"SELECT pg_advisory_xact_lock({number}), {_NOW}, {IS_DURABLE}, pg_backend_pid()"
-        )
+        # Those who write wait for each other by a lock that takes the right to write; any user of the database could
+        # take one that is a number. It is that of the table that is written least, so that no vacuum is in the way.
+        # Each statement sees what was committed before the lock was granted, and the moment is one after that.
+        begun = f"SELECT {_NOW}, {IS_DURABLE}, pg_backend_pid()"
+        self._begin_new = f"BEGIN ISOLATION LEVEL READ COMMITTED; {begun}"
+        lock = f"LOCK TABLE {quoted(schema)}.archive IN SHARE ROW EXCLUSIVE MODE"
+        self._begin = f"BEGIN ISOLATION LEVEL READ COMMITTED; {lock}; {begun}"
         self.commits = Tally()
         self.tray = Tally()  # of orders laid there
 
@@ -207,7 +209,7 @@ class PostgresDatabase:
             )
             if not self._was_open:
                 memory = self.recall()
-            self._make_ready(connection, memory)
+            self._made_once(connection, partial(self._make_ready, connection, memory))
         except Exception as error:
             if connection is not None:
                 connection.close()
@@ -218,7 +220,7 @@ class PostgresDatabase:
             if isinstance(error, psycopg.Error):
                 raise self.translated(error) from error
             raise
-        connection.before_commit = f"SELECT pg_notify({literal(self._schema)}, ''); "
+        connection.before_commit = f"SELECT pg_notify({literal(self._schema)}, '') WHERE {HAS_ROOM}; "
         self._writing = connection.session  # through a pooler another one than libpq was told
         return connection
 
@@ -230,10 +232,13 @@ class PostgresDatabase:
         """
         server = server_of(connection)
         self._check_safe(connection, server)
-        now = self.begin(connection)
+        now = self._begin_alone(connection)
         version = self._checked(connection)
         if 0 < version.number < len(self._steps):
             raise NotMigrated(f"{self.named}: it is of version {version.number}, this package's is {len(self._steps)}")
+        if version.number and (silent := _schema.silent_triggers(connection, self._schema)):
+            words = "may not fire, and no handler would hear of what becomes of an order"
+            raise NotMigrated(f"{self.named}: its trigger {silent[0]} {words}")
         _schema.migrate(connection, self._schema, self._steps)
         known = connection.execute("SELECT value FROM meta WHERE key = 'journal_id'").fetchone()
         if self._was_open and (known is None or known[0] != self.journal_id):
@@ -249,13 +254,7 @@ class PostgresDatabase:
         done()
 
     def _checked(self, connection: PgConnection) -> Version:
-        """Of which version the tables are, if they are here and this user may use them.
-
-        Raises:
-            JournalReadOnly: They may not.
-            JournalMoved: The journal has gone to another place.
-        """
-        _rights.check(connection, self._schema, self._ours, self.named)
+        """Of which version the tables are, if they are here. Raises ``JournalMoved`` if they are not."""
         version = _schema.version_of(connection, self._schema)
         if version.number:
             check_here(facts_of(connection), self.named)
@@ -347,8 +346,29 @@ class PostgresDatabase:
 
     def begin(self, connection: Connection, /) -> float:
         """Begin to write, when nobody else does; Unix seconds since then. Raises ``JournalUnavailable``."""
+        return self._begun(connection, self._begin)
+
+    def _begin_alone(self, connection: PgConnection) -> float:
+        """The same, also where there are no tables to be locked: then whoever makes them first has them.
+
+        Raises:
+            JournalReadOnly: This user may not use the tables, or make them.
+        """
+        _rights.check(connection, self._schema, self._ours, self.named)
+        is_there = _schema.version_of(connection, self._schema).number
+        return self._begun(connection, self._begin if is_there else self._begin_new)
+
+    def _made_once(self, connection: PgConnection, make: Callable[[], T]) -> T:
+        """Do what makes the tables where there are none; once more where somebody else has made them meanwhile."""
+        try:
+            return make()
+        except _MADE_MEANWHILE:
+            connection.rollback()
+            return make()
+
+    def _begun(self, connection: Connection, begin: str) -> float:
         assert isinstance(connection, PgConnection)
-        _, now, is_durable, session = connection.exchange(self._begin)
+        now, is_durable, session = connection.exchange(begin)
         assert now is not None
         assert session is not None
         if self._is_lent or int(session) != connection.session:
@@ -404,6 +424,11 @@ class PostgresDatabase:
         if attendant is not None and dead:
             attendant.forget(dead)
 
+    @property
+    def is_deaf(self) -> bool:
+        """Whether no commit is told any more, and others are heard of each second alone."""
+        return self._attendant is not None and self._attendant.is_deaf
+
     async def be_sure_of_the_dead(self) -> None:
         """Wait until the attendant knows of everybody who seems to be dead, though not for ever."""
         until = time.monotonic() + self._busy_timeout
@@ -429,17 +454,30 @@ class PostgresDatabase:
         with self._alone() as connection:
             _rights.check(connection, self._schema, self._ours, self.named)
             steps = _schema.steps_for(self._schema, self._steps)
-            return migration(_schema.version_of(connection, self._schema), steps)
+            todo = migration(_schema.version_of(connection, self._schema), steps)
+            return todo if todo.steps else attrs.evolve(todo, steps=self._mends(connection))
 
     def migrate(self) -> Migration:
         """Do it, while nobody else writes."""
         with self._alone() as connection:
             self._check_safe(connection, server_of(connection))
-            self.begin(connection)
-            self._checked(connection)
-            done = _schema.migrate(connection, self._schema, self._steps)
+            done = self._made_once(connection, partial(self._migrated, connection))
             connection.execute("COMMIT")
             return done
+
+    def _migrated(self, connection: PgConnection) -> Migration:
+        self._begin_alone(connection)
+        self._checked(connection)
+        done = _schema.migrate(connection, self._schema, self._steps)
+        if mends := self._mends(connection):
+            _schema.let_fire(connection, self._schema, _schema.silent_triggers(connection, self._schema))
+            _changes.write_unwritten(connection, self.now())
+        return attrs.evolve(done, steps=(*done.steps, *mends))
+
+    def _mends(self, connection: PgConnection) -> tuple[str, ...]:
+        """What has to be put right in tables of this version, in words."""
+        silent = _schema.silent_triggers(connection, self._schema)
+        return (*(f"let the trigger {name} fire" for name in silent), *_changes.mends(connection))
 
     def recall(self) -> Memory | None:
         """What this machine remembers."""
@@ -506,12 +544,12 @@ class PostgresDatabase:
     def check_free(self) -> None:
         """Whether there can be a journal: makes one, and undoes it."""
         with self._alone() as connection:
-            self._begin_whole(connection)
+            self._made_once(connection, partial(self._begin_whole, connection))
 
     def make_whole(self, fill: Callable[[Connection], dict[str, str]], *, placing: Callable[[], None]) -> None:
         """Make a journal whose rows come from elsewhere, in one transaction."""
         with self._alone() as connection:
-            server = self._begin_whole(connection)
+            server = self._made_once(connection, partial(self._begin_whole, connection))
             write_facts(connection, fill(connection))
             _schema.go_on_after(connection, self._schema, self._steps)
             self._identity.vouch(connection, server)
@@ -522,8 +560,7 @@ class PostgresDatabase:
         """Begin to make a journal where there is none, with empty tables. Raises ``PlaceTaken`` or ``JournalLost``."""
         server = server_of(connection)
         self._check_safe(connection, server)
-        self.begin(connection)
-        _rights.check(connection, self._schema, self._ours, self.named)
+        self._begin_alone(connection)
         _schema.migrate(connection, self._schema, self._steps)
         if "journal_id" in facts_of(connection):
             raise PlaceTaken(f"{self.named}: there is a journal already")

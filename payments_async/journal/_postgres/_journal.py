@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import attrs
 import psycopg
 
 from payments_async._amounts import amount_text
@@ -28,11 +29,15 @@ from payments_async.journal._postgres._borrowed import ask
 from payments_async.journal._postgres._connection import connected_beside, is_whole
 from payments_async.journal._postgres._database import APPLICATION, DEFAULT_SCHEMA, PostgresDatabase
 from payments_async.journal._postgres._schema import STEPS, quoted
-from payments_async.journal._records import Adoption, Chunk, Entry, Laid, Placed, body_digest
+from payments_async.journal._records import Adoption, Chunk, Entry, HeldUp, Laid, Placed, body_digest
 from payments_async.journal._statements import _puts
 from payments_async.journal._versions import Step
 
 _LONGEST = 63  # bytes of a name in PostgreSQL
+_DEAF = (
+    "the server's queue of notices is half full, and processes look for each other's commits once a second; end the "
+    "session that listens within an open transaction (pg_stat_activity, the oldest xact_start)"
+)
 
 
 class PostgresJournal(StoredJournal):
@@ -179,6 +184,10 @@ class PostgresJournal(StoredJournal):
 
     async def laid(self, name: str, *, after: int = 0, limit: int = 200, stuck: bool = False) -> Sequence[Laid]:
         return await self._read(partial(_tray.laid, stuck=stuck), name, after, limit)
+
+    async def held_up(self, name: str) -> HeldUp:
+        found = await super().held_up(name)
+        return attrs.evolve(found, slowed=_DEAF) if self._postgres.is_deaf else found
 
     async def laid_since(self, seen: int, *, timeout: float) -> int:
         return await self._postgres.tray.beyond(seen, timeout)

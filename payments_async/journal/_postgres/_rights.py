@@ -14,7 +14,7 @@ _LACKING = """SELECT c.relname, string_agg(p.what, ', ' ORDER BY p.what)
     WHERE n.nspname = ? AND c.relkind IN ('r', 'p') AND NOT has_table_privilege(c.oid, p.what)
     GROUP BY c.relname ORDER BY c.relname"""
 _FUNCTIONS = """SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname = ? AND p.proname IN ('next_number', 'next_run', 'next_archive')
+    WHERE n.nspname = ? AND p.proname = 'next_id'
     AND NOT has_function_privilege(p.oid, 'EXECUTE') ORDER BY p.proname"""
 _PLACE = """SELECT current_user, has_database_privilege(current_database(), 'CREATE'),
     (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace n WHERE nspname = ?),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
 from payments_async.journal._faults import JournalOutdated, NotAJournal
-from payments_async.journal._postgres._connection import NO_TRANSACTION, PgConnection
+from payments_async.journal._postgres._connection import HAS_ROOM, NO_TRANSACTION, PgConnection
 from payments_async.journal._postgres._faults import MOVED
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import IS_UNSETTLED, MIXED, SHIFT
@@ -259,17 +259,155 @@ END$$;
 REVOKE ALL ON FUNCTION {s}.mark_told FROM PUBLIC;
 """
 
+# Functions and triggers that know their namespace by what they are bound to, and not by its name: a trigger by its
+# table, a default by the number of its table, and what an application calls by the type of an argument that nobody
+# passes. A namespace that is renamed takes them along, and one that gets its old name is left alone. The triggers fire
+# also where ``session_replication_role`` is ``replica``, as a restore sets it; but a copy that follows by logical
+# replication is sent the changes themselves.
+_BOUND = """
+ALTER TABLE {s}.holder ADD COLUMN lock {t};
+CREATE FUNCTION {s}.next_id(place regclass, OUT number bigint) LANGUAGE plpgsql AS
+    $$BEGIN
+    IF place = to_regclass('ipn_event') THEN  -- for each notification, and a sixth of the time
+        number := (SELECT coalesce(max(id), 0) + 1 FROM ipn_event);
+    ELSE
+        EXECUTE 'SELECT coalesce(max(id), 0) + 1 FROM ' || place INTO number;
+    END IF;
+    END$$;
+ALTER TABLE {s}.ipn_event ALTER id SET DEFAULT {s}.next_id('{q}.ipn_event');
+ALTER TABLE {s}.run ALTER id SET DEFAULT {s}.next_id('{q}.run');
+ALTER TABLE {s}.archive ALTER id SET DEFAULT {s}.next_id('{q}.archive');
+DROP FUNCTION {s}.next_number(), {s}.next_run(), {s}.next_archive();
+CREATE OR REPLACE FUNCTION {s}.write_change() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE name text; path text;
+BEGIN
+    IF current_setting('session_replication_role') = 'replica' AND EXISTS (SELECT 1 FROM pg_stat_activity a
+        WHERE a.pid = pg_backend_pid() AND a.backend_type LIKE 'logical replication%') THEN RETURN NULL; END IF;
+    IF current_schema() IS DISTINCT FROM TG_TABLE_SCHEMA THEN
+        path := current_setting('search_path');
+        PERFORM set_config('search_path', quote_ident(TG_TABLE_SCHEMA) || ', pg_temp', true);
+    END IF;
+    SELECT r.outbox INTO name FROM run r WHERE r.id = NEW.id >> {shift};
+    IF name IS NOT NULL THEN  -- in half the time that an INSERT of nothing takes
+        INSERT INTO change (id, order_id, outbox, state, at, status)
+        SELECT greatest((SELECT coalesce(max(c.id), 0) FROM change c) + 1, trunc(NEW.updated_at * 1000000)::bigint),
+            NEW.id, name, NEW.state, NEW.updated_at, CASE WHEN EXISTS (
+            SELECT 1 FROM hearing h WHERE h.outbox = name AND h.state = NEW.state) THEN 'pending' ELSE 'seen' END;
+    END IF;
+    IF path IS NOT NULL THEN PERFORM set_config('search_path', path, true); END IF;
+    RETURN NULL;
+END$$;
+CREATE OR REPLACE FUNCTION {s}.forget_told() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE path text;
+BEGIN
+    IF current_schema() IS DISTINCT FROM TG_TABLE_SCHEMA THEN
+        path := current_setting('search_path');
+        PERFORM set_config('search_path', quote_ident(TG_TABLE_SCHEMA) || ', pg_temp', true);
+    END IF;
+    DELETE FROM told t USING gone WHERE t.change_id = gone.id;
+    IF path IS NOT NULL THEN PERFORM set_config('search_path', path, true); END IF;
+    RETURN NULL;
+END$$;
+ALTER TABLE {s}.outbox ENABLE ALWAYS TRIGGER outbox_changed;
+ALTER TABLE {s}.archived ENABLE ALWAYS TRIGGER archived_changed;
+ALTER TABLE {s}.change ENABLE ALWAYS TRIGGER change_forgotten;
+ALTER FUNCTION {s}.lay RENAME TO lay_before;
+ALTER FUNCTION {s}.mark_told RENAME TO mark_told_before;
+CREATE FUNCTION {s}.lay(
+    wanted text, wanted_outbox text, new_id text, new_amount text, new_body bytea, new_digest bytea,
+    due double precision, urgency bigint, home {s}.meta DEFAULT NULL,
+    OUT verdict text, OUT laid_at double precision, OUT digest bytea, OUT other_amount text, OUT why text
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE is_laid boolean; place name;
+BEGIN
+    SELECT n.nspname INTO place FROM pg_type y JOIN pg_namespace n ON n.oid = y.typnamespace
+    WHERE y.oid = pg_typeof(home);
+    PERFORM set_config('search_path', quote_ident(place) || ', pg_temp', true);
+    LOOP
+        laid_at := extract(epoch FROM clock_timestamp());
+        INSERT INTO tray (outbox, request_id, amount, body, body_sha256, not_before, priority, at)
+        SELECT r.batch_id, new_id, new_amount, new_body, new_digest, due, urgency, laid_at
+        FROM meta m, run r
+        WHERE m.key = 'journal_id' AND m.value = wanted AND r.batch_id = wanted_outbox AND r.outbox = wanted_outbox
+        ON CONFLICT (request_id) DO NOTHING;
+        is_laid := FOUND;
+        IF NOT is_laid THEN
+            PERFORM 1 FROM meta WHERE key = 'journal_id' AND value = wanted;
+            IF NOT FOUND THEN verdict := 'elsewhere'; RETURN; END IF;
+            PERFORM 1 FROM run r WHERE r.batch_id = wanted_outbox AND r.outbox = wanted_outbox;
+            IF NOT FOUND THEN verdict := 'no outbox'; RETURN; END IF;
+            SELECT t.at, t.body_sha256, t.amount, t.problem INTO laid_at, digest, other_amount, why
+            FROM tray t WHERE t.request_id = new_id;
+            IF FOUND AND why IS NULL THEN verdict := 'there'; RETURN; END IF;
+        END IF;
+        -- one of a batch that is not loaded yet is laid beside it: it may be dropped with that
+        SELECT o.body_sha256, o.amount INTO digest, other_amount FROM (
+            SELECT b.body_sha256, b.amount FROM outbox b JOIN run r ON r.id = b.id >> {shift}
+            WHERE b.request_id = new_id AND (r.state = 'ready' OR b.state <> 'planned' OR b.body_sha256 <> new_digest)
+            UNION ALL SELECT body_sha256, amount FROM archived WHERE request_id = new_id) o;
+        IF FOUND THEN
+            IF is_laid THEN DELETE FROM tray t WHERE t.request_id = new_id; END IF;
+            verdict := 'held'; RETURN;
+        END IF;
+        IF why IS NOT NULL THEN verdict := 'stuck'; RETURN; END IF;
+        IF is_laid THEN
+            PERFORM 1 FROM watch w WHERE w.outbox = wanted_outbox AND w.until > laid_at + {soon};
+            IF NOT FOUND AND {has_room}
+                AND pg_try_advisory_xact_lock(hashtext(place), hashtext(wanted_outbox)) THEN
+                PERFORM pg_notify(place, '{tray}');
+            END IF;
+            verdict := 'laid'; RETURN;
+        END IF;
+    END LOOP;  -- it was there, and is neither there nor anywhere else by now
+END$$;
+REVOKE ALL ON FUNCTION {s}.lay FROM PUBLIC;
+CREATE FUNCTION {s}.mark_told(wanted text, changed bigint, handling text, home {s}.meta DEFAULT NULL, OUT verdict text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE place name;
+BEGIN
+    SELECT n.nspname INTO place FROM pg_type y JOIN pg_namespace n ON n.oid = y.typnamespace
+    WHERE y.oid = pg_typeof(home);
+    PERFORM set_config('search_path', quote_ident(place) || ', pg_temp', true);
+    PERFORM 1 FROM meta WHERE key = 'journal_id' AND value = wanted;
+    IF NOT FOUND THEN verdict := 'elsewhere'; RETURN; END IF;
+    INSERT INTO told (change_id, handler, at)
+    SELECT c.id, handling, extract(epoch FROM clock_timestamp()) FROM change c WHERE c.id = changed
+    ON CONFLICT DO NOTHING;
+    verdict := CASE WHEN FOUND THEN 'marked' ELSE 'told' END;
+END$$;
+REVOKE ALL ON FUNCTION {s}.mark_told FROM PUBLIC;
+DO $$
+DECLARE given record;
+BEGIN
+    FOR given IN SELECT replace(p.proname, '_before', '') AS what, a.grantee::regrole AS who
+        FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace, aclexplode(p.proacl) a
+        WHERE n.nspname = {channel} AND p.proname IN ('lay_before', 'mark_told_before')
+        AND a.grantee NOT IN (0, p.proowner)
+    LOOP EXECUTE format('GRANT EXECUTE ON FUNCTION {f}.%I TO %s', given.what, given.who); END LOOP;
+END$$;
+DROP FUNCTION {s}.lay_before, {s}.mark_told_before;
+INSERT INTO {s}.meta (key, value) SELECT 'changes_since', CAST(coalesce(
+    (SELECT min(at) FROM {s}.change WHERE status IN ('seen', 'handled')), extract(epoch FROM now())) AS TEXT)
+    WHERE EXISTS (SELECT 1 FROM {s}.run);
+CREATE INDEX IF NOT EXISTS outbox_failed ON {s}.outbox(id) WHERE state = 'failed';
+"""
+
 # Step n brings a namespace from version n to n + 1; as many of the same about as a file has.
-STEPS: tuple[Step, ...] = (Step(about="make the tables", statements=(_TABLES + _WITHIN,), oldest=1),)
+STEPS: tuple[Step, ...] = (
+    Step(about="make the tables", statements=(_TABLES + _WITHIN,), oldest=1),
+    # of the version before is nobody who writes: one waits for the others by another lock
+    Step(about="bind functions to their tables", statements=(_BOUND,), oldest=2),
+)
 _NEVER_SEALED = {"meta", "holder", "watch"}  # who is here, and where the journal has gone
 _SOON = 1.0  # seconds that a transaction may still take after it has put an order, and be seen all the same
 TRAY = "tray"  # what is told when an order lies there; of anything else only that something was committed
 _CREATED = re.compile(r"CREATE TABLE [^;(]*\.(\w+) \(([^;]*)\);")
+_TRIGGERS = re.findall(r"(CREATE TRIGGER (\w+) [^;]* ON \{s\}\.(\w+) [^;]*);", _TABLES)
 _MADE = re.compile(r"CREATE TABLE (?:\S+\.)?(\w+)")
 _COLUMN = re.compile(r"(\w+) (?:BIGINT|DOUBLE|TEXT|BYTEA)\b")
 # what SQLite has in no column of its own, and what it does not have
 BEYOND_SQLITE: Mapping[str, Sequence[str]] = {
-    "holder": ["begun_at", "name"],
+    "holder": ["begun_at", "lock", "name"],
     "tray": ["id", "outbox", "request_id", "amount", "body", "body_sha256", "not_before", "priority", "at", "problem"],
     "told": ["change_id", "handler", "at"],
     "watch": ["outbox", "until"],
@@ -294,6 +432,9 @@ def steps_for(schema: str, steps: Sequence[Step] = STEPS) -> tuple[Step, ...]:
         "none": NO_TRANSACTION,
         "shift": SHIFT,
         "soon": _SOON,
+        "has_room": HAS_ROOM,
+        "q": quoted(schema).replace("'", "''"),  # within a literal
+        "f": quoted(schema).replace("'", "''").replace("%", "%%"),  # ... that is a format
         "channel": literal(schema),
         "tray": TRAY,
         "mixed": MIXED,
@@ -345,7 +486,7 @@ def migrate(connection: PgConnection, schema: str, steps: Sequence[Step] = STEPS
             ON CONFLICT (key) DO UPDATE SET value = excluded.value""",  # noqa: S608 - the namespace alone
             [("version", str(todo.after)), ("oldest", str(todo.oldest))],
         )
-    if todo.after == 1:
+    if todo.after == len(STEPS):
         _check_columns(connection, schema)
     return todo
 
@@ -388,6 +529,27 @@ def tables_of(connection: Connection, schema: str, steps: Sequence[Step] = STEPS
     return tables_in(row for row in found if row[0] in ours)
 
 
+def silent_triggers(connection: Connection, schema: str) -> list[str]:
+    """The triggers that are not there, or may not fire."""
+    found = connection.execute(
+        """SELECT t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+        JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ? AND t.tgenabled = 'A'""",
+        (schema,),
+    ).fetchall()
+    return [name for _, name, _ in _TRIGGERS if (name,) not in found]
+
+
+def let_fire(connection: PgConnection, schema: str, names: Collection[str]) -> None:
+    """Make triggers anew, so that they fire whatever a session says."""
+    s = quoted(schema)
+    for statement, name, table in _TRIGGERS:
+        if name in names:
+            connection.script(
+                f"DROP TRIGGER IF EXISTS {name} ON {s}.{table}; {statement.format(s=s)}; "
+                f"ALTER TABLE {s}.{table} ENABLE ALWAYS TRIGGER {name}"
+            )
+
+
 def seal(connection: Connection, schema: str, words: str, steps: Sequence[Step] = STEPS) -> None:
     """Let nobody write any more, whatever they have read: an application's own transaction, too."""
     assert isinstance(connection, PgConnection)
@@ -400,7 +562,8 @@ def seal(connection: Connection, schema: str, words: str, steps: Sequence[Step] 
         if table not in _NEVER_SEALED:
             connection.script(
                 f"CREATE TRIGGER moved BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {s}.{quoted(table)} "
-                f"FOR EACH STATEMENT EXECUTE FUNCTION {s}.refuse()"
+                f"FOR EACH STATEMENT EXECUTE FUNCTION {s}.refuse(); "
+                f"ALTER TABLE {s}.{quoted(table)} ENABLE ALWAYS TRIGGER moved"
             )
 
 

@@ -7,7 +7,7 @@ import selectors
 import time
 from collections.abc import Callable
 
-from payments_async.journal._postgres._connection import PgConnection
+from payments_async.journal._postgres._connection import HAS_ROOM, PgConnection
 
 NOT_OURS = (
     "the pooler in between does not lend a session for as long as it is wanted, and clean it then; the journal needs "
@@ -59,10 +59,11 @@ def _stays(connection: PgConnection) -> bool:
 
 
 def _hears(listener: PgConnection, teller: PgConnection, channel: str) -> bool:
-    """Whether one hears what the other tells while it asks for nothing."""
+    """Whether one hears what the other tells while it asks for nothing; where nothing can be told, the lock shows."""
     pgconn, until = listener.raw.pgconn, time.monotonic() + _PATIENCE
     listener.script(f"LISTEN {channel}")
-    teller.script(f"SELECT pg_catalog.pg_notify('{channel}', '')")
+    if teller.script(f"SELECT pg_catalog.pg_notify('{channel}', '') WHERE {HAS_ROOM}") is None:
+        return True
     with selectors.DefaultSelector() as selector:
         selector.register(pgconn.socket, selectors.EVENT_READ)
         while (left := until - time.monotonic()) > 0:

@@ -11,11 +11,14 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from payments_async.journal._engine._memory import Memory, StateFolder
 from payments_async.journal._examination import Circumstance
 from payments_async.journal._faults import JournalError, JournalReadOnly, JournalUnavailable, NotAJournal, PlaceTaken
 from payments_async.journal._sqlite import _circumstances, _faults, _opening
 from payments_async.journal._sqlite._identity import Epoch, Liveness
+from payments_async.journal._statements import _changes
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit
 from payments_async.journal._statements._moving import TableShape, check_here, facts_of, write_facts
@@ -209,13 +212,19 @@ class SqliteDatabase:
     def migration(self) -> Migration:
         """What bringing the tables up to date would do; opening the file does it by itself."""
         with self._alone() as connection:
-            return migration(_opening.version_in(connection), self._steps)
+            todo = migration(_opening.version_in(connection), self._steps)
+            return todo if todo.steps else attrs.evolve(todo, steps=_changes.mends(connection))
 
     def migrate(self) -> Migration:
         """Do it; opening the file does so by itself."""
         with self._alone() as connection:
             check_here(_facts_in(connection), str(self._path))
-            return _opening.migrate(connection, steps=self._steps)
+            done = _opening.migrate(connection, steps=self._steps)
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                mends = _changes.mends(connection)
+                _changes.write_unwritten(connection, self.now())
+            return attrs.evolve(done, steps=(*done.steps, *mends))
 
     def recall(self) -> Memory | None:
         """What this machine remembers."""

@@ -217,8 +217,19 @@ WRITES_CHANGES = """CREATE TRIGGER IF NOT EXISTS outbox_changed AFTER UPDATE OF 
     FROM run r WHERE r.id = NEW.id >> 28;
     END"""
 
+_BOUND = (
+    # since when every change is there: what was forgotten before is not known
+    """INSERT INTO meta (key, value) SELECT 'changes_since', CAST(coalesce(
+        (SELECT min(at) FROM change WHERE status IN ('seen', 'handled')), CAST(strftime('%s', 'now') AS REAL)) AS TEXT)
+        WHERE EXISTS (SELECT 1 FROM run)""",
+    "CREATE INDEX IF NOT EXISTS outbox_failed ON outbox(state) WHERE state = 'failed'",
+)
+
 # Step n brings a file from version n to n + 1.
-STEPS: tuple[Step, ...] = (Step(about="make the tables", statements=_FIRST, oldest=1),)
+STEPS: tuple[Step, ...] = (
+    Step(about="make the tables", statements=_FIRST, oldest=1),
+    Step(about="bind functions to their tables", statements=_BOUND, oldest=2),  # of which a file has none
+)
 
 
 def open_writer(path: Path, *, busy_timeout: float) -> sqlite3.Connection:

@@ -50,6 +50,12 @@ _CLAIMED = f"""SELECT {_FACTS}, change.done, r.batch_id, {_ORDER} FROM change
 _FINISH = """UPDATE change SET status = ?, error = ?, owner = NULL, holder = NULL
     WHERE id IN ({marks}) AND status = 'pending'"""
 _GONE = "its order had left for an archive: no handler can be given it, so a person does what is to be done (`explain`)"
+# Orders of outboxes that came to stand where they do without a change, since nothing was forgotten; each with its run.
+UNWRITTEN = f"""outbox o JOIN run r ON r.id = o.id >> {SHIFT} AND r.outbox IS NOT NULL
+    WHERE o.state NOT IN ('planned', 'sending')
+    AND o.updated_at >= coalesce((SELECT CAST(m.value AS DOUBLE PRECISION) FROM meta m
+    WHERE m.key = 'changes_since'), 0)
+    AND NOT EXISTS (SELECT 1 FROM change c WHERE c.order_id = o.id AND c.state = o.state)"""  # noqa: S608 - no value in it
 _names = msgspec.json.Decoder(list[str]).decode
 
 
@@ -227,9 +233,34 @@ def prune(commit: Commit, number: int, before: float) -> tuple[int, int | None]:
         return 0, None
     ids = [found for found, is_old, is_over in block if is_old and is_over]
     if ids:
+        known = commit.execute("SELECT value FROM meta WHERE key = 'changes_since'").fetchone()
+        if known is None or float(known[0]) < before:
+            remembers = """INSERT INTO meta (key, value) VALUES ('changes_since', ?)
+                ON CONFLICT (key) DO UPDATE SET value = excluded.value"""
+            commit.execute(remembers, (repr(before),))
         sql, marked = _marked("DELETE FROM change WHERE id IN ({marks})", ids)
         commit.execute(sql, marked)
     return len(ids), block[-1][0]
+
+
+def mends(connection: Connection) -> tuple[str, ...]:
+    """What ``write_unwritten`` would do, in words: triggers were kept from firing while orders moved."""
+    (count,) = connection.execute(f"SELECT count(*) FROM {UNWRITTEN}").fetchone()  # noqa: S608 - no value in it
+    return (f"write down what became of {count} orders, for handlers",) if count else ()
+
+
+def write_unwritten(connection: Connection, now: float) -> None:
+    """Write down what became of those, so that handlers hear of it."""
+    found = connection.execute(f"SELECT o.id, r.outbox, o.state, o.updated_at FROM {UNWRITTEN} ORDER BY o.updated_at")  # noqa: S608
+    heard = set(connection.execute("SELECT outbox, state FROM hearing").fetchall())
+    newest = max(last(connection), int(now * 1_000_000))
+    connection.executemany(
+        "INSERT INTO change (id, order_id, outbox, state, at, status) VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            (newest + place, number, outbox, state, at, "pending" if (outbox, state) in heard else "seen")
+            for place, (number, outbox, state, at) in enumerate(found.fetchall(), start=1)
+        ],
+    )
 
 
 def _marked(sql: str, ids: Sequence[int]) -> tuple[str, Sequence[int]]:

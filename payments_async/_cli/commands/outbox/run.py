@@ -238,6 +238,7 @@ def health_document(health: OutboxHealth) -> dict[str, object]:
         "conflicts": health.conflicts,
         "chunks_in_quarantine": health.quarantined,
         "batches_not_loaded": list(health.unloaded),
+        "slowed": health.slowed,
         "handlers": {"waiting": health.untold, "dead": health.dead_letters, "of_nobody": list(health.unheard)},
         "strangers": health.strangers,
         "in_tray": health.in_tray,
@@ -369,4 +370,4 @@ def _trouble_of(health: OutboxHealth) -> str | None:
         return f"batch {', '.join(health.unloaded)} was not loaded to its end, and is not sent: put its file again"
     if health.untaken:
         return f"{counted(health.untaken, 'order')} could not be taken; see `payments-async outbox status`"
-    return None
+    return health.slowed
