@@ -153,7 +153,7 @@ async def test_a_second_journal_for_one_batch_sends_nothing(run: Run, sandbox: S
     for half in (("--adopt",), ("--adopt", "--who", "A. Clerk"), ("--who", "A. Clerk")):
         assert 2 == (await run("bulk", "run", payroll, *typo, *half)).status
     adopted = await run("bulk", "run", payroll, *typo, "--adopt", "--who", "A. Clerk", "--why", "the disk is broken")
-    assert (5, ORDERS) == (adopted.status, len(sandbox.ledger))
+    assert (5, ORDERS) == (adopted.status, len(sandbox.ledger)), adopted.said
     assert "in quarantine" in adopted.said
     assert [] == sandbox.duplicates()
 

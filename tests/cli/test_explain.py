@@ -221,7 +221,7 @@ async def test_an_order_of_an_archive_that_failed_as_a_notification_alone_has_to
 async def test_an_order_that_was_tried_again_from_another_journal(run: Run, batch: None, tmp_path: Path) -> None:
     """This machine knows that a second try was made, and from which one: a third is not asked for."""
     write_csv(tmp_path / "again.csv", row(request_id="RUN-2-R2", phone_number="+256772000002"))
-    other = ("--journal", "other.sqlite", "--batch-id", "again")
+    other = ("--journal", "other.sqlite", "--batch-id", "again", "--second-journal", "second tries", "--acknowledge")
     assert 0 == (await run("bulk", "run", "again.csv", *other, "--yes", "--new-journal")).status
     told = await run("explain", "RUN-2", "--journal", "j.sqlite")
     assert "Pay it again? No: RUN-2-R2 was heard of, which tries it again, though not from here." in told.said
@@ -312,7 +312,7 @@ async def test_an_order_that_a_list_has_shown(run: Run, batch: None) -> None:
 async def test_an_order_of_another_journal_of_this_machine(run: Run, batch: None, tmp_path: Path) -> None:
     """Whoever asks the wrong journal hears which one has it, and pays nothing again."""
     write_csv(tmp_path / "other.csv", row(request_id="OTHER-1", phone_number="+256772000009"))
-    other = ("--journal", "other.sqlite", "--batch-id", "bonus")
+    other = ("--journal", "other.sqlite", "--batch-id", "bonus", "--second-journal", "kept apart")
     assert 0 == (await run("bulk", "run", "other.csv", *other, "--yes", "--new-journal")).status
     ran = await run("explain", "OTHER-1", "--journal", "j.sqlite")
     assert (4, True) == (ran.status, "other.sqlite has it, in batch bonus (1 order, loaded" in ran.said), ran.said

@@ -262,7 +262,7 @@ async def test_two_journals_of_one_machine(tmp_path: Path) -> None:
     async with Sandbox() as sandbox:
         async with (
             opened(sandbox, tmp_path / "one.db") as (_, one),
-            opened(sandbox, tmp_path / "other.db") as (_, other),
+            opened(sandbox, tmp_path / "other.db", second_journal=Adoption(who="Ann", why="two shops")) as (_, other),
         ):
             results = await asyncio.gather(
                 *(where.pay(payout(number), timeout=A_MINUTE) for number in range(20) for where in (one, other)),

@@ -44,6 +44,9 @@ def shop(request: pytest.FixtureRequest) -> Iterator[Bank]:
         yield shop
 
 
+_TWO = Adoption(who="Ann", why="a file beside the database")
+
+
 @pytest.fixture
 def till() -> Iterator[Bank]:
     """An application, by whichever library."""
@@ -166,7 +169,7 @@ async def test_what_no_connection_is(till: Bank, service: Sandbox, tmp_path: Pat
             await here.outbox.put(payout(0), connection=connection)
         with pytest.raises(ValueError, match="adoption"):
             await here.outbox.put(payout(0), connection=connection, adoption=Adoption(who="Ann", why="asked"))
-    async with SqliteJournal(tmp_path / "journal.db") as journal, session(service) as payments:
+    async with SqliteJournal(tmp_path / "journal.db", second_journal=_TWO) as journal, session(service) as payments:
         outbox = Outbox(payments, journal)
         async with outbox:
             with pytest.raises(ValueError, match="use a PostgresJournal"):
@@ -307,8 +310,10 @@ async def test_an_order_that_cannot_be_taken(
     till: Bank, service: Sandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Stays with its problem, which is shown; the others go on, and a person has the last word."""
+    async with desk(till, service, works=False):
+        pass  # the account's journal
     async with (
-        SqliteJournal(tmp_path / "journal.db") as file,
+        SqliteJournal(tmp_path / "journal.db", second_journal=_TWO) as file,
         session(service) as payments,
         Outbox(payments, file, works=False) as first,
     ):

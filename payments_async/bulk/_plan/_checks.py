@@ -524,7 +524,7 @@ class PriorOrders:
         self.run = next((run for run in runs if run.batch_id == self._batch_id), None)
         self.forgotten = await self._journal.forgotten() if self._journal is not None else ()
         journals = await asyncio.to_thread(self._journals)
-        if self._is_empty:
+        if self._is_empty and not (isinstance(self._journal, StoredJournal) and self._journal.second_journal):
             self.others = journals
         if self._is_empty or len(journals) > 1:  # what else the account has paid is not known here
             self.listed = ListedPayouts(SAME_AGAIN_DAYS)

@@ -123,6 +123,7 @@ class StoredJournal(Journal):
 
     Attributes:
         new_database: The database, not open.
+        second_journal: Who says why the account has this journal too.
     """
 
     _put_all = staticmethod(_puts.put_all)
@@ -135,7 +136,7 @@ class StoredJournal(Journal):
         crash_at: Callable[[str], None] | None = None,
     ) -> None:
         self.new_database = database
-        self._second_journal = second_journal
+        self.second_journal = second_journal
         self._crash_at = crash_at
         self._prepare()
 
@@ -960,7 +961,7 @@ class StoredJournal(Journal):
         Raises:
             SecondJournal: The account has another journal here, and no person has said why there are two.
         """
-        word = adoption or self._second_journal
+        word = adoption or self.second_journal
         other = await asyncio.to_thread(registry.other_journal, loading)
         if word is not None and other is not None:
             where = f"{other} of {other.path or 'a journal that was lost'}"

@@ -83,8 +83,10 @@ async def bulk_run(
 
     Example: payments-async bulk run payroll.csv --batch-id payroll-2026-11 --journal payroll.sqlite --max-unknown 10
     """
-    journal = seconded(journal, second_journal)
     adoption = _adoption(adopt, who, why)
+    journal = seconded(journal, second_journal)
+    if journal is not None and adoption is not None:
+        journal = attrs.evolve(journal, second_journal=adoption)
     if journal is None:
         raise BadInput("--journal: name the journal's file, or set PAYMENTS_JOURNAL; it is made if there is none")
     fuse = limits.fuse()
