@@ -15,9 +15,9 @@ _PLACEHOLDER = "{product_id}"
 _CARD_NUMBER = "masked-card-number"
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _OUR_HEADERS = frozenset(
-    {"accept", "accept-encoding", "authorization", "content-length", "content-type", "host", "user-agent"}
+    {"accept", "accept-encoding", "authorization", "content-length", "content-type", "expect", "host", "user-agent"}
 )
-_FLAGS = ("include_refresh_token", "product_paging", "validation_authorized", "card_body_on_get")
+_FLAGS = ("include_refresh_token", "product_paging", "validation_authorized", "card_body_on_get", "expect_continue")
 _PATHS = (
     "api_prefix",
     "refresh_path",
@@ -111,6 +111,9 @@ class Dialect:
         find_by_request_path: An earlier edition answered ``/transactions/Requests/{request_id}``. With a path here,
             ``transactions.find`` asks it first.
         correlation_header: A header that carries the request id (``X-Correlation-ID`` was seen once), or ``None``.
+        expect_continue: Whether an order's body waits for the service's ``100 Continue``. A dead line then shows itself
+            before the order has left, so that it is ``NotSent``. It costs a round trip. A service that does not answer
+            so gets no order at all: ``payments-async doctor`` finds out.
         turned_away_unread: HTTP statuses believed to mean that an order was turned away without being read. 401
             leads to a new login, any other to a wait. From 400 to 499; a server that fails (5xx) may have read it.
             An answer that names a transaction, or says that the order was taken, is never believed to mean that.
@@ -139,6 +142,7 @@ class Dialect:
     empty_members: Literal["omit", "null"] = "omit"
     find_by_request_path: str | None = None
     correlation_header: str | None = None
+    expect_continue: bool = False
     turned_away_unread: frozenset[int] = attrs.field(default=frozenset({401, 429}), converter=_statuses)
     ipn_response_code: str = "0"
 

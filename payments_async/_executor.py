@@ -278,11 +278,14 @@ class Executor:
         if token is not self._token:
             authorization = None if token is None else token.authorization
             self._token, self._headers = token, self.transport.make_headers(authorization)
-        name = self.dialect.correlation_header
-        if name is None or call.request_id is None:
+        name, asks_first = self.dialect.correlation_header, self.dialect.expect_continue and call.once
+        if call.request_id is None or (name is None and not asks_first):
             return self._headers
         headers = self._headers.copy()
-        headers[name] = call.request_id
+        if name is not None:
+            headers[name] = call.request_id
+        if asks_first:
+            headers["Expect"] = "100-continue"
         return headers
 
 

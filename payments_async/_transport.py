@@ -30,6 +30,7 @@ from payments_async._wire.replies import retry_after, seconds_ahead
 # Strict on purpose: a payout is answered in a second or two, and its outcome is unknown while nobody answers.
 DEFAULT_TIMEOUT = aiohttp.ClientTimeout(total=60.0, sock_connect=10.0)
 _CHUNK = 2**16
+_UNREAD = frozenset({401, 429})  # said without a look at the body, and worth an answer of ours
 _NOT_KNOWN = object()
 # aiohttp repeats what it holds for idempotent when a kept-alive connection breaks. Before 3.13 the headers are out
 # again before the body is asked; there it knows such methods by their capitals, and writes all methods in capitals.
@@ -380,9 +381,9 @@ class Transport:
         answer = await request
         if (moment := answer.headers.get(hdrs.DATE)) is not None:
             self._dated = (moment, self._clock())
-        if outgoing is not None and not outgoing.left and _is_early(answer):
-            answer.close()
-            raise TransportFailure(_EARLY)
+        if outgoing is not None and not outgoing.left and answer.version is not None:
+            answer.close()  # in the same turn, so that what was told to continue does not leave after all
+            return self._unasked(answer)
         try:
             body = await self._read(answer)
         except BaseException:
@@ -393,6 +394,18 @@ class Transport:
         if answer.status < 300 and hdrs.RETRY_AFTER not in answer.headers:
             return Reply(answer.status, body)
         return Reply(answer.status, body, retry_after(answer.headers.get(hdrs.RETRY_AFTER), self._wall_clock()))
+
+    def _unasked(self, answer: aiohttp.ClientResponse) -> Reply:
+        """What an answer says that came before the body was asked for: that it was turned away unread, or nothing.
+
+        Raises:
+            TransportFailure: It says nothing of the request, of which no byte of the body left.
+        """
+        if hdrs.EXPECT not in answer.request_info.headers:
+            raise TransportFailure(_EARLY)
+        if answer.status not in _UNREAD:
+            raise TransportFailure(f"the service answered {answer.status} before it asked for the order")
+        return Reply(answer.status, b"", retry_after(answer.headers.get(hdrs.RETRY_AFTER), self._wall_clock()))
 
     def _url(self, call: Call[Any]) -> URL:
         """Where a call goes; remembered for those with a body, which go to a few paths alone."""
@@ -424,11 +437,6 @@ def _check_unanswered(protocol: object) -> None:
     """Refuse a kept-alive connection on which more came than was asked for: it would be read as the next answer."""
     if getattr(protocol, "_buffer", None) or getattr(protocol, "_tail", None):  # aiohttp looks at them on release only
         raise TransportFailure(_EARLY)
-
-
-def _is_early(answer: aiohttp.ClientResponse) -> bool:
-    """Whether an answer to what has not left came over a connection, and nobody was asked whether to send it."""
-    return answer.version is not None and "Expect" not in answer.request_info.headers
 
 
 def _without_total(timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:

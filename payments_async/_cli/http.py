@@ -39,11 +39,18 @@ class HttpAnswer:
 
 
 async def exchange(
-    method: str, url: URL, *, body: bytes = b"", tls: ssl.SSLContext | None = None, timeout: float = 10.0
+    method: str,
+    url: URL,
+    *,
+    body: bytes = b"",
+    tls: ssl.SSLContext | None = None,
+    timeout: float = 10.0,
+    asks_first: bool = False,
 ) -> HttpAnswer:
     """Send one request and read its answer.
 
     Args:
+        asks_first: Wait with the body for ``100 Continue``, and send it never: the first answer is told.
         timeout: Seconds in all.
 
     Raises:
@@ -56,12 +63,13 @@ async def exchange(
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
         "Connection: close",
+        *(["Expect: 100-continue"] if asks_first else []),
     ]
     context = (tls or ssl.create_default_context()) if url.scheme == "https" else None
     async with asyncio.timeout(timeout):
         reader, writer = await asyncio.open_connection(url.host, url.port, ssl=context, limit=_LONGEST_HEAD)
         try:
-            writer.write("\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + body)
+            writer.write("\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + (b"" if asks_first else body))
             await writer.drain()
             head = await reader.readuntil(b"\r\n\r\n")
             status_line, _, fields = head.partition(b"\r\n")
@@ -69,7 +77,7 @@ async def exchange(
             if not version.startswith(b"HTTP/") or not rest[:3].isdigit():
                 raise ValueError("the answer is no HTTP")
             headers = {name.lower(): value for name, value in BytesParser().parsebytes(fields).items()}
-            content = b"" if method == "HEAD" else await _body(reader, headers)
+            content = b"" if method == "HEAD" or asks_first else await _body(reader, headers)
             return HttpAnswer(status=int(rest[:3]), headers=headers, body=content, expires=_expiry(writer))
         except asyncio.IncompleteReadError as error:
             raise ConnectionError("the connection was closed without an answer") from error

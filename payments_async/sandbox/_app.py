@@ -30,7 +30,7 @@ def application(
     for endpoint in endpoints(service):
         handler = _handler(service, endpoint)
         for path in endpoint.paths:
-            app.router.add_route(endpoint.method, prefix + path, handler)
+            app.router.add_route(endpoint.method, prefix + path, handler, expect_handler=partial(_expected, service))
     app.router.add_routes(control)
     app.router.add_route("*", "/{anything:.*}", _nowhere)
     app.cleanup_ctx.append(lifetime)
@@ -44,13 +44,25 @@ async def _date(clock: Clock, _: web.BaseRequest, answer: web.StreamResponse) ->
     answer.headers["Date"] = format_datetime(clock.now(), usegmt=True)
 
 
+async def _expected(service: Service, request: web.Request) -> None:
+    """Tell a request that waits with its body to go on, unless a quirk says otherwise."""
+    says = service.settings.quirks.expect_continue
+    if says == "refused":
+        raise web.HTTPExpectationFailed
+    if says == "answered" and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
 def _handler(service: Service, endpoint: Endpoint) -> Handler:
     needs_token = endpoint.needs_token
     keeps_evidence = not service.settings.fast
 
     async def handle(request: web.Request) -> web.StreamResponse:
         service.note_asked()
-        body = await request.read()
+        try:
+            body = await request.read()
+        except ConnectionResetError:  # nobody is there any more, as where it waited to be told to go on
+            return web.Response(status=400)
         if keeps_evidence:
             service.requests.append(_received(service, request, body))
         try:

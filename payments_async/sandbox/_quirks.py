@@ -19,6 +19,8 @@ class Quirks:
     A client should pass with every one of these set to any of its values: all of them are documented somewhere.
 
     Attributes:
+        expect_continue: What becomes of a request that waits for `100 Continue`: it is told to go on, told nothing, or
+            refused with 417.
         token_key: Where the token stands in the answer of a login; the refresh token follows its spelling.
         accepted_schemes: The authorization schemes that are let in, spelled exactly so.
         refresh_path: A path that takes `{"refreshToken": ...}` for a new token; None offers none.
@@ -70,6 +72,8 @@ class Quirks:
         ipn_reversal_code: The status code of a notification about a reversal; None sends none.
     """
 
+    # Spec: silent
+    expect_continue: Literal["answered", "ignored", "refused"] = _one_of("answered", "ignored", "refused")
     # Spec: "Response fields: Token (string, <ACCESS_TOKEN>), refreshToken"; integrations also met token and data.token
     token_key: Literal["Token", "token", "data.token"] = _one_of("Token", "token", "data.token")
     # Spec: "The login description shows the scheme Bearer <ACCESS_TOKEN>; every endpoint sample shows Token"

@@ -194,7 +194,7 @@ async def test_the_doctor_finds_nothing_wrong(run: Run) -> None:
     """With good settings every look is fine, to people and machines."""
     ran = await run("doctor")
     assert 0 == ran.status
-    assert 8 == ran.out.count("fine ")
+    assert 9 == ran.out.count("fine ")
     assert ("shows 0 transactions" in ran.out, "none in these answers" in ran.out) == (True, True)
     told = json.loads((await run("doctor", "--json")).out)
     assert {0} == {finding["status"] for finding in told["findings"]}
@@ -206,6 +206,15 @@ async def test_the_doctor_tells_quirks(run: Run, sandbox: Sandbox) -> None:
     sandbox.switch("read_code", 1)
     ran = await run("doctor")
     assert (0, True) == (ran.status, "read_code (1), token_key (data.token): understood" in ran.out)
+
+
+async def test_the_doctor_finds_out_whether_a_service_asks_for_bodies(run: Run, sandbox: Sandbox) -> None:
+    """A login is announced and not sent: nobody is logged in by it, and no order is touched."""
+    assert "Dialect(expect_continue=True) may be used" in (await run("doctor")).out
+    before = len(sandbox.requests)
+    sandbox.switch("expect_continue", "refused")
+    assert "answers 417 to a request that waits" in (await run("doctor")).out
+    assert ([], True) == (list(sandbox.ledger), len(sandbox.requests) > before)
 
 
 async def test_the_doctor_knows_http_from_tls(run: Run, sandbox: Sandbox) -> None:

@@ -1,12 +1,14 @@
 """What left and what did not: the evidence on the wire decides between NotSent and OutcomeUnknown."""
 
 import asyncio
+import contextlib
 import gzip
 import json
 import logging
 import ssl
 import traceback
 import zlib
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ from session.wires import (
 
 from payments_async import (
     AuthenticationFailed,
+    Dialect,
     Limits,
     NotSent,
     OutcomeUnknown,
@@ -44,8 +47,9 @@ from payments_async import (
     ServiceFault,
 )
 from payments_async._transport import AnotherMachine, Outgoing, ThisMachine, TransportFailure
-from payments_async.sandbox import Sandbox
+from payments_async.sandbox import Quirks, Sandbox
 
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 SHORT = aiohttp.ClientTimeout(total=1.0)  # long enough to log in and to send, on any machine
 MIDDLEWARES = "middlewares" in aiohttp.ClientSession.__init__.__code__.co_varnames
 
@@ -315,7 +319,9 @@ async def test_a_timeout_before_the_first_byte(opened: Open, stack: AsyncExitSta
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append(await reader.readuntil(b"\r\n\r\n"))
         if LOGIN.encode() in heads[0] and len(heads) == 1:
-            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" + reply({"Token": "t"}, Connection="close"))
+            writer.write(CONTINUE)
+            await reader.readuntil(b"}")
+            writer.write(reply({"Token": "t"}, Connection="close"))
         rest.append(await reader.read())
         writer.close()
 
@@ -326,6 +332,107 @@ async def test_a_timeout_before_the_first_byte(opened: Open, stack: AsyncExitSta
         await turns()
     assert PAYOUTS.encode() in heads[1]
     assert b"requestId" not in b"".join(heads + rest)
+
+
+class Asked:
+    """A service that takes logins, and answers the head of an order as it is told, before the body has come."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self.answers = list(answers)
+        self.orders = 0
+        self.bodies = b""
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                if LOGIN.encode() in head:
+                    assert b"Expect" not in head
+                    await reader.readuntil(b"}")
+                    writer.write(reply({"Token": "t"}))
+                    continue
+                assert b"Expect: 100-continue" in head
+                self.orders += 1
+                writer.write(self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])
+                self.bodies += await reader.read(65536)
+                if self.answers[0].startswith(b"HTTP/1.1 100"):
+                    writer.write(accepted("r-1"))
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def asking(service: Asked, opened: Open, **settings: Any) -> AsyncIterator[PaymentsSession]:
+    """A session whose orders wait until they are asked for."""
+    async with await asyncio.start_server(service, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        plain = {"dialect": Dialect(expect_continue=True)} | settings
+        payments = await opened(f"http://127.0.0.1:{port}", **plain)
+        yield payments
+        await payments.aclose()
+
+
+async def test_an_order_leaves_when_it_is_asked_for(opened: Open) -> None:
+    """Reads and logins wait for nothing."""
+    service = Asked(CONTINUE)
+    async with asking(service, opened) as payments:
+        assert "r-1" == (await payments.payouts.send(payout())).request_id
+    assert 1 == service.bodies.count(b"requestId")
+
+
+@pytest.mark.parametrize("status", [200, 202, 307, 400, 403, 409, 417, 500, 503])
+async def test_an_answer_to_an_order_that_was_not_asked_for(opened: Open, status: int) -> None:
+    """Whatever it says, also that the order was taken: nothing of it had left, and it may be of another order."""
+    service = Asked(accepted("r-1").replace(b"200", str(status).encode(), 1))
+    async with asking(service, opened) as payments:
+        await not_sent(payments, f"answered {status} before it asked for the order")
+    assert b"" == service.bodies
+
+
+async def test_an_answer_in_one_breath_with_the_go_on(opened: Open) -> None:
+    """What was told to continue stays here all the same, once the end of the try is told."""
+    service = Asked(CONTINUE + accepted("r-1"))
+    async with asking(service, opened) as payments:
+        try:
+            await payments.payouts.send(payout())
+        except NotSent:
+            await turns()
+            assert b"requestId" not in service.bodies
+        except OutcomeUnknown:
+            pass  # it had left
+
+
+@pytest.mark.parametrize(("status", "orders"), [(401, 2), (429, 2)])
+async def test_an_order_that_is_turned_away_before_it_leaves(opened: Open, status: int, orders: int) -> None:
+    """It is tried again as ever: after a new login, or after a pause."""
+    service = Asked(reply({}, status, Retry_After="1"), CONTINUE)
+    async with asking(service, opened) as payments:
+        assert "r-1" == (await payments.payouts.send(payout())).request_id
+    assert orders == service.orders
+
+
+async def test_a_dead_line_keeps_the_order_here(opened: Open) -> None:
+    """Nobody asks for the body in time: it is surely not sent, where it was unknown without this."""
+    service = Asked(b"")
+    async with asking(service, opened, timeout=SHORT) as payments:
+        await not_sent(payments, "in time")
+    assert b"" == service.bodies
+
+
+@pytest.mark.parametrize("says", ["ignored", "refused"])
+async def test_a_service_that_does_not_know_it(opened: Open, stack: AsyncExitStack, says: Any) -> None:
+    """No order is sent, and none is unknown."""
+    sandbox = await stack.enter_async_context(Sandbox(quirks=Quirks(expect_continue=says)))
+    payments = await opened(sandbox, dialect=Dialect(expect_continue=True), timeout=SHORT)
+    await not_sent(payments, "in time" if says == "ignored" else "417")
+    assert not sandbox.ledger
+
+
+async def test_a_service_that_knows_it(opened: Open, stack: AsyncExitStack) -> None:
+    """The sandbox does."""
+    sandbox = await stack.enter_async_context(Sandbox())
+    payments = await opened(sandbox, dialect=Dialect(expect_continue=True))
+    await payments.payouts.send(payout())
+    assert 1 == len(sandbox.ledger)
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500])

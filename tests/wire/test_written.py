@@ -63,7 +63,7 @@ ANOTHER = {  # of every field of a dialect, a value that is not its own
     "card_patch_path": "/c", "card_body_on_get": False, "card_enable_member": "on", "card_pin_member": "PIN",
     "timezone": timezone(timedelta(hours=3)), "phone_format": "digits", "phone_country_code": "254",
     "empty_members": "null", "find_by_request_path": "/{request_id}", "correlation_header": "X-Id",
-    "turned_away_unread": frozenset({429}), "ipn_response_code": "1",
+    "expect_continue": True, "turned_away_unread": frozenset({429}), "ipn_response_code": "1",
 }  # fmt: skip
 
 

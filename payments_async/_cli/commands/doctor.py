@@ -17,6 +17,9 @@ from payments_async._cli.settings import ConnectionSettings
 
 _SKEW = 60.0  # seconds of difference that are worth a word
 _EXPIRES_SOON = 14  # days
+_CONTINUE = 100
+_PATIENCE = 3.0  # seconds until a service that says nothing counts as one that does not answer
+_LOGIN = "/auth/login"
 
 
 @attrs.frozen(kw_only=True)
@@ -86,8 +89,25 @@ async def _examine(settings: ConnectionSettings) -> AsyncIterator[Diagnosis]:
             count = len(page.collection) if page.total_count is None else page.total_count
             yield Diagnosis(name=name, words=f"shows {count:,} transactions")
             yield _spelled(payments)
+            if settings.proxy is None:
+                yield await _asked_first(payments, settings)
     except PaymentsError as error:
         yield Diagnosis(name=name, words=error.message, remedy=remedy_of(error), status=exit_of(error))
+
+
+async def _asked_first(payments: PaymentsSession, settings: ConnectionSettings) -> Diagnosis:
+    """Whether the service answers 100 Continue: a login is announced, and never sent."""
+    login = URL(f"{payments.base_url}{payments.dialect.api_prefix}{_LOGIN}")
+    try:
+        answer = await exchange("POST", login, body=b"{}", tls=settings.tls, timeout=_PATIENCE, asks_first=True)
+        known, status = answer.status == _CONTINUE, f"answers {answer.status}"
+    except (OSError, ValueError):
+        known, status = False, "does not answer"
+    is_used, words = payments.dialect.expect_continue, "to a request that waits for 100 Continue"
+    if known:
+        return Diagnosis(name="continue", words="the service answers it: Dialect(expect_continue=True) may be used")
+    remedy = "set Dialect(expect_continue=False): no order is sent with it" if is_used else ""
+    return Diagnosis(name="continue", words=f"the service {status} {words}", remedy=remedy)
 
 
 def _spelled(payments: PaymentsSession) -> Diagnosis:
