@@ -29,6 +29,7 @@ import attrs
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.chaos_flights import causes, record
 from benchmarks.chaos_ground import AGAIN, Ground, Place
 from benchmarks.chaos_plans import end, faults, plan_of, show
 from bulk.lives import BLOWS, break_rule_two, strike_all
@@ -42,7 +43,6 @@ from payments_async.journal import PostgresJournal, SqliteJournal
 from payments_async.sandbox import Fault, Sandbox
 
 BATCH = "chaos"
-LEASE = 1.0  # seconds; a process that is stopped for longer is taken over
 
 
 @attrs.frozen(kw_only=True)
@@ -57,6 +57,7 @@ class Plan:
         journal: ``postgres`` for a server of its own, or the DSN of another one, in place of a file.
         broken: Rule 2 is broken on purpose.
         delay: Seconds the service takes to answer an order.
+        lease: Seconds; a process that is stopped for longer is taken over.
     """
 
     orders: int
@@ -69,6 +70,7 @@ class Plan:
     broken: bool = False
     concurrency: int = 20
     delay: float = 0.1
+    lease: float = 1.0
     seed: int = 1
 
 
@@ -84,6 +86,7 @@ class Toll:
     duplicates: list[str] = attrs.field(factory=list)
     contradictions: list[str] = attrs.field(factory=list)
     states: Counter[str] = attrs.field(factory=Counter)
+    parked: Counter[str] = attrs.field(factory=Counter)
     executions: int = 0
     kills: int = 0
     stops: int = 0
@@ -91,19 +94,22 @@ class Toll:
     restarts: int = 0
 
 
-def begin(number: int, place: dict[str, Any], who: dict[str, str], orders: int, concurrency: int, broken: bool) -> None:
+def begin(
+    number: int, place: dict[str, Any], who: dict[str, str], orders: int, concurrency: int, broken: bool, lease: float
+) -> None:
     """What a child of the nursery does: run the batch, and again where it ended for want of a database."""
     if broken:
         break_rule_two()
     here = Place(**place)
     here.lead()
+    record(Path(here.folder))
 
     async def work() -> str | None:
         limit = aiohttp.ClientTimeout(total=2.0)
         async with here.journal() as held, PaymentsSession(here.base, Credentials(**who), timeout=limit) as payments:
             # the list would show what is sent again because rule 2 is broken
             report = await run_batch(
-                payments, held, BATCH, payouts(orders), concurrency=concurrency, lease=LEASE,
+                payments, held, BATCH, payouts(orders), concurrency=concurrency, lease=lease,
                 look_first="never" if broken else "always",
             )  # fmt: skip
         return report.stopped
@@ -116,7 +122,7 @@ def begin(number: int, place: dict[str, Any], who: dict[str, str], orders: int, 
             except AGAIN as error:
                 why = error.message
             if why is not None:
-                await asyncio.sleep(LEASE / 4)
+                await asyncio.sleep(lease / 4)
 
     asyncio.run(work_on())
 
@@ -175,25 +181,27 @@ class Chaos:
         who = {"app_key": sandbox.app_key, "app_password": sandbox.app_password, "user_id": sandbox.user_id}
         place = await self.ground.place(name)
         return self.nursery.begin(
-            place=attrs.asdict(place), who=who, orders=plan.orders, concurrency=plan.concurrency, broken=plan.broken
-        )
+            place=attrs.asdict(place), who=who, orders=plan.orders, concurrency=plan.concurrency, broken=plan.broken,
+            lease=plan.lease,
+        )  # fmt: skip
 
     async def _trouble(self, name: str, child: Child) -> None:
         """Strike whenever the service has carried out some more: so it always hits orders under way."""
+        plan = self.plan
         while self._blows:
             await self._carried_out(self._chance.randint(1, self._pause))
             match self._blows.pop() if self._blows else None:
                 case "stop":
                     self.toll.stops += 1
                     await child.send(signal.SIGSTOP)
-                    await asyncio.sleep(self._chance.uniform(0.5, 2.2) * LEASE)
+                    await asyncio.sleep(self._chance.uniform(0.5, 2.2) * plan.lease)
                     await child.send(signal.SIGCONT)
                 case "kill":
                     self.toll.kills += 1
                     await child.send(signal.SIGKILL)
                     return
                 case "cut":
-                    await self.ground.part(name, LEASE)
+                    await self.ground.part(name, plan.lease)
 
     async def _restart(self) -> None:
         """Stop the database now and then."""
@@ -212,10 +220,12 @@ class Chaos:
         await sandbox.settle(60)
         sandbox.chaos({})
         async with self._opened() as (journal, payments):
-            await run_batch(payments, journal, BATCH, payouts(self.plan.orders), lease=LEASE)
+            await run_batch(payments, journal, BATCH, payouts(self.plan.orders), lease=self.plan.lease)
             await sandbox.settle(60)
             await reconcile(payments, journal, grace=0.0, interval=0.0)
             executions = {execution.request_id: execution for execution in sandbox.ledger}
+            parked = [entry.request_id async for entry in journal.entries(state="parked")]
+            toll.parked = causes(parked, self.ground.folder, sandbox)
             async for entry in journal.entries():
                 toll.states[entry.state.value] += 1
                 execution = executions.pop(entry.request_id, None)

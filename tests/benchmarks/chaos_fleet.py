@@ -27,6 +27,7 @@ import attrs
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.chaos_flights import causes, record
 from benchmarks.chaos_plans import end, faults, plan_of, show
 from bulk.nursery import Child, Nursery, say
 from bulk.worlds import contradiction, payout
@@ -82,6 +83,7 @@ class Toll:
     duplicates: list[str] = attrs.field(factory=list)
     contradictions: list[str] = attrs.field(factory=list)
     states: Counter[str] = attrs.field(factory=Counter)
+    parked: Counter[str] = attrs.field(factory=Counter)
     executions: int = 0
     blows: Counter[str] = attrs.field(factory=Counter)
     seconds: float = 0.0
@@ -94,6 +96,7 @@ def begin(
     number: int, dsn: str, schema: str, state: str, base: str, who: dict[str, str], concurrency: int, embedded: bool
 ) -> None:
     """What a child of the nursery does: work, until it is asked to end."""
+    record(Path(state).parent)
 
     async def work() -> None:
         stop = asyncio.Event()
@@ -233,6 +236,8 @@ class FleetChaos:
         sandbox.chaos({})
         await reconcile(payments, journal, grace=0.0, interval=0.0)
         executions = {execution.request_id: execution for execution in sandbox.ledger}
+        parked = [entry.request_id async for entry in journal.entries(state="parked")]
+        toll.parked = causes(parked, self.folder, sandbox)
         async for entry in journal.entries():
             toll.states[entry.state.value] += 1
             execution = executions.pop(entry.request_id, None)

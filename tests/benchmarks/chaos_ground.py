@@ -81,12 +81,13 @@ class Ground:
     Attributes:
         partitions: How many there were, by what broke.
         restarts: Of the server.
+        folder: Of this run.
     """
 
     def __init__(self, folder: Path, journal: str, sandbox: Sandbox, chance: random.Random) -> None:
         self.partitions: Counter[str] = Counter()
         self.restarts = 0
-        self._folder = folder
+        self.folder = folder
         self._wanted = journal
         self._sandbox = sandbox
         self._chance = chance
@@ -113,7 +114,7 @@ class Ground:
 
     def journal(self) -> SqliteJournal | PostgresJournal:
         """The one journal, by no line."""
-        return _journal(self._folder, self._dsn, self._schema)
+        return _journal(self.folder, self._dsn, self._schema)
 
     @property
     def base(self) -> str:
@@ -130,7 +131,7 @@ class Ground:
             self._lines[name] = database, service
         database, service = self._lines[name]
         dsn = by_line(self._dsn, database) if database is not None else ""
-        return Place(folder=str(self._folder), dsn=dsn, schema=self._schema, base=self.base, port=service.port)
+        return Place(folder=str(self.folder), dsn=dsn, schema=self._schema, base=self.base, port=service.port)
 
     async def part(self, name: str, lease: float) -> None:
         """Break a line of a process in some way, for a while."""

@@ -34,6 +34,7 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.chaos_flights import causes, record
 from benchmarks.chaos_ground import AGAIN, Ground, Place
 from benchmarks.chaos_plans import end, faults, plan_of, show
 from bulk.lives import break_rule_two
@@ -99,6 +100,7 @@ class Toll:
     promised: set[str] = attrs.field(factory=set)
     told: dict[tuple[str, str], Counter[int]] = attrs.field(factory=dict)
     states: Counter[str] = attrs.field(factory=Counter)
+    parked: Counter[str] = attrs.field(factory=Counter)
     executions: int = 0
     kills: Counter[str] = attrs.field(factory=Counter)
     stops: Counter[str] = attrs.field(factory=Counter)
@@ -215,6 +217,7 @@ def begin(place: dict[str, Any], broken: bool, **told: Any) -> None:
         break_rule_two()
     here = Place(**place)
     here.lead()
+    record(Path(here.folder))
     while True:
         with suppress(*AGAIN):
             asyncio.run(Desk(place=here, broken=broken, **told).open())
@@ -343,6 +346,8 @@ class Chaos:
                 await reconcile(payments, journal, grace=0.0, interval=0.0)
             executions = {execution.request_id: execution for execution in sandbox.ledger}
             held = set()
+            parked = [entry.request_id async for entry in journal.entries(state="parked")]
+            toll.parked = causes(parked, self.folder, sandbox)
             async for entry in journal.entries():
                 held.add(entry.request_id)
                 toll.states[entry.state.value] += 1

@@ -19,6 +19,7 @@ class Reckoning(Protocol):
     duplicates: list[str]
     contradictions: list[str]
     states: Counter[str]
+    parked: Counter[str]
     executions: int
 
 
@@ -62,6 +63,7 @@ def faults(toll: Reckoning, *, orders: int, broken: bool) -> Iterator[str]:
 def show(toll: Reckoning) -> None:
     """Print what all came to."""
     print(f"{toll.executions} executions, {len(toll.duplicates)} duplicates, {dict(toll.states)}")
+    print(f"parked: {dict(toll.parked)}")
 
 
 def end(problems: Iterable[str]) -> int:

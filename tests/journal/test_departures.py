@@ -19,6 +19,7 @@ from journal.factories import BATCH, Clock, claimed, in_outbox, loaded, order, p
 
 from payments_async.journal import Journal, News, State
 from payments_async.journal._engine import _departures
+from payments_async.journal._statements._permits import record_unsent
 from payments_async.journal.contract import Chunk, Outcome, Permit
 
 Tamper = Callable[[Path], object]
@@ -273,15 +274,9 @@ async def test_an_owner_of_the_same_number_is_another(world: World) -> None:
     async with world.opens(state_folder=world.state) as journal:
         with _departures.remains(world.state, journal._database.journal_id) as left:  # type: ignore[attr-defined]
             others = [one._replace(owner=bytes(16)) for one in left]
-            await journal._submit("prove_unsent", _departures_recorded, others)  # type: ignore[attr-defined]
+            await journal._submit("expire_chunks", record_unsent, others)  # type: ignore[attr-defined]
             assert left
             assert {State.SENDING} == set((await states(journal)).values())
-
-
-def _departures_recorded(commit: Any, remains: Any) -> int:
-    from payments_async.journal._statements._permits import record_unsent
-
-    return record_unsent(commit, remains)
 
 
 @pytest.mark.parametrize("is_stuck", [False, True])

@@ -141,7 +141,7 @@ class Departures:
 
 
 @contextmanager
-def remains(folder: Path, journal_id: str) -> Iterator[list[Remains]]:
+def remains(folder: Path | None, journal_id: str) -> Iterator[list[Remains]]:
     """What processes on this machine left that died with a journal open. Once the block has ended well, it is removed.
 
     Nobody else has it meanwhile.
@@ -149,7 +149,7 @@ def remains(folder: Path, journal_id: str) -> Iterator[list[Remains]]:
     locked: list[tuple[Path, int]] = []
     found: list[Remains] = []
     try:
-        with suppress(OSError), os.scandir(folder / _FOLDER) as files:
+        with suppress(OSError), os.scandir(folder / _FOLDER if folder is not None else "") as files:  # "" is nowhere
             for file in files:
                 if file.name.startswith(f"{journal_id}-"):
                     with suppress(OSError):

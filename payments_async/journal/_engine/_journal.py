@@ -7,7 +7,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import date
 from decimal import Decimal
 from functools import partial
@@ -69,6 +69,7 @@ from payments_async.journal._records import (
     Permit,
     Placed,
     Progress,
+    Remains,
     Run,
     RunIdentity,
     SharedPace,
@@ -413,8 +414,8 @@ class StoredJournal(Journal):
     # The outbox: single orders
 
     async def open_outbox(self, name: str, identity: RunIdentity) -> Run:
-        await self._submit("open_outbox", _puts.open_outbox, name, identity, secrets.token_hex(8))
-        await self._prove_unsent()
+        async with self._left_behind() as (_, left):
+            await self._submit("open_outbox", _puts.open_outbox, name, identity, secrets.token_hex(8), left)
         run = await self.run(name)
         if (memory := self._database.memory) is not None and name not in self._registrars:
             registrar = PutRegistrar(
@@ -557,9 +558,8 @@ class StoredJournal(Journal):
 
     async def claim_chunk(self, batch_id: str, owner: str, *, lease: float = 30.0) -> Chunk | None:
         await self._check_adopted(batch_id)
-        await self._prove_unsent()
-        async with self._database.dead() as dead:
-            asked = (batch_id, owner, self._database.holder, lease, dead)
+        async with self._left_behind() as (dead, left):
+            asked = (batch_id, owner, self._database.holder, lease, dead, left)
             return await self._submit("claim_chunk", _permits.claim_chunk, *asked, droppable=True)
 
     async def renew_chunk(self, chunk: Chunk, *, lease: float = 30.0) -> Chunk:
@@ -573,19 +573,20 @@ class StoredJournal(Journal):
     async def expire_chunks(self, batch_id: str | None = None, *, owner: str | None = None) -> int:
         if owner is not None:
             return await self._submit("expire_chunks", _permits.give_back_all, owner)
-        await self._prove_unsent()
-        async with self._database.dead() as dead:
-            return await self._submit("expire_chunks", _permits.expire_chunks, batch_id, dead)
+        async with self._left_behind() as (dead, left):
+            return await self._submit("expire_chunks", _permits.expire_chunks, batch_id, dead, left)
 
     async def chunks(self, batch_id: str) -> Chunks:
         return await self._read(_permits.chunks, batch_id, self._database.now())
 
-    async def _prove_unsent(self) -> None:
-        """Report what processes that died on this machine have surely not sent."""
-        if (memory := self._database.memory) is not None:
-            with remains(memory.folder, self._database.journal_id) as left:
-                if left:
-                    await self._submit("prove_unsent", _permits.record_unsent, left)
+    @asynccontextmanager
+    async def _left_behind(self) -> AsyncIterator[tuple[Sequence[str], Sequence[Remains]]]:
+        """Who died without an end, and which leases they left here; told no more once the block has ended well."""
+        memory = self._database.memory
+        folder = None if memory is None else memory.folder
+        with remains(folder, self._database.journal_id) as left:
+            async with self._database.dead() as dead:
+                yield dead, left
 
     def follow_departures(self, owner: str) -> Callable[[Permit], None]:
         memory = self._database.memory

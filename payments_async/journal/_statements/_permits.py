@@ -95,9 +95,10 @@ def _ready_run(connection: Connection | Commit, batch_id: str) -> int:
 
 
 def claim_chunk(
-    commit: Commit, batch_id: str, owner: str, holder: str, lease: float, dead: Sequence[str]
+    commit: Commit, batch_id: str, owner: str, holder: str, lease: float, dead: Sequence[str], left: Sequence[Remains]
 ) -> Chunk | None:
     """Lease the first free chunk that has planned orders; close those that have none on the way."""
+    record_unsent(commit, left)
     end_leases_of_the_dead(commit, dead)
     run = _ready_run(commit, batch_id)
     _cap_leases(commit, run)
@@ -146,8 +147,9 @@ def release_chunk(commit: Commit, chunk: Chunk) -> None:
         _give_back(commit, chunk.run, chunk.number, chunk.token)
 
 
-def expire_chunks(commit: Commit, batch_id: str | None, dead: Sequence[str]) -> int:
+def expire_chunks(commit: Commit, batch_id: str | None, dead: Sequence[str], left: Sequence[Remains]) -> int:
     """Take over, for nobody, every chunk whose lease ran out, or whose holder is dead."""
+    record_unsent(commit, left)
     end_leases_of_the_dead(commit, dead)
     run = None if batch_id is None else _ready_run(commit, batch_id)
     _cap_leases(commit, run)
@@ -470,12 +472,11 @@ def withdraw(commit: Commit, permit: Permit, why: str) -> None:
         record(commit, Outcome(permit=permit, news=News.NOT_SENT, message=why))
 
 
-def record_unsent(commit: Commit, remains: Sequence[Remains]) -> int:
-    """Write down for a process that died what it surely has not sent; tells how many orders are planned again.
+def record_unsent(commit: Commit, remains: Sequence[Remains]) -> None:
+    """Write down for processes that died what they surely have not sent.
 
     A lease is known by its owner too: a copy of a journal may have raised a token to the same number.
     """
-    planned = 0
     for left in remains:
         lease = (left.run, left.number, left.token)
         (owner,) = commit.execute(
@@ -499,9 +500,7 @@ def record_unsent(commit: Commit, remains: Sequence[Remains]) -> int:
                     sent_before=bool(row.sent_before),
                     at=row.permitted_at,
                 )
-                unsent = Outcome(permit=permit, news=News.NOT_SENT, message=_DIED)
-                planned += record(commit, unsent).state is State.PLANNED
-    return planned
+                record(commit, Outcome(permit=permit, news=News.NOT_SENT, message=_DIED))
 
 
 def _is_of(row: Row, permit: Permit) -> bool:

@@ -30,6 +30,7 @@ from payments_async.journal._records import (
     Pause,
     Permit,
     Placed,
+    Remains,
     Row,
     RunIdentity,
     Sighting,
@@ -65,7 +66,7 @@ from payments_async.journal._statements._evidence import apply, open_chunk_of, r
 from payments_async.journal._statements._history import is_looked_for, look_earlier
 from payments_async.journal._statements._loading import begin_run
 from payments_async.journal._statements._notifications import apply_unmatched_events
-from payments_async.journal._statements._permits import is_held, planned_in, take_over
+from payments_async.journal._statements._permits import is_held, planned_in, record_unsent, take_over
 from payments_async.journal._states import News, State
 
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: no database can keep it
@@ -146,8 +147,9 @@ class _Filling:
         return self._is_good
 
 
-def open_outbox(commit: Commit, name: str, identity: RunIdentity, uid: str) -> None:
+def open_outbox(commit: Commit, name: str, identity: RunIdentity, uid: str, left: Sequence[Remains]) -> None:
     """Begin an outbox, unless it is there: a run that never ends. Raises ``WrongAccount``, ``OrdersDiffer``."""
+    record_unsent(commit, left)
     begin_run(commit, name, identity, None, None, uid, name)
     commit.execute(
         "UPDATE run SET state = 'ready', ready_at = ? WHERE batch_id = ? AND outbox = ? AND state = 'loading'",
