@@ -1,0 +1,71 @@
+"""A run notes each order that leaves, before its first byte does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from bulk.worlds import BATCH, payout, payouts, session
+
+from payments_async.bulk import run_batch
+from payments_async.journal import SqliteJournal
+from payments_async.journal._engine import _departures
+from payments_async.journal.contract import Permit
+from payments_async.sandbox import Sandbox
+
+HEADER, LEASE, MARKS = 4096, 1024, slice(64, 564)
+
+
+def marks(state: Path) -> int:
+    """How many orders any process has marked, as whoever comes after it would read."""
+    count = 0
+    for file in (state / "departures").iterdir():
+        data = file.read_bytes()
+        for place in range(HEADER, len(data), LEASE):
+            count += sum(mark > 0 for mark in data[place : place + LEASE][MARKS])
+    return count
+
+
+async def test_the_mark_is_there_before_the_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read from another place at the moment in which the HTTP client is handed the body; headers come with it."""
+    monkeypatch.setattr(_departures, "mount_of", lambda _: (Path("/"), "ext4"))
+    state, seen = tmp_path / "state", list[int]()
+
+    async def sent(_: object, __: object, chunk: Any) -> None:
+        if b'"requestId"' in chunk.chunk:
+            seen.append(marks(state))
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_chunk_sent.append(sent)
+    async with (
+        Sandbox() as sandbox,
+        aiohttp.ClientSession(trace_configs=[trace]) as http,
+        SqliteJournal(tmp_path / "journal.db", state_folder=state) as journal,
+        session(sandbox, http=http) as payments,
+    ):
+        await run_batch(payments, journal, BATCH, payouts(3), concurrency=1)
+    assert [1, 2, 3] == seen
+
+
+async def test_an_order_that_left_without_its_permit_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session has sent it by itself and remembers that: nothing leaves under the permit, and it counts as left."""
+    noted: list[str] = []
+
+    def follow(_: str) -> Any:
+        def note(permit: Permit) -> None:
+            noted.append(permit.request_id)
+
+        return note
+
+    async with (
+        Sandbox() as sandbox,
+        SqliteJournal(tmp_path / "journal.db") as journal,
+        session(sandbox) as payments,
+    ):
+        monkeypatch.setattr(journal, "follow_departures", follow)
+        await payments.payouts.send(payout(0, batch_id=BATCH))
+        await run_batch(payments, journal, BATCH, payouts(2), concurrency=1, look_first="never")
+        assert 2 == len(sandbox.ledger)
+    assert {payout(0).request_id, payout(1).request_id} == set(noted)
