@@ -31,11 +31,16 @@ async def agreed(screen: Screen, payments: PaymentsSession, made: Plan, question
         BadInput: There is no terminal to ask at, or the file was changed meanwhile.
     """
     if screen.can_ask:
-        await _show(screen, payments, made)
+        await show_orders(screen, payments, made)
     return screen.confirmed(question, otherwise="nothing was sent")
 
 
-async def _show(screen: Screen, payments: PaymentsSession, made: Plan) -> None:
+async def show_orders(screen: Screen, payments: PaymentsSession, made: Plan) -> None:
+    """Write what would be paid to whom: all of it, or the largest.
+
+    Raises:
+        BadInput: The file was changed meanwhile.
+    """
     shows_all = screen.show_personal or made.count <= _LARGEST
     try:
         async with working(screen, "collecting what is to be sent"):

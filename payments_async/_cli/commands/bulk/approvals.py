@@ -1,33 +1,46 @@
 """`payments-async bulk approve` and `approvals`: the second pair of eyes."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import attrs
 import typer
 
+from payments_async._cli.agreement import show_orders
+from payments_async._cli.batch_file import FileFormat, RowOptions, read_payments
+from payments_async._cli.batch_plan import make_plan, names_shown, show_plan
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import JournalFile, may_be_made, opened
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
+from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signatures import signature
-from payments_async.journal import ApprovalRule, NotApproved, Proposal, StoredJournal
+from payments_async.bulk import Batch
+from payments_async.journal import ApprovalRule, Journal, NotApproved, Proposal, StoredJournal
 
 Digest = Annotated[str, typer.Argument(help="The digest of the plan, all 64 digits of it.")]
 
 
 async def bulk_approve(
     screen: Screen,
+    settings: ConnectionSettings,
     digest: Digest,
     who: Annotated[str, typer.Option(help="Your name: you answer for it.")],
     note: Annotated[str, typer.Option(help="What you looked at; kept.")] = "",
     journal: JournalFile = None,
+    file: Annotated[
+        Path | None, typer.Option(help="The batch file: show what it pays, and approve nothing else.")
+    ] = None,
+    rows: RowOptions = RowOptions(),
+    file_format: FileFormat = FileFormat(),
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Take your approval back.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
 ) -> Exit:
     """Approve exactly the payments that a digest stands for, as somebody other than who proposed them.
 
-    The proposal is shown first: look at the plan or at its sheet (bulk plan --approval-sheet) before you agree. The
-    name, the login, the machine and the time are kept in the journal, and shown in the report.
+    The proposal is shown first, and with --file what the file pays to whom, if it has this digest. Without it, look at
+    the sheet (bulk plan --approval-sheet) before you agree. The name, the login, the machine and the time are kept in
+    the journal, and shown in the report.
 
     Example: payments-async bulk approve 3f0c... --who "B. Head" --note "compared with May" --journal payroll.sqlite
     """
@@ -43,6 +56,13 @@ async def bulk_approve(
                 "`payments-async bulk plan FILE ... --maker NAME`"
             )
         _show(screen, proposals[-1])
+        if file is not None:
+            read = await read_payments(screen, file, proposals[-1].batch_id, rows, file_format, journal)
+            await _show_payments(screen, settings, proposals[-1], read.batch, held, rows)
+        elif not withdraw:
+            screen.say(
+                "[yellow]Whom it pays does not stand here:[/] look at its sheet, or name the batch file (--file)"
+            )
         verb = "withdraw your approval of" if withdraw else "approve"
         if not yes and not screen.confirmed(f"Do you, {by.who}, {verb} exactly these payments?"):
             screen.trouble("nothing was changed")
@@ -163,6 +183,26 @@ def _show(screen: Screen, proposal: Proposal) -> None:
             ("digest", proposal.digest),
         ]
     )
+
+
+async def _show_payments(
+    screen: Screen, settings: ConnectionSettings, proposal: Proposal, batch: Batch, journal: Journal, rows: RowOptions
+) -> None:
+    """Write what a file pays, to whom.
+
+    Raises:
+        BadInput: It is not what was proposed.
+    """
+    async with settings.session() as payments:
+        made = await make_plan(screen, payments, batch, proposal.batch_id, journal, rows, validate=False)
+    title = f"{batch.path.name}, batch {proposal.batch_id}"
+    show_plan(screen, made, title, names=await names_shown(screen, made, batch.path))
+    if made.digest != proposal.digest:
+        raise BadInput(
+            f"--file: these are not the payments that were proposed: their digest is {made.digest}; nothing was "
+            "approved. Read the file with the same options, or ask whoever proposed them"
+        )
+    await show_orders(screen, payments, made)
 
 
 def _day(at: float) -> str:

@@ -81,7 +81,15 @@ async def bulk_plan(
     if made.is_clean:
         if is_proposed:
             screen.say("\nProposed. For somebody else to approve it:")
-            screen.command(f"{command_line('bulk approve', made.digest, journal=journal)} --who NAME")
+            approve = command_line(
+                "bulk approve",
+                made.digest,
+                journal=journal,
+                file=file,
+                **{name: value for name, value in read.how.items() if name != "batch_id"},
+                skip_bad=rows.skip_bad,
+            )
+            screen.command(f"{approve} --who NAME")
         screen.say("\nTo send exactly this, once it is approved:")
         again = command_line(
             "bulk run",
