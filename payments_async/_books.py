@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from decimal import Decimal
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -14,6 +14,7 @@ import attrs
 from payments_async._errors import InvalidOrder, OutcomeUnknown, PaymentsError, again
 from payments_async._frozen import frozen
 from payments_async._models import Acceptance, Transaction
+from payments_async._request_ids import plain_id
 from payments_async._wire.call import Call
 from payments_async._wire.codec import decode
 
@@ -36,6 +37,7 @@ class Books:
 
     def __init__(self, remembered: int) -> None:
         self._remembered = remembered
+        # Orders are known by the keys of their ids (``plain_id``), for ids that differ in letters alone are one.
         self._open: dict[str, Call[Any] | _Unknown] = {}  # under way, or of unknown outcome
         # with the print of its request, or with the amount alone where it was found and is not known to be ours
         self._accepted: OrderedDict[str, tuple[int | Decimal | None, Acceptance]] = OrderedDict()
@@ -46,7 +48,7 @@ class Books:
     @property
     def unsettled(self) -> frozenset[str]:
         """Orders that are under way, of unknown outcome, or whose outcome was not handed over."""
-        return frozenset(self._open) | self.undelivered.keys()
+        return frozenset(one.request_id or "" for one in self._open.values()) | self.undelivered.keys()
 
     async def earlier(self, call: Call[Any]) -> Any:
         """The acceptance of an order that was sent before; who asks while it is under way waits for it.
@@ -59,14 +61,15 @@ class Books:
             PaymentsError: What the exchange under way ended with, or ``OutcomeUnknown`` when that was earlier.
         """
         request_id = call.request_id or ""
-        while isinstance(first := self._open.get(request_id), Call):
+        key = plain_id(request_id)
+        while isinstance(first := self._open.get(key), Call):
             _check_same(call, _print(first), None)
-            outcome = await self._hear(request_id)
+            outcome = await self._hear(key)
             if isinstance(outcome, PaymentsError):
                 raise self.tell(request_id, again(outcome))
             if outcome is not None:
                 return self.tell(request_id, outcome)
-        if (remembered := self._accepted.get(request_id)) is not None:
+        if (remembered := self._accepted.get(key)) is not None:
             print_, acceptance = remembered
             _check_same(call, print_, acceptance)
             return self.tell(request_id, acceptance)
@@ -83,19 +86,19 @@ class Books:
 
     def begin(self, call: Call[Any]) -> bool:
         """It is under way from now on, unless it is known: then this tells so, and ``earlier`` tells more."""
-        request_id = call.request_id
-        if request_id is None:
+        if call.request_id is None:
             return True  # a card, or an endpoint nobody knows: it is made as often as it is asked for
-        if request_id in self._open or request_id in self._accepted:
+        key = plain_id(call.request_id)
+        if key in self._open or key in self._accepted:
             return False
-        self._open[request_id] = call
+        self._open[key] = call
         return True
 
     def begin_again(self, call: Call[Any]) -> bool:
         """It is under way from now on, whatever is known. Tells whether its outcome was unknown before."""
-        request_id = call.request_id or ""
-        was_open = request_id in self._open
-        self._open[request_id] = call
+        key = plain_id(call.request_id or "")
+        was_open = key in self._open
+        self._open[key] = call
         return was_open
 
     def end(self, call: Call[Any], outcome: Any, *, unsettled: bool) -> None:
@@ -108,14 +111,15 @@ class Books:
         request_id = call.request_id
         if request_id is None:
             return
-        if unsettled and request_id not in self._accepted:
-            self._open[request_id] = _Unknown(_print(call), _amount(call))
+        key = plain_id(request_id)
+        if unsettled and key not in self._accepted:
+            self._open[key] = _Unknown(request_id, _print(call), _amount(call))
         else:
-            del self._open[request_id]
+            del self._open[key]
         if call.remembered and outcome.__class__ is Acceptance:
-            self._remember(request_id, _print(call), outcome)
+            self._remember(key, _print(call), outcome)
         if self._waiting:
-            for waiter in self._waiting.pop(request_id, ()):
+            for waiter in self._waiting.pop(key, ()):
                 if not waiter.done():
                     waiter.set_result(outcome)
         if outcome is not None:
@@ -126,34 +130,39 @@ class Books:
 
         What was found with another amount is another order's: it settles nothing.
         """
-        first = self._open.get(request_id)
+        key = plain_id(request_id)
+        first = self._open.get(key)
         theirs = None if not isinstance(found, Transaction) or found.amount is None else found.amount.copy_abs()
-        known = _Unknown(_print(first), _amount(first)) if isinstance(first, Call) else first
+        known = _Unknown(request_id, _print(first), _amount(first)) if isinstance(first, Call) else first
         if known is not None and theirs is not None and theirs != known.amount:
             return
-        if found is not None and request_id not in self._accepted:
-            self._remember(request_id, theirs if known is None else known.print_, _acceptance(request_id, found))
+        if found is not None and key not in self._accepted:
+            self._remember(key, theirs if known is None else known.print_, _acceptance(request_id, found))
         if not isinstance(first, Call):  # else its own answer comes, and until then nobody may send it
-            self._open.pop(request_id, None)
+            self._open.pop(key, None)
 
     def is_open(self, request_id: str) -> bool:
         """Whether an order is under way, or of unknown outcome."""
-        return request_id in self._open
+        return plain_id(request_id) in self._open
 
     def knows(self, request_id: str) -> bool:
         """Whether the service has an order, as far as it is remembered."""
-        return request_id in self._accepted
+        return plain_id(request_id) in self._accepted
+
+    def open_among(self, keys: Iterable[str]) -> list[str]:
+        """These orders and all that are under way or of unknown outcome, without those the service is known to have."""
+        return sorted(self._open.keys() | (set(keys) - self._accepted.keys()))
 
     def owners(self) -> Mapping[str, str]:
         """The orders that the service has, by their transactions in small letters, as far as they are remembered."""
         if self._owners is None:
             known = self._accepted.items()
-            self._owners = {acceptance.transaction_id.lower(): request_id for request_id, (_, acceptance) in known}
+            self._owners = {acceptance.transaction_id.lower(): key for key, (_, acceptance) in known}
         return self._owners
 
     def acceptance(self, request_id: str) -> Acceptance | None:
         """What the service said of an order that it has, as far as it is remembered."""
-        remembered = self._accepted.get(request_id)
+        remembered = self._accepted.get(plain_id(request_id))
         return None if remembered is None else remembered[1]
 
     def tell(self, request_id: str, outcome: Any) -> Any:
@@ -169,22 +178,22 @@ class Books:
         taken, self.undelivered = self.undelivered, {}
         return taken
 
-    async def _hear(self, request_id: str) -> Outcome | None:
+    async def _hear(self, key: str) -> Outcome | None:
         """Wait for how the exchange under way ends; ``None`` when it was broken off before anything left."""
         waiter: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(request_id, []).append(waiter)
+        self._waiting.setdefault(key, []).append(waiter)
         return await waiter
 
-    def _remember(self, request_id: str, print_: int | Decimal | None, acceptance: Acceptance) -> None:
+    def _remember(self, key: str, print_: int | Decimal | None, acceptance: Acceptance) -> None:
         """Note an acceptance, with its longest words cut off; the oldest one gives way."""
         if acceptance.extra and len(repr(acceptance.extra)) > _LONGEST_WORDS:
             acceptance = attrs.evolve(acceptance, extra={})
         if acceptance.message is not None and len(acceptance.message) > _LONGEST_WORDS:
             acceptance = attrs.evolve(acceptance, message=acceptance.message[:_LONGEST_WORDS])
-        self._accepted[request_id] = print_, acceptance
+        self._accepted[key] = print_, acceptance
         owners = self._owners
         if owners is not None:
-            owners[acceptance.transaction_id.lower()] = request_id
+            owners[acceptance.transaction_id.lower()] = key
         if len(self._accepted) > self._remembered:
             forgotten, (_, theirs) = self._accepted.popitem(last=False)
             if owners is not None and owners.get(theirs.transaction_id.lower()) == forgotten:
@@ -194,6 +203,7 @@ class Books:
 class _Unknown(NamedTuple):
     """What is kept of an order whose outcome is unknown."""
 
+    request_id: str
     print_: int
     amount: Decimal | None
 

@@ -8,6 +8,8 @@ import uuid
 from datetime import date, datetime
 from decimal import Decimal
 
+_LONGEST_KEY = 512  # characters
+
 
 def request_id_for(*business_key: str | int | Decimal | date) -> str:
     """A request id that is the same for the same business key, on any machine and in any year.
@@ -29,14 +31,19 @@ def request_id_for(*business_key: str | int | Decimal | date) -> str:
 
 
 def plain_id(request_id: str) -> str:
-    """The same for ids that a service, or a person, may take for one: small or capital letters, wide ones, accents.
+    """The key of a request id: the same for ids that differ in letters alone (small, capital, wide) or in blanks.
+
+    A service may take such ids for one, and a person writes one payment both ways. So they are one id everywhere: in a
+    file, in a session, in a journal and in what this machine remembers. Each of them compares this key and no other.
 
     >>> plain_id("PAY-1") == plain_id("pay-1") == plain_id("\uff30\uff21\uff39-1")
     True
     """
     if request_id.isascii():
         return request_id.strip().lower()
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", request_id).casefold()).strip()
+    key = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", request_id).casefold()).strip()
+    # a few characters stand for many letters each, and no index takes texts of every length
+    return key if len(key) <= _LONGEST_KEY else hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
 def _key_part(part: object) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -25,6 +26,7 @@ from payments_async._fanout import fan_out
 from payments_async._frozen import frozen
 from payments_async._models import Acceptance, Page, Transaction, TransactionStatus
 from payments_async._orders import Order
+from payments_async._request_ids import plain_id
 from payments_async._resources.lists import Listing, Reader
 from payments_async._resources.statuses import listed, read_statuses
 from payments_async._status_codes import STATUS_CODES
@@ -203,22 +205,25 @@ class Transactions:
         found: dict[str, list[Transaction]] = {}
         shown: dict[str, list[Transaction]] = {}  # a service may show an id in other letters than it was sent in
         for request_id in request_ids:
-            found[request_id] = shown.setdefault(_plain(request_id), [])
+            found[request_id] = shown.setdefault(plain_id(request_id), [])
         if not found:
             return found, None
         rows = self._listing(since, until, None, 50, warns=False)
         async for row in rows:
-            if (those := shown.get(_plain(row.request_id or ""))) is not None and row.request_id is not None:
+            if row.request_id is not None and (those := shown.get(plain_id(row.request_id))) is not None:
                 those.append(row)
         books = self._executor.books
         owners = books.owners() if any(shown.values()) else {}
+        unseen = books.open_among(key for key, those in shown.items() if not those)
 
-        def is_anothers(request_id: str, row: Transaction) -> bool:
-            """Whether it is known to be of another order than this one, whose id is the same but for its letters."""
-            is_ours = books.is_open(request_id) or books.knows(request_id)
-            return is_ours and owners.get(row.transaction_id.lower(), request_id) != request_id
+        def is_of(key: str, row: Transaction) -> bool:
+            """Whether it is of this order, and not of another one whose id the list may have cut off."""
+            if (owner := owners.get(row.transaction_id.lower())) is not None:
+                return owner == key
+            place = bisect_right(unseen, key)
+            return not (place < len(unseen) and unseen[place].startswith(key))
 
-        theirs = {one: [row for row in those if not is_anothers(one, row)] for one, those in found.items()}
+        theirs = {one: [row for row in those if is_of(plain_id(one), row)] for one, those in found.items()}
         return theirs, rows.incomplete
 
     async def _find_by_paths(self, request_ids: list[str]) -> dict[str, Transaction]:
@@ -398,7 +403,7 @@ class Transactions:
             found = await self._executor.execute(endpoints.find_transaction(request_id, path, self._executor.dialect))
         except Rejected:
             return None
-        return found if found.request_id == request_id else None
+        return found if plain_id(found.request_id or "") == plain_id(request_id) else None
 
 
 @attrs.define(kw_only=True)
@@ -431,11 +436,6 @@ class _Sought:
         if self.accepted is None and isinstance(evidence, TransactionEvent) and evidence.transaction_id:
             return Acceptance(request_id=self.request_id, transaction_id=evidence.transaction_id)
         return self.accepted
-
-
-def _plain(request_id: str) -> str:
-    """A request id in whatever letters it is shown."""
-    return request_id.strip().lower()
 
 
 def _several(request_id: str, transactions: Iterable[Transaction]) -> SeveralTransactions:

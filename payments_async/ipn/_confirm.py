@@ -8,6 +8,7 @@ from typing import Protocol
 
 from payments_async._events import TransactionEvent
 from payments_async._models import TransactionStatus
+from payments_async._request_ids import plain_id
 from payments_async._status_codes import STATUS_CODES
 
 _ENDS = {code: TransactionStatus[row.status] for code, row in STATUS_CODES.items() if row.is_final and row.status}
@@ -59,7 +60,7 @@ async def difference(source: RecordSource, event: TransactionEvent, timeout: flo
         record = await source.transactions.get(event.transaction_id)
     if record.transaction_id.strip().casefold() != event.transaction_id.casefold():
         raise LookupError("the record is of another transaction")
-    if None not in (event.request_id, record.request_id) and event.request_id != record.request_id:
+    if len({plain_id(one) for one in (event.request_id, record.request_id) if one is not None}) > 1:
         return "the record names another request id"
     # payouts are negative in records: magnitudes are compared
     if event.amount is not None and record.amount is not None and abs(event.amount) != abs(record.amount):

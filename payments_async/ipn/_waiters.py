@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from payments_async._events import TransactionEvent
 from payments_async._handlers import error_text
+from payments_async._request_ids import plain_id
 from payments_async._status_codes import FINAL_CODES
 from payments_async._tasks import Tasks
 
@@ -49,7 +50,7 @@ class Waiters:
         """Wake those who wait for this event, if it is final."""
         if not self._waiters or event.status_code not in FINAL_CODES:
             return
-        for key in {event.request_id or "", event.transaction_id}:
+        for key in {plain_id(event.request_id or ""), event.transaction_id}:
             for future, is_it in self._waiters.get(key, {}).items():
                 if future.done():
                     continue
@@ -75,18 +76,20 @@ class Waiters:
             look_up: Gives the final events of an order, or of one transaction of it, that came before; ``None`` where
                 that cannot be known now.
         """
+        wanted = plain_id(request_id)
 
         def is_it(event: TransactionEvent) -> bool:
             if event.status_code not in FINAL_CODES:
                 return False
+            named = None if event.request_id is None else plain_id(event.request_id)
             if transaction_id is None:
-                is_named = event.request_id == request_id
+                is_named = named == wanted
             else:
-                is_named = event.transaction_id == transaction_id and event.request_id in (None, request_id)
+                is_named = event.transaction_id == transaction_id and named in (None, wanted)
             return is_named and (when is None or when(event))
 
         future: asyncio.Future[TransactionEvent] = asyncio.get_running_loop().create_future()
-        key = request_id if transaction_id is None else transaction_id
+        key = wanted if transaction_id is None else transaction_id
         waiters = self._waiters.setdefault(key, {})
         waiters[future] = is_it  # before the first look: it may come while we look
         try:
@@ -148,8 +151,8 @@ class Waiters:
             await self._sleep(_BREATH)
         self._begun = None
 
-    def _is_awaited(self, request_id: str | None, transaction_id: str) -> bool:
-        return request_id in self._waiters or transaction_id in self._waiters
+    def _is_awaited(self, request_key: str | None, transaction_id: str) -> bool:
+        return request_key in self._waiters or transaction_id in self._waiters
 
     def _look_again(self) -> None:
         """The inbox was put back to what it was before: what is there now has other numbers."""

@@ -16,6 +16,7 @@ from payments_async._amounts import magnitude_text
 from payments_async._events import TransactionEvent, contradicting, contradiction_of_events
 from payments_async._handlers import HandlerPolicy, Workers, error_text
 from payments_async._observing import Observer
+from payments_async._request_ids import plain_id
 from payments_async._status_codes import FINAL_CODES
 from payments_async._tasks import Tasks
 from payments_async.ipn._confirm import RecordSource, difference
@@ -225,7 +226,7 @@ class _Memory:
         """Keep an event that is believed, if it is final."""
         if event.status_code not in FINAL_CODES:
             return
-        by_transaction, by_request = f"t{event.transaction_id}", f"r{event.request_id}"
+        by_transaction, by_request = f"t{event.transaction_id}", f"r{plain_id(event.request_id or '')}"
         for key in (by_transaction,) if event.request_id is None else (by_request, by_transaction):
             known = self._finals.get(key) or ()
             if len(known) < _MOST_FINALS and words not in known:
@@ -233,7 +234,7 @@ class _Memory:
 
     def final_events(self, request_id: str, transaction_id: str | None = None) -> tuple[_Words, ...]:
         """The words of the final events of an order or a transaction that are remembered, oldest first."""
-        key = f"r{request_id}" if transaction_id is None else f"t{transaction_id}"
+        key = f"r{plain_id(request_id)}" if transaction_id is None else f"t{transaction_id}"
         return self._finals.get(key) or ()
 
 

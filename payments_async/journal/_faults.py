@@ -181,6 +181,15 @@ class OrdersDiffer(JournalRefused):
         "only another payment gets another request id, in another batch"
     )
 
+    @classmethod
+    def in_letters(cls, request_id: str, other: str) -> OrdersDiffer:
+        """A request id is refused that differs in letters alone from one that is known."""
+        return cls(
+            f"request id {request_id} differs from {other}, which the journal holds, in letters alone (small, capital "
+            "or wide): the service may not tell them apart, and it may be the same payment",
+            [request_id],
+        )
+
     @staticmethod
     def how(one: str, other: str) -> str:
         """In which way two orders differ, by their amounts, as far as it may be shown."""

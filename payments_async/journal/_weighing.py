@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from payments_async._amounts import amount_text
 from payments_async._events import TransactionEvent
+from payments_async._request_ids import plain_id
 from payments_async._status_codes import STATUS_CODES, UNRECOGNISED
 from payments_async._wire.orders import currency_of
 from payments_async.journal._records import Evidence, Row, pack_transaction_id, unpack_transaction_id
@@ -93,7 +94,7 @@ def _disagreement(row: Row, evidence: Evidence, *, is_same_transaction: bool) ->
     """Why evidence is not about this order, or about another one of the same name: ids, magnitude, currency."""
     is_confirmed = row.state in CONFIRMED and unpack_transaction_id(row.transaction_id) is not None
     is_same = is_confirmed and is_same_transaction
-    if evidence.request_id is not None and evidence.request_id != row.request_id:
+    if evidence.request_id is not None and plain_id(evidence.request_id) != plain_id(row.request_id):
         return f"the transaction of this order is said to be of request id {evidence.request_id}"
     if evidence.request_id is None and not is_same:
         return "it names no request id, and its transaction was never confirmed to be this order's"

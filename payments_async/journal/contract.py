@@ -593,15 +593,10 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """
 
     async def entry(self, request_id: str) -> Entry | None:
-        """One order."""
+        """One order. Ids that differ in letters alone are one: ``Entry.request_id`` tells how it is written."""
 
-    async def entries_of(self, request_ids: Sequence[str], *, in_mixed_letters: bool = False) -> Mapping[str, Entry]:
-        """Those of these orders that the journal holds and that can be read, by their request ids.
-
-        Args:
-            in_mixed_letters: Only those whose ids have small and capital letters, in whichever letters they are asked
-                for here.
-        """
+    async def entries_of(self, request_ids: Sequence[str]) -> Mapping[str, Entry]:
+        """Those of these orders that the journal holds and that can be read, by the request ids asked for."""
 
     def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
         """Orders in the sequence they were loaded in; constant memory; changes made meanwhile may or may not show."""
@@ -698,14 +693,8 @@ class Journal(Inbox, ChangeFeed, Protocol):
     async def archives(self) -> Sequence[Archive]:
         """All files that orders have left for, oldest first."""
 
-    async def archived_of(
-        self, request_ids: Sequence[str], *, in_any_letters: bool = False
-    ) -> Mapping[str, ArchivedOrder]:
-        """Those of these orders that have left for an archive, by the request ids that were asked for.
-
-        Args:
-            in_any_letters: Also those whose ids have other letters here, small or capital.
-        """
+    async def archived_of(self, request_ids: Sequence[str]) -> Mapping[str, ArchivedOrder]:
+        """Those of these orders that have left for an archive, by the request ids asked for."""
 
     async def unmatched_events(self) -> int:
         """Notifications about orders this journal never sent."""

@@ -35,6 +35,7 @@ from payments_async._frozen import frozen
 from payments_async._handlers import HandlerPolicy
 from payments_async._models import Acceptance
 from payments_async._orders import CollectionOrder, Order, PayoutOrder
+from payments_async._request_ids import plain_id
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._tasks import Tasks
 from payments_async._wire.call import Call
@@ -703,14 +704,15 @@ class Outbox:
         heard: asyncio.Future[Entry | None] = asyncio.get_running_loop().create_future()
         if not self._hears:
             heard.set_result(None)  # it was closed meanwhile
-        waiters = self._waiting.setdefault(request_id, [])
+        key = plain_id(request_id)
+        waiters = self._waiting.setdefault(key, [])
         waiters.append(heard)
         try:
             yield heard
         finally:
             waiters.remove(heard)
             if not waiters:
-                self._waiting.pop(request_id, None)
+                self._waiting.pop(key, None)
 
     async def _until(self, request_id: str, wanted: Callable[[State], bool], timeout: float) -> Entry:
         """Wait until an order is in one of some states. Raises ``TimeoutError``, ``OrderUnknown``."""
@@ -776,10 +778,10 @@ class Outbox:
     async def _tell(self, changes: Sequence[Change]) -> None:
         """Orders moved: tell those who wait for them, all with one reading."""
         self._wake({change.state for change in changes})
-        if not (waited := self._waiting.keys() & {change.request_id for change in changes}):
+        if not (waited := self._waiting.keys() & {plain_id(change.request_id) for change in changes}):
             return
-        for request_id, entry in (await self._journal.entries_of(list(waited))).items():
-            for waiter in self._waiting.get(request_id, ()):
+        for key, entry in (await self._journal.entries_of(list(waited))).items():
+            for waiter in self._waiting.get(key, ()):
                 if not waiter.done():
                     waiter.set_result(entry)
 

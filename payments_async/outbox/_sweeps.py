@@ -485,10 +485,16 @@ class Sweeper:
             order.listed = window.sweeps
         orders = dict(sought)
         others = await self.journal.entries_of([request_id for request_id in named if request_id not in orders])
-        orders |= {request_id: SoughtOrder.of(entry) for request_id, entry in others.items()}
-        orders |= await self._written_otherwise(window, sought, [one for one in named if one not in orders])
+        if renamed := {entry.request_id: listed for listed, entry in others.items() if entry.request_id != listed}:
+            words = "the list has request ids in other letters than they were sent in, such as"
+            self.findings.note(f"{words} {next(iter(renamed.values()))}")
+            for request_id, order in window.sought.find(one for one in renamed if one not in sought).items():
+                order.listed = window.sweeps
+                sought[request_id] = order
+        known = {entry.request_id: SoughtOrder.of(entry) for entry in others.values()} | sought
+        orders |= {listed: known[entry.request_id] for listed, entry in others.items()}
         strange = [request_id for request_id in named if request_id not in orders]
-        gone = await self.journal.archived_of(strange, in_any_letters=True) if strange else {}
+        gone = await self.journal.archived_of(strange) if strange else {}
         self._ours += len(orders) + len(gone)
         await asyncio.gather(
             *(self._nameless(row, gone) for row in rows if row.request_id not in orders),
@@ -497,31 +503,6 @@ class Sweeper:
         if self.remembers:
             unheard = [row for request_id in strange if request_id not in gone for row in named[request_id]]
             await self.journal.note_sightings([sighting for row in unheard if (sighting := _sighting_of(row))])
-
-    async def _written_otherwise(
-        self, window: Window, sought: dict[str, SoughtOrder], request_ids: Sequence[str]
-    ) -> dict[str, SoughtOrder]:
-        """Orders whose request id the list has in small or capital letters, or with spaces around it.
-
-        Args:
-            sought: The sought orders that were looked up by now; those that are found are added.
-        """
-        if not request_ids:
-            return {}
-        ways = {way: one for one in request_ids for way in _ways(one)}
-        plain = {request_id.strip().lower(): request_id for request_id in request_ids}
-        mixed = await self.journal.entries_of(list(plain), in_mixed_letters=True)
-        ways |= {one: plain[one.lower()] for one in mixed if one.lower() in plain}
-        sought |= window.sought.find(way for way in ways if way not in sought)
-        found = {way: sought[way] for way in ways if way in sought}
-        others = await self.journal.entries_of([way for way in ways if way not in found])
-        found |= {way: SoughtOrder.of(entry) for way, entry in others.items()}
-        for way in found:
-            self.findings.note(f"the list has request ids in other letters than they were sent in, such as {ways[way]}")
-            break
-        for order in found.values():
-            order.listed = window.sweeps
-        return {ways[way]: order for way, order in found.items()}
 
     async def _all_of(
         self,
@@ -596,12 +577,6 @@ def _sighting_of(row: Transaction) -> Sighting | None:
         amount=row.amount,
         currency=row.currency,
     )
-
-
-def _ways(request_id: str) -> set[str]:
-    """A request id in other letters than it was given in."""
-    plain = request_id.strip()
-    return {plain, plain.lower(), plain.upper()} - {request_id}
 
 
 def _grouped(rows: Iterable[Transaction]) -> dict[str, list[Transaction]]:

@@ -176,13 +176,14 @@ INSERT INTO chunk (run, number, state, token) SELECT c.run + n, c.number, c.stat
     JOIN run r ON r.id = c.run AND r.batch_id = 'b1', generate_series({first}, {last}) n;
 INSERT INTO claim SELECT c.run + n, c.number, c.token, c.owner, c.at FROM claim c
     JOIN run r ON r.id = c.run AND r.batch_id = 'b1', generate_series({first}, {last}) n;
-INSERT INTO outbox (id, request_id, state, token, attempt, amount, body, body_sha256, transaction_id, permitted_at,
-    updated_at) SELECT o.id + (n::bigint << 28), 'c' || n || '-' || o.request_id, o.state, o.token, o.attempt, o.amount,
-    o.body, o.body_sha256, decode(md5(n || o.request_id), 'hex'), o.permitted_at, o.updated_at FROM outbox o
+INSERT INTO outbox (id, request_id, request_key, state, token, attempt, amount, body, body_sha256, transaction_id,
+    permitted_at, updated_at) SELECT o.id + (n::bigint << 28), 'c' || n || '-' || o.request_id,
+    'c' || n || '-' || o.request_key, o.state, o.token, o.attempt, o.amount, o.body, o.body_sha256,
+    decode(md5(n || o.request_id), 'hex'), o.permitted_at, o.updated_at FROM outbox o
     JOIN run r ON r.id = o.id >> 28 AND r.batch_id = 'b1', generate_series({first}, {last}) n;
-INSERT INTO ipn_event (id, transaction_id, status_code, amount, request_id, event, body, query, peer, received_at,
-    order_id) SELECT e.id + n::bigint * 1000000, md5(n || e.request_id)::uuid::text, e.status_code, e.amount,
-    'c' || n || '-' || e.request_id, e.event, e.body, e.query, e.peer, e.received_at, e.order_id + (n::bigint << 28)
+INSERT INTO ipn_event (id, transaction_id, status_code, amount, request_key, event, body, query, peer, received_at,
+    order_id) SELECT e.id + n::bigint * 1000000, md5(n || e.request_key)::uuid::text, e.status_code, e.amount,
+    'c' || n || '-' || e.request_key, e.event, e.body, e.query, e.peer, e.received_at, e.order_id + (n::bigint << 28)
     FROM ipn_event e JOIN run r ON r.id = e.order_id >> 28 AND r.batch_id = 'b1', generate_series({first}, {last}) n;
 INSERT INTO evidence (order_id, at, news, source, transaction_id, amount, currency, before, after, before_at, event_id,
     last_at) SELECT v.order_id + (n::bigint << 28), v.at, v.news, v.source, md5(n || v.transaction_id)::uuid::text,

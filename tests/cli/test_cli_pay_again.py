@@ -34,6 +34,10 @@ from payments_async.sandbox import Fault, ManualClock, Sandbox
 
 ITEM = "MTNMOBILEMONEYPAYOUTUG_MTNMOBILEMONEYPAYOUTUG"
 WHAT = ("--amount", "150000", "--item", ITEM, "--name", "Grace Akello", "--wallet", "+256772000017")
+COLLECTED = (
+    *("--amount", "500", "--item", "MTNMOBILEMONEYUG_MTNMOBILEMONEYUG"),
+    *("--name", "Grace Akello", "--payer", "0772000017"),
+)
 PAY = ("pay", "--request-id", "voucher-17", *WHAT, "--yes")
 ORDER = PayoutOrder(
     request_id="voucher-17",
@@ -461,3 +465,17 @@ async def test_who_waits_asks_ever_more_seldom(tmp_path: Path) -> None:
     assert ended is not None
     assert State.SUCCESSFUL is ended.state
     assert [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] == pauses
+
+
+@pytest.mark.parametrize("what", [WHAT, COLLECTED], ids=["pay", "collect"])
+async def test_an_id_that_differs_in_letters_alone_names_the_same_order(
+    run: Run, sandbox: Sandbox, what: tuple[str, ...]
+) -> None:
+    """The second command sends nothing, and says which order it would repeat."""
+    command = "pay" if what is WHAT else "collect"
+    for request_id, status in (("Voucher-17", 0), ("voucher-17", 2), ("Voucher-17", 0)):
+        ran = await run(command, "--request-id", request_id, *what, "--yes", "--new-journal")
+        assert status == ran.status, ran.said
+    ran = await run(command, "--request-id", "voucher-17", *what, "--yes")
+    assert "voucher-17 is the id of another order" in ran.said
+    assert ["Voucher-17"] == [one.request_id for one in sandbox.ledger]

@@ -68,8 +68,8 @@ async def test_an_order_that_could_not_be_taken(run: Run, sandbox: Sandbox, dsn:
         with psycopg.connect(dsn) as connection:
             connection.execute(
                 """INSERT INTO payments.tray
-                (outbox, request_id, amount, body, body_sha256, not_before, priority, at, problem)
-                VALUES ('outbox', 'W-17', '5', 'x', 'x', 0, 0, 0, 'it was edited')"""
+                (outbox, request_id, request_key, amount, body, body_sha256, not_before, priority, at, problem)
+                VALUES ('outbox', 'W-17', 'w-17', '5', 'x', 'x', 0, 0, 0, 'it was edited')"""
             )
     status = told(await run("outbox", "status", "--journal", dsn))
     assert (4, True, True) == (

@@ -1,8 +1,10 @@
 """A journal of one version and a package of another: side by side for one step, and never a guess."""
 
 import asyncio
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +28,7 @@ from payments_async.journal import (
     StoredJournal,
 )
 from payments_async.journal._postgres import _schema
+from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._sqlite import _opening
 from payments_async.journal._versions import Step
 from payments_async.journal.contract import Outcome
@@ -163,6 +166,7 @@ _KILLED = """
 import os, signal, sqlite3, sys
 from journal.test_migrations import COLOURS, in_words
 from payments_async.journal._postgres import _schema
+from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._sqlite import _opening
 kind, place = sys.argv[1:]
 if kind == "sqlite":
@@ -316,3 +320,37 @@ async def test_a_worker_does_not_bring_the_tables_up_to_date(roles: Roles) -> No
     roles.do(*GRANTS)
     async with worker as journal:
         assert 0 == len(await journal.runs())
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_request_ids_of_a_version_without_keys(database: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Each order gets its key; of two ids that are one from now on the second stands apart, and is named in the log."""
+    with contextlib.ExitStack() as stack:
+        if database == "sqlite":
+            file = stack.enter_context(contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)))
+            ask, place = file.execute, ""
+            _opening.migrate(file, new=True, steps=_opening.STEPS[:1])
+        else:
+            raw = stack.enter_context(psycopg.connect(postgres.new_database()))
+            there = PgConnection(raw)
+            ask, place = there.execute, "payments."
+            _schema.migrate(there, "payments", _schema.STEPS[:1])
+        for number, one in enumerate(("Voucher-17", "voucher-17", "\u00c9a-1", "x")):
+            ask(
+                f"""INSERT INTO {place}outbox (id, request_id, amount, body, body_sha256, permitted_at, updated_at)
+                VALUES (?, ?, '1', ?, ?, 0, 0)""",  # noqa: S608 - a name
+                (number, one, b"{}", b"x"),
+            )
+        for one in ("SEEN-1", "seen-1"):
+            ask(
+                f"INSERT INTO {place}sighting (request_id, transaction_id, news, at) VALUES (?, 't', 'n', 0)",  # noqa: S608
+                (one,),
+            )
+        if database == "sqlite":
+            _opening.migrate(file)
+        else:
+            _schema.migrate(there, "payments")
+        keys = ask(f"SELECT request_key FROM {place}outbox ORDER BY id").fetchall()  # noqa: S608 - a name
+        assert [("voucher-17",), ("voucher-17\n1",), ("\u00e9a-1",), ("x",)] == [tuple(row) for row in keys]
+        assert [("seen-1",)] == [tuple(row) for row in ask(f"SELECT request_key FROM {place}sighting").fetchall()]  # noqa: S608
+    assert ["voucher-17"] == [one.request_id for one in caplog.records if "in letters alone" in one.getMessage()]

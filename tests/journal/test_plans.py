@@ -58,9 +58,8 @@ def plan(connection: sqlite3.Connection, sql: str) -> list[str]:
 @contextmanager
 def an_empty_file() -> Iterator[sqlite3.Connection]:
     """All tables, without a row."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        for sql in _opening._FIRST:
-            connection.execute(sql)
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        _opening.migrate(connection, new=True)
         yield connection
 
 
@@ -114,7 +113,6 @@ async def orders_live(journal: Journal) -> None:
     await journal.acknowledge(order(0).request_id, who="Grace", why="asked them")
     await swept(journal)
     await journal.entries_of([order(0).request_id])
-    await journal.entries_of([order(0).request_id], in_mixed_letters=True)
     for batch in (None, BATCH):
         await journal.sent_since(batch, tuple(State))
         await journal.progress(batch)
@@ -141,7 +139,7 @@ async def orders_leave(journal: Journal, clock: Clock, asked: set[str] | Stateme
         assert 3 == await journal.prune_orders(archive, page)
     await journal.end_archive(archive)
     gone = order(0, batch="shop")
-    assert 1 == len(await journal.archived_of([gone.request_id.upper()], in_any_letters=True))
+    assert 1 == len(await journal.archived_of([gone.request_id.upper()]))
     late = Evidence(news=News.LOOKED_UP_SUCCESSFUL, source="list", transaction_id=transaction_id(0))
     assert await journal.apply_evidence(late) is None
     assert (await journal.put("shop", gone)).entry.state is State.REJECTED
@@ -247,14 +245,15 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Statements:
 
 # Rows of all tables that grow, as many as numbers are given; orders of a batch of their own, which was paid long ago.
 _CROWD = """
-INSERT INTO outbox (id, request_id, state, attempt, amount, body, body_sha256, transaction_id, permitted_at, updated_at)
-    SELECT (7::bigint << 28) + n, 'crowd-' || n, CASE n %% 1000 WHEN 0 THEN 'unknown' WHEN 1 THEN 'rejected'
+INSERT INTO outbox (id, request_id, request_key, state, attempt, amount, body, body_sha256, transaction_id,
+    permitted_at, updated_at) SELECT (7::bigint << 28) + n, 'crowd-' || n, 'crowd-' || n,
+    CASE n %% 1000 WHEN 0 THEN 'unknown' WHEN 1 THEN 'rejected'
     WHEN 2 THEN 'accepted' WHEN 3 THEN 'planned' ELSE 'successful' END, 1, '1', '{}', 'x',
     decode(md5(n::text), 'hex'), 1000, 1000 FROM generate_series(0, %(last)s) n;
 INSERT INTO chunk (run, number, state) SELECT 7, n, CASE WHEN n %% 20 = 0 THEN 'open' ELSE 'done' END
     FROM generate_series(0, %(last)s / 10) n;
 INSERT INTO claim (run, number, token, owner, at) SELECT 7, n, 1, 'w', 1000 FROM generate_series(0, %(last)s / 10) n;
-INSERT INTO ipn_event (id, transaction_id, status_code, amount, request_id, event, body, query, peer, received_at,
+INSERT INTO ipn_event (id, transaction_id, status_code, amount, request_key, event, body, query, peer, received_at,
     order_id) SELECT 1000 + n, md5(n::text), 0, '1', 'crowd-' || n, '', '{}', '', '192.0.2.7', 1000,
     (7::bigint << 28) + n FROM generate_series(0, %(last)s) n;
 INSERT INTO evidence (order_id, at, news, source, before, after, before_at, event_id, last_at)
@@ -272,10 +271,11 @@ INSERT INTO change (id, order_id, outbox, state, at, status)
     CASE n %% 100 WHEN 0 THEN 'pending' WHEN 1 THEN 'dead' ELSE 'handled' END FROM generate_series(0, %(last)s) n;
 INSERT INTO ipn_pending (event_id, owner, holder, due_at)
     SELECT 1000 + n * 10, 'r', 'h', 1e9 FROM generate_series(0, %(last)s / 10) n;
-INSERT INTO archived (id, request_id, state, attempt, sent_before, amount, about, body_sha256, transaction_id,
-    permitted_at, updated_at, archive) SELECT (6::bigint << 28) + n, 'gone-' || n, 'successful', 1, 0, '1', '{}', 'x',
+INSERT INTO archived (id, request_id, request_key, state, attempt, sent_before, amount, about, body_sha256,
+    transaction_id, permitted_at, updated_at, archive)
+    SELECT (6::bigint << 28) + n, 'gone-' || n, 'gone-' || n, 'successful', 1, 0, '1', '{}', 'x',
     decode(md5('gone' || n), 'hex'), 1000, 1000, 1 FROM generate_series(0, %(last)s) n;
-INSERT INTO sighting (request_id, transaction_id, news, at)
+INSERT INTO sighting (request_key, transaction_id, news, at)
     SELECT 'seen-' || n, md5(n::text), 'looked_up_successful', 1000 FROM generate_series(0, %(last)s) n;
 """
 # of what waits or is open, however much there is of what is over

@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import attrs
 import psycopg
 import pytest
 import sqlalchemy
@@ -20,6 +21,7 @@ from journal import postgres
 from outbox.banks import BALANCE, LIBRARIES, WORTH, Bank, bank
 from outbox.desks import A_MINUTE, Desk, ids, until
 
+from payments_async import PayoutOrder
 from payments_async.journal import (
     Adoption,
     Entry,
@@ -136,6 +138,29 @@ async def test_another_order_under_the_same_id_is_refused_before_anything_is_sen
         async with shop.begin() as connection:
             entry = await here.outbox.put(payout(0), connection=connection)
         assert (State.ACCEPTED, ids(range(1))) == (entry.state, here.executions())
+
+
+async def test_an_id_that_differs_in_letters_alone_is_refused_in_that_statement(shop: Bank, service: Sandbox) -> None:
+    """Wherever the first one is: in the tray, taken, or put without a connection. The debit is undone with it."""
+    async with desk(shop, service, works=False) as here:
+        for first, again in (("Voucher-17", "voucher-17"), ("\u00c9a-1", "\u00e9a-1")):
+            one, other = (attrs.evolve(payout(0), request_id=request_id) for request_id in (first, again))
+            async with shop.begin() as connection:
+                await here.outbox.put(one, connection=connection)
+            for _ in range(2):
+                with pytest.raises(OrdersDiffer, match=f"request id {again} differs from {first}"):
+                    await _withdraw(shop, here, other)
+                with pytest.raises(OrdersDiffer, match=f"request id {again} differs from {first}"):
+                    await here.outbox.put(other)  # which takes the first
+        assert ([0], BALANCE) == (shop.look("SELECT count(*) FROM tray"), shop.balance)
+        assert ["Voucher-17", "\u00c9a-1"] == shop.look("SELECT request_id FROM outbox ORDER BY id")
+
+
+async def _withdraw(shop: Bank, here: Desk, one: PayoutOrder) -> None:
+    """The debit and the order, or neither."""
+    async with shop.begin() as connection:
+        await shop.debit(connection, one.request_id)
+        await here.outbox.put(one, connection=connection)
 
 
 async def test_a_connection_to_another_database(shop: Bank, service: Sandbox) -> None:

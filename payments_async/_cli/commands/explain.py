@@ -35,8 +35,9 @@ async def explain(
     """
     place = named(journal)
     async with opened(journal) as held:
-        entry = await held.entry(request_id)
-        if entry is None:
+        if (entry := await held.entry(request_id)) is not None:
+            request_id = entry.request_id  # in the letters in which it was put
+        else:
             gone = await held.archived_of([request_id])
             if request_id in gone:
                 left = gone[request_id]
@@ -85,10 +86,7 @@ async def _tell_of_stranger(screen: Screen, held: Journal, request_id: str) -> E
     """
     traces = await held.traces(request_id)
     if not traces:
-        spelled = [request_id.lower(), request_id.upper()]
-        near = {**await held.entries_of([request_id], in_mixed_letters=True), **await held.entries_of(spelled)}
-        hint = f"; did you mean {', '.join(map(clean, near))}?" if near else "; check the id, and the journal"
-        raise BadInput(f"the journal holds no order {clean(request_id)}{hint}")
+        raise BadInput(f"the journal holds no order {clean(request_id)}; check the id, and the journal")
     screen.say(f"[bold]{quoted(request_id)}[/]: the journal holds no such order, and yet it was heard of.")
     _tell_all(screen, traces)
     kinds = {"forgotten" if one.what == "registered" and one.by is None else one.what for one in traces}

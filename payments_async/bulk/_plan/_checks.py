@@ -252,16 +252,6 @@ def operator_fits(order: Order) -> OrderIssue | None:
     )
 
 
-async def _in_other_letters(journal: Journal, request_ids: Sequence[str]) -> dict[str, Entry]:
-    """What a journal holds under these ids in small letters where they have capital ones, or the other way about."""
-    ways = {way: one for one in request_ids for way in (one.lower(), one.upper()) if way != one}
-    found = {ways[way]: entry for way, entry in (await journal.entries_of(list(ways))).items()}
-    plain = {one.lower(): one for one in request_ids}
-    mixed = await journal.entries_of(list(plain), in_mixed_letters=True)
-    # what a database takes for small letters, beyond ASCII, need not be what Python does
-    return found | {plain[low]: entry for one, entry in mixed.items() if (low := one.lower()) in plain}
-
-
 class Payee(NamedTuple):
     """One wallet, account or line.
 
@@ -515,7 +505,6 @@ class PriorOrders:
     _earlier: Earlier = attrs.field(init=False, factory=dict)  # what some of them try again
     _shown: Mapping[str, TransactionStatus] = attrs.field(init=False, factory=dict)  # of these, by the service
     _elsewhere: Mapping[str, Holder] = attrs.field(init=False, factory=dict)
-    _alike: Mapping[str, Entry] = attrs.field(init=False, factory=dict)  # held under these ids in other letters
 
     async def begin(self) -> None:
         """Find out what there is."""
@@ -561,8 +550,7 @@ class PriorOrders:
         if self._journal is not None and not self._is_empty:
             entries = await self._journal.entries_of(request_ids)
             new = [one for one in request_ids if one not in entries]
-            archived = await self._journal.archived_of(new, in_any_letters=True)
-            self._alike = await _in_other_letters(self._journal, new)
+            archived = await self._journal.archived_of(new)
             self._earlier = await earlier_orders(self._journal, request_ids, entries)
             self._shown = await shown_statuses(self._payments, self._earlier.values())
         self._gone = frozenset(archived)
@@ -601,16 +589,16 @@ class PriorOrders:
                 "put it into a batch of its own"
             )
             return OrderIssue("request_id", "", remedy)
-        if (alike := self._alike.get(order.request_id)) is not None:
+        if entry is None:
+            again = self._repeats(order, "leave the order out, or it may be paid twice")
+            return again or (self.listed.issue(order) if self.listed is not None else None)
+        if entry.request_id != order.request_id:
             remedy = (
-                f"the journal holds {alike.request_id} in batch {alike.batch_id}, {alike.state}, and small and capital "
+                f"the journal holds {entry.request_id} in batch {entry.batch_id}, {entry.state}, and small and capital "
                 "letters are no difference, for the service may not tell them apart; leave the order out, or give it "
                 "another id"
             )
             return OrderIssue("request_id", order.request_id, remedy)
-        if entry is None:
-            again = self._repeats(order, "leave the order out, or it may be paid twice")
-            return again or (self.listed.issue(order) if self.listed is not None else None)
         if entry.batch_id != self._batch_id:
             remedy = f"the journal holds this id in batch {entry.batch_id}, {entry.state}; leave the order out"
         elif entry.amount != order.amount:

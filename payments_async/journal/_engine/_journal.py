@@ -19,6 +19,7 @@ import attrs
 from payments_async._checks import check_number
 from payments_async._events import TransactionEvent
 from payments_async._orders import Order
+from payments_async._request_ids import plain_id
 from payments_async._wire.orders import write_order
 from payments_async.journal._approvals import (
     Approval,
@@ -703,10 +704,8 @@ class StoredJournal(Journal):
     async def entry(self, request_id: str) -> Entry | None:
         return await self._read(_entries.entry, request_id)
 
-    async def entries_of(self, request_ids: Sequence[str], *, in_mixed_letters: bool = False) -> Mapping[str, Entry]:
-        return await self._read(
-            partial(_entries.entries_of, request_ids=request_ids, in_mixed_letters=in_mixed_letters)
-        )
+    async def entries_of(self, request_ids: Sequence[str]) -> Mapping[str, Entry]:
+        return await self._read(_entries.entries_of, request_ids)
 
     def entries(self, batch_id: str | None = None, state: State | str | None = None) -> AsyncIterator[Entry]:
         return self._stream(_entries.entries_after(batch_id, state))
@@ -746,7 +745,7 @@ class StoredJournal(Journal):
         after = 0
         while page := await self.laid(outbox, after=after):
             for one in page:
-                if one.request_id == request_id:
+                if plain_id(one.request_id) == plain_id(request_id):
                     yield Happening(at=one.at, what="laid", by=outbox, detail=one.problem)
             after = page[-1].id
 
@@ -772,11 +771,8 @@ class StoredJournal(Journal):
     async def archives(self) -> Sequence[Archive]:
         return await self._read(_archived.archives)
 
-    async def archived_of(
-        self, request_ids: Sequence[str], *, in_any_letters: bool = False
-    ) -> Mapping[str, ArchivedOrder]:
-        read = partial(_archived.archived_of, request_ids=request_ids, in_any_letters=in_any_letters)
-        return await self._read(read)
+    async def archived_of(self, request_ids: Sequence[str]) -> Mapping[str, ArchivedOrder]:
+        return await self._read(_archived.archived_of, request_ids)
 
     async def unmatched_events(self) -> int:
         return await self._read(_notifications.unmatched)

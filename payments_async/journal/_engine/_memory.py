@@ -23,6 +23,7 @@ from typing import NamedTuple, Self
 import platformdirs
 
 from payments_async._frozen import frozen
+from payments_async._request_ids import plain_id
 from payments_async.journal._approvals import ApprovalRule, Signature
 from payments_async.journal._faults import (
     HeldElsewhere,
@@ -51,6 +52,7 @@ _TABLES = (
         batch_id TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'loading', orders INTEGER NOT NULL DEFAULT 0,
         begun_at REAL NOT NULL, ready_at REAL, adopted INTEGER NOT NULL DEFAULT 0, taken_by INTEGER,
         UNIQUE (journal, run)) STRICT""",
+    # request_id: its key, as `plain_id` makes it
     """CREATE TABLE IF NOT EXISTS request (
         account INTEGER NOT NULL, request_id TEXT NOT NULL, batch INTEGER NOT NULL,
         PRIMARY KEY (account, request_id)) STRICT, WITHOUT ROWID""",
@@ -77,6 +79,7 @@ _FAULTS = {code: kind for code, (kind, _) in FAULTS.items()} | {
 }
 _UNFIT = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL}  # a network file system without locks, for one
 _COUNT, _ID = 8, 16  # bytes
+_FOLDED = 1  # the version of a registry that knows orders by the keys of their request ids
 _ROWS = 64  # single orders that are registered in one statement
 _MOMENT = 0.01  # seconds, until a registry that another process is making is tried again
 _MOST_COMMITS = 1 << 62  # no journal comes near it: what says more is damaged
@@ -296,7 +299,7 @@ class Registry:
             found = self._connection.execute(
                 f"""{HELD} WHERE b.state = 'ready' AND b.id IN (SELECT r.batch FROM account a
                 JOIN request r ON r.account = a.id WHERE r.request_id = ?) ORDER BY b.id""",  # noqa: S608 - no value
-                (request_id,),
+                (plain_id(request_id),),
             ).fetchall()
         return list(map(Holder._make, found))
 
@@ -441,7 +444,7 @@ class Registry:
         Args:
             adopt: Take those over too.
         """
-        mine = [(loading.account, request_id, loading.id) for request_id in request_ids]
+        mine = [(loading.account, key, loading.id) for key in set(map(plain_id, request_ids))]
         with self._writing(durable=adopt):
             added = self._connection.executemany(
                 "INSERT INTO request (account, request_id, batch) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", mine
@@ -517,7 +520,7 @@ class Registry:
         marks = ", ".join(["(?, ?, ?)"] * width)
         values: list[object] = []
         for request_id in (*request_ids, *[request_ids[-1]] * (width - len(request_ids))):
-            values += (loading.account, request_id, loading.id)
+            values += (loading.account, plain_id(request_id), loading.id)
         return self._connection.execute(
             f"INSERT INTO request (account, request_id, batch) VALUES {marks} ON CONFLICT DO NOTHING",  # noqa: S608
             values,
@@ -525,24 +528,25 @@ class Registry:
 
     def _others(self, loading: Loading, request_ids: Sequence[str]) -> list[tuple[str, Holder]]:
         """Which of these orders other batches hold, and which those are."""
-        marks = ",".join("?" * len(request_ids))
+        asked = {plain_id(request_id): request_id for request_id in request_ids}
+        marks = ",".join("?" * len(asked))
         found = self._connection.execute(
             f"""SELECT request_id, batch FROM request
             WHERE account = ? AND batch <> ? AND request_id IN ({marks})""",  # noqa: S608 - marks only
-            (loading.account, loading.id, *request_ids),
+            (loading.account, loading.id, *asked),
         ).fetchall()
         holders: dict[int, Holder] = {}
         for _, number in found:
             if number not in holders:
                 holders[number] = Holder._make(self._connection.execute(f"{HELD} WHERE b.id = ?", (number,)).fetchone())
-        return [(request_id, holders[number]) for request_id, number in found]
+        return [(asked[key], holders[number]) for key, number in found]
 
     def _take(self, loading: Loading, others: Sequence[tuple[str, Holder]]) -> int:
         """Let orders be this batch's from now on; tells how many."""
         for request_id, holder in others:
             self._connection.execute(
                 "UPDATE request SET batch = ? WHERE account = ? AND request_id = ?",
-                (loading.id, loading.account, request_id),
+                (loading.id, loading.account, plain_id(request_id)),
             )
             self._connection.execute(
                 "UPDATE batch SET orders = orders - 1, taken_by = ? WHERE id = ?", (loading.id, holder.id)
@@ -597,12 +601,21 @@ def _prepare(connection: sqlite3.Connection, *, until: float) -> None:
             connection.execute("PRAGMA synchronous = NORMAL")  # FULL only for what somebody relies on
             for statement in _TABLES:
                 connection.execute(statement)
+            _fold(connection)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
             time.sleep(_MOMENT)
         else:
             return
+
+
+def _fold(connection: sqlite3.Connection) -> None:
+    """Let orders be known by the keys of their request ids, where an older version wrote the ids themselves."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] < _FOLDED:
+        connection.create_function("plain_id", 1, plain_id, deterministic=True)
+        connection.execute("UPDATE OR IGNORE request SET request_id = plain_id(request_id)")
+        connection.execute(f"PRAGMA user_version = {_FOLDED}")
 
 
 def held_elsewhere(held: Mapping[str, Holder], journal_id: str) -> HeldElsewhere:

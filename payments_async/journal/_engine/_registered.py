@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from payments_async._request_ids import plain_id
 from payments_async.journal._engine._memory import HELD, Holder, StateFolder, account_digest
 from payments_async.journal._records import RunIdentity
 
@@ -30,18 +31,19 @@ class RegisteredOrders:
         """Who holds which of these. What cannot be read is not known: whoever sends them looks again, and insists."""
         if self._connection is None or not request_ids:
             return {}
-        marks = ", ".join("?" * len(request_ids))
+        asked = {request_id: plain_id(request_id) for request_id in request_ids}
+        marks = ", ".join("?" * len(asked))
         try:
             found = self._connection.execute(
                 f"""SELECT request_id, batch FROM request WHERE account = (SELECT id FROM account WHERE digest = ?)
                 AND request_id IN ({marks})""",  # noqa: S608 - marks only
-                (self._account, *request_ids),
+                (self._account, *asked.values()),
             ).fetchall()
             batches = {number: self._batch(number) for number in {number for _, number in found}}
         except sqlite3.Error:
             return {}
-        held = ((request_id, batches[number]) for request_id, number in found)
-        return {request_id: holder for request_id, holder in held if holder is not None}
+        holders = {key: batches[number] for key, number in found}
+        return {request_id: holder for request_id, key in asked.items() if (holder := holders.get(key)) is not None}
 
     def journals(self) -> list[Holder]:
         """The latest batch of each journal of the account; nothing where that cannot be read."""

@@ -13,6 +13,7 @@ import psycopg
 
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
+from payments_async._request_ids import plain_id
 from payments_async._wire.orders import write_order
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
@@ -156,7 +157,10 @@ class PostgresJournal(StoredJournal):
         request_id, amount = order.request_id, amount_text(order.amount)
         body = write_order(order) if body is None else body
         digest = body_digest(request_id, amount, body)
-        values = (self._postgres.journal_id, name, request_id, amount, body, digest, not_before, priority)
+        values = (
+            *(self._postgres.journal_id, name, request_id, plain_id(request_id), amount, body, digest),
+            *(not_before, priority),
+        )
         answer = await self._ask(connection, _tray.LAY, values)
         verdict = answer["verdict"]
         if verdict == "laid":
@@ -165,6 +169,8 @@ class PostgresJournal(StoredJournal):
             raise RunUnknown(f"the journal has no outbox {name}")
         if verdict == "stuck":
             raise JournalRefused(f"order {request_id} lies in the tray, and could not be taken: {answer['why']}")
+        if answer["other_id"] != request_id:
+            raise OrdersDiffer.in_letters(request_id, answer["other_id"])
         if bytes(answer["digest"]) != digest:
             what = OrdersDiffer.how(answer["other_amount"], amount)
             raise OrdersDiffer(f"request id {request_id} stands for two different orders: {what}", [request_id])

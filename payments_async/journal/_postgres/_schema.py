@@ -11,7 +11,8 @@ from payments_async.journal._faults import JournalOutdated, NotAJournal
 from payments_async.journal._postgres._connection import HAS_ROOM, NO_TRANSACTION, PgConnection
 from payments_async.journal._postgres._faults import MOVED
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import IS_UNSETTLED, MIXED, SHIFT
+from payments_async.journal._statements._entries import IS_UNSETTLED, SHIFT
+from payments_async.journal._statements._keys import SINCE, write_keys
 from payments_async.journal._statements._moving import TableShape, tables_in
 from payments_async.journal._versions import Migration, Step, Version, migration
 
@@ -266,6 +267,13 @@ REVOKE ALL ON FUNCTION {s}.mark_told FROM PUBLIC;
 # replication is sent the changes themselves.
 _BOUND = """
 ALTER TABLE {s}.holder ADD COLUMN lock {t};
+ALTER TABLE {s}.outbox ADD COLUMN request_key {t} NOT NULL DEFAULT '';
+ALTER TABLE {s}.archived ADD COLUMN request_key {t} NOT NULL DEFAULT '';
+ALTER TABLE {s}.tray ADD COLUMN request_key {t} NOT NULL DEFAULT '';
+ALTER TABLE {s}.tray DROP CONSTRAINT tray_request_id_key;
+ALTER TABLE {s}.ipn_event RENAME COLUMN request_id TO request_key;
+ALTER TABLE {s}.sighting RENAME COLUMN request_id TO request_key;
+DROP INDEX {s}.outbox_request, {s}.outbox_mixed, {s}.archived_request, {s}.archived_mixed;
 CREATE FUNCTION {s}.next_id(place regclass, OUT number bigint) LANGUAGE plpgsql AS
     $$BEGIN
     IF place = to_regclass('ipn_event') THEN  -- for each notification, and a sixth of the time
@@ -314,9 +322,10 @@ ALTER TABLE {s}.change ENABLE ALWAYS TRIGGER change_forgotten;
 ALTER FUNCTION {s}.lay RENAME TO lay_before;
 ALTER FUNCTION {s}.mark_told RENAME TO mark_told_before;
 CREATE FUNCTION {s}.lay(
-    wanted text, wanted_outbox text, new_id text, new_amount text, new_body bytea, new_digest bytea,
+    wanted text, wanted_outbox text, new_id text, new_key text, new_amount text, new_body bytea, new_digest bytea,
     due double precision, urgency bigint, home {s}.meta DEFAULT NULL,
-    OUT verdict text, OUT laid_at double precision, OUT digest bytea, OUT other_amount text, OUT why text
+    OUT verdict text, OUT laid_at double precision, OUT digest bytea, OUT other_id text,
+    OUT other_amount text, OUT why text
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE is_laid boolean; place name;
 BEGIN
@@ -325,28 +334,28 @@ BEGIN
     PERFORM set_config('search_path', quote_ident(place) || ', pg_temp', true);
     LOOP
         laid_at := extract(epoch FROM clock_timestamp());
-        INSERT INTO tray (outbox, request_id, amount, body, body_sha256, not_before, priority, at)
-        SELECT r.batch_id, new_id, new_amount, new_body, new_digest, due, urgency, laid_at
+        INSERT INTO tray (outbox, request_id, request_key, amount, body, body_sha256, not_before, priority, at)
+        SELECT r.batch_id, new_id, new_key, new_amount, new_body, new_digest, due, urgency, laid_at
         FROM meta m, run r
         WHERE m.key = 'journal_id' AND m.value = wanted AND r.batch_id = wanted_outbox AND r.outbox = wanted_outbox
-        ON CONFLICT (request_id) DO NOTHING;
+        ON CONFLICT (request_key) DO NOTHING;
         is_laid := FOUND;
         IF NOT is_laid THEN
             PERFORM 1 FROM meta WHERE key = 'journal_id' AND value = wanted;
             IF NOT FOUND THEN verdict := 'elsewhere'; RETURN; END IF;
             PERFORM 1 FROM run r WHERE r.batch_id = wanted_outbox AND r.outbox = wanted_outbox;
             IF NOT FOUND THEN verdict := 'no outbox'; RETURN; END IF;
-            SELECT t.at, t.body_sha256, t.amount, t.problem INTO laid_at, digest, other_amount, why
-            FROM tray t WHERE t.request_id = new_id;
+            SELECT t.at, t.body_sha256, t.request_id, t.amount, t.problem
+            INTO laid_at, digest, other_id, other_amount, why FROM tray t WHERE t.request_key = new_key;
             IF FOUND AND why IS NULL THEN verdict := 'there'; RETURN; END IF;
         END IF;
         -- one of a batch that is not loaded yet is laid beside it: it may be dropped with that
-        SELECT o.body_sha256, o.amount INTO digest, other_amount FROM (
-            SELECT b.body_sha256, b.amount FROM outbox b JOIN run r ON r.id = b.id >> {shift}
-            WHERE b.request_id = new_id AND (r.state = 'ready' OR b.state <> 'planned' OR b.body_sha256 <> new_digest)
-            UNION ALL SELECT body_sha256, amount FROM archived WHERE request_id = new_id) o;
+        SELECT o.body_sha256, o.request_id, o.amount INTO digest, other_id, other_amount FROM (
+            SELECT b.body_sha256, b.request_id, b.amount FROM outbox b JOIN run r ON r.id = b.id >> {shift}
+            WHERE b.request_key = new_key AND (r.state = 'ready' OR b.state <> 'planned' OR b.body_sha256 <> new_digest)
+            UNION ALL SELECT body_sha256, request_id, amount FROM archived WHERE request_key = new_key) o;
         IF FOUND THEN
-            IF is_laid THEN DELETE FROM tray t WHERE t.request_id = new_id; END IF;
+            IF is_laid THEN DELETE FROM tray t WHERE t.request_key = new_key; END IF;
             verdict := 'held'; RETURN;
         END IF;
         IF why IS NOT NULL THEN verdict := 'stuck'; RETURN; END IF;
@@ -404,11 +413,16 @@ TRAY = "tray"  # what is told when an order lies there; of anything else only th
 _CREATED = re.compile(r"CREATE TABLE [^;(]*\.(\w+) \(([^;]*)\);")
 _TRIGGERS = re.findall(r"(CREATE TRIGGER (\w+) [^;]* ON \{s\}\.(\w+) [^;]*);", _TABLES)
 _MADE = re.compile(r"CREATE TABLE (?:\S+\.)?(\w+)")
+_ADDED = re.compile(r"ALTER TABLE [^;(]*\.(\w+) ADD COLUMN (\w+)")
+_RENAMED = re.compile(r"ALTER TABLE [^;(]*\.(\w+) RENAME COLUMN (\w+) TO (\w+)")
 _COLUMN = re.compile(r"(\w+) (?:BIGINT|DOUBLE|TEXT|BYTEA)\b")
 # what SQLite has in no column of its own, and what it does not have
 BEYOND_SQLITE: Mapping[str, Sequence[str]] = {
     "holder": ["begun_at", "lock", "name"],
-    "tray": ["id", "outbox", "request_id", "amount", "body", "body_sha256", "not_before", "priority", "at", "problem"],
+    "tray": [
+        *("id", "outbox", "request_id", "amount", "body", "body_sha256", "not_before", "priority", "at", "problem"),
+        "request_key",
+    ],
     "told": ["change_id", "handler", "at"],
     "watch": ["outbox", "until"],
 }
@@ -437,7 +451,7 @@ def steps_for(schema: str, steps: Sequence[Step] = STEPS) -> tuple[Step, ...]:
         "f": quoted(schema).replace("'", "''").replace("%", "%%"),  # ... that is a format
         "channel": literal(schema),
         "tray": TRAY,
-        "mixed": MIXED,
+        "mixed": "request_id <> lower(request_id) AND request_id <> upper(request_id)",
         "unsettled": IS_UNSETTLED,
     }
     return tuple(
@@ -480,6 +494,9 @@ def migrate(connection: PgConnection, schema: str, steps: Sequence[Step] = STEPS
         connection.script(f"CREATE SCHEMA {quoted(schema)}")
     for statement in todo.statements:
         connection.script(statement)
+    if todo.before < SINCE <= todo.after:
+        tables = ("outbox", "archived", "tray")
+        write_keys(connection, tables=tables, is_new=not todo.before, prefix=f"{quoted(schema)}.")
     if todo.steps:
         connection.executemany(
             f"""INSERT INTO {quoted(schema)}.meta (key, value) VALUES (?, ?)
@@ -493,8 +510,11 @@ def migrate(connection: PgConnection, schema: str, steps: Sequence[Step] = STEPS
 
 def _check_columns(connection: PgConnection, schema: str) -> None:
     """Before the first release tables changed within one version: those that lack a column are left alone."""
-    (made,) = steps_for(schema)[0].statements
+    made = "".join(text for step in steps_for(schema) for text in step.statements)
     wanted = {f"{table}.{column}" for table, columns in _CREATED.findall(made) for column in _COLUMN.findall(columns)}
+    wanted |= {f"{table}.{column}" for table, column in _ADDED.findall(made)}
+    for table, before, after in _RENAMED.findall(made):
+        wanted = wanted - {f"{table}.{before}"} | {f"{table}.{after}"}
     if lacking := wanted - columns_of(connection, schema):
         raise JournalOutdated(f"the journal has no {min(lacking)}, which one of version 1 has")
 

@@ -14,6 +14,7 @@ import attrs
 
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
+from payments_async._request_ids import plain_id
 from payments_async._wire.orders import write_order
 from payments_async.journal._engine._quarantine import quarantine_all
 from payments_async.journal._faults import (
@@ -40,9 +41,9 @@ from payments_async.journal._statements._evidence import resolve
 from payments_async.journal._statements._puts import PutRequest
 from payments_async.journal._states import State
 
-_COLUMNS = "id, outbox, request_id, amount, body, body_sha256, not_before, priority, at, problem"
-LAY = """SELECT * FROM {s}.lay(CAST(? AS text), CAST(? AS text), CAST(? AS text), CAST(? AS text), CAST(? AS bytea),
-    CAST(? AS bytea), CAST(? AS double precision), CAST(? AS bigint))"""
+_COLUMNS = "id, outbox, request_id, request_key, amount, body, body_sha256, not_before, priority, at, problem"
+LAY = """SELECT * FROM {s}.lay(CAST(? AS text), CAST(? AS text), CAST(? AS text), CAST(? AS text), CAST(? AS text),
+    CAST(? AS bytea), CAST(? AS bytea), CAST(? AS double precision), CAST(? AS bigint))"""
 MARK_TOLD = "SELECT verdict FROM {s}.mark_told(CAST(? AS text), CAST(? AS bigint), CAST(? AS text))"
 
 
@@ -72,10 +73,10 @@ def counted(connection: Connection, outbox: str) -> tuple[int, int]:
 
 def entry(connection: Connection, request_id: str) -> Entry | None:
     """An order in the tray, as whoever put it was told: planned. Raises ``JournalCorrupt``."""
-    found = connection.execute(f"SELECT {_COLUMNS} FROM tray WHERE request_id = ?", (request_id,)).fetchone()  # noqa: S608
-    if found is None:
+    found = connection.execute(f"SELECT {_COLUMNS} FROM tray WHERE request_key = ?", (plain_id(request_id),))  # noqa: S608
+    if (values := found.fetchone()) is None:
         return None
-    row = _Row(*found)
+    row = _Row(*values)
     return planned(row.outbox, row.order(), row.at)
 
 
@@ -109,14 +110,14 @@ def take(commit: Commit, outbox: str, numbers: Sequence[int], asks: Asks) -> Map
 
 def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exception]:
     """Put many orders in one commit; where one lies in the tray, that came first."""
-    asked = {request.order.request_id: request for request in requests}
+    asked = {request.key: request for request in requests}
     found = commit.execute(
-        f"DELETE FROM tray WHERE request_id = ANY(CAST(? AS TEXT[])) RETURNING {_COLUMNS}",  # noqa: S608
+        f"DELETE FROM tray WHERE request_key = ANY(CAST(? AS TEXT[])) RETURNING {_COLUMNS}",  # noqa: S608
         (list(asked),),
     ).fetchall()
 
     def for_anybody(_: int, outbox: str, order: Order, not_before: float, priority: int) -> PutRequest:
-        own = asked[order.request_id]
+        own = asked[plain_id(order.request_id)]
         return attrs.evolve(
             own,
             outbox=outbox,
@@ -138,8 +139,8 @@ def drop(commit: Commit, outbox: str, request_id: str, who: str, why: str) -> No
     """Forget an order that could not be taken, says a named person. Raises ``OrderUnknown``."""
     check_named(who, why)
     gone = commit.execute(
-        "DELETE FROM tray WHERE outbox = ? AND request_id = ? AND problem IS NOT NULL RETURNING problem",
-        (outbox, request_id),
+        "DELETE FROM tray WHERE outbox = ? AND request_key = ? AND problem IS NOT NULL RETURNING problem",
+        (outbox, plain_id(request_id)),
     ).fetchone()
     if gone is None:
         raise OrderUnknown(f"no order {request_id} of the outbox {outbox} could not be taken")
@@ -179,6 +180,7 @@ class _Row(NamedTuple):
     id: int
     outbox: str
     request_id: str
+    request_key: str
     amount: str
     body: bytes
     body_sha256: bytes

@@ -21,13 +21,15 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._sqlite._faults import translated
 from payments_async.journal._statements._database import Connection
-from payments_async.journal._statements._entries import IS_UNSETTLED, MIXED
+from payments_async.journal._statements._entries import IS_UNSETTLED
+from payments_async.journal._statements._keys import SINCE, write_keys
 from payments_async.journal._statements._moving import TableShape, tables_in
 from payments_async.journal._versions import Migration, Step, Version, migration
 
 _AT_FDCWD, _STATX_BTIME = -100, 0x800
 _SECONDS, _NANOSECONDS = 80, 88  # where the birth time lies in what statx(2) fills in
 APPLICATION_ID = 0x5041594A  # "PAYJ", in the header of the file
+_MIXED = "request_id <> lower(request_id) AND request_id <> upper(request_id)"
 _ENDS = "", "-wal", "-shm"  # of the names of a journal's files
 ARRIVED = "arrived"  # a fact: the journal came whole from elsewhere, and was not opened here yet, so nothing marks it
 _SEALS = "moved_"  # how the names of triggers begin
@@ -56,8 +58,7 @@ _FIRST = (
         code INTEGER, message TEXT, conflict TEXT, permitted_at REAL NOT NULL, updated_at REAL NOT NULL,
         put_at REAL, not_before REAL NOT NULL DEFAULT 0, priority INTEGER NOT NULL DEFAULT 0) STRICT""",
     "CREATE UNIQUE INDEX outbox_request ON outbox(request_id)",
-    # lists may be written in other letters; whatever is all small or all capital is found by the index above
-    f"CREATE INDEX outbox_mixed ON outbox(lower(request_id)) WHERE {MIXED}",
+    f"CREATE INDEX outbox_mixed ON outbox(lower(request_id)) WHERE {_MIXED}",
     # none on sending, which every order passes: those under way are found by the numbers of their chunk
     f"CREATE INDEX outbox_open ON outbox(state) WHERE {IS_UNSETTLED}",
     "CREATE INDEX outbox_accepted ON outbox(state) WHERE state = 'accepted'",
@@ -166,7 +167,7 @@ _FIRST = (
         sent_before INTEGER NOT NULL, amount TEXT NOT NULL, about BLOB NOT NULL, body_sha256 BLOB NOT NULL,
         transaction_id BLOB, permitted_at REAL NOT NULL, updated_at REAL NOT NULL, archive INTEGER NOT NULL) STRICT""",
     "CREATE UNIQUE INDEX archived_request ON archived(request_id)",
-    f"CREATE INDEX archived_mixed ON archived(lower(request_id)) WHERE {MIXED}",
+    f"CREATE INDEX archived_mixed ON archived(lower(request_id)) WHERE {_MIXED}",
     """CREATE INDEX archived_transaction ON archived(transaction_id)
         WHERE transaction_id <> x'00000000000000000000000000000000'""",
     # a reversal that is told late; as the other one above
@@ -218,6 +219,11 @@ WRITES_CHANGES = """CREATE TRIGGER IF NOT EXISTS outbox_changed AFTER UPDATE OF 
     END"""
 
 _BOUND = (
+    # Ids that differ in letters alone are one: each is known by its key (`plain_id`), which `write_keys` fills in. Of
+    # notifications and sightings the key alone is looked for.
+    *(f"ALTER TABLE {table} ADD COLUMN request_key TEXT NOT NULL DEFAULT ''" for table in ("outbox", "archived")),
+    *(f"ALTER TABLE {table} RENAME COLUMN request_id TO request_key" for table in ("ipn_event", "sighting")),
+    *(f"DROP INDEX {table}_{what}" for table in ("outbox", "archived") for what in ("request", "mixed")),
     # since when every change is there: what was forgotten before is not known
     """INSERT INTO meta (key, value) SELECT 'changes_since', CAST(coalesce(
         (SELECT min(at) FROM change WHERE status IN ('seen', 'handled')), CAST(strftime('%s', 'now') AS REAL)) AS TEXT)
@@ -375,6 +381,8 @@ def migrate(connection: sqlite3.Connection, *, new: bool = False, steps: Sequenc
         todo = migration(version_in(connection), steps)  # asked again: another process may have been quicker
         for statement in todo.statements:
             connection.execute(statement)
+        if todo.before < SINCE <= todo.after:
+            write_keys(connection, tables=("outbox", "archived"), is_new=not todo.before)
         if todo.steps:
             about = str(todo.oldest)
             connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('oldest', ?)", (about,))

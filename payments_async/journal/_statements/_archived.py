@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from payments_async._request_ids import plain_id
 from payments_async._wire.orders import currency_of
 from payments_async.journal._faults import OrdersArchived
 from payments_async.journal._records import Archive, ArchivedOrder, Row, pack_transaction_id, unpack_transaction_id
 from payments_async.journal._statements._database import NO_TRANSACTION, Connection
-from payments_async.journal._statements._entries import MIXED, PAGE, Commit, run_of
+from payments_async.journal._statements._entries import PAGE, Commit, run_of
 from payments_async.journal._statements._history import late_happenings
 from payments_async.journal._states import State
 
 _COLUMNS = (
     "id, request_id, state, attempt, sent_before, amount, about, body_sha256, transaction_id, permitted_at, updated_at"
 )
-_BY_REQUEST = f"SELECT {_COLUMNS} FROM archived WHERE request_id = ?"  # noqa: S608 - no value in it
+_BY_REQUEST = f"SELECT {_COLUMNS} FROM archived WHERE request_key = ?"  # noqa: S608 - no value in it
 _BY_TRANSACTION = f"""SELECT {_COLUMNS} FROM archived WHERE transaction_id = ?
     AND transaction_id <> {NO_TRANSACTION} LIMIT 2"""  # noqa: S608 - no value in it
 _ARCHIVES = "SELECT id, path, who, why, begun_at, ended_at, orders FROM archive"
@@ -26,7 +27,7 @@ _SHOWN = 5  # request ids named in an error
 
 def find_archived(connection: Connection | Commit, request_id: str | None, transaction_id: str | None) -> Row | None:
     """The archived order that evidence is about: found as one that is here would be. Of its body the kind is left."""
-    found = None if request_id is None else connection.execute(_BY_REQUEST, (request_id,)).fetchone()
+    found = None if request_id is None else connection.execute(_BY_REQUEST, (plain_id(request_id),)).fetchone()
     if found is None and transaction_id is not None:
         rows = connection.execute(_BY_TRANSACTION, (pack_transaction_id(transaction_id),)).fetchall()
         found = rows[0] if len(rows) == 1 else None
@@ -34,12 +35,13 @@ def find_archived(connection: Connection | Commit, request_id: str | None, trans
 
 
 def archived_among(connection: Connection | Commit, request_ids: Sequence[str]) -> dict[str, Row]:
-    """Those of these orders that have left, by their request ids."""
-    if not request_ids:
+    """Those of these orders that have left, by the ids asked for."""
+    asked = {request_id: plain_id(request_id) for request_id in request_ids}
+    if not asked:
         return {}
-    marks = ",".join("?" * len(request_ids))
-    found = connection.execute(f"SELECT {_COLUMNS} FROM archived WHERE request_id IN ({marks})", request_ids)  # noqa: S608
-    return {row.request_id: row for row in map(_row, found.fetchall())}
+    sql = f"SELECT {_COLUMNS} FROM archived WHERE request_key IN ({','.join('?' * len(asked))})"  # noqa: S608 - marks
+    gone = {plain_id(row.request_id): row for row in map(_row, connection.execute(sql, list(asked.values())))}
+    return {request_id: gone[key] for request_id, key in asked.items() if key in gone}
 
 
 def check_not_archived(commit: Commit, request_ids: Sequence[str]) -> None:
@@ -59,36 +61,14 @@ def check_not_archived(commit: Commit, request_ids: Sequence[str]) -> None:
     )
 
 
-def archived_of(
-    connection: Connection, request_ids: Sequence[str], *, in_any_letters: bool = False
-) -> Mapping[str, ArchivedOrder]:
-    """Those of these orders that have left, by the ids that were asked for.
-
-    Args:
-        in_any_letters: Also those whose ids have other letters, small or capital.
-    """
+def archived_of(connection: Connection, request_ids: Sequence[str]) -> Mapping[str, ArchivedOrder]:
+    """Those of these orders that have left, by the ids asked for."""
     if connection.execute("SELECT NOT EXISTS (SELECT 1 FROM archived)").fetchone()[0]:
         return {}
     found: dict[str, Row] = {}
     for start in range(0, len(request_ids), PAGE):
-        some = request_ids[start : start + PAGE]
-        found |= archived_among(connection, some)
-        if in_any_letters:
-            found |= _in_other_letters(connection, [one for one in some if one not in found])
+        found |= archived_among(connection, request_ids[start : start + PAGE])
     return {asked: _told(connection, row) for asked, row in found.items()}
-
-
-def _in_other_letters(connection: Connection, request_ids: Sequence[str]) -> dict[str, Row]:
-    """Orders whose ids are written otherwise here, by the ids that were asked for."""
-    plain = {request_id.strip().lower(): request_id for request_id in request_ids}
-    rows = archived_among(connection, [way for one in plain for way in (one, one.upper())])
-    marks = ",".join("?" * len(plain))
-    mixed = connection.execute(
-        f"SELECT {_COLUMNS} FROM archived WHERE {MIXED} AND lower(request_id) IN ({marks})",  # noqa: S608 - marks only
-        list(plain),
-    )
-    found = {row.request_id.lower(): row for row in (*rows.values(), *map(_row, mixed.fetchall()))}
-    return {plain[one]: row for one, row in found.items() if one in plain}
 
 
 def archives(connection: Connection) -> Sequence[Archive]:

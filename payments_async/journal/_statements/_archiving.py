@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import msgspec
 
+from payments_async._request_ids import plain_id
 from payments_async._wire.orders import currency_of, request_of, without_members
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._records import (
@@ -45,15 +46,15 @@ _WAITS = """(e.state = 'dead' OR (e.doubt = 'unconfirmed' AND e.state <> 'disput
     OR EXISTS (SELECT 1 FROM ipn_pending p WHERE p.event_id = e.id))"""
 _IS_OLD = f"""o.state IN ({_FINAL}) AND o.conflict IS NULL AND o.updated_at < ? AND NOT ({FAILED_BY_NOTIFICATION})
     AND NOT EXISTS (SELECT 1 FROM change WHERE order_id = o.id AND status IN ('pending', 'dead'))
-    AND NOT EXISTS (SELECT 1 FROM ipn_event e WHERE e.request_id = o.request_id AND {_WAITS})
+    AND NOT EXISTS (SELECT 1 FROM ipn_event e WHERE e.request_key = o.request_key AND {_WAITS})
     AND NOT EXISTS (SELECT 1 FROM evidence v JOIN ipn_event e ON e.id = v.event_id
         WHERE v.order_id = o.id AND {_WAITS})"""  # noqa: S608 - no value in it
 _FIRST = f"SELECT o.id FROM outbox o WHERE o.id > ? AND {_IS_OLD} ORDER BY o.id LIMIT 1"  # noqa: S608
 _OTHER = f"SELECT 1 FROM outbox o WHERE o.id BETWEEN ? AND ? AND NOT ({_IS_OLD}) LIMIT 1"  # noqa: S608
 _OLD = f"""SELECT {COLUMNS} FROM outbox o WHERE o.id BETWEEN ? AND ? AND {_IS_OLD}
     ORDER BY o.id LIMIT {_PAGE}"""  # noqa: S608 - no value in it
-_KEEP = """INSERT INTO archived (id, request_id, state, attempt, sent_before, amount, about, body_sha256,
-    transaction_id, permitted_at, updated_at, archive) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_KEEP = """INSERT INTO archived (id, request_key, request_id, state, attempt, sent_before, amount, about,
+    body_sha256, transaction_id, permitted_at, updated_at, archive) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _LEAVE = (
     "DELETE FROM attempt WHERE order_id = ?",
     "DELETE FROM evidence WHERE order_id = ?",
@@ -110,18 +111,18 @@ def prune_orders(commit: Commit, archive: int, orders: Sequence[OldOrder]) -> in
         if row is None or row.state not in FINAL or _line(commit.connection, row) != old.line:
             continue
         packed = (row.transaction_id, row.permitted_at, row.updated_at, archive)
-        about = without_members(row.body)
+        about, key = without_members(row.body), plain_id(row.request_id)
         commit.execute(
             _KEEP,
             (
-                *(row.id, row.request_id, row.state, row.attempt, row.sent_before, row.amount, about, row.body_sha256),
-                *packed,
+                *(row.id, key, row.request_id, row.state, row.attempt, row.sent_before, row.amount, about),
+                *(row.body_sha256, *packed),
             ),
         )
         for sql in _LEAVE:
             commit.execute(sql, (row.id,))
         # what a list has shown of it before it was put; that of an order which nobody has put stays, and warns of it
-        commit.execute("DELETE FROM sighting WHERE request_id = ?", (row.request_id.lower(),))
+        commit.execute("DELETE FROM sighting WHERE request_key = ?", (key,))
         runs[run_of(row.id)] = runs.get(run_of(row.id), 0) + 1
     for run, count in runs.items():
         commit.execute("UPDATE run SET archived = archived + ? WHERE id = ?", (count, run))

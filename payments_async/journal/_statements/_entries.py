@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from decimal import Context, Decimal, localcontext
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from payments_async._request_ids import plain_id
 from payments_async.journal._faults import JournalCorrupt, RunUnknown
 from payments_async.journal._records import (
     LATE,
@@ -41,22 +42,20 @@ _STATES = {state.value: state for state in State}  # a tenth of the time that as
 _OF_OUTBOX = "{run} IN (SELECT id FROM run WHERE outbox = ?)"
 _MAY_BE_PAID = (State.PLANNED, State.SENDING, State.UNKNOWN, State.PARKED)
 _PAID = (State.ACCEPTED, State.SUCCESSFUL)
-# orders whose ids are written in small and capital letters: a list of the service may have them in others
-MIXED = "request_id <> lower(request_id) AND request_id <> upper(request_id)"
 IS_UNSETTLED = "state IN ('unknown', 'parked')"  # few at any time, and looked for
 # an order that failed, as a notification alone has told; a list that was read late enough ends the search
 FAILED_BY_NOTIFICATION = f"""o.state = 'failed' AND NOT EXISTS (SELECT 1 FROM evidence v WHERE v.order_id = o.id
     AND (v.news IN ('looked_up_successful', 'looked_up_failed', 'looked_up_reversed')
     OR (v.news IN ('looked_up_processing', 'swept_clean_twice') AND v.last_at >= o.permitted_at + {LATE})))"""  # noqa: S608
 _FAILED_AMONG = f"SELECT o.request_id, 1 FROM outbox o WHERE o.id IN ({{marks}}) AND {FAILED_BY_NOTIFICATION}"  # noqa: S608
-_UNCONFIRMED_AMONG = """SELECT request_id, count(*) FROM ipn_event WHERE doubt = 'unconfirmed' AND state <> 'disputed'
-    AND request_id IN ({marks}) GROUP BY request_id"""
+_UNCONFIRMED_AMONG = """SELECT request_key, count(*) FROM ipn_event WHERE doubt = 'unconfirmed' AND state <> 'disputed'
+    AND request_key IN ({marks}) GROUP BY request_key"""
 COLUMNS = (
     "id, request_id, state, token, attempt, sent_before, amount, body, body_sha256, transaction_id, code, message, "
     "conflict, permitted_at, updated_at"
 )
 _BY_ID = f"SELECT {COLUMNS} FROM outbox WHERE id = ?"  # noqa: S608 - no value in it
-_BY_REQUEST = f"SELECT {COLUMNS} FROM outbox WHERE request_id = ?"  # noqa: S608
+_BY_REQUEST = f"SELECT {COLUMNS} FROM outbox WHERE request_key = ?"  # noqa: S608
 # the second condition, written out, lets SQLite use the index of those that have one
 _BY_TRANSACTION = f"""SELECT {COLUMNS} FROM outbox WHERE transaction_id = ?
     AND transaction_id <> {NO_TRANSACTION} LIMIT 2"""  # noqa: S608
@@ -282,7 +281,7 @@ def row_by_id(connection: Connection | Commit, order_id: int) -> Row | None:
 
 def row_by_request(connection: Connection | Commit, request_id: str) -> Row | None:
     """One order by its request id."""
-    found = connection.execute(_BY_REQUEST, (request_id,)).fetchone()
+    found = connection.execute(_BY_REQUEST, (plain_id(request_id),)).fetchone()
     return None if found is None else row_of(found)
 
 
@@ -406,23 +405,15 @@ def entry(connection: Connection, request_id: str) -> Entry | None:
     return None if row is None else next(_entries_in(connection, [row]))
 
 
-def entries_of(
-    connection: Connection, request_ids: Sequence[str], *, in_mixed_letters: bool = False
-) -> Mapping[str, Entry]:
-    """Those of these orders that there are; one that is damaged is told of in the log, and left out.
-
-    Args:
-        in_mixed_letters: Only those whose ids have small and capital letters, whichever they have; by their own ids.
-    """
+def entries_of(connection: Connection, request_ids: Sequence[str]) -> Mapping[str, Entry]:
+    """Those of these orders that there are, by the ids asked for; a damaged one is logged and left out."""
     found: dict[str, Entry] = {}
-    where = f"{MIXED} AND lower(request_id)" if in_mixed_letters else "request_id"
     for first in range(0, len(request_ids), PAGE):
-        some = request_ids[first : first + PAGE]
-        if in_mixed_letters:
-            some = [request_id.lower() for request_id in some]
-        sql = f"SELECT {COLUMNS} FROM outbox WHERE {where} IN ({', '.join('?' * len(some))})"  # noqa: S608
-        rows = connection.execute(sql, some).fetchall()
-        found.update((entry.request_id, entry) for entry in _readable(connection, rows))
+        asked = {request_id: plain_id(request_id) for request_id in request_ids[first : first + PAGE]}
+        sql = f"SELECT {COLUMNS} FROM outbox WHERE request_key IN ({', '.join('?' * len(asked))})"  # noqa: S608
+        rows = connection.execute(sql, list(asked.values())).fetchall()
+        entries = {plain_id(entry.request_id): entry for entry in _readable(connection, rows)}
+        found |= {request_id: entries[key] for request_id, key in asked.items() if key in entries}
     return found
 
 
@@ -508,7 +499,7 @@ def progress(connection: Connection, batch_id: str | None, outbox: str | None = 
     ).fetchone()
     (unconfirmed,) = connection.execute(
         f"""SELECT count(DISTINCT o.id) FROM ipn_event e CROSS JOIN outbox o
-        WHERE o.request_id = e.request_id AND e.doubt = 'unconfirmed' AND e.state <> 'disputed'
+        WHERE o.request_key = e.request_key AND e.doubt = 'unconfirmed' AND e.state <> 'disputed'
         AND o.id BETWEEN ? AND ? AND {of_outbox}""",  # noqa: S608
         (first, last, *of),
     ).fetchone()
@@ -560,12 +551,14 @@ def doubts_about(connection: Connection, rows: Sequence[Sequence[Any]]) -> Mappi
     failed = [row[0] for row in rows if row[2] == State.FAILED]
     notified = _asked(connection, _FAILED_AMONG, failed) if failed else {}
     (are_there,) = connection.execute("SELECT EXISTS (SELECT 1 FROM ipn_event WHERE doubt = 'unconfirmed')").fetchone()
-    counts = _asked(connection, _UNCONFIRMED_AMONG, [row[1] for row in rows]) if are_there and rows else {}
-    return {one: Doubts(counts.get(one, 0), one in notified) for one in {**notified, **counts}}
+    keys = {row[1]: plain_id(row[1]) for row in rows if row[1] is not None}  # one that was archived has none here
+    counts = _asked(connection, _UNCONFIRMED_AMONG, list(keys.values())) if are_there and keys else {}
+    doubted = [one for one, key in keys.items() if key in counts or one in notified]
+    return {one: Doubts(counts.get(keys[one], 0), one in notified) for one in doubted}
 
 
 def _asked(connection: Connection, sql: str, values: Sequence[object]) -> dict[str, int]:
-    """What a statement tells of these, by their request ids."""
+    """What a statement tells of these."""
     return dict(connection.execute(sql.format(marks=", ".join("?" * len(values))), values).fetchall())
 
 

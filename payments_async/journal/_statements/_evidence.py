@@ -8,6 +8,7 @@ from decimal import Decimal
 from itertools import islice
 
 from payments_async._amounts import amount_text
+from payments_async._request_ids import plain_id
 from payments_async.journal._approvals import ApprovalRule, Proposal, Signature, decision_proposal
 from payments_async.journal._faults import NotLookedFor, NotParked, OrderUnknown
 from payments_async.journal._records import (
@@ -138,10 +139,10 @@ def is_open_by_takeover(commit: Commit, row: Row) -> bool:
     run, number = run_of(row.id), chunk_of(row.id)
     (unsent, is_told, raised) = commit.execute(
         """SELECT (SELECT count(*) FROM attempt WHERE order_id = ? AND outcome = ?),
-        EXISTS (SELECT 1 FROM ipn_event WHERE request_id IS NOT NULL AND request_id = ?),
+        EXISTS (SELECT 1 FROM ipn_event WHERE request_key IS NOT NULL AND request_key = ?),
         (SELECT c.token - (SELECT count(*) FROM claim k WHERE k.run = c.run AND k.number = c.number AND k.token > ?)
         FROM chunk c WHERE c.run = ? AND c.number = ?)""",
-        (row.id, News.NOT_SENT, row.request_id, row.token, run, number),
+        (row.id, News.NOT_SENT, plain_id(row.request_id), row.token, run, number),
     ).fetchone()
     # a quarantine raises the token without a claim: what the journal knew before it is no proof any more
     return bool(unsent == row.attempt - 1 and not is_told and raised == row.token)

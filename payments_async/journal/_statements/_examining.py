@@ -73,7 +73,7 @@ _RULES = (
     ),
     _Rule(
         "orders that are both here and in an archive",
-        "SELECT o.request_id FROM outbox o JOIN archived a ON a.request_id = o.request_id",
+        "SELECT o.request_id FROM outbox o JOIN archived a ON a.request_key = o.request_key",
     ),
     _Rule(
         "archives that count other orders than have left for them",
@@ -101,7 +101,7 @@ _RULES = (
     ),
     _Rule(
         "sightings that say nothing that is known",
-        "SELECT s.request_id FROM sighting s WHERE s.request_id <> lower(s.request_id) OR s.news = ''",
+        "SELECT s.request_key FROM sighting s WHERE s.news = ''",
     ),
     _Rule(
         "readings of the service's list for batches that are not there",

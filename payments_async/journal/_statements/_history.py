@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 from itertools import filterfalse
 from typing import Any, NamedTuple
 
+from payments_async._request_ids import plain_id
 from payments_async.journal._approvals import Signature
 from payments_async.journal._faults import OrderUnknown
 from payments_async.journal._records import Happening, Row, Standing, Sweep, unpack_transaction_id
@@ -184,11 +185,11 @@ def traces(connection: Connection, request_id: str) -> Sequence[Happening]:
     """What lists and notifications have told of an order that the journal does not hold."""
     with snapshot(connection):
         seen = connection.execute(
-            "SELECT transaction_id, news, amount, currency, at FROM sighting WHERE request_id = ?",
-            (request_id.strip().lower(),),
+            "SELECT transaction_id, news, amount, currency, at FROM sighting WHERE request_key = ?",
+            (plain_id(request_id),),
         ).fetchall()
         told = _delivered(
-            connection, "SELECT id FROM ipn_event WHERE request_id = ? AND order_id IS NULL", (request_id,)
+            connection, "SELECT id FROM ipn_event WHERE request_key = ? AND order_id IS NULL", (plain_id(request_id),)
         )
         found = [
             Happening(
@@ -208,8 +209,8 @@ def traces(connection: Connection, request_id: str) -> Sequence[Happening]:
 def where_it_is(connection: Connection, request_id: str) -> str:
     """What to say of an order that is not here."""
     left = connection.execute(
-        "SELECT o.state, a.path FROM archived o JOIN archive a ON a.id = o.archive WHERE o.request_id = ?",
-        (request_id,),
+        "SELECT o.state, a.path FROM archived o JOIN archive a ON a.id = o.archive WHERE o.request_key = ?",
+        (plain_id(request_id),),
     ).fetchone()
     if left is None:
         return f"the journal holds no order {request_id}"
@@ -439,9 +440,9 @@ def _deliveries(connection: Connection, row: Row) -> Iterator[Happening]:
     return _delivered(
         connection,
         """SELECT event_id FROM evidence WHERE order_id = ?
-        UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_id = ?
-        UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_id IS NULL AND transaction_id = ?""",
-        (row.id, row.request_id, unpack_transaction_id(row.transaction_id)),
+        UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_key = ?
+        UNION SELECT id FROM ipn_event WHERE doubt IS NOT NULL AND request_key IS NULL AND transaction_id = ?""",
+        (row.id, plain_id(row.request_id), unpack_transaction_id(row.transaction_id)),
     )
 
 

@@ -11,6 +11,7 @@ import attrs
 
 from payments_async._amounts import amount_text
 from payments_async._orders import Order
+from payments_async._request_ids import plain_id
 from payments_async._wire.orders import write_order
 from payments_async.journal._approvals import ApprovalRule
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersArchived, OrdersDiffer, WrongAccount
@@ -83,6 +84,7 @@ class Load:
 class _Prepared(NamedTuple):
     """An order as it is stored."""
 
+    request_id: str
     amount: str
     body: bytes
     digest: bytes
@@ -190,17 +192,16 @@ def add(commit: Commit, load: Load, orders: Sequence[Order]) -> None:
     for order in orders:
         request_id, amount = order.request_id, amount_text(order.amount)
         body = write_order(order)
-        prepared = _Prepared(amount, body, body_digest(request_id, amount, body))
-        if request_id in held:
-            order_id, digest = held[request_id]
-            _compare(commit, load, request_id, order_id, digest, prepared)
-            load.repeated += load.see(order_id)
-        elif request_id in fresh:
-            if fresh[request_id].digest != prepared.digest:
-                raise _two_bodies(request_id, fresh[request_id], prepared)
+        prepared = _Prepared(request_id, amount, body, body_digest(request_id, amount, body))
+        key = plain_id(request_id)
+        if (known := held.get(key)) is not None:
+            _compare(commit, load, known, prepared)
+            load.repeated += load.see(known.order_id)
+        elif key in fresh:
+            _check_same(fresh[key], prepared)
             load.repeated += 1
         else:
-            fresh[request_id] = prepared
+            fresh[key] = prepared
     _insert(commit, load, fresh)
 
 
@@ -291,25 +292,36 @@ def _renew_lease(commit: Commit, load: Load) -> None:
         raise LoadBusy("another process has taken over loading this batch")
 
 
-def _held(commit: Commit, request_ids: list[str]) -> dict[str, tuple[int, bytes]]:
-    """Number and digest of those of these orders that the journal holds."""
+class _Held(NamedTuple):
+    """An order that the journal holds."""
+
+    order_id: int
+    request_id: str
+    digest: bytes
+
+
+def _held(commit: Commit, request_ids: list[str]) -> dict[str, _Held]:
+    """Those of these orders that the journal holds, by their keys."""
     marks = ",".join("?" * len(request_ids))
     found = commit.execute(
-        f"SELECT request_id, id, body_sha256 FROM outbox WHERE request_id IN ({marks})",  # noqa: S608 - marks only
-        request_ids,
+        f"SELECT request_key, id, request_id, body_sha256 FROM outbox WHERE request_key IN ({marks})",  # noqa: S608
+        list(map(plain_id, request_ids)),
     )
-    return {request_id: (order_id, digest) for request_id, order_id, digest in found}
+    return {key: _Held(*facts) for key, *facts in found}
 
 
-def _compare(commit: Commit, load: Load, request_id: str, order_id: int, digest: bytes, prepared: _Prepared) -> None:
+def _compare(commit: Commit, load: Load, held: _Held, prepared: _Prepared) -> None:
     """An order that the journal holds is one of this batch, and the same. Raises ``OrdersDiffer`` otherwise."""
-    if run_of(order_id) != load.run:
-        other = commit.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(order_id),)).fetchone()
+    request_id = prepared.request_id
+    if held.request_id != request_id:
+        raise OrdersDiffer.in_letters(request_id, held.request_id)
+    if run_of(held.order_id) != load.run:
+        other = commit.execute("SELECT batch_id FROM run WHERE id = ?", (run_of(held.order_id),)).fetchone()
         raise OrdersDiffer(f"request id {request_id} belongs to batch {other[0]} already", [request_id])
-    if digest != prepared.digest:
-        row = row_by_id(commit, order_id)
+    if held.digest != prepared.digest:
+        row = row_by_id(commit, held.order_id)
         assert row is not None
-        raise _two_bodies(request_id, _Prepared(row.amount, row.body, digest), prepared)
+        _check_same(_Prepared(request_id, row.amount, row.body, held.digest), prepared)
 
 
 def _insert(commit: Commit, load: Load, fresh: dict[str, _Prepared]) -> None:
@@ -318,14 +330,15 @@ def _insert(commit: Commit, load: Load, fresh: dict[str, _Prepared]) -> None:
         return
     if load.ready:
         raise OrdersDiffer(
-            f"the batch is complete and does not hold {len(fresh)} or more of these orders", list(fresh)[:_SHOWN]
+            f"the batch is complete and does not hold {len(fresh)} or more of these orders",
+            [new.request_id for new in fresh.values()][:_SHOWN],
         )
     if load.next_id - load.first + len(fresh) > MOST_ORDERS:
         raise OrdersDiffer(f"a batch holds at most {MOST_ORDERS:,} orders")
     now, first = commit.now, load.next_id
     commit.connection.executemany(
-        """INSERT INTO outbox (id, request_id, amount, body, body_sha256, permitted_at, updated_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?)""",
+        """INSERT INTO outbox (id, request_key, request_id, amount, body, body_sha256, permitted_at, updated_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
         ((first + place, key, *new, now, now) for place, (key, new) in enumerate(fresh.items())),
     )
     for place, new in enumerate(fresh.values()):
@@ -335,13 +348,17 @@ def _insert(commit: Commit, load: Load, fresh: dict[str, _Prepared]) -> None:
     load.added += len(fresh)
 
 
-def _two_bodies(request_id: str, one: _Prepared, other: _Prepared) -> OrdersDiffer:
-    what = OrdersDiffer.how(one.amount, other.amount)
-    return OrdersDiffer(
-        f"request id {request_id} stands for two different orders: {what}, "
-        f"digests {one.digest.hex()[:12]} and {other.digest.hex()[:12]}",
-        [request_id],
-    )
+def _check_same(one: _Prepared, other: _Prepared) -> None:
+    """Refuse a second order under one id. Raises ``OrdersDiffer``."""
+    if one.request_id != other.request_id:
+        raise OrdersDiffer.in_letters(other.request_id, one.request_id)
+    if one.digest != other.digest:
+        what = OrdersDiffer.how(one.amount, other.amount)
+        raise OrdersDiffer(
+            f"request id {one.request_id} stands for two different orders: {what}, "
+            f"digests {one.digest.hex()[:12]} and {other.digest.hex()[:12]}",
+            [one.request_id],
+        )
 
 
 def _missing(commit: Commit, batch_id: str, load: Load, count: int) -> OrdersDiffer:
@@ -370,7 +387,7 @@ def _apply_early_events(commit: Commit, load: Load) -> None:
     """Orders that notifications told of before they were loaded were sent by somebody: they are not sent again."""
     found = commit.execute(
         """SELECT DISTINCT o.id FROM ipn_event e CROSS JOIN outbox o
-        WHERE o.request_id = e.request_id AND e.order_id IS NULL AND e.request_id IS NOT NULL
+        WHERE o.request_key = e.request_key AND e.order_id IS NULL AND e.request_key IS NOT NULL
         AND o.id BETWEEN ? AND ?""",
         bounds(load.run),
     ).fetchall()

@@ -15,6 +15,7 @@ import msgspec
 
 from payments_async._amounts import magnitude_text
 from payments_async._events import EVENT_TYPES, TransactionEvent, TransactionUnrecognised, contradiction_of_events
+from payments_async._request_ids import plain_id
 from payments_async._status_codes import FINAL_CODES
 from payments_async._wire.notifications import UnreadableNotification, read_notification
 from payments_async.journal._faults import JournalCorrupt
@@ -41,7 +42,7 @@ _LAST = (1 << 63) - 1
 _DOUBTS = (None, Doubt.UNCONFIRMED, Doubt.REPORTED)  # the more believed first
 # What is bound is text, a number or a bytearray. Anything else, None and bytes included, goes through sqlite3's
 # adapters: dearer than all the rest of the row.
-_EVENT = """INSERT INTO ipn_event (transaction_id, status_code, amount, request_id, event, body, query, peer,
+_EVENT = """INSERT INTO ipn_event (transaction_id, status_code, amount, request_key, event, body, query, peer,
     received_at) VALUES """
 _ONE_EVENT = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _EVENTS = [
@@ -53,9 +54,9 @@ _IS_FINAL = f"status_code IN ({', '.join(map(str, FINAL_CODES))})"
 _FINALS = f"SELECT id, transaction_id, status_code, event, body, query FROM ipn_event WHERE {_IS_FINAL} AND"  # noqa: S608
 # How far it is, and a page of what came after: new events, or those believed later than they came.
 _NEWEST = "SELECT (SELECT coalesce(max(id), 0) FROM ipn_event), (SELECT coalesce(max(id), 0) FROM ipn_believed)"
-_NEW = f"""SELECT id, id, request_id, transaction_id FROM ipn_event
+_NEW = f"""SELECT id, id, request_key, transaction_id FROM ipn_event
     WHERE id > ? AND {_IS_FINAL} AND {_BELIEVED} ORDER BY id LIMIT {_PAGE}"""  # noqa: S608 - no value in it
-_NEWLY_BELIEVED = f"""SELECT b.id, e.id, e.request_id, e.transaction_id FROM ipn_believed b
+_NEWLY_BELIEVED = f"""SELECT b.id, e.id, e.request_key, e.transaction_id FROM ipn_believed b
     JOIN ipn_event e ON e.id = b.event_id WHERE b.id > ? ORDER BY b.id LIMIT {_PAGE}"""  # noqa: S608
 # Of so many new events: the newest, those whose transaction was told of before, and whether there are orders at all.
 _STANDING = f"""SELECT (SELECT max(id) FROM ipn_event),
@@ -67,9 +68,9 @@ _AGAIN = """INSERT INTO ipn_delivery (event_id, digest, body, query, peer, recei
     ON CONFLICT (event_id, digest) DO UPDATE SET times = ipn_delivery.times + 1, last_at = excluded.received_at"""
 # two selects, for SQLite looks for an index for each; an OR would read the whole table
 _UNMATCHED = """SELECT id, peer, received_at, transaction_id, status_code, event, body, query FROM ipn_event
-    WHERE order_id IS NULL AND state <> 'disputed' AND doubt IS NULL AND request_id = ?
+    WHERE order_id IS NULL AND state <> 'disputed' AND doubt IS NULL AND request_key = ?
     UNION ALL SELECT id, peer, received_at, transaction_id, status_code, event, body, query FROM ipn_event
-    WHERE order_id IS NULL AND state <> 'disputed' AND doubt IS NULL AND request_id IS NULL AND transaction_id = ?
+    WHERE order_id IS NULL AND state <> 'disputed' AND doubt IS NULL AND request_key IS NULL AND transaction_id = ?
     ORDER BY id"""
 _PENDING = "INSERT INTO ipn_pending (owner, holder, due_at, event_id) SELECT ?, ?, ?, column1 FROM (VALUES "
 _PENDINGS = [f"{_PENDING}{','.join(['(?)'] * ids)}) AS given" for ids in range(_BLOCK + 1)]
@@ -129,10 +130,11 @@ def final_events(
     connection: Connection, request_id: str, transaction_id: str | None, most: int
 ) -> list[TransactionEvent]:
     """The first final events of an order, or of a transaction of it, that are evidence and that nothing contradicts."""
-    sql: str = "request_id = ?"
-    values: tuple[str, ...] = (request_id,)
+    key = plain_id(request_id)
+    sql: str = "request_key = ?"
+    values: tuple[str, ...] = (key,)
     if transaction_id is not None:
-        sql, values = "transaction_id = ? AND coalesce(request_id, ?) = ?", (transaction_id, request_id, request_id)
+        sql, values = "transaction_id = ? AND coalesce(request_key, ?) = ?", (transaction_id, key, key)
     found = connection.execute(f"{_FINALS} {sql} AND {_BELIEVED} ORDER BY +id", values)
     events: list[TransactionEvent] = []
     for event_id, *stored in found:
@@ -187,8 +189,8 @@ def finals_since(
 def unmatched(connection: Connection) -> int:
     """Events of orders the outbox does not hold."""
     (count,) = connection.execute(
-        """SELECT (SELECT count(*) FROM ipn_event WHERE request_id IS NOT NULL AND order_id IS NULL)
-        + (SELECT count(*) FROM ipn_event WHERE request_id IS NULL AND order_id IS NULL)
+        """SELECT (SELECT count(*) FROM ipn_event WHERE request_key IS NOT NULL AND order_id IS NULL)
+        + (SELECT count(*) FROM ipn_event WHERE request_key IS NULL AND order_id IS NULL)
         - (SELECT count(*) FROM ipn_event WHERE doubt IS NOT NULL AND order_id IS NULL)"""
     ).fetchone()
     return int(count)
@@ -208,7 +210,7 @@ def _store_all(commit: Commit, arrivals: Sequence[Arrival], owner: str, holder: 
                 event.transaction_id,
                 event.status_code,
                 magnitude_text(event.amount),
-                event.request_id,
+                _key(event),
                 _USUAL if arrival.usual else _pack_event(event),
                 _pack_body(delivery.body),
                 delivery.query,
@@ -299,9 +301,14 @@ class _KnownEvent(NamedTuple):
     conflict: str | None
     state: str
     doubt: str | None
-    request_id: str | None
+    request_key: str | None
     order_id: int | None
     is_same: bool
+
+
+def _key(event: TransactionEvent) -> str | None:
+    """What the request id that an event names is known by."""
+    return None if event.request_id is None else plain_id(event.request_id)
 
 
 def _fact_of(event: TransactionEvent) -> tuple[str, int, str]:
@@ -364,10 +371,9 @@ def _repeat(commit: Commit, arrival: Arrival, owner: str, holder: str) -> Receip
     event, at = arrival.event, arrival.delivery.received_at
     is_better = _DOUBTS.index(arrival.doubt) < _DOUBTS.index(known.doubt)
     is_as_good = arrival.doubt == known.doubt
-    says_more = is_as_good and known.request_id is None and event.request_id is not None
-    says_other = (
-        is_as_good and None not in (known.request_id, event.request_id) and known.request_id != event.request_id
-    )
+    key = _key(event)
+    says_more = is_as_good and known.request_key is None and key is not None
+    says_other = is_as_good and None not in (known.request_key, key) and known.request_key != key
     # the record spoke against those words, not against these; and it may have been mended since
     is_undisputed = is_as_good and known.state == "disputed" and known.doubt is not None
     if not (is_better or says_more or is_undisputed):
@@ -397,7 +403,7 @@ def _known(commit: Commit, arrival: Arrival) -> _KnownEvent:
     delivery = arrival.delivery
     return _KnownEvent(
         *commit.execute(
-            """SELECT id, conflict, state, doubt, request_id, order_id, body = ? AND query = ? FROM ipn_event
+            """SELECT id, conflict, state, doubt, request_key, order_id, body = ? AND query = ? FROM ipn_event
             WHERE transaction_id = ? AND status_code = ? AND amount = ?""",
             (_pack_body(delivery.body), delivery.query, *_fact_of(arrival.event)),
         ).fetchone()
@@ -425,11 +431,11 @@ def _replace(commit: Commit, arrival: Arrival, known: _KnownEvent, *, anew: bool
     first = delivery._replace(body=_unpack_body(body), query=query)
     commit.execute(_AGAIN, (known.id, first.digest, bytearray(body), query, peer, at))
     commit.execute(
-        """UPDATE ipn_event SET request_id = ?, event = ?, body = ?, query = ?, peer = ?, received_at = ?, doubt = ?,
+        """UPDATE ipn_event SET request_key = ?, event = ?, body = ?, query = ?, peer = ?, received_at = ?, doubt = ?,
         conflict = NULL, state = CASE WHEN ? = 1 THEN 'handled' ELSE state END,
         error = CASE WHEN ? = 1 THEN NULL ELSE error END WHERE id = ?""",
         (
-            event.request_id,
+            _key(event),
             _USUAL if arrival.usual else _pack_event(event),
             _pack_body(delivery.body),
             delivery.query,
@@ -454,7 +460,7 @@ def _contest(commit: Commit, arrival: Arrival, known: _KnownEvent) -> str | None
     ).fetchone()
     if said is not None:
         return str(said[0])
-    words = f"transaction {event.transaction_id} was notified of before, as that of request id {known.request_id}"
+    words = f"transaction {event.transaction_id} was notified of before, as that of request id {known.request_key}"
     return _apply_event(
         commit, row, event, event_id=known.id, peer=delivery.peer, at=delivery.received_at, against=words
     ).conflict
@@ -493,7 +499,7 @@ def apply_unmatched_events(commit: Commit, row: Row) -> None:
     """Notifications that came before the journal knew whose they were."""
     found = commit.execute(
         _UNMATCHED,
-        (row.request_id, unpack_transaction_id(row.transaction_id)),
+        (plain_id(row.request_id), unpack_transaction_id(row.transaction_id)),
     ).fetchall()
     for event_id, peer, at, *stored in found:
         try:

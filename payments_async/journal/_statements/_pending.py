@@ -37,7 +37,7 @@ _OLD = f"""SELECT e.id FROM ipn_event e WHERE e.id > ? AND coalesce(e.last_at, e
     AND NOT EXISTS (SELECT 1 FROM ipn_pending p WHERE p.event_id = e.id)
     AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.id = e.order_id
         AND (o.state NOT IN ({_FINAL}) OR o.conflict IS NOT NULL))
-    AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.request_id = e.request_id
+    AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.request_key = e.request_key
         AND (o.state NOT IN ({_FINAL}) OR o.conflict IS NOT NULL))
     ORDER BY e.id LIMIT {_PRUNED_AT_ONCE}"""  # noqa: S608 - no value in it
 
@@ -243,7 +243,7 @@ def _read(connection: Connection | Commit, database: Database, number: int, stat
 def _unreadable(connection: Connection, number: int, state: str, error: JournalCorrupt) -> StoredEvent:
     """What can be told of an event that cannot be read."""
     *texts, status_code, received_at, tries = connection.execute(
-        f"""SELECT CAST(transaction_id {AS_BYTES}), CAST(request_id {AS_BYTES}), CAST(peer {AS_BYTES}), status_code,
+        f"""SELECT CAST(transaction_id {AS_BYTES}), CAST(request_key {AS_BYTES}), CAST(peer {AS_BYTES}), status_code,
         received_at, tries FROM ipn_event WHERE id = ?""",  # noqa: S608 - no value in it
         (number,),
     ).fetchone()

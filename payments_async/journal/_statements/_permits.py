@@ -79,7 +79,7 @@ _ENDED = f"""UPDATE outbox SET state = given.column3, transaction_id = CASE WHEN
 # a notification without a request id that came before may be about one of these: then each is looked at by itself
 _ACCEPTED = f"""UPDATE outbox SET state = 'accepted', transaction_id = given.column3, code = NULL, message = NULL,
     updated_at = ? FROM (VALUES {{marks}}) AS given WHERE {_EACH_AS_PERMITTED} AND conflict IS NULL
-    AND NOT EXISTS (SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL)"""  # noqa: S608
+    AND NOT EXISTS (SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_key IS NULL)"""  # noqa: S608
 
 
 def _ready_run(connection: Connection | Commit, batch_id: str) -> int:
@@ -650,7 +650,7 @@ def _plainly_now(commit: Commit) -> float | None:
 def _are_nameless(commit: Commit) -> bool:
     """Whether there are notifications without a request id, of transactions nobody knew when they came."""
     if commit.nameless is None:
-        found = commit.execute("SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_id IS NULL LIMIT 1")
+        found = commit.execute("SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_key IS NULL LIMIT 1")
         commit.nameless = found.fetchone() is not None
     return commit.nameless
 
@@ -659,7 +659,7 @@ def _settle_early(commit: Commit, outcome: Outcome, state: State) -> State:
     """Apply a notification that named this transaction, but no request id, before its answer came."""
     text = unpack_transaction_id(pack_transaction_id(outcome.transaction_id))
     early = commit.execute(
-        "SELECT 1 FROM ipn_event WHERE transaction_id = ? AND order_id IS NULL AND request_id IS NULL LIMIT 1", (text,)
+        "SELECT 1 FROM ipn_event WHERE transaction_id = ? AND order_id IS NULL AND request_key IS NULL LIMIT 1", (text,)
     ).fetchone()
     row = None if early is None else row_by_id(commit, outcome.permit.id)
     if row is None:

@@ -12,6 +12,7 @@ import attrs
 
 from payments_async._amounts import amount_text
 from payments_async._orders import LONGEST_ID, Order
+from payments_async._request_ids import plain_id
 from payments_async.journal._approvals import ApprovalRule, NotApproved, Signature, decision_proposal
 from payments_async.journal._faults import (
     HeldElsewhere,
@@ -46,9 +47,7 @@ from payments_async.journal._statements._entries import (
     CHUNK,
     COLUMNS,
     HELD_BACK,
-    MIXED,
     MOST_ORDERS,
-    PAGE,
     SHIFT,
     Commit,
     bounds,
@@ -72,10 +71,10 @@ from payments_async.journal._states import News, State
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: no database can keep it
 _RECENT = 64  # chunks that are looked at for room; older ones keep theirs
 _SIZES = (64, 16, 4, 1)  # orders in one statement
-_ROW = f"({', '.join('?' * 13)})"
+_ROW = f"({', '.join('?' * 14)})"
 _INSERTS = {
-    size: f"""INSERT INTO outbox (id, request_id, state, token, attempt, amount, body, body_sha256, permitted_at,
-    updated_at, put_at, not_before, priority) VALUES {", ".join([_ROW] * size)}"""  # noqa: S608 - marks only
+    size: f"""INSERT INTO outbox (id, request_key, request_id, state, token, attempt, amount, body, body_sha256,
+    permitted_at, updated_at, put_at, not_before, priority) VALUES {", ".join([_ROW] * size)}"""  # noqa: S608 - marks only
     for size in _SIZES
 }
 SOON = 60.0  # seconds: an order that is due later than that is in nobody's hands meanwhile
@@ -100,6 +99,7 @@ class PutRequest:
         remembered: With an adoption: which rules about approvals this machine knows.
         permit: What was granted in the last commit that tried, whether or not that was made.
         together: Puts it, alone or with others, where a database has its own way; ``None`` for ``put_all``.
+        key: What its request id is known by.
     """
 
     outbox: str
@@ -117,6 +117,10 @@ class PutRequest:
     remembered: Sequence[ApprovalRule] = ()
     permit: Permit | None = None
     together: Callable[[Commit, Sequence[PutRequest]], list[Placed | Exception]] | None = None
+    key: str = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.key = plain_id(self.order.request_id)
 
     def __call__(self, commit: Commit) -> Placed:
         """Put it by itself. Raises why it is not taken."""
@@ -163,33 +167,32 @@ def put_all(commit: Commit, requests: Sequence[PutRequest]) -> list[Placed | Exc
     """Put many orders in one commit: where each of them is now, or why it is not taken."""
     asked: dict[str, list[int]] = {}
     for place, request in enumerate(requests):
-        asked.setdefault(request.order.request_id, []).append(place)
-    fresh = {request_id: requests[places[0]] for request_id, places in asked.items()}
-    known, alike = _known(commit, list(fresh))
-    for request_id in (*known, *alike):
-        del fresh[request_id]
+        asked.setdefault(request.key, []).append(place)
+    fresh = {key: requests[places[0]] for key, places in asked.items()}
+    marks, keys = marks_for(list(fresh))
+    held = commit.execute(f"SELECT request_key FROM outbox WHERE request_key IN ({marks})", keys)  # noqa: S608 - marks
+    for (key,) in held.fetchall():
+        del fresh[key]
     # mostly there is none of either, and then nobody looks for each of them
     last_archived, last_sighted = commit.execute(
-        "SELECT (SELECT max(id) FROM archived), (SELECT max(request_id) FROM sighting)"
+        "SELECT (SELECT max(id) FROM archived), (SELECT max(request_key) FROM sighting)"
     ).fetchone()
     archived = {} if last_archived is None else archived_among(commit, list(fresh))
-    for request_id in archived:
-        del fresh[request_id]
+    for key in archived:
+        del fresh[key]
     refused: Mapping[str, JournalRefused] = {}
     results: dict[int, Placed | Exception] = {}
     if fresh:
-        sightings = {} if last_sighted is None else _sightings(commit, list(fresh))
+        sightings = {} if last_sighted is None else _sightings(commit, fresh)
         refused = _refused(commit, fresh, sightings)
-        new = [request for request_id, request in fresh.items() if request_id not in refused]
-        results |= {asked[placed.entry.request_id][0]: placed for placed in _write(commit, new, sightings)}
+        new = [request for key, request in fresh.items() if key not in refused]
+        placed = _write(commit, new, sightings)
+        results |= {asked[request.key][0]: one for request, one in zip(new, placed, strict=True)}
     for place, request in enumerate(requests):  # the same id may come more than once, in one breath
-        request_id = request.order.request_id
-        if request_id in refused:
-            results[place] = refused[request_id]
-        elif request_id in alike:
-            results[place] = _too_alike(request_id, alike[request_id])
-        elif request_id in archived:
-            results[place] = _compared_with_archived(commit, request, archived[request_id])
+        if request.key in refused:
+            results[place] = refused[request.key]
+        elif request.key in archived:
+            results[place] = _compared_with_archived(commit, request, archived[request.key])
         elif place not in results:
             results[place] = _compared(commit, request)
     return [results[place] for place in range(len(requests))]
@@ -199,7 +202,7 @@ def _write(commit: Commit, requests: Sequence[PutRequest], sightings: Mapping[st
     """Write new orders down, those that are to be sent at once as being sent."""
     if not requests:
         return []
-    told = _told_of(commit, [request.order.request_id for request in requests])
+    told = _told_of(commit, [request.key for request in requests])
     arrivals = _Arrivals(commit, {*sightings, *told})
     places = [arrivals.add(request) for request in requests]
     arrivals.insert()
@@ -210,63 +213,34 @@ def _write(commit: Commit, requests: Sequence[PutRequest], sightings: Mapping[st
     ]
 
 
-def _known(commit: Commit, request_ids: list[str]) -> tuple[set[str], dict[str, str]]:
-    """Those of these orders that the journal holds; and of others, one whose id has other letters, small or capital.
-
-    A service may not tell these apart, and so may whoever asks for one payment twice: a GUID is written in both ways.
-    """
-    small = {request_id: request_id.lower() for request_id in request_ids}
-    marks, values = marks_for(list({*small, *small.values(), *map(str.upper, small)}))
-    mixed_marks, mixed = marks_for(list(set(small.values())))
-    found = commit.execute(
-        f"""SELECT request_id FROM outbox WHERE request_id IN ({marks})
-        UNION ALL SELECT request_id FROM outbox WHERE {MIXED} AND lower(request_id) IN ({mixed_marks})""",  # noqa: S608
-        [*values, *mixed],
-    )
-    held = {request_id for (request_id,) in found.fetchall()}
-    ways = {request_id.lower(): request_id for request_id in held}
-    alike: dict[str, str] = {}
-    for request_id, plain in small.items():
-        if request_id not in held and ways.setdefault(plain, request_id) != request_id:
-            alike[request_id] = ways[plain]
-    return held & small.keys(), alike
-
-
-def _too_alike(request_id: str, other: str) -> OrdersDiffer:
-    return OrdersDiffer(
-        f"request id {request_id} differs from {other}, which the journal holds, in small and capital letters alone: "
-        "the service may not tell them apart, and it may be the same payment",
-        [request_id],
-    )
-
-
 def _refused(
     commit: Commit, fresh: Mapping[str, PutRequest], sightings: Mapping[str, Evidence]
 ) -> Mapping[str, JournalRefused]:
-    """Those of these orders that another journal may have sent; all others are registered as ours.
+    """Those of these orders that another journal may have sent, by their keys; all others are registered as ours.
 
     What a list has shown is not sent from here, so nobody is asked whose it is.
     """
-    ids: dict[str, list[str]] = {}
-    registrars: dict[str, Registrar] = {}
-    for request_id, request in fresh.items():
-        if request.register is not None and request_id not in sightings:
-            ids.setdefault(request.outbox, []).append(request_id)
-            registrars[request.outbox] = request.register
+    registered: dict[str, list[PutRequest]] = {}
+    for key, request in fresh.items():
+        if request.register is not None and key not in sightings:
+            registered.setdefault(request.outbox, []).append(request)
     refused: dict[str, JournalRefused] = {}
-    for outbox, register in registrars.items():
-        adopted = {request_id for request_id in ids[outbox] if fresh[request_id].adoption is not None}
-        refused |= _unapproved(commit, [fresh[request_id] for request_id in sorted(adopted)])
-        adopted -= refused.keys()
-        ids[outbox] = [request_id for request_id in ids[outbox] if request_id not in refused]
+    for outbox, requests in registered.items():
+        adopting = sorted((one for one in requests if one.adoption is not None), key=lambda one: one.key)
+        refused |= _unapproved(commit, adopting)
+        adopted = {one.order.request_id for one in adopting if one.key not in refused}
+        ids = [one.order.request_id for one in requests if one.key not in refused]
         # asked here: a copy may have gone on since the outbox was opened
         found = commit.execute("SELECT quarantined_at FROM run WHERE batch_id = ?", (outbox,)).fetchone()
-        refused |= register(ids[outbox], adopted, None if found is None else found[0])
+        register = requests[-1].register
+        assert register is not None
+        elsewhere = register(ids, adopted, None if found is None else found[0])
+        refused |= {plain_id(request_id): error for request_id, error in elsewhere.items()}
     return refused
 
 
 def _unapproved(commit: Commit, adopting: Sequence[PutRequest]) -> Mapping[str, JournalRefused]:
-    """Those of these orders whose adoption others would have to approve."""
+    """Those of these orders whose adoption others would have to approve, by their keys."""
     refused: dict[str, JournalRefused] = {}
     for request in adopting:
         order, adoption = request.order, request.adoption
@@ -282,7 +256,7 @@ def _unapproved(commit: Commit, adopting: Sequence[PutRequest]) -> Mapping[str, 
         try:
             check_decision(commit, decision, request.remembered)
         except NotApproved as refusal:
-            refused[order.request_id] = refusal
+            refused[request.key] = refusal
     return refused
 
 
@@ -290,6 +264,8 @@ def _compared(commit: Commit, request: PutRequest) -> Placed | Exception:
     """An order that the journal holds: as it stands, if it is the same."""
     row = row_by_request(commit, request.order.request_id)
     assert row is not None
+    if row.request_id != request.order.request_id:
+        return OrdersDiffer.in_letters(request.order.request_id, row.request_id)
     amount = amount_text(request.order.amount)
     if row.body_sha256 != body_digest(row.request_id, amount, request.body):
         what = OrdersDiffer.how(row.amount, amount)
@@ -321,6 +297,8 @@ def _let_go(commit: Commit, request: PutRequest, row: Row) -> Row:
 def _compared_with_archived(commit: Commit, request: PutRequest, gone: Row) -> Placed | Exception:
     """An order that has left for an archive: as it ended, if it is the same; what it said is told by who puts it."""
     order = request.order
+    if gone.request_id != order.request_id:
+        return OrdersDiffer.in_letters(order.request_id, gone.request_id)
     if gone.body_sha256 != body_digest(gone.request_id, amount_text(order.amount), request.body):
         return OrdersDiffer(
             f"request id {gone.request_id} stands for two different orders: the other one is archived, {gone.state}",
@@ -387,7 +365,7 @@ class _Arrivals:
             filling = self._fillings[key] = _filling(commit, run, request, is_later=is_later)
         number, amount = filling.next_id, amount_text(order.amount)
         filling.next_id += 1
-        is_permitted = request.permits and request.not_before <= now and order.request_id not in self._known
+        is_permitted = request.permits and request.not_before <= now and request.key not in self._known
         state, token, attempt, permitted_at = State.PLANNED, 0, 0, now
         if is_permitted and filling.mine is not None and filling.permits(commit):
             state, token, attempt, permitted_at = State.SENDING, filling.mine.token, 1, commit.permit_at
@@ -395,7 +373,7 @@ class _Arrivals:
                 look_earlier(commit, run, permitted_at)  # it was made by the same clock
         digest = body_digest(order.request_id, amount, request.body)
         place, moments = (
-            (number, order.request_id, state.value, token, attempt),
+            (number, request.key, order.request_id, state.value, token, attempt),
             (*(permitted_at, now, now, request.not_before),),
         )
         # as bytearrays: for bytes sqlite3 looks for an adapter first, which takes longer than the rest
@@ -423,14 +401,14 @@ class _Arrivals:
         self._amounts.clear()
 
 
-def _told_of(commit: Commit, request_ids: Sequence[str]) -> frozenset[str]:
+def _told_of(commit: Commit, keys: Sequence[str]) -> frozenset[str]:
     """Those of these new orders that some notification named before they came."""
-    marks, values = marks_for(request_ids)
+    marks, values = marks_for(keys)
     found = commit.execute(
-        f"SELECT request_id FROM ipn_event WHERE order_id IS NULL AND request_id IN ({marks})",  # noqa: S608 - marks only
+        f"SELECT request_key FROM ipn_event WHERE order_id IS NULL AND request_key IN ({marks})",  # noqa: S608 - marks
         values,
     )
-    return frozenset(request_id for (request_id,) in found.fetchall())
+    return frozenset(key for (key,) in found.fetchall())
 
 
 def _placed(
@@ -444,11 +422,11 @@ def _placed(
     order, mine = request.order, arrival.filling.mine
     if request.adoption is not None:
         resolve(commit, "adopted", request.adoption.who, request.adoption.why, order_id=arrival.number)
-    if order.request_id in sightings:
-        apply(commit, _again(commit, arrival.number), sightings[order.request_id])
-    if order.request_id in told:
+    if request.key in sightings:
+        apply(commit, _again(commit, arrival.number), sightings[request.key])
+    if request.key in told:
         apply_unmatched_events(commit, _again(commit, arrival.number))
-    if order.request_id in sightings or order.request_id in told:
+    if request.key in sightings or request.key in told:
         entry = entry_of(_again(commit, arrival.number), request.outbox)
     else:
         entry = Entry(
@@ -611,20 +589,22 @@ def note_sightings(commit: Commit, sightings: Sequence[Sighting]) -> None:
     if not sightings:
         return
     commit.connection.executemany(
-        """INSERT INTO sighting (request_id, transaction_id, news, amount, currency, at) VALUES (?, ?, ?, ?, ?, ?)
+        """INSERT INTO sighting (request_key, transaction_id, news, amount, currency, at) VALUES (?, ?, ?, ?, ?, ?)
         ON CONFLICT DO NOTHING""",
         (
             (
-                *(one.request_id.strip().lower(), one.transaction_id, one.news),
+                *(plain_id(one.request_id), one.transaction_id, one.news),
                 *(None if one.amount is None else format(one.amount, "f"), one.currency, commit.now),
             )
             for one in sightings
         ),
     )
-    rows = {row.request_id: row for row in _held_by_now(commit, [one.request_id.strip().lower() for one in sightings])}
-    for request_id, sighting in _sightings(commit, list(rows)).items():
-        if rows[request_id].state is not State.SENDING:  # of that its own answer is under way
-            apply(commit, rows[request_id], sighting)
+    marks, keys = marks_for([plain_id(one.request_id) for one in sightings])
+    held = commit.execute(f"SELECT {COLUMNS} FROM outbox WHERE request_key IN ({marks})", keys)  # noqa: S608 - marks
+    rows = {plain_id(row.request_id): row for row in map(row_of, held.fetchall())}
+    for key, sighting in _sightings(commit, rows).items():
+        if rows[key].state is not State.SENDING:  # of that its own answer is under way
+            apply(commit, rows[key], sighting)
 
 
 def _can_be_ours(request_id: str) -> bool:
@@ -637,50 +617,33 @@ def strangers(connection: Connection, name: str) -> int:
     (count,) = connection.execute(
         """SELECT count(*) FROM sighting WHERE at > (SELECT max(s.ended_at) FROM sweep s JOIN run r ON r.id = s.run
             WHERE r.batch_id = ? AND s.problem IS NULL)
-        AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.request_id = sighting.request_id)
-        AND NOT EXISTS (SELECT 1 FROM archived a WHERE a.request_id = sighting.request_id)""",
+        AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.request_key = sighting.request_key)
+        AND NOT EXISTS (SELECT 1 FROM archived a WHERE a.request_key = sighting.request_key)""",
         (name,),
     ).fetchone()
     return int(count)
 
 
-def _held_by_now(commit: Commit, request_ids: Sequence[str]) -> Iterator[Row]:
-    """Orders that the journal holds, by their ids in small letters."""
-    for first in range(0, len(request_ids), PAGE):
-        some = request_ids[first : first + PAGE]
-        marks = ", ".join("?" * len(some))
-        found = commit.execute(
-            f"""SELECT {COLUMNS} FROM outbox WHERE request_id IN ({marks}, {marks})
-            UNION ALL SELECT {COLUMNS} FROM outbox WHERE {MIXED} AND lower(request_id) IN ({marks})""",  # noqa: S608
-            (*some, *map(str.upper, some), *some),
-        ).fetchall()
-        yield from map(row_of, found)
-
-
-def _sightings(commit: Commit, request_ids: Sequence[str]) -> Mapping[str, Evidence]:
-    """What a list has shown of orders before they were put."""
-    if not request_ids:
+def _sightings(commit: Commit, keys: Collection[str]) -> Mapping[str, Evidence]:
+    """What a list has shown of orders before they were put, by their keys."""
+    if not keys:
         return {}
-    plain = list({request_id.strip().lower() for request_id in request_ids})
     found = commit.execute(
-        f"""SELECT request_id, transaction_id, news, amount, currency FROM sighting
-        WHERE request_id IN ({",".join("?" * len(plain))})""",  # noqa: S608 - marks only
-        plain,
+        f"""SELECT request_key, transaction_id, news, amount, currency FROM sighting
+        WHERE request_key IN ({",".join("?" * len(keys))})""",  # noqa: S608 - marks only
+        list(keys),
     )
-    shown = {request_id: seen for request_id, *seen in found.fetchall()}
-    sightings = {}
-    for request_id in request_ids:
-        if (seen := shown.get(request_id.strip().lower())) is not None:
-            transaction_id, news, amount, currency = seen
-            sightings[request_id] = Evidence(
-                news=News(news),
-                source="list",
-                request_id=request_id,
-                transaction_id=transaction_id,
-                amount=None if amount is None else Decimal(amount),
-                currency=currency,
-            )
-    return sightings
+    return {
+        key: Evidence(
+            news=News(news),
+            source="list",
+            request_id=key,
+            transaction_id=transaction_id,
+            amount=None if amount is None else Decimal(amount),
+            currency=currency,
+        )
+        for key, transaction_id, news, amount, currency in found.fetchall()
+    }
 
 
 # What there is to do, and whether it may be done
