@@ -130,6 +130,9 @@ class ChangeFeed(Protocol):
             connection: As ``Journal.lay`` is given it.
         """
 
+    async def was_told(self, change_id: int, handler: str) -> bool:
+        """Whether a transaction that remembers it was committed."""
+
     async def finish_changes(
         self, change_ids: Sequence[int], status: str = "handled", *, error: str | None = None
     ) -> None:

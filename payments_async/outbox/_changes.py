@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import attrs
 
+from payments_async._checks import check_callable
 from payments_async._handlers import Handler, HandlerPolicy, Route, Router, Workers, error_text
 from payments_async._tasks import Tasks
 from payments_async.journal._changes import UNTOLD, Change, ChangeFeed
@@ -25,6 +26,15 @@ H = TypeVar("H", bound=Callable[..., Awaitable[object]])
 _States = frozenset[State]
 _log = logging.getLogger("payments_async.outbox")
 _WATCH = "look at what is due"
+# what libraries have beside the one that commits, by the class that has it
+_NEVER_COMMIT = {
+    ("sqlalchemy", "AsyncEngine.connect"),
+    ("sqlalchemy", "AsyncSession"),
+    ("sqlalchemy", "async_sessionmaker"),
+    ("sqlalchemy", "async_scoped_session"),
+    ("asyncpg", "Pool.acquire"),
+}
+_COMMITS = "Pass within=engine.begin, or another one that commits at its end"
 _PER_HANDLER = 4  # changes waiting in memory for each handler that may run; the rest wait in the journal
 
 
@@ -160,6 +170,8 @@ class Dispatcher:
         """
         if within is not None and not self._journal.shares_transactions:
             raise ValueError("within: the journal is no part of that database; use a PostgresJournal")
+        if within is not None:
+            _check_commits(within)
         checked_states(states)  # here, for a decorator that lacks its parentheses is never called again
 
         def register(handler: H) -> H:
@@ -388,16 +400,37 @@ class _Within:
         self._name = name
 
     async def __call__(self, entry: Entry) -> None:
-        """Tell it, unless a transaction that was committed has; whoever is telling it now is waited for."""
+        """Tell it, unless a transaction that was committed has; whoever is telling it now is waited for.
+
+        Raises:
+            RuntimeError: Nothing was committed, though nothing was raised.
+        """
         assert entry.change_id is not None
-        is_over = False
         async with self._within() as connection:
             # first of all: whoever comes second must not have done anything by then
-            if await self._journal.mark_told(connection, entry.change_id, self._name):
-                await self._handler(entry, connection)
-            is_over = True
-        if not is_over:
-            raise RuntimeError("within: it passed over what the handler raised, and nothing was committed")
+            if not await self._journal.mark_told(connection, entry.change_id, self._name):
+                return
+            await self._handler(entry, connection)
+        if not await self._journal.was_told(entry.change_id, self._name):
+            raise RuntimeError(f"within: its transaction was not committed. {_COMMITS}")
+
+
+def _check_commits(within: Callable[..., object]) -> None:
+    """Whether it may be what opens a transaction and commits it, as far as that shows before it is called.
+
+    Raises:
+        TypeError: It cannot be called.
+        ValueError: It opens a connection, and commits nothing.
+    """
+    check_callable("within", within, "what opens a transaction, such as engine.begin")
+    while isinstance(within, partial):
+        within = within.func
+    owner = getattr(within, "__self__", None)
+    kind = within if isinstance(within, type) else type(within if owner is None else owner)
+    name = "" if owner is None else f".{getattr(within, '__name__', '')}"
+    for one in kind.__mro__:
+        if (one.__module__.partition(".")[0], f"{one.__name__}{name}") in _NEVER_COMMIT:
+            raise ValueError(f"within: {one.__name__}{name} opens a connection and commits nothing. {_COMMITS}")
 
 
 class _Leased(NamedTuple):

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import pytest
 import sqlalchemy
 from bulk.worlds import payout, session
 from journal import postgres
-from outbox.banks import BALANCE, LIBRARIES, WORTH, Bank, bank
+from outbox.banks import BALANCE, LIBRARIES, WORTH, Bank, BySqlalchemy, bank
 from outbox.desks import A_MINUTE, Desk, ids, until
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from payments_async import PayoutOrder
 from payments_async.journal import (
@@ -524,6 +526,51 @@ async def test_a_transaction_that_passes_over_errors(till: Bank, service: Sandbo
         await here.outbox.pay(payout(0), timeout=A_MINUTE)
         await until(_dead(here), 1)
         assert [] == till.look("SELECT handler FROM told")
+
+
+async def test_what_opens_no_transaction_that_is_committed(service: Sandbox) -> None:
+    """The handler was called and its work is undone: it failed, says how to commit, and its change is not handled."""
+
+    @asynccontextmanager
+    async def rolls_back() -> AsyncIterator[Any]:
+        async with AsyncSession(engine) as opened, opened.begin() as transaction:
+            yield opened
+            await transaction.rollback()
+
+    with bank("sqlalchemy-asyncpg") as shop:
+        assert isinstance(shop, BySqlalchemy)
+        engine = shop.engine()
+        sessions = async_sessionmaker(engine)
+        kinds: dict[str, Callable[[], Any]] = {
+            "connect": engine.connect,
+            "session": partial(AsyncSession, engine),
+            "sessions": sessions,
+            "rolls back": rolls_back,
+        }
+        called = []
+        async with desk(shop, service, policy=HandlerPolicy(attempts=1)) as here:
+            for name, kind in kinds.items():
+                if name != "rolls back":  # which nobody sees before it is called
+                    with pytest.raises(ValueError, match="commits nothing"):
+                        here.outbox.on(State.ACCEPTED, within=kind)
+
+                @here.outbox.on(State.ACCEPTED, within=lambda kind=kind: kind(), name=name)
+                async def credit(entry: Entry, connection: Any) -> None:
+                    called.append(entry.change_id)
+                    await shop.credit(connection, entry.change_id)
+
+            async def commits(entry: Entry, connection: Any) -> None:
+                await shop.credit(connection, entry.change_id)
+
+            with pytest.raises(TypeError, match="within"):
+                here.outbox.on(State.ACCEPTED, within=engine)
+            here.outbox.on(State.ACCEPTED, within=sessions.begin, name="commits")(commits)
+            await here.outbox.pay(payout(0), timeout=A_MINUTE)
+            await until(_dead(here), 1)
+            (dead,) = [one async for one in here.journal.dead_changes()]
+            assert 4 == (dead.error or "").count("its transaction was not committed. Pass within=engine.begin")
+        assert (4, BALANCE + WORTH, ["commits"]) == (len(called), shop.balance, shop.look("SELECT handler FROM told"))
+        await engine.dispose()
 
 
 async def test_what_was_told_is_forgotten_with_its_change(till: Bank, service: Sandbox) -> None:

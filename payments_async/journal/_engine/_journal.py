@@ -814,6 +814,9 @@ class StoredJournal(Journal):
     async def mark_told(self, connection: object, change_id: int, handler: str) -> bool:
         raise ValueError(_NO_DATABASE)
 
+    async def was_told(self, change_id: int, handler: str) -> bool:
+        raise ValueError(_NO_DATABASE)
+
     async def finish_changes(
         self, change_ids: Sequence[int], status: str = "handled", *, error: str | None = None
     ) -> None:

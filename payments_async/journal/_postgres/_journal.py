@@ -248,6 +248,9 @@ class PostgresJournal(StoredJournal):
         values = (self._postgres.journal_id, change_id, handler)
         return bool((await self._ask(connection, _tray.MARK_TOLD, values))["verdict"] == "marked")
 
+    async def was_told(self, change_id: int, handler: str) -> bool:
+        return await self._read(_tray.was_told, change_id, handler)
+
     async def _ask(self, connection: object, sql: str, values: Sequence[object]) -> Mapping[str, Any]:
         """Ask by a connection of the application. Raises ``NotAJournal`` where that leads to another journal."""
         if not self._postgres.journal_id:

@@ -80,6 +80,12 @@ def entry(connection: Connection, request_id: str) -> Entry | None:
     return planned(row.outbox, row.order(), row.at)
 
 
+def was_told(connection: Connection, change_id: int, handler: str) -> bool:
+    """Whether a committed transaction has marked it."""
+    found = connection.execute("SELECT 1 FROM told WHERE change_id = ? AND handler = ?", (change_id, handler))
+    return found.fetchone() is not None
+
+
 def planned(outbox: str, order: Order, at: float) -> Entry:
     """How an order stands that lies in the tray."""
     return Entry(
