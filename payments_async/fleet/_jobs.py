@@ -31,7 +31,12 @@ _NAMESPACE = re.compile(r"[a-z_][a-z0-9_]*")  # PGQueuer writes it without quote
 _AGAIN_INITIAL, _AGAIN_MAX = 0.5, 15.0  # seconds until it is tried again after the connection was lost
 _ASK_AGAIN = 5.0  # ... until it is looked for jobs again, whatever was heard
 _CANCEL_AGAIN = 0.5  # ... until what is broken off is told so once more
-_INSTALLING = 0x7061796D656E7473  # the lock of whoever makes the tables
+# Another clock has put this off: no job of ours waits for as long, nor does anything that is due.
+_PUT_OFF = 60.0  # seconds
+_MEND_JOBS = """DELETE FROM {queue} WHERE greatest(execute_after, heartbeat)
+    > now() + make_interval(secs => $1)"""  # they are made anew by whoever refills
+_MEND_SCHEDULE = """UPDATE {schedules} SET next_run = now(), heartbeat = now() WHERE entrypoint = $1
+    AND greatest(next_run - $2::interval, heartbeat) > now() + make_interval(secs => $3)"""
 
 
 class FleetNotReady(RuntimeError):
@@ -197,7 +202,7 @@ class Jobs:
             FleetNotReady: This user may not make them.
             JournalUnavailable: The database cannot be reached any more.
         """
-        is_made = False
+        is_made, remedy = False, self._command("install")
         try:
             async with self._journal.session() as connection:
                 settings = self._settings
@@ -207,24 +212,38 @@ class Jobs:
                     qbq=QueryQueueBuilder(settings),
                     qbs=QuerySchedulerBuilder(settings),
                 )
-                if not await queries.has_table(settings.queue_table):
-                    await self._install(queries)
+                if not await self._is_whole(queries):
+                    if await queries.schema_is_installed():
+                        remedy = f"{self._command('uninstall')}, then {remedy}"
+                    await self._install(queries, connection)
                 is_made = True
                 yield queries
         except JournalReadOnly as error:
             if is_made:
                 raise
             raise FleetNotReady(
-                f"{self._journal.place} has no tables of PGQueuer, and this user may not make them; "
-                f"as one who may: {self._command('install')}"
+                f"{self._journal.place} lacks tables of PGQueuer, and this user may not make them; "
+                f"as one who may: {remedy}"
             ) from error
 
-    async def _install(self, queries: Queries) -> None:
-        """Make the tables, unless somebody else does at this moment."""
-        await queries.driver.execute("SELECT pg_advisory_lock($1)", _INSTALLING)
-        if not await queries.has_table(self._settings.queue_table):
-            await queries.install()
-        await queries.driver.execute("SELECT pg_advisory_unlock($1)", _INSTALLING)  # or it goes with the connection
+    async def _is_whole(self, queries: Queries) -> bool:
+        """Whether all tables are there."""
+        names = self._settings
+        tables = names.queue_table, names.queue_table_log, names.statistics_table, names.schedules_table
+        return all([await queries.has_table(table) for table in tables])
+
+    async def _install(self, queries: Queries, connection: Any) -> None:
+        """Make the tables, unless somebody else does at this moment; what is left of dropped ones goes first.
+
+        No job holds an order, and all are made again by whoever works.
+        """
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE archive IN SHARE ROW EXCLUSIVE MODE")  # as whoever writes the journal
+            if not await self._is_whole(queries):
+                if await queries.schema_is_installed():
+                    _log.warning("tables of PGQueuer were gone, and are made anew with all jobs")
+                    await queries.uninstall()
+                await queries.install()
 
     def _command(self, name: str) -> str:
         """What does something to the tables."""
@@ -269,6 +288,7 @@ class Jobs:
             # clean_old: whoever was started last says when
             queuer.schedule(name, when, clean_old=True, accepts_context=False)(_running(name, run))
         self._queuer = queuer
+        mending = asyncio.ensure_future(self._mend_again(queuer, queries))
         try:
             if self._stop.is_set():
                 return
@@ -284,6 +304,29 @@ class Jobs:
             )
         finally:
             self._queuer = None
+            mending.cancel()
+            failure, *_ = await asyncio.gather(mending, return_exceptions=True)
+        if isinstance(failure, Exception):
+            raise failure
+
+    async def _mend_again(self, queuer: PgQueuer, queries: Queries) -> None:
+        """Put back what is lost of the schedule, and let go what a clock that was ahead has put off.
+
+        What hinders it ends the run: by new connections, tables that were dropped are made anew.
+        """
+        names, schedules = self._settings, queuer.sm.registry
+        try:
+            while True:
+                if not await self._is_whole(queries):
+                    raise LookupError("the tables of PGQueuer are gone")
+                await queries.insert_schedule({key: one.next_in() for key, one in schedules.items()})
+                await queries.driver.execute(_MEND_JOBS.format(queue=names.queue_table), _PUT_OFF)
+                for key, one in schedules.items():
+                    sql = _MEND_SCHEDULE.format(schedules=names.schedules_table)
+                    await queries.driver.execute(sql, key.entrypoint, one.next_in(), _PUT_OFF)
+                await asyncio.sleep(_ASK_AGAIN)
+        finally:
+            queuer.shutdown.set()
 
     def _handling(self, entrypoint: str, handler: Handler) -> Callable[[Job], Awaitable[None]]:
         """A handler as PGQueuer calls it. It keeps tracebacks of what it is told, so it is told of nothing but time."""

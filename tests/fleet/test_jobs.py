@@ -90,6 +90,35 @@ async def test_the_connections_are_lost(schema: str, journals: list[PostgresJour
         assert (10, []) == (len(sandbox.ledger), sandbox.duplicates())
 
 
+LOSSES = {
+    "the schedule": ("TRUNCATE pgqueuer_schedules", "TRUNCATE pgqueuer"),
+    "the table of jobs": ("DROP TABLE pgqueuer CASCADE",),
+    "the table of what is due": ("DROP TABLE pgqueuer_schedules",),
+    "the time": (
+        "UPDATE pgqueuer_schedules SET next_run = now() + interval '3 days', heartbeat = now() + interval '3 days'",
+        """INSERT INTO pgqueuer (priority, status, entrypoint, payload, execute_after, dedupe_key)
+        SELECT 0, 'queued', 'outbox outbox', 'second', now() + interval '3 days', 'outbox/3/' || n
+        FROM generate_series(0, 60) n""",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", LOSSES)
+async def test_what_a_fleet_goes_by_is_lost_while_it_works(
+    loss: str, schema: str, journals: list[PostgresJournal]
+) -> None:
+    """The rows, the tables, or the moments that another clock wrote: they are mended, and the next batch is sent."""
+    one, _, three = journals
+    async with Sandbox() as sandbox, clerk(sandbox, three) as putting, by_pgqueuer(sandbox, one, concurrency=4):
+        await submit(putting, "first", batch(0))
+        await until(accepted(three), 5)
+        do(schema, *LOSSES[loss])
+        await putting.put_batch("second", batch(1))
+        await until(accepted(three), 10)
+        assert (10, []) == (len(sandbox.ledger), sandbox.duplicates())
+
+
 async def test_how_the_jobs_stand(schema: str, journals: list[PostgresJournal]) -> None:
     """A job for each chunk that waits, for whoever asks, and for Prometheus; none holds an order."""
     async with Sandbox() as sandbox, clerk(sandbox, journals[0]) as putting:
