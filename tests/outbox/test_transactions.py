@@ -19,6 +19,7 @@ import pytest
 import sqlalchemy
 from bulk.worlds import payout, session
 from journal import postgres
+from journal.factories import in_outbox, permitted
 from outbox.banks import BALANCE, LIBRARIES, WORTH, Bank, BySqlalchemy, bank
 from outbox.desks import A_MINUTE, Desk, ids, until
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
@@ -30,6 +31,7 @@ from payments_async.journal import (
     HeldElsewhere,
     JournalReadOnly,
     JournalRefused,
+    News,
     NotAJournal,
     OrdersDiffer,
     OrderUnknown,
@@ -37,6 +39,7 @@ from payments_async.journal import (
     SqliteJournal,
     State,
 )
+from payments_async.journal.contract import Outcome
 from payments_async.outbox import HandlerPolicy, Outbox
 from payments_async.sandbox import Sandbox
 
@@ -116,6 +119,23 @@ async def test_a_connection_without_a_transaction_is_refused(shop: Bank, service
             shop.look("SELECT count(*) FROM tray"),
             await here.outbox.entry(payout(0).request_id),
         )
+
+
+@pytest.mark.parametrize("library", sorted({*LIBRARIES} - {"sqlalchemy-psycopg"}))  # which cannot read its version
+async def test_a_database_without_an_encoding(library: str) -> None:
+    """Takes an order, finds another one under its id, and remembers who was told, by each library."""
+    dsn = postgres.new_database("SQL_ASCII")
+    shop = LIBRARIES[library](dsn, "payments")
+    async with PostgresJournal(dsn, state_folder=None) as journal:
+        chunk = await in_outbox(journal, 1)
+        await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+        async with shop.begin() as connection:
+            entry = await journal.lay("shop", payout(0), connection)
+            assert (State.PLANNED, entry) == (entry.state, await journal.lay("shop", payout(0), connection))
+            with pytest.raises(OrdersDiffer, match="amounts"):
+                await journal.lay("shop", payout(0, amount=Decimal(7)), connection)
+            change = await journal.last_change()
+            assert [True, False] == [await journal.mark_told(connection, change, "credit") for _ in range(2)]
 
 
 async def test_another_order_under_the_same_id_is_refused_before_anything_is_sent(shop: Bank, service: Sandbox) -> None:

@@ -19,6 +19,7 @@ _NO_TRANSACTION = (
 )
 _NOT_THERE = frozenset({"3F000", "42883", "42P01"})  # no such namespace, function, table
 _FORBIDDEN = "42501"
+_BYTES = "digest"  # the one column of an answer that is no text
 
 
 async def ask(
@@ -41,7 +42,7 @@ async def ask(
     if asks is None:
         raise TypeError(f"connection: expected {_KNOWN}, not {type(connection).__name__}")
     try:
-        return await asks(connection, sql, namespace, values)
+        found = await asks(connection, sql, namespace, values)
     except Exception as error:
         state = _state_of(error)
         if state in _NOT_THERE:
@@ -53,6 +54,10 @@ async def ask(
             ) from None
         _hide(error)
         raise
+    # of a database without an encoding (SQL_ASCII) psycopg has bytes for a text
+    return {
+        name: value.decode() if isinstance(value, bytes) and name != _BYTES else value for name, value in found.items()
+    }
 
 
 async def _ask_asyncpg(connection: Any, sql: str, namespace: str, values: Sequence[object]) -> Mapping[str, Any]:
