@@ -42,6 +42,7 @@ from payments_async.journal import (
     JournalCorrupt,
     JournalLost,
     NotAJournal,
+    SecondJournal,
     SqliteJournal,
     State,
 )
@@ -278,7 +279,7 @@ class Worker:
             except (JournalLost, JournalCorrupt, NotAJournal) as error:
                 say(self.number, type(error).__name__)
                 path = path.with_name(f"new {turn}.db")
-            except HeldElsewhere as error:
+            except (HeldElsewhere, SecondJournal) as error:
                 say(self.number, type(error).__name__)
                 adoption = Adoption(who="Ann", why="the other one is lost")
             except JournalBehind as error:
@@ -312,7 +313,7 @@ def begin(**told: object) -> None:
         switch_off()
     try:
         asyncio.run(asyncio.wait_for(worker.work(), PATIENCE))
-    except (HeldElsewhere, JournalBehind):
+    except (HeldElsewhere, JournalBehind, SecondJournal):
         if worker.does != "run":  # whoever is at work while another journal goes on is told to end
             raise
 

@@ -22,7 +22,7 @@ from yarl import URL
 from payments_async._cli.screen import Screen
 from payments_async._cli.watch_server import WatchServer
 from payments_async.ipn import TransactionSucceeded
-from payments_async.journal import JournalUnavailable, News, SqliteJournal, State
+from payments_async.journal import ApprovalRule, JournalUnavailable, News, Signature, SqliteJournal, State
 from payments_async.journal.contract import Evidence, RawNotification
 from payments_async.sandbox import Fault, Sandbox
 
@@ -143,6 +143,21 @@ async def test_a_parked_order_is_written_off(payroll: None) -> None:
         assert ["RUN-3 was written off, and is planned again, as A. Clerk states: letter of 3 May"] == [
             one.split("  ", 1)[1] for one in page.said
         ]
+
+
+async def test_a_decision_that_somebody_else_has_to_approve(payroll: None) -> None:
+    """Where the journal asks for approvals the page sends nothing again: it proposes, and does it once approved."""
+    async with watched() as page:
+        chair = Signature(who="C. Board")
+        await page.journal.require_approvals(ApprovalRule(needed=1, why="four eyes", by=chair))
+        form = {**await page.form("order?id=RUN-3"), **DECISION}
+        status, words = await page.post("write-off", form)
+        (made,) = await page.journal.proposals()
+        entry = await page.journal.entry("RUN-3")
+        assert entry is not None
+        assert (409, True, State.PARKED, "A. Clerk") == (status, made.digest in words, entry.state, made.by.who)
+        await page.journal.approve(made.digest, by=Signature(who="B. Head"), note="read the letter")
+        assert 200 == (await page.post("write-off", form))[0]
 
 
 async def test_a_contradiction_is_acknowledged(payroll: None) -> None:
