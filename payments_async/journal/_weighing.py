@@ -43,7 +43,7 @@ class Weighed(NamedTuple):
     transaction_id: str | None = None
 
 
-def weigh(row: Row, evidence: Evidence, *, unsent: bool, against: str | None = None) -> Weighed:
+def weigh(row: Row, evidence: Evidence, *, unsent: bool, against: str | None = None, parks: bool = False) -> Weighed:
     """Let the table decide on what counts for the order; what does not is a contradiction, and moves nothing.
 
     An order that was never sent is parked by what contradicts that.
@@ -51,11 +51,12 @@ def weigh(row: Row, evidence: Evidence, *, unsent: bool, against: str | None = N
     Args:
         unsent: As in ``next_state``.
         against: Words, where something else than the evidence itself speaks against it.
+        parks: A person has to look at what it contradicts.
     """
     is_same = pack_transaction_id(evidence.transaction_id) == row.transaction_id
     words = against or _disagreement(row, evidence, is_same_transaction=is_same)
     if words is not None:
-        verdict = Verdict(State.PARKED if row.state is State.PLANNED else row.state, conflict=True)
+        verdict = Verdict(State.PARKED if parks or row.state is State.PLANNED else row.state, conflict=True)
     else:
         verdict = next_state(row.state, evidence.news, sent_before=bool(row.sent_before), unsent=unsent)
         if verdict.conflict:

@@ -283,7 +283,7 @@ class Findings:
         if order.unconfirmed and finding.conflict is not None:
             self.contradicted[order.request_id] = finding.conflict
         order.unconfirmed &= evidence.news not in _ENDS
-        if (finding.conflict is None or finding.state is not finding.before) and evidence.transaction_id is not None:
+        if (finding.conflict is None or finding.state in CONFIRMED) and evidence.transaction_id is not None:
             order.transaction_id = evidence.transaction_id
         return finding.conflict is None
 
@@ -498,7 +498,10 @@ class Sweeper:
         self._ours += len(orders) + len(gone)
         await asyncio.gather(
             *(self._nameless(row, gone) for row in rows if row.request_id not in orders),
-            *(self._all_of(order, named[request_id], window, sought, seen) for request_id, order in orders.items()),
+            *(  # of ids that begin alike the longer first: what is told of them says whose the shorter is
+                self._all_of(orders[request_id], named[request_id], window, sought, seen)
+                for request_id in sorted(orders, key=len, reverse=True)
+            ),
         )
         if self.remembers:
             unheard = [row for request_id in strange if request_id not in gone for row in named[request_id]]

@@ -55,6 +55,7 @@ class Quirks:
         repeats_first_page: Whether every page of transactions is the first.
         total_error: By how many rows `totalCount` of transactions is wrong; None leaves it out.
         request_id_case: How the list writes a requestId.
+        request_id_length: How many characters of a requestId the list shows.
         ignores_date_filter: Whether the dates are ignored.
         dates_show_nothing: Whether no transaction is shown of any dates.
         date_keys: The pairs of query keys that filter by date; others are ignored.
@@ -138,6 +139,7 @@ class Quirks:
     repeats_first_page: bool = False
     total_error: int | None = 0
     request_id_case: Literal["as_given", "upper"] = _one_of("as_given", "upper")
+    request_id_length: int = 128
     ignores_date_filter: bool = False
     dates_show_nothing: bool = False
     # Spec: "The sample request instead uses `startDate` and `endDate` with a date shaped YYYY-MM-DD."
@@ -199,7 +201,7 @@ def choices_of(name: str) -> tuple[object, ...]:
 
 
 _MAY_BE_NONE = frozenset({"total_error", "ipn_reversal_code"})
-_LEAST = {"listed_after": 0, "default_page_size": 1, "max_page_size": 1}
+_LEAST = {"listed_after": 0, "default_page_size": 1, "max_page_size": 1, "request_id_length": 1}
 
 
 def _is_like(value: object, default: object, name: str) -> bool:

@@ -122,8 +122,8 @@ def record(
 
 def listed(members: dict[str, object], quirks: Quirks) -> dict[str, object]:
     """Return a record as a list shows it."""
-    if quirks.request_id_case == "upper":
-        members = {**members, "requestId": str(members["requestId"]).upper()}
+    shown = str(members["requestId"])[: quirks.request_id_length]
+    members = {**members, "requestId": shown.upper() if quirks.request_id_case == "upper" else shown}
     if not quirks.list_swaps_product:
         return members
     return {**members, "product": members["beneficiary"], "beneficiary": members["product"]}

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,32 @@ async def test_request_ids_in_capitals(tmp_path: Path) -> None:
         assert {"successful": 4, "parked": 1} == await here.states()
         assert () == (*report.strangers, *report.conflicts)
         assert any("in other letters than they were sent in" in note for note in report.notes)
+
+
+async def test_request_ids_that_the_list_cuts_off(tmp_path: Path) -> None:
+    """Of two lost orders the longer was carried out, and is listed as the shorter: a person has to look at both."""
+    lost = [payout(1, request_id=one, amount=Decimal(500)) for one in ("order-1", "order-15")]
+    async with world(tmp_path, {"request_id_length": 7}, processing_delay=0.01) as here:
+        here.sandbox.script(Fault.LOST_BEFORE, on="money", request_id="order-1")
+        here.sandbox.script(Fault.LOST_AFTER, on="money", request_id="order-15")
+        await run_batch(here.payments, here.journal, BATCH, [*lost, payout(2, request_id="order-2")])
+        await here.sandbox.settle()
+        for _ in range(2):
+            await look(here, grace=0.0)
+        assert {"parked": 2, "successful": 1} == await here.states()
+        conflicts = [entry.conflict async for entry in here.journal.conflicts()]
+        assert 2 == sum("listed as order-1, which may be the beginning of order-15" in str(one) for one in conflicts)
+
+
+async def test_request_ids_that_begin_alike(tmp_path: Path) -> None:
+    """Where the list shows them in full each is settled by its own row, on whichever page that is."""
+    sent = [payout(number, request_id=f"order-{number}", amount=Decimal(500)) for number in range(60)]
+    async with world(tmp_path, {"max_page_size": 20}, processing_delay=0.01) as here:
+        here.sandbox.script(Fault.LOST_AFTER, on="money", times=30)
+        await run_batch(here.payments, here.journal, BATCH, sent)
+        await here.sandbox.settle()
+        report = await look(here, grace=0.0)
+        assert ({"successful": 60}, ()) == (await here.states(), report.conflicts)
 
 
 async def test_days_that_the_service_does_not_understand(tmp_path: Path) -> None:

@@ -940,3 +940,67 @@ async def test_a_transaction_of_one_order_is_told_of_another_one(journal: Journa
     assert (State.PARKED if stands == "planned" else State.UNKNOWN) is entry.state
     assert f"transaction {transaction.upper()} is known to be that of order {order(0).request_id}" == entry.conflict
     assert entry.transaction_id is None
+
+
+def listed(transaction: str, *, request_id: str = "order-1", amount: str = "1000", source: str = "list") -> Evidence:
+    """A row of the list, cut off or not."""
+    return Evidence(
+        news=News.LOOKED_UP_SUCCESSFUL,
+        source=source,
+        request_id=request_id,
+        transaction_id=transaction,
+        amount=Decimal(amount),
+    )
+
+
+async def lost(journal: Journal, *request_ids: str) -> None:
+    """Orders of these ids, as much each, of whose outcome nothing is known."""
+    await journal.open_run(BATCH, IDENTITY)
+    both = [attrs.evolve(order(1, "1000"), request_id=request_id) for request_id in request_ids]
+    await journal.load(BATCH, both, owner="loader")
+    chunk = await journal.claim_chunk(BATCH, "worker")
+    assert chunk is not None
+    for place in range(len(request_ids)):
+        await journal.record(Outcome(permit=await permitted(journal, chunk, place), news=News.UNKNOWN))
+
+
+async def stand(journal: Journal, *request_ids: str) -> list[tuple[State, bool]]:
+    """How these stand, and whether something contradicts."""
+    entries = [await journal.entry(request_id) for request_id in request_ids]
+    return [(entry.state, entry.conflict is not None) for entry in entries if entry is not None]
+
+
+@pytest.mark.parametrize("source", ["list", "list SUCCESSFULL"])
+async def test_a_row_whose_id_may_be_cut_off_is_evidence_for_no_order(journal: Journal, source: str) -> None:
+    """While the longer one is open neither moves; once it is parked a person is told of both."""
+    await lost(journal, "order-1", "Order-15")
+    row = listed(transaction_id(15), source=source)
+    assert (await journal.apply_evidence(row)).conflict is not None  # type: ignore[union-attr]
+    assert 2 * [(State.UNKNOWN, False)] == await stand(journal, "order-1", "order-15")
+    await journal.park("Order-15", detail="nowhere")
+    await journal.apply_evidence(row)
+    assert 2 * [(State.PARKED, True)] == await stand(journal, "order-1", "order-15")
+    assert {None} == {entry.transaction_id async for entry in journal.entries(BATCH)}
+    await journal.write_off("Order-15", who="Grace", why="they have one payment")
+    await journal.apply_evidence(row)
+    assert [(State.SUCCESSFUL, True), (State.PLANNED, False)] == await stand(journal, "order-1", "order-15")
+
+
+async def test_a_row_that_can_be_no_other_order_settles_its_own(journal: Journal) -> None:
+    """No longer id is open any more, as soon as the longer ones were settled by their own rows."""
+    await lost(journal, "order-1", "order-15", "order-2", "order-23")
+    await journal.apply_evidence(listed(transaction_id(23), request_id="order-23"))
+    for row in (listed(transaction_id(2), request_id="order-2"), listed(transaction_id(15), request_id="order-15")):
+        await journal.apply_evidence(row)
+    await journal.apply_evidence(listed(transaction_id(1)))
+    names = ("order-1", "order-15", "order-2", "order-23")
+    assert 4 * [(State.SUCCESSFUL, False)] == await stand(journal, *names)
+
+
+async def test_a_planned_order_whose_row_may_be_cut_off_is_not_sent(journal: Journal) -> None:
+    """As the first look may find it: it is kept back, for it may be the one that was sent."""
+    await lost(journal, "order-15")
+    await journal.open_run("more", IDENTITY)
+    await journal.load("more", [attrs.evolve(order(1, "1000"), request_id="order-1")], owner="loader")
+    await journal.apply_evidence(listed(transaction_id(15)))
+    assert [(State.PARKED, True), (State.UNKNOWN, False)] == await stand(journal, "order-1", "order-15")

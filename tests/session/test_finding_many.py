@@ -323,3 +323,24 @@ async def test_an_order_whose_id_differs_from_another_ones_in_letters_alone(
     assert {"PAY-1": accepted, "pay-1": accepted} == transactions(found)
     assert {"\u00e9a"} == payments.unsettled
     assert 2 == len(sandbox.ledger)
+
+
+async def test_a_row_whose_id_may_have_been_cut_off_finds_nothing(opened: Open, opened_sandbox: OpenSandbox) -> None:
+    """Two orders whose outcome is unknown, one id the beginning of the other: the shorter one was never carried out."""
+    sandbox = await opened_sandbox({"request_id_length": 7})
+    payments = await opened(sandbox)
+    (known,) = await pay(payments, "order-2")
+    sandbox.script(Fault.LOST_BEFORE, request_id="order-1")
+    sandbox.script(Fault.LOST_AFTER, request_id="order-15")
+    for request_id in ("order-1", "order-15"):
+        with pytest.raises(OutcomeUnknown):
+            await payments.payouts.send(payout(request_id))
+    assert await payments.transactions.find("order-1", since=DAY, until=DAY) is None
+    with pytest.raises(TimeoutError):
+        await payments.transactions.settled("order-1", since=DAY, timeout=0.5)
+    asked_for = ["order-1", "order-15", "order-2"]
+    found = await payments.transactions.find_many(asked_for, since=DAY, until=DAY)
+    assert {"order-2": known} == transactions(found)
+    assert {"order-1", "order-15"} == payments.unsettled
+    other = await opened(sandbox)  # which has sent none of them
+    assert {"order-2": known} == transactions(await other.transactions.find_many(asked_for, since=DAY, until=DAY))

@@ -279,6 +279,17 @@ def row_by_id(connection: Connection | Commit, order_id: int) -> Row | None:
     return None if found is None else row_of(found)
 
 
+def open_beyond(commit: Commit, request_id: str) -> list[Row]:
+    """Orders that may have been carried out, and whose ids begin with this one and go on."""
+    key = plain_id(request_id)
+    found = commit.execute(
+        f"""SELECT {COLUMNS} FROM outbox WHERE request_key > ? AND request_key < ?
+        AND state IN ('sending', 'unknown', 'parked') ORDER BY request_key""",  # noqa: S608 - no value in it
+        (key, f"{key}\U0010ffff"),
+    )
+    return list(map(row_of, found.fetchall()))
+
+
 def row_by_request(connection: Connection | Commit, request_id: str) -> Row | None:
     """One order by its request id."""
     found = connection.execute(_BY_REQUEST, (plain_id(request_id),)).fetchone()

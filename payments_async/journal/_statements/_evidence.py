@@ -27,6 +27,7 @@ from payments_async.journal._statements._entries import (
     Work,
     change,
     chunk_of,
+    open_beyond,
     row_by_request,
     rows_by_transaction,
     run_columns,
@@ -68,7 +69,17 @@ def apply(
         record_evidence(commit, row, evidence, row.state, None, event_id=event_id)
         return Finding(request_id=row.request_id, before=row.state, state=row.state)
     against = against or _of_another(commit, row, evidence.transaction_id)
-    weighed = weigh(row, evidence, unsent=is_unsent(commit, row), against=against)
+    parks = False
+    if against is None and (others := _may_be_meant(commit, row, evidence)):
+        against = f"transaction {evidence.transaction_id} is listed as {row.request_id}, which may be the beginning of"
+        against = f"{against} {others[0].request_id}"
+        parked = [other for other in others if other.state is State.PARKED]
+        if row.state is not State.PLANNED and not parked:  # one of them may be told of yet: nobody has to look
+            return Finding(request_id=row.request_id, before=row.state, state=row.state, conflict=against)
+        parks = row.state is State.UNKNOWN
+        for other in parked:
+            apply(commit, other, evidence, against=against)
+    weighed = weigh(row, evidence, unsent=is_unsent(commit, row), against=against, parks=parks)
     is_new = record_evidence(commit, row, evidence, weighed.state, weighed.conflict, event_id=event_id)
     flaw = weighed.conflict if is_new else None  # the same again was seen by whoever acknowledged it
     if weighed.state is not row.state or flaw is not None or weighed.transaction_id is not None:
@@ -110,6 +121,25 @@ def _of_another(commit: Commit, row: Row, transaction_id: str | None) -> str | N
             return f"transaction {transaction_id} is known to be that of order {other.request_id}"
     gone = find_archived(commit, None, transaction_id)
     return None if gone is None else f"transaction {transaction_id} is known to be that of order {gone.request_id}"
+
+
+def _may_be_meant(commit: Commit, row: Row, evidence: Evidence) -> list[Row]:
+    """Open orders that a row of the list may be about as well: the list may cut ids off, and theirs begin with this.
+
+    A transaction that is known to be the order's own needs no id, and another amount is another order's.
+    """
+    is_listed = evidence.source.startswith("list") and evidence.transaction_id is not None
+    transaction = pack_transaction_id(evidence.transaction_id)
+    if not is_listed or row.state in CONFIRMED or row.transaction_id == transaction:
+        return []
+    others = open_beyond(commit, row.request_id)
+    amount = None if evidence.amount is None else evidence.amount.copy_abs()
+    return [
+        other
+        for other in others
+        if amount in (None, Decimal(other.amount))
+        and (other.transaction_id == transaction or unpack_transaction_id(other.transaction_id) is None)
+    ]
 
 
 def is_unsent(commit: Commit, row: Row) -> bool:
