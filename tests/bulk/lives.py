@@ -252,7 +252,8 @@ class Life:
         with contextlib.suppress(HeldElsewhere, LoadBusy):  # another process does it, or has done it
             async with SqliteJournal(self.folder / "lost.db", state_folder=self.folder / "state") as lost:
                 if not (await lost.open_run("adopted", identity)).ready:
-                    await lost.load("adopted", others, owner=owner)
+                    second = Adoption(who="Ann", why="a journal of its own")
+                    await lost.load("adopted", others, owner=owner, adoption=second)
             await journal.open_run("adopted", identity)
             adoption = Adoption(who="Ann", why="the other one is lost")
             await journal.load("adopted", others, owner=owner, adoption=adoption)

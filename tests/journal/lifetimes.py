@@ -144,7 +144,8 @@ async def adopt(journal: Journal, lost: Path, owner: str) -> None:
     """Go on with the orders of another journal, which may have sent them; and not very far."""
     async with opened(lost) as other:
         if not (await other.open_run(OTHER, IDENTITY)).ready:
-            await other.load(OTHER, orders(2, batch=OTHER), owner=owner)
+            second = Adoption(who="Ann", why="a journal of its own")
+            await other.load(OTHER, orders(2, batch=OTHER), owner=owner, adoption=second)
     await journal.open_run(OTHER, IDENTITY)
     adoption = Adoption(who="Ann", why="the other one is lost")
     await journal.load(OTHER, orders(2, batch=OTHER), owner=owner, adoption=adoption)
