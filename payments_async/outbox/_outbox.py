@@ -71,6 +71,7 @@ _QUEUED = (
     20  # single orders waiting in this process's hands for each worker, beyond which anybody may claim further ones
 )
 _SOON = 1.0  # seconds for which whoever pays hears from the worker here alone; then from whatever tells first
+_LAST_LOOK = 0.25  # seconds that the journal has to tell how an order stands whose caller waits no longer
 _LISTEN = 1.0  # seconds after which it is looked again for what was written, whatever was heard
 _PATIENCE = 10.0  # seconds for which a page of the list that cannot be had is asked for again
 _LOOKING = "it has just begun: what the journal may have forgotten is looked for before anything is sent"
@@ -395,9 +396,9 @@ class Outbox:
         if connection is not None:
             return await self._lay(order, not_before, priority, adoption, connection)
         if adoption is None:
-            return (await self._put(order, not_before, priority).placed).entry
+            return (await asyncio.shield(self._put(order, not_before, priority).written)).entry
         async with proposing(self._journal):
-            return (await self._put(order, not_before, priority, adoption).placed).entry
+            return (await asyncio.shield(self._put(order, not_before, priority, adoption).written)).entry
 
     async def put_batch(
         self,
@@ -442,24 +443,31 @@ class Outbox:
     ) -> Entry:
         """Put an order, and wait for what comes of sending it.
 
+        Args:
+            timeout: Seconds in all. Writing the order down is given a second at least.
+
         Returns:
             Its entry: accepted, which is not paid yet; rejected; unknown, and being looked up; final, where it was
             sent before; or planned or sending still, when the time was over.
 
         Raises:
-            OrdersDiffer, HeldElsewhere, JournalUnavailable, ValueError, TypeError: As ``put``.
+            JournalUnavailable: As ``put``; or the order was not written down in time. It may be yet: put it again.
+            OrdersDiffer, HeldElsewhere, ValueError, TypeError: As ``put``.
         """
         check_patience("timeout", timeout)  # before it is put: who hears a TypeError takes it for an order not taken
+        deadline = asyncio.get_running_loop().time() + timeout
         putting = self._put(order, not_before, priority)
         with suppress(OrderUnknown):  # it ended, and has left for an archive meanwhile: as it is put once more below
             waiting = self._heard_of if putting.crew is None else self._told_of
-            if (ended := await waiting(putting, timeout)) is not None:
+            if (ended := await waiting(putting, deadline)) is not None:
                 return ended
-        entry = putting.placed.result().entry
-        with suppress(JournalClosed):  # everything is being closed: it is on disk, and goes on when it is opened again
-            if (known := await self._journal.entry(entry.request_id)) is not None:
-                return known
-            return (await self._put(order, not_before, priority).placed).entry
+        entry = putting.entry
+        assert entry is not None
+        # where everything is being closed, or the journal does not answer: it is on disk, and goes on later
+        with suppress(JournalUnavailable, TimeoutError):
+            async with asyncio.timeout(_LAST_LOOK):
+                known = await self._journal.entry(entry.request_id)
+            return known or await self._written(self._put(order, not_before, priority), deadline)
         return entry
 
     async def settled(self, request_id: str | Acceptance, *, timeout: float) -> Entry:
@@ -618,7 +626,7 @@ class Outbox:
             if moment <= self._now():
                 putting.worker = crew.reserve(order.amount)
         try:
-            written = asyncio.ensure_future(
+            written = putting.written = asyncio.ensure_future(
                 self._journal.put(
                     self._name,
                     order,
@@ -645,7 +653,7 @@ class Outbox:
         try:
             placed = written.result()
         except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
-            putting.failed(error)
+            putting.give_up(error)  # the caller hears why
             return
         if (rest := putting.succeeded(placed)) is not None:
             self._tasks.start("giving back", rest)
@@ -657,25 +665,35 @@ class Outbox:
             return None
         return crew
 
-    async def _told_of(self, putting: _Putting, timeout: float) -> Entry | None:
+    async def _written(self, putting: _Putting, deadline: float) -> Entry:
+        """Wait until an order is on disk, for a second at least. Raises why it is not."""
+        with suppress(TimeoutError), self._moments.stay():
+            return (await asyncio.shield(putting.written)).entry
+        try:
+            async with asyncio.timeout_at(deadline):
+                return (await asyncio.shield(putting.written)).entry
+        except TimeoutError as error:
+            words = f"order {putting.order.request_id} was not written down in time, and may be yet: put it again"
+            raise JournalUnavailable(words) from error
+
+    async def _told_of(self, putting: _Putting, deadline: float) -> Entry | None:
         """How an order ended that a worker here sends, who knows it before anybody reads it; ``None`` in no time."""
         loop = asyncio.get_running_loop()
         ended = putting.ended = loop.create_future()
-        entry = (await putting.placed).entry
+        entry = await self._written(putting, deadline)
         if entry.state not in _UNSENT:
             return entry
-        until = loop.time() + timeout
         if putting.is_in_hand:
             self._told.add(ended)
             try:
                 with suppress(TimeoutError):
-                    if (told := await self._soon(ended, timeout)) is not None:
+                    if (told := await self._soon(ended, deadline - loop.time())) is not None:
                         return told
             finally:
                 self._told.discard(ended)
         # it is in other hands by now, or will take long: it is heard of like any other
         with suppress(TimeoutError, JournalClosed):
-            return await self._until(entry.request_id, lambda state: state not in _UNSENT, until - loop.time())
+            return await self._until(entry.request_id, lambda state: state not in _UNSENT, deadline - loop.time())
         return None
 
     async def _soon(self, ended: asyncio.Future[Entry | None], timeout: float) -> Entry | None:
@@ -686,16 +704,17 @@ class Outbox:
         async with asyncio.timeout(timeout):
             return await ended
 
-    async def _heard_of(self, putting: _Putting, timeout: float) -> Entry | None:
+    async def _heard_of(self, putting: _Putting, deadline: float) -> Entry | None:
         """How an order ended that somebody else sends, or that has to wait its turn; ``None`` in no time."""
         with self._hearing(putting.order.request_id) as heard:  # before it is on disk, so that nothing is missed
-            entry = (await putting.placed).entry
+            entry = await self._written(putting, deadline)
             if entry.state not in _UNSENT:
                 return entry
             with suppress(TimeoutError):
                 if entry.batch_id != self._name:
-                    return await self._until(entry.request_id, lambda state: state not in _UNSENT, timeout)
-                async with asyncio.timeout(timeout):
+                    left = deadline - asyncio.get_running_loop().time()
+                    return await self._until(entry.request_id, lambda state: state not in _UNSENT, left)
+                async with asyncio.timeout_at(deadline):
                     return await heard
         return None
 
@@ -716,28 +735,34 @@ class Outbox:
                 self._waiting.pop(key, None)
 
     async def _until(self, request_id: str, wanted: Callable[[State], bool], timeout: float) -> Entry:
-        """Wait until an order is in one of some states. Raises ``TimeoutError``, ``OrderUnknown``."""
+        """Wait until an order is in one of some states. A journal that answers within a second is asked once at least.
+
+        Raises:
+            TimeoutError, OrderUnknown: It is not.
+        """
         loop = asyncio.get_running_loop()
-        deadline, patience = loop.time() + timeout, 0.0
-        while True:
-            with self._hearing(request_id) as heard:  # before it is looked, so that nothing is missed
-                entry = await self._journal.entry(request_id)
-                if entry is None:
-                    await self._journal.history(request_id)  # says where it is
-                    raise OrderUnknown(f"the journal holds no order {request_id}")
-                if wanted(entry.state):
-                    return entry
-                if not patience:  # of a batch that is run by somebody nothing is heard: it is looked at again
-                    name = entry.batch_id
-                    is_ours = name == self._name or (await self._journal.run(name)).outbox == self._name
-                    patience = timeout if is_ours else _LISTEN
-                try:
-                    async with asyncio.timeout_at(min(deadline, loop.time() + patience)):
-                        if await heard is None:
-                            raise JournalClosed("the outbox was closed before that was known")
-                except TimeoutError as error:
-                    if loop.time() >= deadline:
-                        raise TimeoutError(f"order {request_id} has not ended yet: it is {entry.state}") from error
+        deadline, said, is_ours = loop.time() + timeout, "could not be looked up in time", None
+        try:
+            async with asyncio.timeout_at(max(deadline, loop.time() + _SOON)) as limit:
+                while True:
+                    with self._hearing(request_id) as heard:  # before it is looked, so that nothing is missed
+                        entry = await self._journal.entry(request_id)
+                        if entry is None:
+                            await self._journal.history(request_id)  # says where it is
+                            raise OrderUnknown(f"the journal holds no order {request_id}")
+                        if wanted(entry.state):
+                            return entry
+                        said, name = f"has not ended yet: it is {entry.state}", entry.batch_id
+                        if is_ours is None:
+                            is_ours = name == self._name or (await self._journal.run(name)).outbox == self._name
+                        limit.reschedule(deadline)
+                        # of a batch that another program runs nothing is heard: it is looked at again
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(None if is_ours else _LISTEN):
+                                if await heard is None:
+                                    raise JournalClosed("the outbox was closed before that was known")
+        except TimeoutError as error:
+            raise TimeoutError(f"order {request_id} {said}") from error
 
     async def _listen(self) -> None:
         """Hear what was written by anybody, and tell those who wait for it."""
@@ -898,7 +923,7 @@ class _Putting:
         crew: That is to send it; ``None`` where another process is, or it has to wait its turn.
         asked: Monotonic seconds when that began.
         worker: Who is to send it at once.
-        placed: What the caller waits for. A caller that gives up cancels it, so no task of ours reads it.
+        written: What the journal makes of it. Callers wait behind a shield, so none of them cancels it.
         entry: The order as it was written down; ``None`` until then.
         is_in_hand: Our workers have it.
         ended: What the caller of ``pay`` waits for: how the order ended, or ``None`` where the journal has to be read.
@@ -910,7 +935,7 @@ class _Putting:
         self._call = call
         self.asked = 0.0
         self.worker: asyncio.Future[Handed | None] | None = None
-        self.placed: asyncio.Future[Placed] = asyncio.get_running_loop().create_future()
+        self.written: asyncio.Future[Placed]
         self.entry: Entry | None = None
         self.is_in_hand = False
         self.ended: asyncio.Future[Entry | None] | None = None
@@ -923,22 +948,10 @@ class _Putting:
             if isinstance(error, JournalUnavailable):
                 crew.fail(error)  # it may be permitted all the same: its chunk is given back, and it is unknown
 
-    def failed(self, error: BaseException) -> None:
-        """It was not written down, and whoever waits for it hears why."""
-        self.give_up(error)
-        if self.placed.done():  # its caller was cancelled
-            return
-        if isinstance(error, asyncio.CancelledError):
-            self.placed.cancel()
-        else:
-            self.placed.set_exception(error)
-
     def succeeded(self, placed: Placed) -> Coroutine[Any, Any, None] | None:
-        """It is on disk: its caller is told, and a worker gets it. Gives what has to be written where none does."""
+        """It is on disk: a worker gets it. Gives what has to be written where none does."""
         crew, worker = self.crew, self.worker
         self.entry = placed.entry
-        if not self.placed.done():  # else its caller was cancelled
-            self.placed.set_result(placed)
         if crew is not None:
             if crew.drains and placed.permit is None:
                 return self._give_back(crew, placed)
