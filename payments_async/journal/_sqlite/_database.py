@@ -147,7 +147,8 @@ class SqliteDatabase:
         with suppress(sqlite3.Error):
             connection.execute("PRAGMA busy_timeout = 0")  # whoever reads or writes meanwhile is not waited for
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        connection.close()
+        with self._epoch.leaving():
+            connection.close()
 
     def close(self) -> None:
         """Live no more, and close what vouches for the file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -201,7 +202,8 @@ class Epoch:
         rule = rule_in(connection)
         connection.execute("COMMIT")
         self._files = _OpenFiles(self._path, self._named)
-        _OPEN_HERE.append(self._files)
+        with _COMING_AND_GOING:
+            _OPEN_HERE.append(self._files)
         self._follow(commits)
         if self.memory is not None:
             self.memory.learn_rule(self.journal_id, rule)
@@ -233,9 +235,25 @@ class Epoch:
         SQLite shares what it knows of a log among all connections of a process to one file. So while one has it open
         whose log was deleted, another would look in another log for the pages of the first.
         """
-        for files in _OPEN_HERE[:]:
-            if files.have(self._path):
-                files.check()
+        with _COMING_AND_GOING:
+            for files in _OPEN_HERE:
+                if files.have(self._path):
+                    files.check()
+
+    @contextmanager
+    def leaving(self) -> Iterator[None]:
+        """While our own connection is closed, which deletes the log: no other sees the file without it meanwhile.
+
+        Two that close at once would each leave the log to the other.
+        """
+        with _COMING_AND_GOING:
+            yield
+            self._leave()
+
+    def _leave(self) -> None:
+        files, self._files = self._files, None
+        if files in _OPEN_HERE:
+            _OPEN_HERE.remove(files)
 
     def save_log(self, connection: Connection) -> None:
         """Bring into the file what is in a log that was deleted, unless somebody has begun another one."""
@@ -266,9 +284,8 @@ class Epoch:
         for anchor in self._anchors:
             anchor.close()
         self._anchors, self.journal_id = [], ""
-        files, self._files = self._files, None
-        if files is not None:
-            _OPEN_HERE.remove(files)
+        with _COMING_AND_GOING:
+            self._leave()
         memory, self.memory = self.memory, None
         if memory is not None:
             memory.close()
@@ -456,12 +473,15 @@ def _is_at(lock: int, file: Path) -> bool:
 
 
 def _forget_all() -> None:
+    global _COMING_AND_GOING  # noqa: PLW0603 - another thread of the parent may have had it
+    _COMING_AND_GOING = threading.Lock()
     for liveness in list(_ALIVE):
         liveness.forget()
     _ALIVE.clear()
 
 
 _OPEN_HERE: list[_OpenFiles] = []  # in this process
+_COMING_AND_GOING = threading.Lock()
 _ALIVE: WeakSet[Liveness] = WeakSet()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
