@@ -145,6 +145,14 @@ class Books:
         """Whether an order is under way, or of unknown outcome."""
         return plain_id(request_id) in self._open
 
+    def is_under_way(self, request_id: str) -> bool:
+        """Whether an order is being sent."""
+        return isinstance(self._open.get(request_id), Call)
+
+    def is_unknown(self, request_id: str) -> bool:
+        """Whether the outcome of an order that was sent is unknown."""
+        return isinstance(self._open.get(request_id), _Unknown)
+
     def knows(self, request_id: str) -> bool:
         """Whether the service has an order, as far as it is remembered."""
         return plain_id(request_id) in self._accepted

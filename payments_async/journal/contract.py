@@ -271,6 +271,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
         lease: float = 30.0,
         permits: bool = False,
         adoption: Adoption | None = None,
+        sent: Evidence | None = None,
         body: bytes | None = None,
     ) -> Awaitable[Placed]:
         """Write one order down, to be sent by whoever works its outbox. The same order again changes nothing.
@@ -290,6 +291,8 @@ class Journal(Inbox, ChangeFeed, Protocol):
                 and due. When this raises, nothing may be sent.
             adoption: A named person's word that it is sent from here, though another journal holds it, or this one
                 held it before it was restored.
+            sent: How it ended, accepted or unknown, where the caller's session has sent it by itself. A new order is
+                written down so, and is not sent from here.
             body: What ``write_order`` made of the order, where the caller has done that.
 
         Raises:

@@ -122,6 +122,7 @@ class Crew(ABC):
         tasks: All that work here. Where one ends too early the crew fails, and gives back what is in hand.
         holds_back: What cannot be written as a request leaves our hands, until it is put again.
         sent: Orders sent.
+        under_way: Request ids of orders that a worker sends now.
     """
 
     payments: PaymentsSession
@@ -140,6 +141,7 @@ class Crew(ABC):
     drains: bool = attrs.field(init=False, default=False)
     holds_back: bool = attrs.field(init=False, default=False)
     sent: int = attrs.field(init=False, default=0)
+    under_way: set[str] = attrs.field(init=False, factory=set)
     begun: float = attrs.field(init=False)
     turns: Reserve = attrs.field(init=False)
     tasks: Tasks = attrs.field(init=False)
@@ -638,6 +640,7 @@ class _Worker:
                 note(permit)
                 return True
 
+            crew.under_way.add(claimed.request_id)
             acceptance = await crew.executor.execute(call, retry=_ONE_TRY, may_leave=may_leave)
         except (ValueError, TypeError) as error:  # an InvalidOrder too: the session has sent another one under its id
             self._note(order, _unwritable(permit, error, left=self._left(order), holds_back=crew.holds_back))
@@ -653,6 +656,8 @@ class _Worker:
             crew.pace.answered()
             accepted = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=acceptance.transaction_id)
             self._note(order, accepted)
+        finally:
+            crew.under_way.discard(claimed.request_id)
 
     def _left(self, order: LeasedOrder) -> bool:
         """Whether a byte of it may have left."""

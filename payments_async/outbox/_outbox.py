@@ -20,7 +20,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -30,7 +30,7 @@ import attrs
 
 from payments_async._checks import check_filled, check_instance, check_number, check_patience, check_whole
 from payments_async._deadlines import Deadlines
-from payments_async._errors import AuthenticationFailed, PaymentsError
+from payments_async._errors import AuthenticationFailed, OutcomeUnknown, PaymentsError
 from payments_async._frozen import frozen
 from payments_async._handlers import HandlerPolicy
 from payments_async._models import Acceptance
@@ -44,8 +44,19 @@ from payments_async.journal import Journal
 from payments_async.journal._changes import Change
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable, OrdersDiffer, OrderUnknown
 from payments_async.journal._inbox import Inbox
-from payments_async.journal._records import Adoption, Entry, Laid, Loaded, Outcome, Pause, Placed, SharedPace, ended
-from payments_async.journal._states import FINAL, State
+from payments_async.journal._records import (
+    Adoption,
+    Entry,
+    Evidence,
+    Laid,
+    Loaded,
+    Outcome,
+    Pause,
+    Placed,
+    SharedPace,
+    ended,
+)
+from payments_async.journal._states import FINAL, News, State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._changes import Dispatcher
 from payments_async.outbox._collecting import Collector
@@ -395,10 +406,11 @@ class Outbox:
         """
         if connection is not None:
             return await self._lay(order, not_before, priority, adoption, connection)
+        sent = await self._sent_by_session(order)
         if adoption is None:
-            return (await asyncio.shield(self._put(order, not_before, priority).written)).entry
+            return (await asyncio.shield(self._put(order, not_before, priority, sent=sent).written)).entry
         async with proposing(self._journal):
-            return (await asyncio.shield(self._put(order, not_before, priority, adoption).written)).entry
+            return (await asyncio.shield(self._put(order, not_before, priority, adoption, sent).written)).entry
 
     async def put_batch(
         self,
@@ -455,8 +467,11 @@ class Outbox:
             OrdersDiffer, HeldElsewhere, ValueError, TypeError: As ``put``.
         """
         check_patience("timeout", timeout)  # before it is put: who hears a TypeError takes it for an order not taken
-        deadline = asyncio.get_running_loop().time() + timeout
-        putting = self._put(order, not_before, priority)
+        deadline, sent = asyncio.get_running_loop().time() + timeout, None
+        with suppress(TimeoutError):  # it is put all the same: a worker hears of the exchange as well
+            async with asyncio.timeout_at(deadline) if self._is_with_session(order) else nullcontext():
+                sent = await self._sent_by_session(order)
+        putting = self._put(order, not_before, priority, sent=sent)
         with suppress(OrderUnknown):  # it ended, and has left for an archive meanwhile: as it is put once more below
             waiting = self._heard_of if putting.crew is None else self._told_of
             if (ended := await waiting(putting, deadline)) is not None:
@@ -607,7 +622,12 @@ class Outbox:
         return await self._journal.lay(self._name, order, connection, not_before=moment, priority=priority, body=body)
 
     def _put(
-        self, order: Order, not_before: datetime | None, priority: int, adoption: Adoption | None = None
+        self,
+        order: Order,
+        not_before: datetime | None,
+        priority: int,
+        adoption: Adoption | None = None,
+        sent: Evidence | None = None,
     ) -> _Putting:
         """Begin to put an order into the chunk of this process, if it works and has not too much to do.
 
@@ -623,7 +643,7 @@ class Outbox:
         putting = _Putting(order, crew, call)
         if crew is not None:
             putting.asked = crew.executor.clock()
-            if moment <= self._now():
+            if moment <= self._now() and sent is None:
                 putting.worker = crew.reserve(order.amount)
         try:
             written = putting.written = asyncio.ensure_future(
@@ -637,6 +657,7 @@ class Outbox:
                     lease=self._lease,
                     permits=putting.worker is not None,
                     adoption=adoption,
+                    sent=sent,
                     body=body,
                 )
             )
@@ -646,6 +667,37 @@ class Outbox:
         self._putting.add(written)
         written.add_done_callback(partial(self._is_put, putting))
         return putting
+
+    def _is_with_session(self, order: Order) -> bool:
+        """Whether the session sends an order now that no worker here has asked it to send."""
+        request_id = getattr(order, "request_id", "")
+        is_ours = self._crew is not None and request_id in self._crew.under_way
+        return executor_of(self._payments).books.is_under_way(request_id) and not is_ours
+
+    async def _sent_by_session(self, order: Order) -> Evidence | None:
+        """How an order ended that this session has sent by itself, as by ``payouts.send``; one under way is waited for.
+
+        ``None`` where it surely was not carried out, or was never sent.
+        """
+        self._check_open()
+        _check_order(order)
+        books, request_id = executor_of(self._payments).books, order.request_id
+        if not self._is_with_session(order) and not books.is_unknown(request_id) and not books.knows(request_id):
+            return None
+        call = self._writes(
+            request_id, order.amount, write_order(order), sent_before=False, private=partial(private_texts, order)
+        )
+        try:
+            acceptance = await books.earlier(call)
+        except OutcomeUnknown as error:
+            news, transaction_id = News.UNKNOWN, error.transaction_id
+        except PaymentsError:  # it was not carried out; or another order has this id, which the worker meets as well
+            return None
+        else:
+            if acceptance is None:
+                return None
+            news, transaction_id = News.ACCEPTED, acceptance.transaction_id
+        return Evidence(news=news, source="session", request_id=request_id, transaction_id=transaction_id)
 
     def _is_put(self, putting: _Putting, written: asyncio.Future[Placed]) -> None:
         """An order is written down, or was not."""

@@ -446,6 +446,7 @@ class StoredJournal(Journal):
         lease: float = 30.0,
         permits: bool = False,
         adoption: Adoption | None = None,
+        sent: Evidence | None = None,
         body: bytes | None = None,
     ) -> asyncio.Future[Placed]:
         if self._database.memory is not None and name not in self._registrars:
@@ -464,6 +465,7 @@ class StoredJournal(Journal):
             permits=permits,
             register=registrar,
             adoption=adoption,
+            sent=sent,
             remembered=() if adoption is None or registrar is None else registrar.rules(),
             together=self._put_all,
         )

@@ -28,6 +28,7 @@ from payments_async.journal._records import (
     Entry,
     Evidence,
     HeldUp,
+    Outcome,
     Pause,
     Permit,
     Placed,
@@ -65,7 +66,7 @@ from payments_async.journal._statements._evidence import apply, open_chunk_of, r
 from payments_async.journal._statements._history import is_looked_for, look_earlier
 from payments_async.journal._statements._loading import begin_run
 from payments_async.journal._statements._notifications import apply_unmatched_events
-from payments_async.journal._statements._permits import is_held, planned_in, record_unsent, take_over
+from payments_async.journal._statements._permits import is_held, planned_in, record, record_unsent, take_over
 from payments_async.journal._states import News, State
 
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: no database can keep it
@@ -97,6 +98,7 @@ class PutRequest:
         register: Tells the machine's registry of new request ids, and which of them may have been sent elsewhere.
         adoption: A named person's word that it is sent from here all the same.
         remembered: With an adoption: which rules about approvals this machine knows.
+        sent: How it ended where the caller's session has sent it by itself: it is never sent from here then.
         permit: What was granted in the last commit that tried, whether or not that was made.
         together: Puts it, alone or with others, where a database has its own way; ``None`` for ``put_all``.
         key: What its request id is known by.
@@ -115,6 +117,7 @@ class PutRequest:
     register: Registrar | None
     adoption: Adoption | None = None
     remembered: Sequence[ApprovalRule] = ()
+    sent: Evidence | None = None
     permit: Permit | None = None
     together: Callable[[Commit, Sequence[PutRequest]], list[Placed | Exception]] | None = None
     key: str = attrs.field(init=False)
@@ -422,11 +425,13 @@ def _placed(
     order, mine = request.order, arrival.filling.mine
     if request.adoption is not None:
         resolve(commit, "adopted", request.adoption.who, request.adoption.why, order_id=arrival.number)
+    if request.sent is not None:
+        _note_sent(commit, _again(commit, arrival.number), request.sent)
     if request.key in sightings:
         apply(commit, _again(commit, arrival.number), sightings[request.key])
     if request.key in told:
         apply_unmatched_events(commit, _again(commit, arrival.number))
-    if request.key in sightings or request.key in told:
+    if request.key in sightings or request.key in told or request.sent is not None:
         entry = entry_of(_again(commit, arrival.number), request.outbox)
     else:
         entry = Entry(
@@ -460,6 +465,17 @@ def _placed(
         at=commit.permit_at,
     )
     return Placed(entry=entry, is_new=True, chunk=mine, claimed=claimed, permit=permit)
+
+
+def _note_sent(commit: Commit, row: Row, sent: Evidence) -> None:
+    """Write down the attempt that a session has made by itself before the order was put, and how that ended."""
+    commit.execute("UPDATE outbox SET state = 'sending', attempt = 1 WHERE id = ?", (row.id,))
+    amount = Decimal(row.amount)
+    commit.move(run_of(row.id), State.PLANNED, State.SENDING, amount)
+    permit = Permit(
+        id=row.id, request_id=row.request_id, amount=amount, token=row.token, attempt=1, at=row.permitted_at
+    )
+    record(commit, Outcome(permit=permit, news=sent.news, transaction_id=sent.transaction_id, message=sent.detail))
 
 
 def _again(commit: Commit, number: int) -> Row:

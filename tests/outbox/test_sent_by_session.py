@@ -1,0 +1,79 @@
+"""Orders that the session has sent by itself before they were put: the outbox asks its books, and parks none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from bulk.worlds import payout, session
+from outbox.desks import A_MINUTE, Desk, ids
+
+from payments_async import OutcomeUnknown
+from payments_async.ipn import Receiver, serving
+from payments_async.journal import SqliteJournal, State
+from payments_async.outbox import Outbox
+from payments_async.sandbox import Fault, Sandbox
+
+
+@asynccontextmanager
+async def shop(folder: Path) -> AsyncIterator[Desk]:
+    """An outbox with one worker, whose journal hears the notifications."""
+    async with SqliteJournal(folder / "journal.db") as journal:
+        receiver = Receiver(journal, senders=["127.0.0.1"])
+        async with (
+            serving(receiver, port=0) as (host, port),
+            Sandbox(processing_delay=0.0, ipn_url=f"http://{host}:{port}/ipn") as sandbox,
+            session(sandbox) as payments,
+            Outbox(payments, journal, receiver=receiver, concurrency=1, settles=False) as outbox,
+        ):
+            yield Desk(sandbox, payments, journal, outbox)
+
+
+async def test_orders_that_were_notified_before_they_are_put(tmp_path: Path) -> None:
+    """They end as the notification says, are not sent again, and leave nothing to a person."""
+    async with shop(tmp_path) as here:
+        for number in range(3):
+            accepted = await here.payments.payouts.send(payout(number))
+            entry = await here.outbox.put(payout(number))
+            assert (accepted.transaction_id, 1) == (entry.transaction_id, entry.attempt)
+        await here.comes_to({"successful": 3})
+        assert (0, ids(range(3))) == ((await here.outbox.health()).conflicts, here.executions())
+        assert () == (await here.journal.examine()).flaws
+
+
+async def test_orders_that_are_under_way_when_they_are_put(tmp_path: Path) -> None:
+    """The exchange is waited for, however many there are and however few workers."""
+    async with shop(tmp_path) as here:
+        await here.outbox.pay(payout(99), timeout=A_MINUTE)
+        here.sandbox.script(Fault.SLOW, on="money", times=10, seconds=0.1)
+        sending = [asyncio.ensure_future(here.payments.payouts.send(payout(number))) for number in range(10)]
+        while len(here.payments.unsettled) < 10:  # noqa: ASYNC110 - it begins in a turn of the loop
+            await asyncio.sleep(0)
+        await asyncio.gather(*(here.outbox.pay(payout(number), timeout=A_MINUTE) for number in range(10)))
+        await asyncio.gather(*sending)
+        await here.comes_to({"successful": 11})
+        assert (0, []) == ((await here.outbox.health()).conflicts, here.sandbox.duplicates())
+
+
+async def test_an_order_whose_outcome_the_session_does_not_know(tmp_path: Path) -> None:
+    """It is unknown in the journal too, and not sent again; its notification settles it."""
+    async with shop(tmp_path) as here:
+        here.sandbox.script(Fault.LOST_AFTER, on="money")
+        with pytest.raises(OutcomeUnknown):
+            await here.payments.payouts.send(payout(0))
+        assert (await here.outbox.put(payout(0))).state in (State.UNKNOWN, State.SUCCESSFUL)
+        await here.comes_to({"successful": 1})
+        assert ids(range(1)) == here.executions()
+
+
+async def test_an_order_that_the_session_could_not_send(tmp_path: Path) -> None:
+    """It is sent by the outbox, as any other."""
+    async with shop(tmp_path) as here:
+        here.sandbox.script(Fault.REFUSED, on="money", code=4711, message="not now")
+        with pytest.raises(Exception, match="not now"):
+            await here.payments.payouts.send(payout(0))
+        await here.outbox.put(payout(0))
+        await here.comes_to({"successful": 1})
