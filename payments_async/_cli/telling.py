@@ -139,6 +139,13 @@ def _check(target: str) -> None:
         raise BadInput("--notify: name a program, with what it is given, or an address as in https://example.org/hear")
 
 
+def printed(target: str | None) -> str | None:
+    """What is told, fit for a command that is printed: an address often holds a secret, in its path or its password."""
+    if target is None or not _is_address(target):
+        return target
+    return f"{URL(target).origin()}/***"
+
+
 def _is_address(target: str) -> bool:
     return target.lower().startswith(("http://", "https://"))
 

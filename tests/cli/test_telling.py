@@ -192,3 +192,11 @@ async def test_an_outbox_that_is_paused_while_it_is_worked(run: Run, sandbox: Sa
 def test_a_command_line_of_each_system(system: str, command: str, words: list[str]) -> None:
     """A backslash is a part of a Windows path, and not a letter that hides the next one."""
     assert words == telling._words(command, system=system)
+
+
+@pytest.mark.parametrize("address", ["http://u:hidden@127.0.0.1:9/hear", "http://127.0.0.1:9/hidden?token=hidden"])
+async def test_the_secret_of_an_address_is_not_printed(run: Run, address: str) -> None:
+    """The command that goes on with a stopped run names the host alone: what it prints is kept in logs."""
+    told = await sent(run, "--stop-at-total", "1", "--notify", address)
+    assert (5, True) == (told.status, "--notify 'http://127.0.0.1:9/***'" in told.said)
+    assert "hidden" not in told.said

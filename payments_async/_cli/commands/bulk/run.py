@@ -36,7 +36,7 @@ from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import draining
-from payments_async._cli.telling import Notify, Teller, telling
+from payments_async._cli.telling import Notify, Teller, printed, telling
 from payments_async.bulk import BatchChanged, Fuse, Plan, RunProgress, run_batch
 from payments_async.journal import Adoption, ApprovalRule, HeldElsewhere, Journal, JournalUnavailable
 from payments_async.journal.contract import why_not_approved
@@ -132,7 +132,7 @@ async def bulk_run(
                 acknowledge=rows.acknowledge,
                 validate=validate,
                 needs_approval=needs_approval or None,
-                notify=notify,
+                notify=printed(notify),
                 **attrs.asdict(limits),
             )
             run = _BatchRun(

@@ -15,7 +15,7 @@ from payments_async._cli.outbox_state import NewJournal, OutboxName, check_new_o
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen
 from payments_async._cli.settings import ConnectionSettings
-from payments_async._cli.telling import Notify, telling
+from payments_async._cli.telling import Notify, printed, telling
 from payments_async.journal import JournalUnavailable, PostgresJournal
 from payments_async.outbox import Outbox
 
@@ -94,7 +94,7 @@ async def fleet_worker(
                     left = await state_of(held, name)
         except JournalUnavailable as error:
             teller.facts["stopped"] = str(error)
-            again = command_line("fleet worker", journal=journal, name=name, notify=notify)
+            again = command_line("fleet worker", journal=journal, name=name, notify=printed(notify))
             return teller.ended(say_unavailable(screen, error, again))
         teller.facts |= progress_document(left.progress)
         return teller.ended(say_stopped(screen, stop, left))

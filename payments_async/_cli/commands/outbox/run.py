@@ -35,7 +35,7 @@ from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, plain, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.signals import Stop, draining
-from payments_async._cli.telling import Notify, Teller, telling
+from payments_async._cli.telling import Notify, Teller, printed, telling
 from payments_async.journal import JournalError, JournalUnavailable, State
 from payments_async.outbox import Outbox, OutboxHealth
 
@@ -102,7 +102,7 @@ async def outbox_run(
                 left = await state_of(held, name)
         except JournalUnavailable as error:
             teller.facts["stopped"] = str(error)
-            again = command_line("outbox run", journal=journal, name=name, notify=notify)
+            again = command_line("outbox run", journal=journal, name=name, notify=printed(notify))
             return teller.ended(say_unavailable(screen, error, again))
         teller.facts |= progress_document(left.progress)
         return teller.ended(say_stopped(screen, stop, left))
