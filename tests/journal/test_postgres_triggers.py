@@ -6,6 +6,8 @@ import psycopg
 import pytest
 from journal import postgres
 from journal.factories import delivery, event, in_outbox, order, permitted
+from journal.postgres import OwnServer
+from outbox.desks import until
 
 from payments_async.journal import News, NotMigrated, PostgresJournal, State
 from payments_async.journal.contract import Outcome
@@ -98,3 +100,39 @@ async def test_changes_are_written_where_a_session_replays_another(schema: str) 
         await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
         assert 1 == len(await journal.changes_after("shop", 0))
         assert (await journal.examine()).is_sound
+
+
+@pytest.mark.slow
+async def test_a_copy_that_follows_by_logical_replication() -> None:
+    """Is sent the changes themselves, and writes none beside them, so that it goes on following."""
+    server = OwnServer(postgres.place_for("logical"))
+    try:
+        server.execute("ALTER SYSTEM SET wal_level = logical")
+        server.stop()
+        server.start()
+        server.execute("CREATE DATABASE copy")
+        copy = server.dsn.replace("/postgres?", "/copy?")
+        await PostgresJournal(server.dsn).migrate()
+        await PostgresJournal(copy).migrate()
+        server.execute(
+            "CREATE PUBLICATION all_of_it FOR TABLE payments.run, payments.outbox, payments.change",
+            "SELECT pg_create_logical_replication_slot('following', 'pgoutput')",
+        )
+        do(
+            copy,
+            f"""CREATE SUBSCRIPTION following CONNECTION 'host={server.place}/data user=postgres dbname=postgres'
+            PUBLICATION all_of_it WITH (create_slot = false, copy_data = false)""",
+        )
+        async with PostgresJournal(server.dsn, state_folder=None) as journal:
+            chunk = await in_outbox(journal, 1)
+            await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.ACCEPTED))
+            written = await journal.last_change()
+        with psycopg.connect(copy, autocommit=True) as connection:
+
+            async def follows() -> list[tuple[object, ...]]:
+                return connection.execute("SELECT id, state FROM payments.change").fetchall()
+
+            await until(follows, [(written, "accepted")])
+        do(copy, "DROP SUBSCRIPTION following")
+    finally:
+        server.remove()

@@ -36,8 +36,9 @@ async def journal_migrate(
 
     A file is brought up to date by whatever opens it. A database is by this alone, as the role that its tables belong
     to: first migrate, then give one machine after the other the new version; a machine of the version before goes on
-    meanwhile. All of it is one transaction, for which those who write wait. Where there are no tables yet, they are
-    made, for workers of a role that may make none.
+    meanwhile, unless what is shown says otherwise. Triggers that may not fire are made anew. All of it is one
+    transaction, for which those who write wait. Where there are no tables yet, they are made, for workers of a role
+    that may make none.
 
     Example: payments-async journal migrate --journal postgresql://owner@db.example/app --dry-run
     """
