@@ -144,9 +144,10 @@ async def test_an_older_version_is_brought_up_to_date(path: Path) -> None:
     await made(path)
     connection = sqlite3.connect(path, isolation_level=None)
     red = "ALTER TABLE run ADD COLUMN colour TEXT", "UPDATE run SET colour = 'red'"
-    steps = (*STEPS, Step(about="colours", statements=red, oldest=2))
+    steps = (*STEPS, Step(about="colours", statements=red, oldest=len(STEPS) + 1))
+    fails = Step(about="none", statements=("no such statement",), oldest=len(STEPS) + 2)
     with pytest.raises(sqlite3.OperationalError):
-        migrate(connection, steps=(*steps, Step(about="none", statements=("no such statement",), oldest=2)))
+        migrate(connection, steps=(*steps, fails))
     assert (len(STEPS),) == connection.execute("PRAGMA user_version").fetchone()
     migrate(connection, steps=steps)
     migrate(connection, steps=steps)
