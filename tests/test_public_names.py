@@ -53,7 +53,7 @@ PINNED = {
         WrongAccount archive_orders copy_journal journal_at unseal_journal
     """,
     "payments_async.journal.contract": """
-        Arrival Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
+        Arrival Awaited Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
         Heard Hearing HeldUp Inbox Laid Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed RULES
         RawNotification Receipt SAID SharedPace Sighting StoredEvent Turns Verdict Waiting next_state
         why_not_approved

@@ -139,9 +139,10 @@ def _until_it_is_sent(entry: Entry, run: Run, paused: Pause | None, journal: Jou
             "way. Put its file again, or run it again, as it was: what is here already is not there twice."
         )
         return NextStep(words=words)
-    if run.quarantined:
+    if run.quarantined or run.awaits:
+        awaits = "Look for it" if run.awaits is None else f"{run.awaits.words()}. Look for it until then"
         words = (
-            "The journal was copied or restored, and what it calls planned may have been sent. Look for it; then, for "
+            f"The journal was copied or restored, and what it calls planned may have been sent. {awaits}; then, for "
             "what the service never had, lift the quarantine:"
         )
         lift = f"{command_line('bulk lift-quarantine', **named)} {SIGNED}"

@@ -12,7 +12,7 @@ from payments_async._cli.batch_state import in_words
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.screen import clean
 from payments_async.journal import Journal, Progress, State
-from payments_async.journal.contract import Backlog, Hearing, HeldUp, Pause, SharedPace
+from payments_async.journal.contract import Awaited, Backlog, Hearing, HeldUp, Pause, SharedPace
 
 OutboxName = Annotated[str, typer.Option("--name", help="Which outbox; processes with the same name share the work.")]
 AnyOutbox = Annotated[str | None, typer.Option("--name", help="Which outbox; not needed where there is one.")]
@@ -31,6 +31,7 @@ class OutboxState:
         held_up: Chunks that wait for a person, and batches that were not loaded to their end.
         unmatched: Notifications of orders that the journal does not hold.
         restored_at: When it was last found that the journal was copied or restored, or ``None``.
+        awaits: What has to be seen since before anything that is put is sent, or ``None``.
         handlers: Changes that wait for a handler, and dead letters.
         unheard: States whose changes wait for handlers that no process seems to have any more.
         strangers: Orders that lists have shown and the journal does not hold.
@@ -44,6 +45,7 @@ class OutboxState:
     held_up: HeldUp
     unmatched: int
     restored_at: float | None
+    awaits: Awaited | None
     handlers: Backlog
     strangers: int
     unheard: tuple[Hearing, ...]
@@ -58,7 +60,7 @@ class OutboxState:
         if self.paused is not None:
             return Exit.STOPPED
         is_open = any(counts[state] for state in (State.UNKNOWN, State.PARKED))
-        held_up = self.held_up.quarantined or self.held_up.unloaded or self.untaken
+        held_up = self.awaits or self.held_up.quarantined or self.held_up.unloaded or self.untaken
         if is_open or self.progress.conflicts or held_up or self.handlers.dead:
             return Exit.UNKNOWN
         return Exit.FINE
@@ -72,13 +74,15 @@ class OutboxState:
 async def state_of(journal: Journal, name: str) -> OutboxState:
     """How an outbox stands now."""
     laid, untaken = await journal.count_laid(name)
+    run = await journal.run(name)
     return OutboxState(
         name=name,
         progress=await journal.progress(outbox=name),
         paused=await journal.paused(name),
         held_up=await journal.held_up(name),
         unmatched=await journal.unmatched_events(),
-        restored_at=(await journal.run(name)).quarantined_at,
+        restored_at=run.quarantined_at,
+        awaits=run.awaits,
         handlers=await journal.change_backlog(name),
         strangers=await journal.strangers(name),
         unheard=tuple(one for one in await journal.hearings(name) if one.is_of_nobody(time.time())),

@@ -189,10 +189,8 @@ class WatchServer:
         form = await self._form(request)
         made = _decision(form, "batch_id")
         found = await self._watch.quarantine(made.about)
-        if not found.is_looked_for:  # the journal itself is content with a list that does not count its rows
-            return self._refusal(
-                409, "It was not looked for to the end since: reconcile it first. Nothing was changed."
-            )
+        if found.awaits:
+            return self._refusal(409, f"{found.awaits}: reconcile it until then. Nothing was changed.")
         lifted = await lift_quarantine(self._journal, made.about, signature(made.who), made.why, seen=_seen(form))
         if not lifted:
             return self._refusal(409, "Nothing of this batch is in quarantine, or it is in a newer one: look again.")

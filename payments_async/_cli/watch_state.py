@@ -119,14 +119,14 @@ class Quarantine:
     Attributes:
         seen: When that was found, so that a decision is about this quarantine and no later one.
         planned: Orders that are sent once it is lifted.
-        is_looked_for: The service's list was read to its end since; before that nobody may lift it.
+        awaits: What has to be seen before it may be lifted, in words; empty where it may be.
     """
 
     batch_id: str
     chunks: int
     seen: float
     planned: int
-    is_looked_for: bool
+    awaits: str
 
 
 @attrs.define
@@ -189,7 +189,7 @@ class Watch:
             chunks=run.quarantined,
             seen=run.quarantined_at or 0.0,
             planned=progress.counts[State.PLANNED],
-            is_looked_for=await self._journal.is_looked_for(batch_id, counted=True),
+            awaits="" if run.awaits is None else run.awaits.words(),
         )
 
     async def aclose(self) -> None:

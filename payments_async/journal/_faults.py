@@ -314,12 +314,12 @@ class NotParked(JournalRefused):
 
 
 class NotLookedFor(JournalRefused):
-    """The journal was copied or restored, and the service's list was not read to its end since: it may have forgotten.
+    """The journal was copied or restored, and what has to be seen before a quarantine is lifted was not seen yet.
 
     What it calls planned may have been sent, so nothing of the batch goes on before that.
     """
 
-    remedy = "reconcile the batch, until the service's list was read to its end; then lift the quarantine"
+    remedy = "reconcile the batch, until two complete lists have counted; then lift the quarantine"
 
 
 class SecondJournal(JournalRefused):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import NamedTuple, Self
 
@@ -78,6 +78,7 @@ class Run:
         source_digest, policy: What it was made from, and how it was meant to be run, as it was given at first.
         quarantined: Chunks that wait for a person because the file was restored or copied since.
         quarantined_at: Unix seconds at which the file was last found to be restored or copied, or ``None``.
+        awaits: What has to be seen since before anything of it is sent; ``None`` where nothing has to be.
         look_since: Unix seconds of the earliest moment at which its orders may have been sent.
         outbox: Name of the outbox that sends it, or ``None``; one of this very name holds its single orders.
         archived: Orders of it that have left the journal for an archive; ``total`` and ``amount`` count them as well.
@@ -92,9 +93,46 @@ class Run:
     policy: str | None = None
     quarantined: int = 0
     quarantined_at: float | None = None
+    awaits: Awaited | None = None
     look_since: float = 0.0
     outbox: str | None = None
     archived: int = 0
+
+
+GRACE = 900.0  # seconds in which what was sent may still come to be listed
+INTERVAL = 60.0  # seconds between two lists that both count
+LISTS = 2  # that have to miss an order before its absence says anything
+
+
+@frozen(kw_only=True)
+class Awaited:
+    """What has to be seen before anything is sent from a journal that may have forgotten: as before an order is parked.
+
+    Attributes:
+        at: Unix seconds at which it was found to be copied or restored, or its orders were adopted.
+        lists: Clean lists that were read since, of the two that are asked for.
+        read_at: Unix seconds at which the last complete list since then ended, or ``None``.
+    """
+
+    at: float
+    lists: int = 0
+    read_at: float | None = None
+
+    def due(self, grace: float = GRACE, interval: float = INTERVAL) -> float:
+        """Unix seconds from which on a further list counts.
+
+        Args:
+            grace, interval: Seconds, as in ``reconcile``.
+        """
+        return max(self.at + grace, 0.0 if self.read_at is None else self.read_at + interval)
+
+    def words(self, grace: float = GRACE, interval: float = INTERVAL) -> str:
+        """What is awaited, and until when."""
+        due = datetime.fromtimestamp(self.due(grace, interval)).astimezone()
+        return (
+            f"{LISTS} complete lists of the service that show orders of ours have to be read from {due:%Y-%m-%d %H:%M} "
+            f"on; until now {self.lists} were"
+        )
 
 
 @frozen(kw_only=True)
@@ -108,6 +146,8 @@ class Sweep:
         begun, ended: Unix seconds by the database's clock; ``ended`` is ``None`` where it was never finished.
         rows, requests: What it showed, and what that took.
         counted: The service said how many rows there are, and showed as many.
+        clean: It shows an order of ours as well, so that what it does not show says something. On record, it began
+            late enough too, where the journal was found to be copied or restored.
         problem: Why the list was not read to its end, or ``None``.
     """
 
@@ -120,12 +160,18 @@ class Sweep:
     rows: int = 0
     requests: int = 0
     counted: bool = False
+    clean: bool = False
     problem: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it showed every row that the service counted, now that it has ended."""
+        return self.problem is None and self.counted
 
     @property
     def is_complete(self) -> bool:
         """Whether it showed every row that the service counted."""
-        return self.ended is not None and self.problem is None and self.counted
+        return self.ended is not None and self.is_whole
 
 
 @frozen(kw_only=True)

@@ -38,9 +38,12 @@ from payments_async.journal._inbox import (
     StoredEvent,
 )
 from payments_async.journal._records import (
+    GRACE,
+    INTERVAL,
     Adoption,
     Archive,
     ArchivedOrder,
+    Awaited,
     Chunk,
     Chunks,
     ClaimedOrder,
@@ -72,6 +75,7 @@ from payments_async.journal._states import EVIDENCE, RULES, SAID, State, Verdict
 
 __all__ = [
     "Arrival",
+    "Awaited",
     "Backlog",
     "CRASH_POINTS",
     "Change",
@@ -498,15 +502,28 @@ class Journal(Inbox, ChangeFeed, Protocol):
             seen: ``Entry.updated_at`` of the order as that person saw it: a conflict that came since then stands.
         """
 
-    async def lift_quarantine(self, batch_id: str, *, who: str | Signature, why: str, seen: float | None = None) -> int:
+    async def lift_quarantine(
+        self,
+        batch_id: str,
+        *,
+        who: str | Signature,
+        why: str,
+        seen: float | None = None,
+        request_ids: Collection[str] | None = None,
+    ) -> int:
         """A named person states that the orders of quarantined chunks were looked up: tells how many chunks.
+
+        It asks for what parking an order asks for: two clean sweeps, after the grace time (``Run.awaits``). For an
+        outbox, what is put from now on is sent too.
 
         Args:
             seen: ``Run.quarantined_at`` of the batch as that person saw it: if the journal was found to be a copy
                 again since then, it is refused.
+            request_ids: Orders that the service surely never had: with every planned order of these chunks named,
+                nothing is awaited. That is recorded.
 
         Raises:
-            NotLookedFor: No complete sweep of all days since the batch was made is on record since the quarantine.
+            NotLookedFor: Something is still awaited, or planned orders were not named.
         """
 
     async def begin_sweep(self, batch_id: str | None, *, since: date, until: date) -> Sweep:
@@ -523,18 +540,27 @@ class Journal(Inbox, ChangeFeed, Protocol):
             RunUnknown: There is no such batch.
         """
 
-    async def end_sweep(self, sweep: Sweep) -> None:
-        """Note how it ended: ``rows``, ``requests``, ``counted`` and ``problem`` of this sweep."""
+    async def end_sweep(self, sweep: Sweep, *, grace: float = GRACE, interval: float = INTERVAL) -> None:
+        """Note how it ended: ``rows``, ``requests``, ``counted``, ``clean`` and ``problem`` of this sweep.
+
+        Args:
+            grace: Seconds since the journal was found to be copied or restored, before which none counts as clean.
+            interval: Seconds between two that do.
+        """
 
     async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
         """The latest sweeps that were made for a batch, or for any, at most 1,000; oldest first."""
 
-    async def is_looked_for(self, batch_id: str | None = None, *, counted: bool = False) -> bool:
+    @property
+    def is_known_here(self) -> bool:
+        """Whether this machine remembered the journal before it was opened; else it may be an older copy."""
+
+    async def is_looked_for(self, batch_id: str | None = None) -> bool:
         """Whether a list was read to its end since this journal was made and since it was last found to be a copy.
 
         Args:
-            batch_id: Only a list of all days since this batch was made, read for it, counts.
-            counted: Only one that showed as many rows as the service says there are: what ``lift_quarantine`` asks for.
+            batch_id: Only a list of all days since this batch was made, read for it, counts; and nothing must be
+                awaited any more where the journal was found to be a copy (``Run.awaits``).
         """
 
     async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:

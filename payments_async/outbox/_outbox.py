@@ -45,7 +45,10 @@ from payments_async.journal._changes import Change
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable, OrdersDiffer, OrderUnknown
 from payments_async.journal._inbox import Inbox
 from payments_async.journal._records import (
+    GRACE,
+    INTERVAL,
     Adoption,
+    Awaited,
     Entry,
     Evidence,
     Laid,
@@ -126,10 +129,13 @@ class Outbox:
             ``payments_async.fleet``; single orders it takes all the same.
         receiver: Only compared: its inbox must be this journal. It may as well run in another process.
         look_back: Seconds before a new or restored journal's last memory from which on the list is read first.
+        grace: Seconds in which the service may come to list what was sent: before they are over since its permit, no
+            order is parked, and nothing is sent since the journal was found to be copied or restored.
         now: Unix seconds.
     """
 
     _loop: asyncio.AbstractEventLoop | None = None  # that it was opened in
+    _has_looked = False  # since then
 
     def __init__(
         self,
@@ -147,6 +153,7 @@ class Outbox:
         claims_batches: bool = True,
         receiver: HasInbox | None = None,
         look_back: float = 7 * 86_400.0,
+        grace: float = GRACE,
         now: Callable[[], float] = time.time,
     ) -> None:
         if not name.strip():
@@ -154,7 +161,8 @@ class Outbox:
         check_whole("concurrency", concurrency, 1)
         if rate is not None:
             check_number("rate", rate, above_zero=True, unit="orders a second")
-        check_number("lease", lease, unit="seconds")
+        for field, seconds in (("lease", lease), ("grace", grace)):
+            check_number(field, seconds, unit="seconds")
         if fuse is not None and fuse.max_total is not None:
             raise ValueError("max_total: an outbox has no end; use max_per_day")
         if receiver is not None and receiver.inbox is not journal:
@@ -165,11 +173,11 @@ class Outbox:
         self._size = concurrency
         self._rate = rate
         self._fuse = fuse or Fuse()
-        self._works = works
-        self._settles = settles
+        self._works, self._settles = works, settles
         self._lease = lease
         self._claims_batches = claims_batches
         self._look_back = look_back
+        self._grace, self._interval = grace, min(INTERVAL, grace)
         self._now = now
         self._owner = ""
         self._crew: StandingCrew | None = None
@@ -231,7 +239,7 @@ class Outbox:
         self._last = await self._journal.last_change()
         await self._warn_of_others()
         await self._handlers.start()
-        self._stop, self._is_open, self._closing = asyncio.Event(), True, None
+        self._stop, self._is_open, self._closing, self._has_looked = asyncio.Event(), True, None, False
         self._unhook = [
             self._journal.before_close(self.aclose),
             executor_of(self._payments).before_close(self.aclose),
@@ -252,7 +260,14 @@ class Outbox:
             self._tasks.keep("collector", collector.run)
         ticks = executor_of(self._payments).clock
         self._settler = Settler(
-            self._payments, self._journal, self._name, owner=self._owner, clock=self._now, ticks=ticks
+            self._payments,
+            self._journal,
+            self._name,
+            owner=self._owner,
+            grace=self._grace,
+            interval=self._interval,
+            clock=self._now,
+            ticks=ticks,
         )
         if self._settles:
             self._tasks.keep("settler", self._settler.run)
@@ -902,9 +917,13 @@ class Outbox:
     async def _look_for(self, batch_id: str) -> str | None:
         """Read the list for a batch, or for the outbox itself, unless that was done; tells why it failed."""
         run, back = await self._journal.run(batch_id), self._look_back
-        if await self._journal.is_looked_for(batch_id):
+        if (awaits := run.awaits) is not None:
+            if awaits.read_at is not None and self._now() < awaits.due(self._grace, self._interval):
+                return self._waits_for(awaits)
+        elif await self._journal.is_looked_for(batch_id):
+            is_known = batch_id != self._name or self._has_looked or self._journal.is_known_here
             since = await self._known_until() if batch_id == self._name else self._now()
-            if abs(self._now() - since) <= _GAP:  # or the clock was ahead once
+            if is_known and abs(self._now() - since) <= _GAP:  # or the clock was ahead once
                 return None
             run, back = attrs.evolve(run, look_since=since), _MARGIN
         try:
@@ -918,10 +937,25 @@ class Outbox:
                 stop=self._stop,
                 tell=None,
                 remembers=True,
+                grace=self._grace,
+                interval=self._interval,
             )
         except AuthenticationFailed as error:
             return f"the credentials were refused: {error.message}"
-        return why_not(looked)
+        if (why := why_not(looked)) is not None:
+            return why
+        self._has_looked = self._has_looked or batch_id == self._name
+        before, awaits = run.awaits, (await self._journal.run(batch_id)).awaits
+        if awaits is None:
+            return None
+        has_counted = before is not None and awaits.lists > before.lists
+        if has_counted and awaits.due(self._grace, self._interval) <= self._now():
+            return await self._look_for(batch_id)
+        return self._waits_for(awaits)
+
+    def _waits_for(self, awaits: Awaited) -> str:
+        """Why nothing is sent from a journal that was restored."""
+        return f"the journal was copied or restored: {awaits.words(self._grace, self._interval)}"
 
     async def _known_until(self) -> float:
         """Unix seconds of the last thing that the journal knows.

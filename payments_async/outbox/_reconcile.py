@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -23,7 +23,7 @@ from payments_async._session import PaymentsSession, executor_of
 from payments_async._spill import PAGE, SpillTable, ids, paged
 from payments_async._status_codes import STATUS_CODES
 from payments_async.journal import Journal, NotApproved, OrderUnknown, Signature
-from payments_async.journal._records import LATE, Entry, Evidence, Sweep
+from payments_async.journal._records import GRACE, INTERVAL, LATE, LISTS, Entry, Evidence, Sweep
 from payments_async.journal._states import News, State
 from payments_async.outbox._sweeps import (
     CONFIRMED,
@@ -125,9 +125,9 @@ async def reconcile(
     batch_id: str | None = None,
     *,
     request_id: str | None = None,
-    grace: float = 900.0,
-    sweeps: int = 2,
-    interval: float = 60.0,
+    grace: float = GRACE,
+    sweeps: int = LISTS,
+    interval: float = INTERVAL,
     stuck_after: float = 86_400.0,
     reversals: bool = False,
     patience: float = 300.0,
@@ -146,14 +146,16 @@ async def reconcile(
     these days as well: a second transaction, or one of an order that was rejected. Orders that were rejected, or that
     failed as a notification alone has told, are looked for until a complete list that began a day later is on record.
     Where a journal was copied or restored, all days since the batch was made are read, and what the list shows is never
-    sent again, planned or not.
+    sent again, planned or not. The same clean sweeps after the same grace time are what lifting a quarantine asks for.
 
     Args:
         batch_id: ``None`` for all batches.
         request_id: Only this order, whatever its batch: the list is read from its own first permit on.
-        grace: Seconds after its last permit within which an order may still arrive, and is not parked.
+        grace: Seconds after its last permit within which an order may still arrive, and is not parked; and as many
+            since the journal was found to be copied or restored.
         sweeps: Clean sweeps, 2 or more, that have to miss an unknown order before it is parked.
-        interval: Seconds between two of them. They are made only where an order might be parked.
+        interval: Seconds between two of them. They are made only where an order might be parked, or a quarantine be
+            lifted.
         stuck_after: Seconds after which an accepted order without an end is reported.
         reversals: Also look whether a successful order was reversed since, which no documented notification tells.
         patience: Seconds for which a page of the list that cannot be had is asked for again.
@@ -219,6 +221,7 @@ async def _reconcile_all(
             told += tell_the_session(search.payments, order, told=told)
     if not search.has_swept:  # orders that are not open are looked for too
         await search.sweep()
+    await search.see_awaited(sleep)
     if reversals:
         async for sought in collect(journal, batch_id, states=(State.SUCCESSFUL,)):
             await search.sweep(sought)
@@ -304,7 +307,8 @@ async def look_up_open(payments: PaymentsSession, journal: Journal, batch_id: st
     executor = executor_of(payments)
     reader = Reader(payments.transactions.page, clock=executor.clock, sleep=executor.sleep)
     findings = Findings(journal)
-    search = Search(payments, journal, findings, reader, grace=0.0, interval=0.0, clock=time.time, by_status=False)
+    clock = time.time
+    search = Search(payments, journal, findings, reader, grace=GRACE, interval=INTERVAL, clock=clock, by_status=False)
     await search.begin(batch_id)
     async for sought in collect(journal, batch_id, states=OPEN, portion=_FEW):
         await search.look(sought, sweeps=1, sleep=asyncio.sleep)
@@ -378,20 +382,28 @@ async def acknowledge(journal: Journal, request_id: str, who: str, why: str, *, 
 
 
 async def lift_quarantine(
-    journal: Journal, batch_id: str, who: str | Signature, why: str, *, seen: float | None = None
+    journal: Journal,
+    batch_id: str,
+    who: str | Signature,
+    why: str,
+    *,
+    seen: float | None = None,
+    request_ids: Collection[str] | None = None,
 ) -> int:
     """State, as a named person, that the orders in quarantine were looked up: they may be sent. Tells how many chunks.
 
     Args:
         seen: ``Run.quarantined_at`` of the batch as that person saw it: one that came since then stands.
+        request_ids: The planned orders, each by name, of which that person knows that the service never had them.
+            Nothing is awaited then (``Run.awaits``), and that is recorded.
 
     Raises:
         NotApproved: As ``write_off``.
-        NotLookedFor: No complete sweep of all days since the batch was made is on record since the quarantine.
+        NotLookedFor: Something is still awaited, or planned orders in quarantine were not named.
         RunUnknown: The journal holds no such batch.
     """
     async with proposing(journal):
-        return await journal.lift_quarantine(batch_id, who=who, why=why, seen=seen)
+        return await journal.lift_quarantine(batch_id, who=who, why=why, seen=seen, request_ids=request_ids)
 
 
 class ListRead(NamedTuple):
@@ -439,7 +451,15 @@ class Search:
     _statused: Statuses = attrs.field(init=False, factory=Statuses)  # what the lists of each status have shown
 
     def __attrs_post_init__(self) -> None:
-        self._sweeper = Sweeper(self.payments, self.journal, self.findings, self.reader, remembers=self.remembers)
+        self._sweeper = Sweeper(
+            self.payments,
+            self.journal,
+            self.findings,
+            self.reader,
+            remembers=self.remembers,
+            grace=self.grace,
+            interval=self.interval,
+        )
         if self.progress is not None:
             self.reader.tell = self._tell
 
@@ -451,7 +471,8 @@ class Search:
     async def begin(self, batch_id: str | None) -> None:
         """Find out from which moment on the list matters, for orders that are not open too."""
         runs = [await self.journal.run(batch_id)] if batch_id is not None else await self.journal.runs()
-        quarantined = [run for run in runs if run.quarantined]
+        # of an outbox what is put from now on waits, whether or not something is in quarantine
+        quarantined = [run for run in runs if run.quarantined or (run.awaits and run.outbox == run.batch_id)]
         self.is_doubted = bool(quarantined)
         self._batches = [batch_id] if batch_id is not None else [None, *(run.batch_id for run in quarantined)]
         sweeps = await self.journal.sweeps(batch_id)
@@ -463,6 +484,18 @@ class Search:
         self._first = min((moment for moment in moments if moment is not None), default=None)
         # earlier attempts of open orders, too: what was written off may have been carried out
         self._sent_before = await self.journal.sent_since(batch_id, OPEN)
+
+    async def see_awaited(self, sleep: Callable[[float], Awaitable[object]]) -> None:
+        """Read the list again where that is all that a quarantine still needs, until two have counted."""
+        for _ in range(LISTS):
+            runs = [await self.journal.run(batch_id) for batch_id in self._batches if batch_id is not None]
+            due = [run.awaits.due(self.grace, self.interval) for run in runs if run.awaits is not None]
+            wait = max(min(due, default=float("inf")) - self.clock(), 0.0)
+            if wait > self.interval:
+                return
+            self._tell(waits=wait)
+            await sleep(wait)
+            await self.sweep()
 
     async def look(
         self, sought: SpillTable[SoughtOrder], *, sweeps: int, sleep: Callable[[float], Awaitable[object]]

@@ -21,7 +21,7 @@ from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
 from payments_async.journal import Journal
 from payments_async.journal._faults import LoadBusy, OrdersDiffer
-from payments_async.journal._records import Adoption, Run
+from payments_async.journal._records import GRACE, INTERVAL, Adoption, Run
 from payments_async.journal._states import State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._crew import ASKED_TO_STOP, Crew, FirstLook, RunProgress
@@ -213,6 +213,8 @@ async def _is_look_due(journal: Journal, run: Run, way: LookFirst, *, back: floa
     if not chunks.open and not chunks.leased:
         return False  # what is in quarantine waits for a person
     if way == "in_doubt":
+        if not journal.is_known_here:
+            return True
         if await journal.is_looked_for(run.batch_id):
             return False
         return not await journal.is_looked_for() or run.look_since - await _forgot_until(journal) < back
@@ -238,6 +240,8 @@ async def take_first_look(
     stop: asyncio.Event | None,
     tell: Callable[[RunProgress], object] | None,
     remembers: bool = False,
+    grace: float = GRACE,
+    interval: float = INTERVAL,
 ) -> FirstLook:
     """Read the list of all days in which orders of a batch may have been sent; what it shows is not sent again.
 
@@ -248,6 +252,7 @@ async def take_first_look(
         stop: Set it to break off.
         tell: Hears about once a second how far it is.
         remembers: What the list shows of orders that the journal does not hold is kept there, for they may come yet.
+        grace, interval: Seconds, as in ``reconcile``.
 
     Raises:
         AuthenticationFailed: The service refused our credentials.
@@ -266,7 +271,7 @@ async def take_first_look(
     reader = Reader(payments.transactions.page, clock=clock, sleep=sleep, patience=patience)
     window = Window.to_now(min(run.look_since, now()) - back, now(), payments.dialect.timezone)
     findings = Findings(journal)
-    sweeper = Sweeper(payments, journal, findings, reader, remembers=remembers)
+    sweeper = Sweeper(payments, journal, findings, reader, remembers=remembers, grace=grace, interval=interval)
 
     def looked(reading: Reading) -> FirstLook:
         return FirstLook(
@@ -344,9 +349,10 @@ class BatchCrew(Crew):
         """Whether no other process has anything of the batch either; notes whom it waits for otherwise."""
         chunks = await self.journal.chunks(self.batch_id)
         if chunks.quarantined:
+            awaits = (await self.journal.run(self.batch_id)).awaits
             self.end(
                 f"chunks in quarantine, since the journal was copied or restored, or its orders were adopted: "
-                f"{chunks.quarantined}; reconcile, then lift it"
+                f"{chunks.quarantined}; reconcile, then lift it" + (f" ({awaits.words()})" if awaits else "")
             )
         is_through = not chunks.open and chunks.leased <= len(self.leases)
         owner, left = chunks.next_owner, chunks.next_expiry

@@ -20,7 +20,7 @@ from payments_async._session import PaymentsSession, executor_of
 from payments_async._spill import PAGE, Columns, SpillTable
 from payments_async.journal import Journal
 from payments_async.journal._faults import WrongAccount
-from payments_async.journal._records import ArchivedOrder, Entry, Evidence, RunIdentity, Sighting
+from payments_async.journal._records import GRACE, INTERVAL, ArchivedOrder, Entry, Evidence, RunIdentity, Sighting
 from payments_async.journal._states import News, State
 
 _log = logging.getLogger("payments_async")
@@ -375,6 +375,7 @@ class Sweeper:
 
     Attributes:
         remembers: What a list shows of orders that the journal does not hold is kept there, for they may come yet.
+        grace, interval: Seconds, as in ``reconcile``: of which lists the journal notes that they are clean.
     """
 
     payments: PaymentsSession
@@ -382,6 +383,8 @@ class Sweeper:
     findings: Findings
     reader: Reader
     remembers: bool = attrs.field(default=False, kw_only=True)
+    grace: float = attrs.field(default=GRACE, kw_only=True)
+    interval: float = attrs.field(default=INTERVAL, kw_only=True)
     _first: dict[str, str] = attrs.field(factory=dict)  # transactions of orders that have none by the journal
     _ours: int = 0  # orders of the journal that the last list has shown
 
@@ -414,9 +417,10 @@ class Sweeper:
                 rows=reading.rows,
                 requests=self.reader.requests - requests,
                 counted=reading.counted,
+                clean=bool(window.days),
                 problem=reading.problem,
             )
-            await self.journal.end_sweep(ended)
+            await self.journal.end_sweep(ended, grace=self.grace, interval=self.interval)
         return reading, shown
 
     async def _read_window(

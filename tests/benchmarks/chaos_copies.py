@@ -2,6 +2,8 @@
 
     python tests/benchmarks/chaos_copies.py                  20 rounds of every strike, with clocks a day off in a third
     python tests/benchmarks/chaos_copies.py --rounds 2       a shorter one
+    python tests/benchmarks/chaos_copies.py --late 3         the list shows what is new three readings late
+    python tests/benchmarks/chaos_copies.py --forgets        the machine's own memory is taken away as well
     python tests/benchmarks/chaos_copies.py --unguarded      the control: a journal that forgot does not know it
 
 In each round processes run one batch and are killed with ``kill -9``; then the journal is struck, and another process
@@ -23,6 +25,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -42,18 +45,21 @@ from payments_async.journal import (
     JournalCorrupt,
     JournalLost,
     NotAJournal,
+    NotLookedFor,
     SecondJournal,
     SqliteJournal,
     State,
 )
 from payments_async.journal._engine import _memory
 from payments_async.journal._sqlite import _identity
-from payments_async.sandbox import Fault, Sandbox
+from payments_async.sandbox import Fault, Quirks, Sandbox
 
 BATCH = "copies"
 LEASE = 1.0  # seconds
 DELAY = 0.03  # seconds the service takes to answer an order
 DAY = 86_400.0
+QUARTER = 900.0
+GIVES_UP = 12  # times that a person comes back
 AT_REST = 1.3 * LEASE  # seconds after which a process that lost its orders to another journal has stopped
 PATIENCE = 60.0  # seconds for one process
 TURNS = 30  # what a person does before they give up
@@ -207,13 +213,14 @@ def _run(*command: str) -> None:
 # --- what the processes do --------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Worker:
     """A process of the nursery.
 
     Attributes:
         does: ``load`` the batch; ``run`` it; run ``some`` of it and close the journal; do what a ``person`` would.
         ahead: Seconds its clock is ahead.
+        turns: How often a person has come back to a quarantine.
     """
 
     number: int
@@ -225,6 +232,7 @@ class Worker:
     orders: int
     ahead: float = 0.0
     unguarded: bool = False
+    turns: int = 0
 
     def clock(self) -> float:
         """Unix seconds, as this process has them."""
@@ -237,7 +245,7 @@ class Worker:
     def journal(self, path: Path) -> SqliteJournal:
         """One of the journals."""
         state = None if self.unguarded else self.state
-        return SqliteJournal(path, state_folder=state, clock=self.clock if self.ahead else None)
+        return SqliteJournal(path, state_folder=state, clock=self.clock)
 
     async def work(self) -> None:
         """Do it."""
@@ -293,17 +301,32 @@ class Worker:
             say(self.number, "quarantine")
             await asyncio.sleep(AT_REST)  # whoever is still at work has heard of it, and what they sent has arrived
             before = await journal.progress(BATCH)
-            await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0, clock=self.clock)
+            await self.look(payments, journal)
             found = before.counts[State.PLANNED] - (await journal.progress(BATCH)).counts[State.PLANNED]
             say(self.number, f"found {found}")
-            await journal.lift_quarantine(BATCH, who="Ann", why="all looked for")
+            with suppress(NotLookedFor):
+                await journal.lift_quarantine(BATCH, who="Ann", why="all looked for")
+                return False
+            self.ahead += QUARTER  # she comes back, and the list shows nothing all the same: the statement has it all
+            self.turns += 1
+            if self.turns >= GIVES_UP:
+                planned = [entry.request_id async for entry in journal.entries(BATCH, State.PLANNED)]
+                await journal.lift_quarantine(BATCH, who="Ann", why="the statement", request_ids=planned)
             return False
         counts = (await journal.progress(BATCH)).counts
         if counts[State.PLANNED] or counts[State.SENDING]:
             return False
-        await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0, clock=self.clock)
+        await self.look(payments, journal)
         say(self.number, f"at {journal.path.resolve()}")
         return True
+
+    async def look(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
+        """Reconcile as a person does, whose time passes while they wait."""
+
+        async def sleep(seconds: float) -> None:
+            self.ahead += seconds
+
+        await reconcile(payments, journal, BATCH, clock=self.clock, sleep=sleep)
 
 
 def begin(**told: object) -> None:
@@ -345,6 +368,8 @@ class Plan:
         strikes: Which.
         orders: In each batch.
         at_once: Rounds side by side.
+        late: Readings after which the list shows a transaction.
+        forgets: The state folder is taken away with every strike.
     """
 
     rounds: int = 20
@@ -353,6 +378,8 @@ class Plan:
     unguarded: bool = False
     at_once: int = 16
     seed: int = 1
+    late: int = 0
+    forgets: bool = False
 
 
 @attrs.define
@@ -412,6 +439,8 @@ class Round:
             await self.carried_out(chance.randint(1, 8), worker)
         else:
             await self.killed(worker)
+        if self.plan.forgets:
+            await asyncio.to_thread(shutil.rmtree, place.state, ignore_errors=True)
         path = await asyncio.to_thread(STRIKES[self.strike], place)
         person = self.child("person", ahead=ahead[2], path=place.folder / path)
         await self.ended(person, worker)
@@ -489,7 +518,8 @@ async def wreak(plan: Plan, folder: Path) -> dict[str, Toll]:
         async def one(number: int, strike: str) -> None:
             home = folder / f"round {number}"
             place = Place(folder=home / "journal", backup=home / "backup", state=home / "state")
-            async with places, Sandbox(seed=plan.seed + number, processing_delay=0.01) as sandbox:
+            quirks = Quirks(listed_after=plan.late)
+            async with places, Sandbox(seed=plan.seed + number, processing_delay=0.01, quirks=quirks) as sandbox:
                 sandbox.chaos({Fault.SLOW: 1.0, Fault.LOST_AFTER: 0.03}, seconds=DELAY)
                 toll = await Round(plan, strike, place, nursery, sandbox, plan.seed + number).run()
             add(tolls[strike], toll, f"round {number}")
@@ -537,12 +567,15 @@ def main() -> int:
     parser.add_argument("--orders", type=int, default=60)
     parser.add_argument("--at-once", type=int, default=16)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--late", type=int, default=0)
+    parser.add_argument("--forgets", action="store_true")
     parser.add_argument("--strike", action="append", choices=STRIKES)
     parser.add_argument("--unguarded", action="store_true")
     arguments = parser.parse_args()
     plan = Plan(
         rounds=arguments.rounds, orders=arguments.orders, at_once=arguments.at_once, seed=arguments.seed,
-        strikes=tuple(arguments.strike or STRIKES), unguarded=arguments.unguarded,
+        strikes=tuple(arguments.strike or STRIKES), unguarded=arguments.unguarded, late=arguments.late,
+        forgets=arguments.forgets,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         tolls = asyncio.run(wreak(plan, Path(folder)))

@@ -180,7 +180,8 @@ class Life:
     async def work(self, payments: PaymentsSession, journal: SqliteJournal, receiver: Receiver) -> None:
         """From the quarantine to the last decision."""
         await reconcile(payments, journal, BATCH, grace=0.0, interval=0.0)
-        await lift_quarantine(journal, BATCH, "Ann", "none of it was ever sent")
+        planned = [entry.request_id async for entry in journal.entries(BATCH, State.PLANNED)]
+        await lift_quarantine(journal, BATCH, "Ann", "none of it was ever sent", request_ids=planned)
         await self.cancel_a_permit(journal)
         await run_batch(payments, journal, BATCH, self.orders(), concurrency=2, lease=LEASE, look_first=self.looks())
         await self.hear(journal, receiver)

@@ -380,7 +380,12 @@ async def test_a_copied_journal_goes_on_once_somebody_has_looked_its_orders_up(
     assert (4, True) == (
         looked.status, "november: in quarantine, since the journal was copied or restored" in looked.said
     )  # fmt: skip
-    assert "payments-async bulk lift-quarantine --journal k.sqlite --batch-id november --who NAME" in looked.said
+    assert "Batch november stays in quarantine: 2 complete lists of the service that show orders of ours" in looked.said
+    waits = await run(*lift, "--yes")
+    assert (2, True) == (waits.status, "until now 0 were" in waits.said)
+    some = await run(*lift, "RUN-1", "--yes")
+    assert (True, True) == (some.status != 0, "of 2 orders nothing was stated, such as RUN-2" in some.said)
+    lift = (*lift, "RUN-1", "RUN-2", "RUN-3")  # the list shows nothing of these days: so each is named
     asked = await run(*lift)
     assert (2, True) == (asked.status, "--yes: needed" in asked.said)
     done = await run(*lift, "--yes")

@@ -23,7 +23,7 @@ from typing import Any
 
 import psycopg
 from journal import postgres
-from journal.factories import BATCH, IDENTITY, approve, delivery, event, order, orders, swept, transaction_id
+from journal.factories import BATCH, IDENTITY, approve, delivery, event, missed, order, orders, transaction_id
 
 from payments_async._orders import PayoutOrder
 from payments_async.journal import (
@@ -332,7 +332,7 @@ async def resolve(journal: Journal, world: Path, owner: str) -> None:
         await journal.write_off(request_id, who="Ann", why="never arrived")
     await send(journal, world, owner)
     await journal.acknowledge(order(0).request_id, who="Ann", why="known")
-    await swept(journal)
+    await missed(journal)
     await journal.prune_inbox(older_than=1e9)
     await journal.check_writable()
     await journal.lift_quarantine(BATCH, who="Ann", why="looked up")

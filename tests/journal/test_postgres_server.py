@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import psycopg
 import pytest
-from journal.factories import BATCH, IDENTITY, claimed, loaded, order, orders, permitted, swept, transaction_id
+from journal.factories import BATCH, IDENTITY, claimed, loaded, missed, order, orders, permitted, transaction_id
 from journal.postgres import OwnServer, place_for
 
 from payments_async.journal import (
@@ -164,7 +164,7 @@ async def test_a_server_put_back_from_a_backup(backup: OwnServer) -> None:
     await asyncio.to_thread(backup.start)
     async with PostgresJournal(backup.dsn) as journal:
         assert await is_quarantined(journal)
-        await swept(journal)
+        await missed(journal)
         assert 1 == await journal.lift_quarantine(BATCH, who="Ann", why="looked for")
         assert await journal.claim_chunk(BATCH, "worker") is not None
 

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import pytest
 from bulk.worlds import payout, session
-from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, order, orders, permitted, swept
+from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, missed, order, orders, permitted
 
 from payments_async._wire.notifications import read_notification
 from payments_async.bulk import RunProgress, reconcile, run_batch
@@ -437,7 +437,7 @@ async def test_a_copied_file_is_quarantined(path: Path, clock: Clock) -> None:
         assert State.UNKNOWN is await _state(journal, order(0).request_id)
         assert not isinstance(await journal.permit(chunk, chunk.orders[1]), Permit)
         assert await journal.claim_chunk(BATCH, "worker") is None
-        await swept(journal)
+        await missed(journal)
         assert 1 == await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
         assert await journal.claim_chunk(BATCH, "worker") is not None
     moved = await asyncio.to_thread(path.rename, path.with_name("moved.db"))
@@ -461,7 +461,7 @@ async def test_a_restored_backup_is_quarantined(path: Path, way: str) -> None:
     async with SqliteJournal(path) as journal:
         assert 1 == (await journal.run(BATCH)).quarantined
         assert await journal.claim_chunk(BATCH, "worker") is None
-        await swept(journal)
+        await missed(journal)
         await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
     async with SqliteJournal(path) as journal:
         assert 0 == (await journal.run(BATCH)).quarantined

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from journal.factories import BATCH, claimed, loaded, order, permitted, swept
+from journal.factories import BATCH, claimed, loaded, missed, order, permitted
 
 from payments_async.journal import News, NotLookedFor, SqliteJournal
 from payments_async.journal.contract import Outcome
@@ -75,7 +75,7 @@ async def test_a_quarantine_of_later_is_not_lifted_with_the_one_that_was_seen(pa
     shutil.copyfile(copy, again)
     async with SqliteJournal(again) as journal:
         now = (await journal.run(BATCH)).quarantined_at
-        await swept(journal)
+        await missed(journal)
         with pytest.raises(NotLookedFor, match="once more"):
             await journal.lift_quarantine(BATCH, who="Ann", why="looked for", seen=seen)
         assert 1 == await journal.lift_quarantine(BATCH, who="Ann", why="looked for", seen=now)

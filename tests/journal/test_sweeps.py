@@ -6,22 +6,23 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from journal.conftest import Opens
-from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, order, orders, permitted, swept
+from journal.factories import BATCH, IDENTITY, Clock, claimed, loaded, missed, order, orders, permitted, swept
 
 from payments_async import PayoutOrder
 from payments_async.journal import Journal, News, NotLookedFor, SqliteJournal, State
 from payments_async.journal.contract import Outcome
 
 READ = {
-    "to its end": ({}, (True, True)),
-    "without a count": ({"counted": False}, (True, False)),
-    "not to its end": ({"problem": "it showed 2 of 3 rows", "counted": False}, (False, False)),
-    "for another batch": ({"batch": "bonus"}, (False, False)),
-    "for none in particular": ({"batch": None}, (False, False)),
-    "from the day after": ({"since": date(1970, 1, 13)}, (False, False)),
-    "from that day": ({"since": date(1970, 1, 12)}, (True, True)),
+    "to its end": ({}, True),
+    "without a count": ({"counted": False}, True),
+    "not to its end": ({"problem": "it showed 2 of 3 rows", "counted": False}, False),
+    "for another batch": ({"batch": "bonus"}, False),
+    "for none in particular": ({"batch": None}, False),
+    "from the day after": ({"since": date(1970, 1, 13)}, False),
+    "from that day": ({"since": date(1970, 1, 12)}, True),
 }
 
 
@@ -32,8 +33,7 @@ async def test_a_list_that_was_read(journal: Journal, how: str) -> None:
     await loaded(journal, 2, batch="bonus")
     await loaded(journal)
     await swept(journal, **ended)
-    counts = await journal.is_looked_for(BATCH), await journal.is_looked_for(BATCH, counted=True)
-    assert expected == counts
+    assert expected == await journal.is_looked_for(BATCH)
 
 
 async def test_a_list_that_is_still_being_read(journal: Journal) -> None:
@@ -50,7 +50,7 @@ async def test_any_list_that_was_read_dispels_the_doubt_about_a_new_journal(jour
     await loaded(journal)
     assert not await journal.is_looked_for()
     await swept(journal, batch=None, counted=False)
-    assert (True, False) == (await journal.is_looked_for(), await journal.is_looked_for(counted=True))
+    assert await journal.is_looked_for()
 
 
 async def test_a_year_of_sweeps(journal: Journal) -> None:
@@ -96,7 +96,7 @@ async def test_what_was_looked_for_before_a_copy_was_made_does_not_count_in_it(t
             with pytest.raises(NotLookedFor, match="reconcile the batch"):
                 await journal.lift_quarantine(BATCH, who="Ann", why="surely none of it was sent")
             assert 1 == (await journal.run(BATCH)).quarantined
-            await swept(journal)
+            await missed(journal)
             assert 1 == await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
 
 
@@ -112,23 +112,81 @@ async def test_a_list_that_was_read_before_the_rest_of_a_batch_was_loaded(tmp_pa
         with pytest.raises(ConnectionResetError):
             await journal.load(BATCH, broken(), owner="loader")
     async with SqliteJournal(await copied(tmp_path / "journal.db", "copy.db")) as journal:
-        await swept(journal)
+        await missed(journal)
         await journal.load(BATCH, orders(1500), owner="loader")
         with pytest.raises(NotLookedFor):
             await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
-        await swept(journal)
+        await missed(journal)
         assert 3 == await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
 
 
-@pytest.mark.parametrize("ended", [{"counted": False}, {"problem": "a page is missing"}, {"since": date(2099, 1, 1)}])
+HALF: list[dict[str, Any]] = [
+    {"counted": False},
+    {"clean": False},
+    {"problem": "a page is missing"},
+    {"since": date(2099, 1, 1)},
+]
+
+
+@pytest.mark.parametrize("ended", HALF)
 async def test_a_quarantine_is_not_lifted_by_half_a_list(tmp_path: Path, ended: dict[str, Any]) -> None:
     """Whatever a person says of it."""
     async with SqliteJournal(tmp_path / "journal.db") as journal:
         await loaded(journal)
     async with SqliteJournal(await copied(tmp_path / "journal.db", "copy.db")) as journal:
-        await swept(journal, **ended)
+        for _ in range(3):
+            await swept(journal, **ended)
         with pytest.raises(NotLookedFor):
             await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
+
+
+async def test_what_lifting_asks_is_what_parking_asks(tmp_path: Path, clock: Clock) -> None:
+    """Two lists, a quarter of an hour after the copy was found, a minute apart; what is awaited is told."""
+    path = tmp_path / "journal.db"
+    async with SqliteJournal(path, clock=clock) as journal:
+        await loaded(journal)
+    async with SqliteJournal(await copied(path, "copy.db"), clock=clock) as journal:
+        found = clock.now
+        for pause, lists, due in (
+            (0.0, 0, 900.0), (899.0, 0, 959.0), (1.0, 1, 960.0), (59.0, 1, 1019.0), (1.0, None, None)
+        ):  # fmt: skip
+            clock.pass_(pause)
+            begun = await journal.begin_sweep(BATCH, since=date(1970, 1, 1), until=date(2100, 1, 1))
+            await journal.end_sweep(attrs.evolve(begun, counted=True, clean=True, problem=None))
+            awaits = (await journal.run(BATCH)).awaits
+            told = None if awaits is None else (awaits.lists, awaits.due() - found)
+            assert told == (None if lists is None else (lists, due)), pause
+            if awaits is not None:
+                with pytest.raises(NotLookedFor, match="2 complete lists"):
+                    await journal.lift_quarantine(BATCH, who="Ann", why="reconcile said nothing")
+        assert 1 == await journal.lift_quarantine(BATCH, who="Ann", why="all looked up")
+
+
+async def test_a_person_releases_orders_by_name(tmp_path: Path) -> None:
+    """Each planned order of the quarantine, without waiting for the list; it is recorded whose word that is."""
+    async with SqliteJournal(tmp_path / "journal.db") as journal:
+        await loaded(journal)
+    async with SqliteJournal(await copied(tmp_path / "journal.db", "copy.db")) as journal:
+        some, all_ = [order(number).request_id for number in (0, 1)], [order(n).request_id for n in range(3)]
+        with pytest.raises(NotLookedFor, match=f"of 1 orders nothing was stated, such as {all_[2]}"):
+            await journal.lift_quarantine(BATCH, who="Ann", why="the bank's letter", request_ids=some)
+        assert 1 == await journal.lift_quarantine(BATCH, who="Ann", why="the bank's letter", request_ids=all_)
+        assert await journal.claim_chunk(BATCH, "worker") is not None
+        (decision,) = await journal.decisions(BATCH)
+        assert "without waiting for the list" in str(decision.detail)
+        assert all(request_id in str(decision.detail) for request_id in all_)
+
+
+async def test_a_batch_that_is_begun_in_a_restored_journal_waits_like_the_rest(tmp_path: Path) -> None:
+    """The journal may have sent it and forgotten: until two lists have counted; one that is begun later is free."""
+    async with SqliteJournal(tmp_path / "journal.db") as journal:
+        await loaded(journal)
+    async with SqliteJournal(await copied(tmp_path / "journal.db", "copy.db")) as journal:
+        await loaded(journal, batch="bonus")
+        await missed(journal)
+        await loaded(journal, batch="later")
+        waits = {run.batch_id: (run.quarantined, run.awaits is not None) for run in await journal.runs()}
+        assert {BATCH: (1, False), "bonus": (1, True), "later": (0, False)} == waits
 
 
 async def test_a_clock_that_was_set_back_between_two_copies(tmp_path: Path, clock: Clock) -> None:
@@ -137,7 +195,7 @@ async def test_a_clock_that_was_set_back_between_two_copies(tmp_path: Path, cloc
     async with SqliteJournal(path, clock=clock) as journal:
         await loaded(journal)
     async with SqliteJournal(await copied(path, "copy.db"), clock=clock) as journal:
-        await swept(journal)
+        await missed(journal)
         assert await journal.is_looked_for(BATCH)
     clock.pass_(-3600.0)
     async with SqliteJournal(await copied(path.with_name("copy.db"), "copy 2.db"), clock=clock) as journal:

@@ -68,7 +68,7 @@ async def at_work(service: Sandbox, dsn: str, **options: Any) -> AsyncIterator[D
     async with (
         PostgresJournal(dsn, **options) as journal,
         session(service) as payments,
-        Outbox(payments, journal, concurrency=8) as outbox,
+        Outbox(payments, journal, concurrency=8, grace=0.0) as outbox,
     ):
         yield Desk(service, payments, journal, outbox)
 

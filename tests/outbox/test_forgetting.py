@@ -30,7 +30,7 @@ async def opened(sandbox: Sandbox, path: Path, **journal: Any) -> AsyncIterator[
     async with AsyncExitStack() as stack:
         held = await stack.enter_async_context(SqliteJournal(path, **journal))
         payments = await stack.enter_async_context(session(sandbox))
-        yield held, await stack.enter_async_context(Outbox(payments, held, settles=False))
+        yield held, await stack.enter_async_context(Outbox(payments, held, settles=False, grace=0.0))
 
 
 async def restored(sandbox: Sandbox, path: Path, **journal: Any) -> None:
@@ -45,6 +45,19 @@ async def restored(sandbox: Sandbox, path: Path, **journal: Any) -> None:
         await outbox.pay(payout(AFTER), timeout=A_MINUTE)
         await outbox.pay(payout(WAITING), timeout=A_MINUTE)
     await asyncio.to_thread(path.write_bytes, copy)
+
+
+def files_in(folder: Path) -> dict[Path, bytes]:
+    """All of a folder."""
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def bring_back(folder: Path, snapshot: dict[Path, bytes]) -> None:
+    """Write them into the same files again, as the snapshot of a machine does."""
+    for file in files_in(folder).keys() - snapshot.keys():
+        file.unlink()
+    for file, content in snapshot.items():
+        file.write_bytes(content)
 
 
 @pytest.mark.parametrize("memory", ["remembered", "not remembered"])
@@ -66,28 +79,56 @@ async def test_an_order_that_was_sent_after_the_copy_was_made(tmp_path: Path, me
         assert 4 == len(sandbox.ledger)
 
 
-async def test_a_disk_that_was_put_back_with_all_that_would_tell(tmp_path: Path) -> None:
-    """The journal is as it was a while ago, and nothing shows it: the list is read from there on before it sends."""
-    path, ahead = tmp_path / "journal.db", 300.0
+async def test_a_folder_that_was_put_back_within_a_minute_on_a_machine_that_forgot(tmp_path: Path) -> None:
+    """The state folder is another one, as in a container that was begun anew: the list is read before it sends."""
+    path = tmp_path / "journal.db"
     async with Sandbox() as sandbox:
-        async with opened(sandbox, path, state_folder=None) as (_, outbox):
+        async with opened(sandbox, path, state_folder=tmp_path / "state") as (_, outbox):
             await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
             await outbox.pause("Ann", "lunch")
             await outbox.put(payout(WAITING))
         files = [path, path.with_name("journal.db-mark")]
         snapshot = [await asyncio.to_thread(file.read_bytes) for file in files]
-        async with opened(sandbox, path, state_folder=None) as (_, outbox):
+        async with opened(sandbox, path, state_folder=tmp_path / "state") as (_, outbox):
+            await outbox.resume("Ann", "back")
+            for number in (AFTER, WAITING):
+                await outbox.pay(payout(number), timeout=A_MINUTE)
+        for file, content in zip(files, snapshot, strict=True):
+            await asyncio.to_thread(file.write_bytes, content)
+        async with opened(sandbox, path, state_folder=tmp_path / "another") as (journal, outbox):
+            assert not journal.is_known_here
+            assert not (await outbox.health()).quarantined
+            await outbox.resume("Ann", "back")
+            for number in (WAITING, AFTER, 7):
+                assert "planned" != (await outbox.pay(payout(number), timeout=A_MINUTE)).state
+        async with opened(sandbox, path, state_folder=tmp_path / "another") as (journal, outbox):
+            looks = len(await journal.sweeps("outbox"))
+            await outbox.pay(payout(8), timeout=A_MINUTE)
+            assert (True, looks) == (journal.is_known_here, len(await journal.sweeps("outbox")))
+        assert [] == sandbox.duplicates()
+        assert 5 == len(sandbox.ledger)
+
+
+async def test_a_disk_that_was_put_back_with_all_that_would_tell(tmp_path: Path) -> None:
+    """Journal, mark and state folder are as they were a while ago: the gap alone tells, and the list is read first."""
+    path, state, ahead = tmp_path / "journal.db", tmp_path / "state", 300.0
+    async with Sandbox() as sandbox:
+        async with opened(sandbox, path, state_folder=state) as (_, outbox):
+            await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
+            await outbox.pause("Ann", "lunch")
+            await outbox.put(payout(WAITING))
+        snapshot = files_in(tmp_path)
+        async with opened(sandbox, path, state_folder=state) as (_, outbox):
             await outbox.resume("Ann", "back")
             await outbox.pay(payout(AFTER), timeout=A_MINUTE)
             await outbox.pay(payout(WAITING), timeout=A_MINUTE)
-        for file, content in zip(files, snapshot, strict=True):
-            await asyncio.to_thread(file.write_bytes, content)
+        bring_back(tmp_path, snapshot)
         async with (
-            SqliteJournal(path, state_folder=None) as journal,
+            SqliteJournal(path, state_folder=state) as journal,
             session(sandbox) as payments,
             Outbox(payments, journal, settles=False, now=lambda: time.time() + ahead) as outbox,
         ):
-            assert not (await outbox.health()).quarantined
+            assert (True, 0) == (journal.is_known_here, (await outbox.health()).quarantined)
             await outbox.resume("Ann", "back")
             for number in (WAITING, AFTER, 7):
                 assert "planned" != (await outbox.pay(payout(number), timeout=A_MINUTE)).state

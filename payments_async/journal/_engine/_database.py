@@ -39,6 +39,10 @@ class JournalDatabase(Database, Protocol):
     def is_new(self) -> bool: ...
 
     @property
+    def is_known(self) -> bool:
+        """Whether this machine remembered it before it was opened."""
+
+    @property
     def journal_id(self) -> str: ...
 
     @property

@@ -49,6 +49,8 @@ from payments_async.journal._faults import (
 )
 from payments_async.journal._inbox import Arrival, Backlog, Heard, Pruned, RawNotification, Receipt, StoredEvent
 from payments_async.journal._records import (
+    GRACE,
+    INTERVAL,
     Adoption,
     Archive,
     ArchivedOrder,
@@ -149,6 +151,7 @@ class StoredJournal(Journal):
         self._departures = Departures()
         self._writer.leased = self._departures.lease
         self._uids: dict[str, str] = {}
+        self._was_known = False
         self._registrars: dict[str, PutRegistrar] = {}
         self._reader: Connection | None = None
         self._reading: ThreadPoolExecutor | None = None
@@ -218,6 +221,10 @@ class StoredJournal(Journal):
         return self._database.is_new
 
     @property
+    def is_known_here(self) -> bool:
+        return self._was_known
+
+    @property
     def is_writing(self) -> bool:
         """Whether a commit is under way or waits, for a test that lets no time pass meanwhile."""
         return self._writer.is_busy
@@ -238,6 +245,9 @@ class StoredJournal(Journal):
         except BaseException:
             self._database.close()  # it was opened in the end, where only the wait for that was cancelled
             raise
+        self._was_known = (
+            self._database.is_known or self._database.is_new
+        )  # asked once: who comes back to a server has made itself known
         self._database.begin_to_live()
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-reader")
         return self
@@ -642,8 +652,16 @@ class StoredJournal(Journal):
         await self._submit("acknowledge", _evidence.acknowledge, request_id, who, why, seen)
         return await self._entry(request_id)
 
-    async def lift_quarantine(self, batch_id: str, *, who: str | Signature, why: str, seen: float | None = None) -> int:
-        decided = (batch_id, _signed(who), why, seen, await self._remembered_rules())
+    async def lift_quarantine(
+        self,
+        batch_id: str,
+        *,
+        who: str | Signature,
+        why: str,
+        seen: float | None = None,
+        request_ids: Collection[str] | None = None,
+    ) -> int:
+        decided = (batch_id, _signed(who), why, seen, request_ids, await self._remembered_rules())
         return await self._submit("lift_quarantine", _evidence.lift_quarantine, *decided)
 
     # The outbox: sweeps
@@ -651,14 +669,14 @@ class StoredJournal(Journal):
     async def begin_sweep(self, batch_id: str | None, *, since: date, until: date) -> Sweep:
         return await self._submit("begin_sweep", _history.begin_sweep, batch_id, since, until)
 
-    async def end_sweep(self, sweep: Sweep) -> None:
-        await self._submit("end_sweep", _history.end_sweep, sweep)
+    async def end_sweep(self, sweep: Sweep, *, grace: float = GRACE, interval: float = INTERVAL) -> None:
+        await self._submit("end_sweep", _history.end_sweep, sweep, grace, interval)
 
     async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
         return await self._read(_history.sweeps, batch_id)
 
-    async def is_looked_for(self, batch_id: str | None = None, *, counted: bool = False) -> bool:
-        return await self._read(partial(_history.is_looked_for, batch_id=batch_id, counted=counted))
+    async def is_looked_for(self, batch_id: str | None = None) -> bool:
+        return await self._read(_history.is_looked_for, batch_id)
 
     async def sent_since(self, batch_id: str | None, states: Sequence[State], *, after: float = 0.0) -> float | None:
         return await self._read(_history.sent_since, batch_id, states, after)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit, chunk_of, run_of
-from payments_async.journal._statements._history import void_sweeps
+from payments_async.journal._statements._history import note_restored, void_sweeps
 from payments_async.journal._statements._notifications import part_numbers
 from payments_async.journal._statements._permits import quarantine
 from payments_async.journal._statements._puts import doubt
@@ -40,5 +40,6 @@ def quarantine_all(commit: Commit) -> None:
     quarantine(commit, sorted(found), "whoever wrote the file before it was copied or restored")
     commit.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")
     void_sweeps(commit)  # those that are done, too: what was sent since may be of a batch that this file never had
+    note_restored(commit)
     part_numbers(commit)
     commit.write_progress()

@@ -170,6 +170,11 @@ class PostgresDatabase:
         return self._identity.journal_id
 
     @property
+    def is_known(self) -> bool:
+        """Whether this machine remembered it before it was opened."""
+        return self._identity.is_known
+
+    @property
     def memory(self) -> Memory | None:
         """What remembers it on this machine, while it is open."""
         return self._identity.memory

@@ -120,6 +120,7 @@ class Identity:
     Attributes:
         journal_id: A copy has the same.
         memory: What remembers it on this machine, if anything does.
+        is_known: That has remembered it before it was opened.
     """
 
     def __init__(self, database: Database, *, named: str, schema: str, steps: Sequence[Step]) -> None:
@@ -132,6 +133,7 @@ class Identity:
         self._lock = threading.Lock()  # who writes and who hears of others are two threads
         self.journal_id = ""
         self.memory: Memory | None = None
+        self.is_known = False
 
     def check_absent(self, server: Server, memory: Memory | None) -> None:
         """Raise ``JournalLost`` where this machine knows of another journal with orders in this place."""
@@ -175,6 +177,7 @@ class Identity:
         if self.memory is not None:
             self.memory.learn_moves(known, self._named, str(server.place(self._schema)))
         anchored = None if self.memory is None else self.memory.anchor(self.journal_id).read()
+        self.is_known = anchored is not None
         highest = max(self._highest, 0 if anchored is None else anchored[0])
         (is_as_written,) = connection.execute(f"SELECT {_IS_AS_WRITTEN}").fetchone()
         last = known.get(LAST, "")

@@ -74,6 +74,11 @@ class SqliteDatabase:
         return self._epoch.memory
 
     @property
+    def is_known(self) -> bool:
+        """Whether this machine remembered it before it was opened."""
+        return self._epoch.is_known
+
+    @property
     def holder(self) -> str:
         """Name of this opening."""
         return self._liveness.holder

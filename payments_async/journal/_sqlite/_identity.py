@@ -119,6 +119,7 @@ class Epoch:
     Attributes:
         journal_id: Whose identity the file has; a copy has the same.
         memory: What remembers it outside of its folder, if anything does.
+        is_known: That has remembered it before it was opened.
     """
 
     def __init__(
@@ -139,6 +140,7 @@ class Epoch:
         self._files: _OpenFiles | None = None
         self.journal_id = ""
         self.memory: Memory | None = None
+        self.is_known = False
 
     def check_absent(self, memory: Memory | None) -> None:
         """Whether a journal may be made here.
@@ -186,6 +188,7 @@ class Epoch:
         if self.memory is not None:
             self.memory.learn_moves(known, str(self._named), str(self._path))
         marked, anchored = self._marked(), self._anchored()
+        self.is_known = anchored is not None
         inode, birth = inode_of(self._path), birth_of(self._path) or ""
         is_another = known["epoch"] != inode or "" != known["birth"] != birth != ""
         is_unmarked = commits > 0 and marked is None and (anchored is None or not self._is_elsewhere(self.journal_id))

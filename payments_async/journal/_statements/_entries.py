@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from decimal import Context, Decimal, localcontext
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -12,6 +13,8 @@ from payments_async._request_ids import plain_id
 from payments_async.journal._faults import JournalCorrupt, RunUnknown
 from payments_async.journal._records import (
     LATE,
+    LISTS,
+    Awaited,
     Entry,
     Progress,
     Row,
@@ -66,6 +69,9 @@ _CHANGE = """UPDATE outbox SET state = ?, transaction_id = coalesce(?, transacti
 LOOK_SINCE = (
     "CASE WHEN outbox = batch_id OR look_since < created_at THEN coalesce(look_since, created_at) ELSE created_at END"
 )
+CLEAN = 2  # of ``sweep.counted``: 1 is a list that showed as many rows as the service counted
+LIFTED = "quarantine lifted"  # a decision
+_LIFTED = "SELECT 1 FROM resolution WHERE run = ? AND kind = ? AND at >= ? LIMIT 1"
 _RUNS = (
     "id, batch_id, base_address, key_fingerprint, user_id, state, source_digest, policy, quarantined_at, "
     f"{LOOK_SINCE}, outbox, archived"
@@ -410,6 +416,34 @@ def run(connection: Connection, batch_id: str) -> Run:
     return _run(connection, run_columns(connection, batch_id, _RUNS))
 
 
+def awaited(connection: Connection | Commit, run: int) -> Awaited | None:
+    """What has to be seen before anything of a batch is sent: as before an unknown order is parked, or a person's word.
+
+    ``None`` where the journal was not found to be copied or restored, or it was seen since.
+    """
+    (at, since) = connection.execute(
+        f"SELECT quarantined_at, {LOOK_SINCE} FROM run WHERE id = ?",  # noqa: S608 - names of columns
+        (run,),
+    ).fetchone()
+    if at is None:
+        return None
+    lists = f"""FROM sweep WHERE run = ? AND ended_at IS NOT NULL AND problem IS NULL AND doubted_at >= ?
+        AND since <= ? AND counted >= {CLEAN}"""
+    values = (run, at, first_day(since))
+    (clean,) = connection.execute(f"SELECT count(*) FROM (SELECT 1 {lists} LIMIT {LISTS}) AS seen", values).fetchone()  # noqa: S608
+    if clean >= LISTS or connection.execute(_LIFTED, (run, LIFTED, at)).fetchone() is not None:
+        return None
+    (read_at,) = connection.execute(
+        "SELECT max(ended_at) FROM sweep WHERE run = ? AND problem IS NULL AND doubted_at >= ?", (run, at)
+    ).fetchone()
+    return Awaited(at=at, lists=clean, read_at=read_at)
+
+
+def first_day(since: float) -> str:
+    """The day on which a list has to begin, or before; one begins a day earlier, whatever the time zone."""
+    return datetime.fromtimestamp(since, UTC).date().isoformat()
+
+
 def entry(connection: Connection, request_id: str) -> Entry | None:
     """One order."""
     row = row_by_request(connection, request_id)
@@ -593,6 +627,7 @@ def _run(connection: Connection, values: Sequence[Any]) -> Run:
         policy=policy,
         quarantined=quarantined,
         quarantined_at=quarantined_at,
+        awaits=None if quarantined_at is None else awaited(connection, number),
         look_since=since,
         outbox=outbox,
         archived=archived,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
 
@@ -23,9 +23,12 @@ from payments_async.journal._statements._approvals import check_decision
 from payments_async.journal._statements._archived import find_archived
 from payments_async.journal._statements._entries import (
     ASKED_BACK,
+    LIFTED,
     Commit,
     Work,
+    awaited,
     change,
+    chunk_bounds,
     chunk_of,
     open_beyond,
     row_by_request,
@@ -33,7 +36,7 @@ from payments_async.journal._statements._entries import (
     run_columns,
     run_of,
 )
-from payments_async.journal._statements._history import is_looked_for, where_it_is
+from payments_async.journal._statements._history import where_it_is
 from payments_async.journal._states import EVIDENCE, News, State, next_state
 from payments_async.journal._weighing import CONFIRMED, weigh
 
@@ -353,22 +356,38 @@ def acknowledge(commit: Commit, request_id: str, who: str, why: str, seen: float
 
 
 def lift_quarantine(
-    commit: Commit, batch_id: str, by: Signature, why: str, seen: float | None, remembered: Sequence[ApprovalRule]
+    commit: Commit,
+    batch_id: str,
+    by: Signature,
+    why: str,
+    seen: float | None,
+    request_ids: Collection[str] | None,
+    remembered: Sequence[ApprovalRule],
 ) -> int:
-    """The orders of quarantined chunks were looked up, says a named person, and so does a sweep on record."""
+    """The orders of quarantined chunks were looked up, says a named person, and so do sweeps on record.
+
+    Args:
+        request_ids: The planned orders of which the person says so by themselves, whatever was read: all of them.
+    """
     check_named(by.who, why)
     run, quarantined_at = run_columns(commit, batch_id, "id, quarantined_at")
     waiting = commit.execute("SELECT 1 FROM chunk WHERE run = ? AND state = 'quarantined' LIMIT 1", (run,)).fetchone()
-    if waiting is not None:
+    open_, words = awaited(commit, run), ""
+    if open_ is not None:
+        if not request_ids:
+            raise NotLookedFor(f"batch {batch_id}: {open_.words()}")
+        if unnamed := _planned_in_quarantine(commit, run) - set(request_ids):
+            some = ", ".join(sorted(unnamed)[:_SHOWN])
+            raise NotLookedFor(f"batch {batch_id}: of {len(unnamed):,} orders nothing was stated, such as {some}")
+        words = f", without waiting for the list, of {', '.join(sorted(request_ids))}"
+    if waiting is not None or open_ is not None:
         if seen is not None and quarantined_at is not None and quarantined_at > seen:
             raise NotLookedFor(f"batch {batch_id} was put into quarantine once more since it was looked at")
-        if not is_looked_for(commit, batch_id, counted=True):
-            raise NotLookedFor(f"batch {batch_id} was not looked for in all days since it was made")
         planned = commit.execute("SELECT count, total FROM progress WHERE run = ? AND state = 'planned'", (run,))
         count, total = planned.fetchone() or (0, "0")
         decision = decision_proposal(
-            f"lift the quarantine: send what is planned ({why})",
-            ["lift quarantine", batch_id, repr(quarantined_at)],
+            f"lift the quarantine{words}: send what is planned ({why})",
+            ["lift quarantine", batch_id, repr(quarantined_at), *sorted(request_ids or ())],
             batch_id=batch_id,
             orders=count,
             amount=Decimal(total),
@@ -376,8 +395,20 @@ def lift_quarantine(
         )
         check_decision(commit, decision, remembered)
     lifted = commit.execute("UPDATE chunk SET state = 'open' WHERE run = ? AND state = 'quarantined'", (run,)).rowcount
-    resolve(commit, "quarantine lifted", by.who, why, run=run, evidence=f"{lifted} chunks")
+    resolve(commit, LIFTED, by.who, why, run=run, evidence=f"{lifted} chunks{words}")
     return lifted
+
+
+def _planned_in_quarantine(commit: Commit, run: int) -> set[str]:
+    """The orders of a batch that would be sent once its quarantine is lifted."""
+    chunks = commit.execute("SELECT number FROM chunk WHERE run = ? AND state = 'quarantined'", (run,)).fetchall()
+    found: set[str] = set()
+    for (number,) in chunks:
+        planned = commit.execute(
+            "SELECT request_id FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned'", chunk_bounds(run, number)
+        )
+        found |= {request_id for (request_id,) in planned.fetchall()}
+    return found
 
 
 def archive_attempt(

@@ -10,20 +10,23 @@ from typing import Any, NamedTuple
 from payments_async._request_ids import plain_id
 from payments_async.journal._approvals import Signature
 from payments_async.journal._faults import OrderUnknown
-from payments_async.journal._records import Happening, Row, Standing, Sweep, unpack_transaction_id
+from payments_async.journal._records import LISTS, Happening, Row, Standing, Sweep, unpack_transaction_id
 from payments_async.journal._statements._approvals import approvals, proposals
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import (
+    CLEAN,
     COLUMNS,
     LOOK_SINCE,
     NO_DOUBTS,
     PAGE,
     Commit,
     PageReader,
+    awaited,
     bounds_of,
     chunk_of,
     doubts_about,
     entry_of,
+    first_day,
     is_in_state,
     number_of,
     row_by_request,
@@ -57,6 +60,7 @@ _UNFINISHED = "it was broken off"
 _SWEEPS = "s.id, r.batch_id, s.since, s.until, s.begun_at, s.ended_at, s.rows, s.requests, s.counted, s.problem"
 _MOST = 1000  # that are told of: whoever reconciles each minute makes half a million in a year
 _TICK = 0.001  # seconds
+RESTORED = "restored"  # a fact: when all of the journal was last found to be one, and since when that matters
 _LAST_VOIDED = "(SELECT coalesce(max(quarantined_at), 0) FROM run)"
 
 
@@ -507,12 +511,65 @@ def begin_sweep(commit: Commit, batch_id: str | None, since: date, until: date) 
     return Sweep(id=number, batch_id=batch_id, since=since, until=until, begun=commit.now)
 
 
-def end_sweep(commit: Commit, sweep: Sweep) -> None:
+def end_sweep(commit: Commit, sweep: Sweep, grace: float, interval: float) -> None:
     """It has ended, as the one who read says."""
+    counted = CLEAN if sweep.clean and sweep.is_whole and _may_count(commit, sweep, grace, interval) else sweep.counted
     commit.execute(
         "UPDATE sweep SET ended_at = ?, rows = ?, requests = ?, counted = ?, problem = ? WHERE id = ?",
-        (commit.now, sweep.rows, sweep.requests, sweep.counted, sweep.problem, sweep.id),
+        (commit.now, sweep.rows, sweep.requests, int(counted), sweep.problem, sweep.id),
     )
+    if counted == CLEAN:  # two of one batch: from now on no list lacks what was sent before that was found
+        _forget_restored(commit)
+
+
+def _forget_restored(commit: Commit) -> None:
+    """What is begun from now on waits no more, where enough lists of one batch have counted."""
+    known = commit.execute("SELECT value FROM meta WHERE key = ?", (RESTORED,)).fetchone()
+    if known is None:
+        return
+    found = commit.execute(
+        f"""SELECT 1 FROM sweep WHERE counted = {CLEAN} AND doubted_at >= ?
+        GROUP BY run HAVING count(*) >= {LISTS} LIMIT 1""",  # noqa: S608 - numbers only
+        (float(known[0].split()[0]),),
+    ).fetchone()
+    if found is not None:
+        commit.execute("DELETE FROM meta WHERE key = ?", (RESTORED,))
+
+
+def _may_count(commit: Commit, sweep: Sweep, grace: float, interval: float) -> bool:
+    """Whether a list began late enough since the journal was found to be copied or restored, and since the one before.
+
+    Args:
+        grace, interval: Seconds.
+    """
+    run, begun, at = commit.execute(
+        """SELECT s.run, s.begun_at, CASE WHEN s.run IS NULL THEN s.doubted_at ELSE coalesce(r.quarantined_at, 0) END
+        FROM sweep s LEFT JOIN run r ON r.id = s.run WHERE s.id = ?""",
+        (sweep.id,),
+    ).fetchone()
+    if not at:
+        return True
+    before = commit.execute(
+        f"""SELECT 1 FROM sweep WHERE coalesce(run, -1) = ? AND counted = {CLEAN} AND doubted_at >= ?
+        AND ended_at > ? AND id <> ? LIMIT 1""",  # noqa: S608 - a number only
+        (-1 if run is None else run, at, begun - interval, sweep.id),
+    ).fetchone()
+    return bool(begun >= at + grace) and before is None
+
+
+def note_restored(commit: Commit) -> None:
+    """All of the journal may have forgotten: what is begun from now on waits like the rest, until that was looked for.
+
+    Not after what it knows last, which may be any time ago, but after the first moment that its own runs look from.
+    """
+    at, since = commit.execute("SELECT max(quarantined_at), min(look_since) FROM run").fetchone()
+    if at is not None:
+        value = f"{at!r} {at if since is None else since!r}"
+        commit.execute(
+            """INSERT INTO meta (key, value) VALUES (?, ?)
+            ON CONFLICT (key) DO UPDATE SET value = excluded.value""",
+            (RESTORED, value),
+        )
 
 
 def sweeps(connection: Connection, batch_id: str | None) -> Sequence[Sweep]:
@@ -526,24 +583,24 @@ def sweeps(connection: Connection, batch_id: str | None) -> Sequence[Sweep]:
     return [_sweep(values) for values in reversed(found)]
 
 
-def is_looked_for(connection: Connection | Commit, batch_id: str | None, *, counted: bool) -> bool:
-    """Whether the list of all days since a batch was made was read for it, and since it was last doubted.
+def is_looked_for(connection: Connection | Commit, batch_id: str | None) -> bool:
+    """Whether the list of all days since a batch was made was read for it, and nothing more is awaited.
 
     Args:
         batch_id: ``None`` for any list that was read since the journal was made, and since it was last doubted.
-        counted: Only a reading that showed as many rows as the service says there are.
     """
-    ended = "SELECT 1 FROM sweep WHERE ended_at IS NOT NULL AND problem IS NULL AND counted >= ? AND doubted_at >="
+    ended = "SELECT 1 FROM sweep WHERE ended_at IS NOT NULL AND problem IS NULL AND doubted_at >="
     if batch_id is None:
-        found = connection.execute(f"{ended} {_LAST_VOIDED} LIMIT 1", (counted,)).fetchone()
+        found = connection.execute(f"{ended} {_LAST_VOIDED} LIMIT 1").fetchone()
         return found is not None
     run, doubted_at, since = run_columns(
         connection,
         batch_id,
         f"id, coalesce(quarantined_at, 0), {LOOK_SINCE}",
     )
-    first = datetime.fromtimestamp(since, UTC).date()  # a reading begins a day earlier, whatever the time zone
-    values = (counted, doubted_at, run, first.isoformat())
+    if awaited(connection, run) is not None:
+        return False
+    values = (doubted_at, run, first_day(since))
     return connection.execute(f"{ended} ? AND run = ? AND since <= ? LIMIT 1", values).fetchone() is not None
 
 
@@ -587,5 +644,6 @@ def _sweep(values: Sequence[Any]) -> Sweep:
         rows=rows,
         requests=requests,
         counted=bool(counted),
+        clean=counted == CLEAN,
         problem=problem,
     )

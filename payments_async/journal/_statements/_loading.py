@@ -28,7 +28,7 @@ from payments_async.journal._statements._entries import (
     run_of,
 )
 from payments_async.journal._statements._evidence import resolve
-from payments_async.journal._statements._history import look_earlier, void_sweeps
+from payments_async.journal._statements._history import RESTORED, look_earlier, void_sweeps
 from payments_async.journal._statements._notifications import apply_unmatched_events
 from payments_async.journal._statements._permits import quarantine
 from payments_async.journal._states import State
@@ -121,13 +121,15 @@ def begin_run(
         raise WrongAccount(f"the journal belongs to user {others[1]} at {others[0]}")
     if outbox is not None:
         commit.database.begin_changes(commit.connection)
-    (epoch,) = commit.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
+    facts = dict(commit.execute("SELECT key, value FROM meta WHERE key IN ('epoch', ?)", (RESTORED,)).fetchall())
+    epoch, restored = facts["epoch"], facts.get(RESTORED)
+    at, since = (None, None) if restored is None else map(float, restored.split())  # it waits like the rest
     commit.execute(
         """INSERT INTO run (batch_id, base_address, key_fingerprint, user_id, source_digest, policy, epoch, uid,
-        created_at, outbox) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        created_at, outbox, quarantined_at, look_since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         ON CONFLICT (batch_id) DO UPDATE SET source_digest = excluded.source_digest
         WHERE run.state = 'loading' AND excluded.source_digest IS NOT NULL""",
-        (batch_id, *ours, source_digest, policy, epoch, uid, commit.now, outbox),
+        (batch_id, *ours, source_digest, policy, epoch, uid, commit.now, outbox, at, since),
     )
 
 

@@ -32,6 +32,7 @@ from payments_async.journal._statements._entries import (
     COLUMNS,
     HELD_BACK,
     Commit,
+    awaited,
     change,
     chunk_bounds,
     chunk_of,
@@ -101,6 +102,8 @@ def claim_chunk(
     record_unsent(commit, left)
     end_leases_of_the_dead(commit, dead)
     run = _ready_run(commit, batch_id)
+    if awaited(commit, run) is not None:
+        return None
     _cap_leases(commit, run)
     while (free := _first_free(commit, run)) is not None:
         number, token, last = free

@@ -51,6 +51,7 @@ from payments_async.journal._statements._entries import (
     MOST_ORDERS,
     SHIFT,
     Commit,
+    awaited,
     bounds,
     chunk_bounds,
     entry_of,
@@ -350,7 +351,7 @@ class _Arrivals:
     def __init__(self, commit: Commit, known: Collection[str]) -> None:
         self._commit = commit
         self._known = known
-        self._runs: dict[str, int] = {}
+        self._runs: dict[str, tuple[int, bool]] = {}  # and whether they send nothing yet
         self._fillings: dict[tuple[str, str | None, bool], _Filling] = {}
         self._rows: list[tuple[Any, ...]] = []
         self._amounts: dict[tuple[int, State], list[Decimal]] = {}
@@ -359,8 +360,11 @@ class _Arrivals:
         """Find the place of an order."""
         commit, order, now = self._commit, request.order, self._commit.now
         is_later = request.not_before > now + SOON
-        if (run := self._runs.get(request.outbox)) is None:
-            run = self._runs[request.outbox] = _outbox_run(commit, request.outbox)
+        if (known := self._runs.get(request.outbox)) is None:
+            known = self._runs[request.outbox] = _outbox_run(commit, request.outbox)
+        run, waits = known
+        if waits:
+            request.owner = None  # anybody claims it, once that is allowed
         key = (request.outbox, None if is_later else request.owner, is_later)
         filling = self._fillings.get(key)
         if filling is None or filling.next_id > filling.last_id:
@@ -485,12 +489,19 @@ def _again(commit: Commit, number: int) -> Row:
     return row
 
 
-def _outbox_run(commit: Commit, name: str) -> int:
-    """The number of the run that holds the single orders of an outbox. Raises ``RunUnknown``."""
-    found = commit.execute("SELECT id FROM run WHERE batch_id = ? AND outbox = ?", (name, name)).fetchone()
+def _outbox_run(commit: Commit, name: str) -> tuple[int, bool]:
+    """The number of the run that holds the single orders of an outbox, and whether it may send nothing yet.
+
+    Raises:
+        RunUnknown: There is none.
+    """
+    found = commit.execute(
+        "SELECT id, quarantined_at FROM run WHERE batch_id = ? AND outbox = ?", (name, name)
+    ).fetchone()
     if found is None:
         raise RunUnknown(f"the journal has no outbox {name}")
-    return int(found[0])
+    run, doubted_at = found
+    return int(run), doubted_at is not None and awaited(commit, run) is not None
 
 
 def _filling(commit: Commit, run: int, request: PutRequest, *, is_later: bool) -> _Filling:
@@ -586,7 +597,7 @@ def doubt(commit: Commit) -> None:
             ) AS open""",  # noqa: S608 - numbers only
             (first, last, run),
         ).fetchone()
-        if since is None or not is_looked_for(commit, name, counted=False):
+        if since is None or not is_looked_for(commit, name):
             look_earlier(commit, run, commit.now if since is None else since)
         else:
             commit.execute("UPDATE run SET look_since = ? WHERE id = ?", (since, run))
@@ -708,7 +719,7 @@ def waiting(connection: Connection, name: str, now: float, owner: str | None) ->
 def pause(commit: Commit, name: str, who: str, why: str) -> None:
     """Let nothing be sent from an outbox until somebody resumes it; the first reason stands."""
     check_named(who, why)
-    run = _outbox_run(commit, name)
+    run, _ = _outbox_run(commit, name)
     done = commit.execute(
         "UPDATE run SET paused_at = ?, paused_by = ?, paused_why = ? WHERE id = ? AND paused_at IS NULL",
         (commit.now, who, why, run),
@@ -720,7 +731,7 @@ def pause(commit: Commit, name: str, who: str, why: str) -> None:
 def resume(commit: Commit, name: str, who: str, why: str) -> bool:
     """Let an outbox send again, says a named person; tells whether it was paused."""
     check_named(who, why)
-    run = _outbox_run(commit, name)
+    run, _ = _outbox_run(commit, name)
     done = commit.execute(
         """UPDATE run SET paused_at = NULL, paused_by = NULL, paused_why = NULL, day = NULL
         WHERE id = ? AND paused_at IS NOT NULL""",
@@ -739,7 +750,7 @@ def paused(connection: Connection, name: str) -> Pause | None:
 
 def begin_day(commit: Commit, name: str, day: str, spent: Decimal) -> Decimal:
     """What had been spent when a day began, by whoever saw that day first."""
-    run = _outbox_run(commit, name)
+    run, _ = _outbox_run(commit, name)
     commit.execute(  # a clock that is set back begins none
         "UPDATE run SET day = ?, day_spent = ? WHERE id = ? AND (day IS NULL OR day < ?)",
         (day, format(spent, "f"), run, day),

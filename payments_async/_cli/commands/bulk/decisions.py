@@ -131,6 +131,10 @@ async def bulk_lift_quarantine(
     screen: Screen,
     who: Who,
     why: Annotated[str, typer.Option(help="How the orders were looked up, such as the service's statement.")],
+    request_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="REQUEST_ID", help="All planned orders, to release them at once.")
+    ] = None,
+    ids_file: IdsFile = None,
     journal: JournalFile = None,
     batch_id: AnyBatch = None,
     yes: Yes = False,
@@ -138,8 +142,11 @@ async def bulk_lift_quarantine(
     """State that the orders of a batch were looked up after its journal was copied or restored. It may go on then.
 
     An older journal does not know what was sent since: an order that it calls planned may have been paid. So reconcile
-    first: it looks for all of them, and without that nothing is lifted. Then compare what is still planned with the
-    service's own statement, for a list may show an order late; what was paid after all is paid again.
+    first. It asks for what parking an order asks for: two complete lists, 15 minutes after the journal was found to be
+    restored. Then compare what is still planned with the service's own statement; what was paid after all is paid
+    again.
+
+    Name every planned order, here or in a file, to release them without that wait. Your word is recorded.
 
     Example: payments-async bulk lift-quarantine --who "A. Clerk" --why "statement of 3 May" --journal payroll.sqlite
     """
@@ -147,13 +154,14 @@ async def bulk_lift_quarantine(
     async with opened(journal) as held:
         name = await chosen_batch(held, batch_id)
         run, progress = await held.run(name), await held.progress(name)
-        if not run.quarantined:
+        if not run.quarantined and run.awaits is None:
             raise BadInput(f"no chunk of batch {clean(name)} is in quarantine; nothing was changed")
-        if not await held.is_looked_for(name, counted=True):
+        named = _chosen(request_ids, ids_file) if request_ids or ids_file is not None else None
+        if run.awaits is not None and named is None:
             assert journal is not None
             raise BadInput(
                 f"batch {clean(name)} was not looked for since the journal was copied or restored: an order that it "
-                "calls planned may have been paid. Nothing was changed. Look for them first:\n"
+                f"calls planned may have been paid. Nothing was changed. {run.awaits.words()}. Look for them:\n"
                 f"  {command_line('bulk reconcile', journal=journal, batch_id=name)}"
             )
         screen.fields([("batch", name), ("chunks in quarantine", f"{run.quarantined:,}")])
@@ -163,7 +171,7 @@ async def bulk_lift_quarantine(
         if not yes and not screen.confirmed(question):
             return _unchanged(screen, batch_id=name)
         with _approved(journal):
-            lifted = await lift_quarantine(held, name, signature(who), why, seen=run.quarantined_at)
+            lifted = await lift_quarantine(held, name, signature(who), why, seen=run.quarantined_at, request_ids=named)
     screen.say(f"{counted(lifted, 'chunk')} may be sent again, as {quoted(who)} states: {quoted(why)}")
     screen.document({"batch_id": name, "chunks": lifted, "who": who, "why": why, "exit_status": Exit.FINE})
     return Exit.FINE

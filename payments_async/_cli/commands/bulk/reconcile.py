@@ -22,14 +22,14 @@ from payments_async._cli.batch_state import (
 )
 from payments_async._cli.beside import beside
 from payments_async._cli.exit_codes import Exit
-from payments_async._cli.journal import AnyBatch, JournalFile, chosen_batch, opened
+from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, opened
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, counted, money, quoted
 from payments_async._cli.settings import ConnectionSettings
 from payments_async._cli.telling import Notify, telling
 from payments_async._cli.working import working
 from payments_async.bulk import Reconciliation, SearchProgress, reconcile
-from payments_async.journal import Journal, JournalError, Progress, State
+from payments_async.journal import Journal, JournalError, Progress, Run, State
 
 _LOOKED_FOR = (State.ACCEPTED, State.UNKNOWN, State.PARKED)
 _SETTLED_BY_LOOKING = (State.ACCEPTED, State.UNKNOWN)  # a parked one waits for a person
@@ -86,10 +86,10 @@ async def bulk_reconcile(
                 await asyncio.sleep(every)
             found = _together(found, await _looked(screen, payments, held, name, look))
         progress = await held.progress(name)
-        again = await _come_back(held, name, grace)
+        again = await _come_back(held, name, grace, interval)
         only = name or (runs[0].batch_id if len(runs) == 1 else None)
         currency = None if only is None else await currency_of(held, only)
-        liftable = [one for one in quarantined if await held.is_looked_for(one, counted=True)]
+        looked_for = [await held.run(one) for one in quarantined]
         status = teller.ended(Exit.STOPPED if found.unread else exit_after(progress, quarantined=len(quarantined)))
         teller.facts |= {"stopped": "; ".join(found.unread) or None, **progress_document(progress)}
     _show(screen, found)
@@ -99,10 +99,8 @@ async def bulk_reconcile(
     assert journal is not None
     if progress.conflicts or any(progress.counts[state] for state in (State.PARKED, *UNFORTUNATE)):
         tell_next(screen, progress, journal, name)
-    for one in liftable:
-        screen.say(f"\nBatch {quoted(one)} was looked for; what the list did not show may be sent again:")
-        screen.command(f"{command_line('bulk lift-quarantine', journal=journal, batch_id=one)} --who NAME --why REASON")
-        screen.say("A list may show an order minutes late: if one may have been sent just now, reconcile again first.")
+    for run in looked_for:
+        _tell_quarantine(screen, run, journal, grace, interval)
     if found.unread:
         screen.trouble(
             "; ".join(found.unread), f"go on with: {command_line('bulk reconcile', journal=journal, batch_id=name)}"
@@ -131,10 +129,21 @@ async def _looked(
         return await look(progress=view.take)
 
 
+def _tell_quarantine(screen: Screen, run: Run, journal: JournalPlace, grace: float, interval: float) -> None:
+    """Say whether a quarantine may be lifted now, or what is awaited."""
+    if run.awaits is not None:
+        screen.say(f"\nBatch {quoted(run.batch_id)} stays in quarantine: {run.awaits.words(grace, interval)}.")
+        return
+    screen.say(f"\nBatch {quoted(run.batch_id)} was looked for; what the list did not show may be sent again:")
+    line = command_line("bulk lift-quarantine", journal=journal, batch_id=run.batch_id)
+    screen.command(f"{line} --who NAME --why REASON")
+
+
 async def _count_open(journal: Journal, name: str | None) -> int:
     """How many orders another look may settle."""
     counts = (await journal.progress(name)).counts
-    return sum(counts[state] for state in _SETTLED_BY_LOOKING)
+    waits = [run for run in await journal.runs() if run.quarantined and run.awaits and name in (None, run.batch_id)]
+    return sum(counts[state] for state in _SETTLED_BY_LOOKING) + (counts[State.PLANNED] if waits else 0)
 
 
 async def _needs(journal: Journal, name: str | None) -> dict[str, int]:
@@ -143,12 +152,14 @@ async def _needs(journal: Journal, name: str | None) -> dict[str, int]:
     return {"parked": progress.counts[State.PARKED], "conflicts": progress.conflicts}
 
 
-async def _come_back(journal: Journal, name: str | None, grace: float) -> float | None:
+async def _come_back(journal: Journal, name: str | None, grace: float, interval: float) -> float | None:
     """When another look may settle more (Unix seconds): at once is of no use, for a list shows what is new late.
 
     ``None`` where no look can: all of it is final, or waits for a person.
     """
     moments = [time.time() + _AGAIN] if (await journal.progress(name)).counts[State.ACCEPTED] else []
+    runs = await journal.runs()
+    moments += [run.awaits.due(grace, interval) for run in runs if run.awaits and name in (None, run.batch_id)]
     async for entry in journal.entries(name, State.UNKNOWN):
         moments.append((entry.permitted_at or entry.updated_at) + grace)
         if len(moments) > _ENOUGH:

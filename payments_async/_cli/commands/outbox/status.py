@@ -79,6 +79,7 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
             "batches_not_loaded": state.held_up.unloaded,
             "unmatched_notifications": state.unmatched,
             "restored_at": state.restored_at,
+            "sends_after": None if state.awaits is None else state.awaits.due(),
             "oldest": {one: {"since": at, "seconds": time.time() - at} for one, at in oldest.items()},
             "handlers": {
                 "waiting": state.handlers.pending,
@@ -128,6 +129,7 @@ def _show(screen: Screen, state: OutboxState, oldest: Mapping[State, float]) -> 
                 if state.restored_at
                 else None,
             ),
+            ("sends nothing yet", None if state.awaits is None else state.awaits.words()),
             ("rate", rate_in_words(state.pace)),
             ("the service wants a pause", None if cools is None else f"until {moment(cools)}: {state.pace.why}"),
             ("waits since", _since(oldest, State.PLANNED)),
@@ -169,7 +171,7 @@ def _tell_next(screen: Screen, state: OutboxState, journal: JournalPlace) -> Non
     if state.progress.conflicts:
         screen.say("\nOf evidence against evidence, ask the service; once you know what is true:")
         screen.command(f"{command_line('bulk acknowledge', journal=journal)} REQUEST_ID {signed}")
-    if state.held_up.quarantined:
+    if state.held_up.quarantined or state.awaits:
         screen.say("\nThe journal was copied or restored; what it calls planned may have been sent. Look for it:")
         screen.command(f"{command_line('bulk reconcile', journal=journal)} --batch-id {state.name}")
         screen.say("Then, for what the service never had (and so for each of its batches in quarantine):")
