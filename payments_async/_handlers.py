@@ -115,6 +115,10 @@ class Router(ABC, Generic[K, T]):
     def _named(self, fact: T) -> Mapping[str, object]:
         """What a log says of it, without personal data."""
 
+    @abstractmethod
+    def _private(self, fact: T) -> Sequence[str]:
+        """Its personal texts, to be masked in the words of a handler that failed."""
+
     def _register(
         self, kind: K, when: Callable[[Any], bool] | None, call: Handler, name: str | None, *, given: int = 1
     ) -> None:
@@ -187,7 +191,7 @@ class Router(ABC, Generic[K, T]):
         except (KeyboardInterrupt, GeneratorExit):
             raise  # the end of the process, or of this very handler
         except BaseException as error:  # noqa: BLE001 - whatever else a handler raises, the others go on
-            return self._failed(route, fact, error_text(error), _place(error))
+            return self._failed(route, fact, error_text(error, self._private(fact)), _place(error))
         return ()
 
     def _failed(self, route: Route[K], fact: T, why: str, place: str) -> Sequence[str]:
@@ -243,9 +247,9 @@ class Workers(Generic[T]):
             self._start(1)
 
 
-def error_text(error: BaseException) -> str:
-    """An exception in one line fit for a log: long numbers and e-mail addresses masked."""
-    return f"{type(error).__name__}: {redact(str(error))}"[:_LONGEST_ERROR]
+def error_text(error: BaseException, private: Sequence[str] = ()) -> str:
+    """An exception in one line fit for a log: long numbers, e-mail addresses and these texts masked."""
+    return f"{type(error).__name__}: {redact(str(error), private)}"[:_LONGEST_ERROR]
 
 
 def _place(error: BaseException) -> str:

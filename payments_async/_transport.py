@@ -12,8 +12,8 @@ import traceback
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from types import FrameType, TracebackType
-from typing import Any, TypeVar
+from types import FrameType
+from typing import Any
 
 import aiohttp
 from aiohttp import hdrs
@@ -23,6 +23,7 @@ from yarl import URL
 
 from payments_async._deadlines import Deadlines
 from payments_async._masking import Secret, redact
+from payments_async._public import blank, without_locals
 from payments_async._version import __version__
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import retry_after, seconds_ahead
@@ -42,7 +43,6 @@ _HEADERS = {
     "User-Agent": f"payments-async/{__version__}",
 }
 _MOST_LOGGED = 100
-Failure = TypeVar("Failure", bound=BaseException)
 _EARLY = "an answer had come before the request left; it belongs to another one, and the connection was given up"
 
 _log = logging.getLogger("payments_async")
@@ -63,7 +63,7 @@ class ForeignError(Exception):
         place = _place(error)
         super().__init__(f"{type(error).__qualname__} in {place}; its words are left out")
         self.place = place
-        self.__traceback__ = _without_aiohttp(error.__traceback__)
+        self.__traceback__ = blank(error.__traceback__)
         if error.__cause__ is not None:
             self.__cause__ = ForeignError(error.__cause__)
 
@@ -343,7 +343,7 @@ class Transport:
         except BaseException as error:  # noqa: BLE001 - whatever ends it, its frames stay out
             task = asyncio.current_task()
             if not isinstance(error, asyncio.CancelledError) or task is None or task.cancelling():
-                raise _bare(error)  # noqa: B904 - it is the same one
+                raise without_locals(error)  # noqa: B904 - it is the same one
             why = "the HTTP client was closed under way"  # its waiters are cancelled then, though nobody cancelled us
         raise TransportFailure(why) from cause  # here, so that no other error hangs on as its context
 
@@ -365,7 +365,7 @@ class Transport:
         if isinstance(error, TransportFailure):
             return str(error), None
         if isinstance(error, OSError):
-            return _words(error), _bare(error)
+            return _words(error), without_locals(error)
         if isinstance(error, aiohttp.ClientError):
             return _words(error), None  # it carries our headers, or words of the answer
         if self.is_closed:
@@ -455,29 +455,6 @@ async def _watch(outgoing: Outgoing, request: Any, handler: Callable[[Any], Any]
     if request.body is not outgoing:
         outgoing.leave()
     return await handler(request)
-
-
-def _bare(error: Failure) -> Failure:
-    """The error without the tracebacks of its chain: the frames of an HTTP client hold what we send, byte for byte."""
-    chain: list[BaseException | None] = [error]
-    seen: set[int] = set()
-    while chain:
-        link = chain.pop()
-        if link is not None and id(link) not in seen:
-            seen.add(id(link))
-            link.__traceback__ = None
-            chain += [link.__cause__, link.__context__]
-    return error
-
-
-def _without_aiohttp(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of the HTTP client."""
-    if trace is None:
-        return None
-    rest = _without_aiohttp(trace.tb_next)
-    if _room(trace.tb_frame) == "aiohttp":
-        return rest
-    return TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
 
 
 def _check_verified(ssl: tls.SSLContext | None, http: aiohttp.ClientSession | None) -> None:

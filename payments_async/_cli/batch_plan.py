@@ -181,8 +181,11 @@ async def make_plan(
         raise BadInput("the file was changed while it was read; begin again") from error
 
 
-async def names_shown(screen: Screen, made: Plan, file: Path) -> Mapping[str, str]:
+async def names_shown(screen: Screen, made: Plan, file: Path, *, is_asked: bool) -> Mapping[str, str]:
     """What the orders that a plan names are called for whoever looks for them in the file.
+
+    Args:
+        is_asked: A question follows: whoever answers has to check the numbers that are paid.
 
     Raises:
         BadInput: The file was changed meanwhile.
@@ -192,7 +195,7 @@ async def names_shown(screen: Screen, made: Plan, file: Path) -> Mapping[str, st
     named |= {one.request_id for one in made.comparison.shown} if made.comparison is not None else set()
     try:
         async with working(screen, f"looking up rows of {file.name}"):
-            return await asyncio.to_thread(made.named, named)
+            return await asyncio.to_thread(made.named, named, personal=screen.shows_people(is_asked=is_asked))
     except BatchChanged as error:
         raise BadInput("the file was changed while it was read; begin again") from error
 

@@ -109,8 +109,11 @@ class Screen:
         """
         if not text:
             return ""
-        in_full = is_asked and self.can_ask if self.show_personal is None else self.show_personal
-        return clean(text) if in_full else mask(clean(text))
+        return clean(text) if self.shows_people(is_asked=is_asked) else mask(clean(text))
+
+    def shows_people(self, *, is_asked: bool) -> bool:
+        """Whether personal values are shown in full; ``is_asked`` as for ``person``."""
+        return is_asked and self.can_ask if self.show_personal is None else self.show_personal
 
     def people(self, value: object) -> Any:
         """A record of the service as JSON knows it, its personal values as a table of this screen would show them."""

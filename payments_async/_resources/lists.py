@@ -7,7 +7,6 @@ draws conclusions: it reads again, in smaller pages, and tells what absence from
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from datetime import date
@@ -18,6 +17,7 @@ import attrs
 
 from payments_async._errors import AuthenticationFailed, IncompleteListing, PaymentsError, Rejected
 from payments_async._models import Page, Transaction
+from payments_async._public import warn
 from payments_async._spill import SpillTable, ids
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class Listing(AsyncIterator[T], Generic[T]):
         if self.seen < self._expected and self.incomplete is None:
             self.incomplete = IncompleteListing(self._expected, self.seen)
             if self._warns:
-                warnings.warn(self.incomplete, stacklevel=3)
+                warn(self.incomplete)
 
 
 def _fresh(rows: Iterable[T], identify: Callable[[T], str], seen: SpillTable[None]) -> list[T]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -26,6 +25,7 @@ from payments_async._fanout import fan_out
 from payments_async._frozen import frozen
 from payments_async._models import Acceptance, Page, Transaction, TransactionStatus
 from payments_async._orders import Order
+from payments_async._public import warn
 from payments_async._request_ids import plain_id
 from payments_async._resources.lists import Listing, Reader
 from payments_async._resources.statuses import listed, read_statuses
@@ -139,9 +139,9 @@ class Transactions:
             if several:
                 found = several[0]  # presence is evidence, whatever is missing
             elif missing is not None:
-                warnings.warn(missing, stacklevel=2)
+                warn(missing)
             if len(several) > 1:
-                warnings.warn(_several(request_id, several), stacklevel=2)
+                warn(_several(request_id, several))
         if found is not None:
             self._executor.note_evidence(request_id, found)
         return found
@@ -167,10 +167,10 @@ class Transactions:
         for request_id, transaction in (await self._find_by_paths(absent)).items():
             found[request_id].append(transaction)
         if missing is not None and not all(found.values()):
-            warnings.warn(missing, stacklevel=2)
+            warn(missing)
         for request_id, several in found.items():
             if len(several) > 1:
-                warnings.warn(_several(request_id, several), stacklevel=2)
+                warn(_several(request_id, several))
             if several:
                 self._executor.note_evidence(request_id, several[0])
         return {request_id: several[0] for request_id, several in found.items() if several}
@@ -187,7 +187,7 @@ class Transactions:
         if by_path is not None and all(one.transaction_id != by_path.transaction_id for one in found):
             found.insert(0, by_path)
         if missing is not None:
-            warnings.warn(missing, stacklevel=2)
+            warn(missing)
         if found:
             self._executor.note_evidence(request_id, found[0])
         return tuple(found)
@@ -388,7 +388,7 @@ class Transactions:
         if not several:
             return None
         if len(several) > 1:
-            warnings.warn(_several(sought.request_id, several), stacklevel=2)
+            warn(_several(sought.request_id, several))
         first = several[0]
         sought.accepted = Acceptance(
             request_id=sought.request_id, transaction_id=first.transaction_id, created_on=first.created_on

@@ -59,6 +59,9 @@ class EventRouter(Router[_Kind, TransactionEvent]):
     def _named(self, fact: TransactionEvent) -> Mapping[str, object]:
         return {"event_id": fact.event_id, "transaction_id": fact.transaction_id}
 
+    def _private(self, fact: TransactionEvent) -> Sequence[str]:
+        return tuple(filter(None, (fact.status_message, fact.account_id)))
+
 
 class ObservedRouter(EventRouter):
     """The handlers of a receiver that somebody watches.

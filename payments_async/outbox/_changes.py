@@ -17,6 +17,7 @@ import attrs
 from payments_async._checks import check_callable
 from payments_async._handlers import Handler, HandlerPolicy, Route, Router, Workers, error_text
 from payments_async._tasks import Tasks
+from payments_async._wire.orders import private_texts
 from payments_async.journal._changes import UNTOLD, Change, ChangeFeed
 from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import Entry
@@ -100,6 +101,9 @@ class StateRouter(Router[_States, Entry]):
 
     def _named(self, fact: Entry) -> Mapping[str, object]:
         return {"change_id": fact.change_id, "request_id": fact.request_id, "state": fact.state}
+
+    def _private(self, fact: Entry) -> Sequence[str]:
+        return private_texts(fact.order)
 
 
 class Dispatcher:

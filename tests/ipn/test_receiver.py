@@ -165,7 +165,7 @@ async def test_nothing_personal_is_logged(face: Any, caplog: pytest.LogCaptureFi
 
     @receiver.on(TransactionEvent)
     async def fail(event: TransactionEvent) -> None:
-        raise RuntimeError("no account 256772000017 of grace@example.org")
+        raise RuntimeError(f"no account 256772000017 of grace@example.org ({event.status_message})")
 
     private: dict[str, Any] = {"AccountId": "256772000017", "StatusMessage": "for Grace Akello +256772000017"}
     async with face(receiver) as send:

@@ -5,11 +5,11 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from journal.factories import BATCH, IDENTITY, Clock, order, orders, transaction_id
+from journal.factories import BATCH, IDENTITY, Clock, claimed, order, orders, permitted, transaction_id
 
 from payments_async._orders import Order
 from payments_async.journal import Journal, LoadBusy, News, OrdersDiffer, State
-from payments_async.journal.contract import Evidence
+from payments_async.journal.contract import Evidence, Permit
 
 
 def breaks_off(count: int) -> Iterator[Order]:
@@ -45,6 +45,49 @@ async def test_who_was_taken_for_dead_adds_nothing_to_a_load_under_way(journal: 
     assert [order(number).request_id for number in range(1001)] == [
         entry.request_id async for entry in journal.entries(BATCH)
     ]
+
+
+async def test_a_lease_that_a_clock_ahead_has_given_is_waited_for_no_longer_than_a_lease(
+    journal: Journal, clock: Clock
+) -> None:
+    """The clock was a day ahead while a worker took its chunk and died."""
+    clock.pass_(86400)
+    await claimed(journal)
+    clock.pass_(-86400)
+    assert await journal.claim_chunk(BATCH, "another") is None
+    chunks = await journal.chunks(BATCH)
+    assert (1, 30.0, "worker") == (chunks.leased, chunks.next_expiry, chunks.next_owner)
+    clock.pass_(29)
+    assert await journal.claim_chunk(BATCH, "another") is None
+    clock.pass_(2)
+    assert await journal.claim_chunk(BATCH, "another") is not None
+
+
+async def test_a_lease_from_a_clock_ahead_expires_for_nobody_too(journal: Journal, clock: Clock) -> None:
+    """What its holder left under way is unknown after a lease's time, and not after a day."""
+    clock.pass_(86400)
+    chunk = await claimed(journal)
+    assert isinstance(await permitted(journal, chunk), Permit)
+    clock.pass_(-86400)
+    assert 0 == await journal.expire_chunks(BATCH)
+    clock.pass_(31)
+    assert 1 == await journal.expire_chunks(BATCH)
+
+
+async def test_a_load_that_a_clock_ahead_has_begun_keeps_nobody_waiting(journal: Journal, clock: Clock) -> None:
+    """Whoever comes next loads the batch at once, and the one who began can add nothing any more."""
+    await journal.open_run(BATCH, IDENTITY)
+    totals: list[int] = []
+
+    async def stalls() -> AsyncIterator[Order]:
+        yield order(0)
+        clock.pass_(-86400)
+        totals.append((await journal.load(BATCH, orders(3), owner="alive")).total)
+
+    clock.pass_(86400)
+    with pytest.raises(LoadBusy):
+        await journal.load(BATCH, stalls(), owner="stalled")
+    assert [3] == totals
 
 
 async def test_a_load_that_was_refused_keeps_nobody_waiting(journal: Journal) -> None:

@@ -1122,51 +1122,6 @@ def test_a_process_that_was_forked_off_does_not_share_an_open_journal(path: Path
     assert ("['closed', 'closed', 'closed', 1]\n2 0\n", "") == (process.stdout, process.stderr)
 
 
-async def test_a_lease_that_a_clock_ahead_has_given_is_waited_for_no_longer_than_a_lease(
-    path: Path, clock: Clock
-) -> None:
-    """The clock was a day ahead while a worker took its chunk and died."""
-    clock.pass_(86400)
-    async with SqliteJournal(path, clock=clock) as journal:
-        await claimed(journal)
-        clock.pass_(-86400)
-        assert await journal.claim_chunk(BATCH, "another") is None
-        chunks = await journal.chunks(BATCH)
-        assert (1, 30.0, "worker") == (chunks.leased, chunks.next_expiry, chunks.next_owner)
-        clock.pass_(29)
-        assert await journal.claim_chunk(BATCH, "another") is None
-        clock.pass_(2)
-        assert await journal.claim_chunk(BATCH, "another") is not None
-
-
-async def test_a_lease_from_a_clock_ahead_expires_for_nobody_too(path: Path, clock: Clock) -> None:
-    """What its holder left under way is unknown after a lease's time, and not after a day."""
-    clock.pass_(86400)
-    async with SqliteJournal(path, clock=clock) as journal:
-        chunk = await claimed(journal)
-        assert isinstance(await permitted(journal, chunk), Permit)
-        clock.pass_(-86400)
-        assert 0 == await journal.expire_chunks(BATCH)
-        clock.pass_(31)
-        assert 1 == await journal.expire_chunks(BATCH)
-
-
-async def test_a_load_that_a_clock_ahead_has_begun_keeps_nobody_waiting(path: Path, clock: Clock) -> None:
-    """Whoever began it cannot add to it any more."""
-
-    def broken() -> object:
-        yield order(0)
-        raise ConnectionResetError
-
-    clock.pass_(86400)
-    async with SqliteJournal(path, clock=clock) as journal:
-        await journal.open_run(BATCH, IDENTITY)
-        with pytest.raises(ConnectionResetError):
-            await journal.load(BATCH, broken(), owner="dead")  # type: ignore[arg-type]
-        clock.pass_(-86400)
-        assert 3 == (await journal.load(BATCH, orders(3), owner="alive")).total
-
-
 def test_an_anchor_that_is_damaged_is_none(tmp_path: Path) -> None:
     """It cannot be read, which is not the same as a high count."""
     for content in (b"", b"123", b"\xff" * 24):

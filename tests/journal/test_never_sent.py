@@ -55,6 +55,18 @@ async def test_an_order_proved_not_to_have_left_is_parked_by_a_notification(jour
     assert 1 == (await journal.progress(BATCH)).counts["parked"]
 
 
+async def test_an_order_of_which_one_attempt_of_two_is_proved_not_to_have_left(journal: Journal) -> None:
+    """The other attempt may have arrived: evidence is believed, as it is of any order that was sent."""
+    chunk = await claimed(journal, 1)
+    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.NOT_SENT))
+    await journal.record(Outcome(permit=await permitted(journal, chunk), news=News.UNKNOWN))
+    await journal.park(REQUEST_ID, detail="two sweeps")
+    receipt = await notified(journal, event(0, 0))
+    entry = await journal.entry(REQUEST_ID)
+    assert entry is not None
+    assert (State.SUCCESSFUL, None, None) == (entry.state, entry.conflict, receipt.conflict)
+
+
 @pytest.mark.parametrize("count", [1, 2])
 async def test_a_permit_says_what_was_written_off_since_the_claim(journal: Journal, count: int) -> None:
     """The claim did not know it; a refusal of this attempt would prove nothing of what was told of before."""

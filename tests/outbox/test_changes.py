@@ -174,6 +174,26 @@ async def test_a_handler_that_fails_is_run_again_alone(journal: SqliteJournal) -
     assert (1, 5) == (len(calm.entries), len(moody.entries))
 
 
+async def test_no_person_is_in_what_a_handler_failed_with(
+    journal: SqliteJournal, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A name that the order has is masked in the words of the error, in the log and beside the dead letter."""
+    dispatcher, told = Dispatcher(journal, SHOP, policy=attrs.evolve(QUICK, attempts=1)), Told()
+
+    @dispatcher.on(State.ACCEPTED)
+    async def credit(entry: Entry) -> None:
+        await told(entry)
+        raise LookupError(f"no customer called {entry.order.beneficiary.name}")
+
+    async with running(dispatcher):
+        await found(journal, [1])
+        await told.until(1)
+        await over(journal, dead=1)
+    (line,) = [one.getMessage() for one in caplog.records if "a handler failed" in one.getMessage()]
+    assert "no customer called ***" in line
+    assert told.entries[0].order.beneficiary.name not in line
+
+
 async def test_what_a_handler_finished_with_is_known_after_a_restart(journal: SqliteJournal) -> None:
     """By its name: it is not run again though another one of that change failed."""
     later = attrs.evolve(QUICK, wait_initial=3600.0, wait_max=3600.0)

@@ -100,9 +100,9 @@ class BatchOrders(Iterable[PayoutOrder], AsyncIterable[PayoutOrder]):
     def __iter__(self) -> Iterator[PayoutOrder]:
         return (order for _, order in self._with_rows())
 
-    def rows_of(self, request_ids: Collection[str]) -> dict[str, int]:
-        """The rows of some orders, for whoever was shown an id that was derived. The file is read again."""
-        return {order.request_id: row for row, order in self._with_rows() if order.request_id in request_ids}
+    def found(self, request_ids: Collection[str]) -> dict[str, tuple[int, PayoutOrder]]:
+        """Some orders with their rows, for whoever was shown an id that was derived. The file is read again."""
+        return {order.request_id: (row, order) for row, order in self._with_rows() if order.request_id in request_ids}
 
     def _with_rows(self) -> Iterator[tuple[int, PayoutOrder]]:
         if not self._count:

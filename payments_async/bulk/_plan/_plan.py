@@ -29,6 +29,7 @@ import attrs
 
 from payments_async._amounts import amount_text
 from payments_async._frozen import field, frozen
+from payments_async._kinds import reference_of
 from payments_async._masking import redact
 from payments_async._models import Account
 from payments_async._orders import PayoutOrder
@@ -170,17 +171,24 @@ class Plan:
         """Whether nothing speaks against sending it."""
         return not self.problem_count and (self.acknowledged or not self.concerns)
 
-    def named(self, request_ids: Collection[str]) -> Mapping[str, str]:
+    def named(self, request_ids: Collection[str], *, personal: bool = False) -> Mapping[str, str]:
         """What to call some orders for whoever looks for them in the file: ``PAY-17 (row 18)``.
 
         An id that was derived says nothing to anybody, so the row stands for it. The file is read again, which is best
         done in a thread; of orders that are of no file nothing is told.
 
+        Args:
+            personal: Add the number that the money goes to: ``PAY-17 (row 18, +256772000017)``.
+
         Raises:
             BatchChanged: The file was changed since.
         """
-        rows = self.orders.rows_of(request_ids) if isinstance(self.orders, _PlannedOrders) and request_ids else {}
-        return {one: f"row {row}" if _DERIVED.fullmatch(one) else f"{one} (row {row})" for one, row in rows.items()}
+        found = self.orders.found(request_ids) if isinstance(self.orders, _PlannedOrders) and request_ids else {}
+        places = {
+            one: f"row {row}, {reference_of(order)}" if personal else f"row {row}"
+            for one, (row, order) in found.items()
+        }
+        return {one: place if _DERIVED.fullmatch(one) else f"{one} ({place})" for one, place in places.items()}
 
 
 async def plan(
@@ -632,9 +640,9 @@ class _PlannedOrders(Iterable[PayoutOrder], AsyncIterable[PayoutOrder]):
     _orders: Iterable[PayoutOrder]
     _left_out: BitSet
 
-    def rows_of(self, request_ids: Collection[str]) -> Mapping[str, int]:
-        """The rows of some orders, where they are of a file."""
-        return self._orders.rows_of(request_ids) if isinstance(self._orders, BatchOrders) else {}
+    def found(self, request_ids: Collection[str]) -> Mapping[str, tuple[int, PayoutOrder]]:
+        """Some orders with their rows, where they are of a file."""
+        return self._orders.found(request_ids) if isinstance(self._orders, BatchOrders) else {}
 
     def __iter__(self) -> Iterator[PayoutOrder]:
         return (order for number, order in enumerate(self._orders) if number not in self._left_out)

@@ -32,7 +32,10 @@ _LIVELY = {
     "keepalives_count": "3",
     "tcp_user_timeout": "15000",
 }
-_SECRETS, _HIDDEN = frozenset({"password", "sslpassword", "passfile", "oauth_client_secret"}), "***"
+_SECRETS = frozenset(
+    {"password", "sslpassword", "passfile", "oauth_client_secret", "scram_client_key", "scram_server_key"}
+)
+_HIDDEN = "***"
 _COMMIT = "COMMIT"
 _KEPT = 500  # prepared statements; there are about two hundred texts
 _PLANNED_ANEW = 5.0  # seconds; in one, a batch grows by ten thousand orders, and all plans are made in a hundredth
@@ -258,11 +261,14 @@ def is_whole(dsn: str) -> bool:
     """Whether libpq understands a DSN; of one that it does not, it repeats parts, a password maybe.
 
     One with an ``@``, a ``/`` or a ``:`` of the password that is not written as ``%40`` and the like it understands,
-    and otherwise than was meant: a part of the password is a host or a port then.
+    and otherwise than was meant: a part of the password is a host or a port then. A DSN that stands where the name of
+    a database does is such a name, and the server repeats it.
     """
     try:
         known = conninfo_to_dict(dsn)
     except psycopg.Error:
+        return False
+    if any(mark in str(known.get("dbname") or "") for mark in ("://", "=")):
         return False
     scheme, is_address, rest = dsn.partition("://")
     if is_address and "=" not in scheme:
@@ -291,6 +297,7 @@ def shown(dsn: str) -> str:
 
 def _refusal(error: psycopg.Error, place: str) -> Exception:
     """Why no connection came to be, in the words of the server, which name the user and the host, and no secret."""
+    error._pgconn = None  # it holds the whole DSN, which tools show that take errors apart
     if error.sqlstate is not None:
         return translated(error, place)
     words = " ".join(str(error).split())

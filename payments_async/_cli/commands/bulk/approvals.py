@@ -196,7 +196,7 @@ async def _show_payments(
     async with settings.session() as payments:
         made = await make_plan(screen, payments, batch, proposal.batch_id, journal, rows, validate=False)
     title = f"{batch.path.name}, batch {proposal.batch_id}"
-    show_plan(screen, made, title, names=await names_shown(screen, made, batch.path))
+    show_plan(screen, made, title, names=await names_shown(screen, made, batch.path, is_asked=True))
     if made.digest != proposal.digest:
         raise BadInput(
             f"--file: these are not the payments that were proposed: their digest is {made.digest}; nothing was "

@@ -110,7 +110,7 @@ async def bulk_run(
                     concurrency=limits.concurrency,
                     rate=limits.rate,
                 )
-            names = await names_shown(screen, made, file)
+            names = await names_shown(screen, made, file, is_asked=not yes)
             show_plan(screen, made, f"{file.name}, batch {batch_id}", names=names)
             check_plan(made, approved)
             await _check_approved(journal, made, needs_approval)

@@ -138,7 +138,12 @@ async def put_file(
                 await options.checks.chosen(screen, held, options.file_format, journal),
                 validate=options.validate,
             )
-        show_plan(screen, made, f"{file.name}, batch {batch_id}", names=await names_shown(screen, made, file))
+        show_plan(
+            screen,
+            made,
+            f"{file.name}, batch {batch_id}",
+            names=await names_shown(screen, made, file, is_asked=not options.yes),
+        )
         check_plan(made, options.approved)
         if not await journal.exists() and not may_be_made(screen, journal, named=True, is_wanted=options.new_journal):
             return _nothing(screen, batch_id)
