@@ -10,6 +10,7 @@ import pytest
 from bulk.worlds import payout, session
 from outbox.waiting import OUTBOX, Waiting, waiting
 
+from payments_async.bulk import reconcile
 from payments_async.journal import News, SqliteJournal, State
 from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
 from payments_async.outbox._settling import Settler
@@ -334,3 +335,21 @@ async def test_an_order_that_a_person_writes_off_meanwhile(tmp_path: Path) -> No
         asked = here.asked()
         await here.pass_(22_000.0)
         assert ({"planned": 1}, asked) == (await here.states(), here.asked())
+
+
+async def test_an_order_that_is_being_sent_is_left_to_its_own_answer(tmp_path: Path) -> None:
+    """A list that is read meanwhile shows it, and moves it no more than a notification does."""
+    async with waiting(tmp_path) as here:
+        await here.lose(1)  # so that there is something to look for
+
+        async def send(chunk: Chunk, claimed: ClaimedOrder) -> None:
+            permit = await here.journal.permit(chunk, claimed)
+            assert isinstance(permit, Permit)
+            accepted = await here.payments.payouts.send(payout(0))
+            await reconcile(here.payments, here.journal, interval=0.0)
+            assert {"sending": 1, "unknown": 1} == await here.states()
+            outcome = Outcome(permit=permit, news=News.ACCEPTED, transaction_id=accepted.transaction_id)
+            await here.journal.record(outcome)
+
+        await here.work([0], send)
+        assert {"accepted": 1, "unknown": 1} == await here.states()
