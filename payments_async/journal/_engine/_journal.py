@@ -81,6 +81,7 @@ from payments_async.journal._records import (
     Sweep,
     Turns,
     Waiting,
+    check_named,
 )
 from payments_async.journal._statements import (
     _approvals,
@@ -644,7 +645,7 @@ class StoredJournal(Journal):
     async def write_off_all(
         self, request_ids: Sequence[str], *, who: str | Signature, why: str, seen: Mapping[str, float] | None = None
     ) -> Sequence[Entry]:
-        decided = (tuple(request_ids), _signed(who), why, seen or {}, await self._remembered_rules())
+        decided = (tuple(request_ids), _signed(who, why), why, seen or {}, await self._remembered_rules())
         await self._submit("write_off", _evidence.write_off, *decided)
         return [await self._entry(request_id) for request_id in request_ids]
 
@@ -661,7 +662,7 @@ class StoredJournal(Journal):
         seen: float | None = None,
         request_ids: Collection[str] | None = None,
     ) -> int:
-        decided = (batch_id, _signed(who), why, seen, request_ids, await self._remembered_rules())
+        decided = (batch_id, _signed(who, why), why, seen, request_ids, await self._remembered_rules())
         return await self._submit("lift_quarantine", _evidence.lift_quarantine, *decided)
 
     # The outbox: sweeps
@@ -1094,8 +1095,9 @@ def _withdraw(commit: Commit, request: _permits.PermitRequest | _puts.PutRequest
         _permits.withdraw(commit, request.permit, why)
 
 
-def _signed(who: str | Signature) -> Signature:
-    """Who decides, with the login where that is known."""
+def _signed(who: str | Signature, why: str) -> Signature:
+    """Who decides, with the login where that is known. Raises ``ValueError`` without a name or a reason."""
+    check_named(who if isinstance(who, str) else who.who, why)
     return Signature(who=who) if isinstance(who, str) else who
 
 

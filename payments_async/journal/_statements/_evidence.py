@@ -303,7 +303,6 @@ def write_off(
 
     What contradicted that until now is thereby called false, and moves an order no more; what is new later counts.
     """
-    check_named(by.who, why)
     rows = {request_id: _row(commit, request_id) for request_id in sorted(request_ids)}
     for request_id, row in rows.items():
         verdict = next_state(
@@ -369,7 +368,6 @@ def lift_quarantine(
     Args:
         request_ids: The planned orders of which the person says so by themselves, whatever was read: all of them.
     """
-    check_named(by.who, why)
     run, quarantined_at = run_columns(commit, batch_id, "id, quarantined_at")
     waiting = commit.execute("SELECT 1 FROM chunk WHERE run = ? AND state = 'quarantined' LIMIT 1", (run,)).fetchone()
     open_, words = awaited(commit, run), ""
