@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from journal.conftest import Home, Opens
-from journal.factories import BATCH, IDENTITY, Clock, claimed, order, orders, permitted, swept
+from journal.factories import BATCH, IDENTITY, Clock, claimed, order, orders, permitted
 
 from payments_async import PayoutOrder
 from payments_async.bulk import lift_quarantine, write_off, write_off_all
@@ -394,19 +394,19 @@ async def test_an_approval_to_send_again_is_of_what_was_known(journal: Journal) 
 
 
 async def test_lifting_a_quarantine_asks_for_them_too(home: Home, tmp_path: Path) -> None:
-    """It sends what a journal that may have forgotten calls planned."""
+    """It sends what a journal that may have forgotten calls planned, also where a person names each order."""
     async with SqliteJournal(tmp_path / "lost.db") as lost:
         await lost.open_run(BATCH, IDENTITY)
         await lost.load(BATCH, orders(3), owner="loader")
     async with home.opens() as journal:
         await journal.open_run(BATCH, IDENTITY)
         await journal.load(BATCH, orders(3), owner="loader", adoption=Adoption(who="A. Clerk", why="lost"))
-        await swept(journal)
+        named = [one.request_id for one in orders(3)]
         await ruled(journal)
-        asked = await refused(lift_quarantine(journal, BATCH, MAKER, "looked up"))
+        asked = await refused(lift_quarantine(journal, BATCH, MAKER, "looked up", request_ids=named))
         assert (3, 1) == (asked.orders, (await journal.run(BATCH)).quarantined)
         await journal.approve(asked.digest, by=CHECKER, note="")
-        assert 1 == await lift_quarantine(journal, BATCH, MAKER, "looked up")
+        assert 1 == await lift_quarantine(journal, BATCH, MAKER, "looked up", request_ids=named)
 
 
 async def test_an_order_that_is_adopted_alone(home: Home, tmp_path: Path) -> None:
