@@ -147,11 +147,11 @@ class Books:
 
     def is_under_way(self, request_id: str) -> bool:
         """Whether an order is being sent."""
-        return isinstance(self._open.get(request_id), Call)
+        return isinstance(self._open.get(plain_id(request_id)), Call)
 
     def is_unknown(self, request_id: str) -> bool:
         """Whether the outcome of an order that was sent is unknown."""
-        return isinstance(self._open.get(request_id), _Unknown)
+        return isinstance(self._open.get(plain_id(request_id)), _Unknown)
 
     def knows(self, request_id: str) -> bool:
         """Whether the service has an order, as far as it is remembered."""

@@ -661,7 +661,7 @@ class _Worker:
 
     def _left(self, order: LeasedOrder) -> bool:
         """Whether a byte of it may have left."""
-        return order.claimed.request_id in self._crew.payments.unsettled
+        return self._crew.executor.books.is_open(order.claimed.request_id)
 
     def _note(self, order: LeasedOrder, outcome: Outcome, retry_after: float | None = None) -> None:
         """Keep how a try ended until it is written down."""

@@ -30,7 +30,7 @@ import attrs
 
 from payments_async._checks import check_filled, check_instance, check_number, check_patience, check_whole
 from payments_async._deadlines import Deadlines
-from payments_async._errors import AuthenticationFailed, OutcomeUnknown, PaymentsError
+from payments_async._errors import AuthenticationFailed, InvalidOrder, OutcomeUnknown, PaymentsError
 from payments_async._frozen import frozen
 from payments_async._handlers import HandlerPolicy
 from payments_async._models import Acceptance
@@ -413,6 +413,7 @@ class Outbox:
                 connection it shows only when it is taken.
             NotApproved: The journal asks for approvals, and too few others have approved this adoption, which is
                 proposed now.
+            InvalidOrder: The session has sent another order under this request id; a ``ValueError``.
             ValueError, TypeError: It cannot be written as the service wants it; or the connection is none of these, or
                 in no transaction, or the journal is a file.
             NotAJournal: The connection leads to a database without this journal.
@@ -706,7 +707,11 @@ class Outbox:
             acceptance = await books.earlier(call)
         except OutcomeUnknown as error:
             news, transaction_id = News.UNKNOWN, error.transaction_id
-        except PaymentsError:  # it was not carried out; or another order has this id, which the worker meets as well
+        except InvalidOrder:  # nothing but this session knows of the other order, unless it is in the journal
+            if await self._journal.entries_of([request_id]) or await self._journal.archived_of([request_id]):
+                return None
+            raise
+        except PaymentsError:  # it was not carried out
             return None
         else:
             if acceptance is None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import attrs
 import pytest
 from bulk.worlds import payout, session
 from outbox.desks import A_MINUTE, Desk, ids
 
-from payments_async import OutcomeUnknown
+from payments_async import InvalidOrder, OutcomeUnknown
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import SqliteJournal, State
 from payments_async.outbox import Outbox
@@ -77,3 +78,27 @@ async def test_an_order_that_the_session_could_not_send(tmp_path: Path) -> None:
             await here.payments.payouts.send(payout(0))
         await here.outbox.put(payout(0))
         await here.comes_to({"successful": 1})
+
+
+async def test_an_order_with_capital_letters_whose_outcome_the_session_does_not_know(tmp_path: Path) -> None:
+    """It is found in the session's books as any other."""
+    async with shop(tmp_path) as here:
+        here.sandbox.script(Fault.LOST_AFTER, on="money")
+        order = attrs.evolve(payout(0), request_id="Voucher-17")
+        with pytest.raises(OutcomeUnknown):
+            await here.payments.payouts.send(order)
+        entry = await here.outbox.put(order)
+        assert (entry.state in (State.UNKNOWN, State.SUCCESSFUL), entry.attempt) == (True, 1)
+
+
+@pytest.mark.parametrize("fault", [None, Fault.LOST_AFTER])
+async def test_an_order_that_the_session_has_sent_in_other_letters(tmp_path: Path, fault: Fault | None) -> None:
+    """It is not taken: another process would send it once more."""
+    async with shop(tmp_path) as here:
+        if fault is not None:
+            here.sandbox.script(fault, on="money")
+        with suppress(OutcomeUnknown):
+            await here.payments.payouts.send(attrs.evolve(payout(0), request_id="Voucher-17"))
+        with pytest.raises(InvalidOrder, match="not sent"):
+            await here.outbox.put(attrs.evolve(payout(0), request_id="voucher-17"))
+        assert await here.journal.entry("voucher-17") is None
