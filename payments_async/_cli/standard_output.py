@@ -75,8 +75,9 @@ def outlive_full_disks() -> None:
 
 
 def _text(before: io.TextIOWrapper, raw: io.RawIOBase) -> io.TextIOWrapper:
+    """Text over these bytes, unbuffered where it was, as by ``python -u``."""
     return io.TextIOWrapper(
-        io.BufferedWriter(raw),
+        cast(io.BufferedWriter, raw) if before.write_through else io.BufferedWriter(raw),
         before.encoding,
         before.errors,
         line_buffering=before.line_buffering,

@@ -299,14 +299,16 @@ def test_help_imports_no_command() -> None:
     assert {"--help": [], "bulk plan --help": of_plan} == loaded
 
 
-def test_a_missing_extra_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_extra_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """Without the extra the command names it instead of a traceback."""
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, getattr(sys, name))  # the command line has others, and they end with the test
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "typer" else ssl)
     monkeypatch.setattr(sys, "argv", ["payments-async"])
     with pytest.raises(SystemExit) as ended:
         payments_async._cli.main()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # as it was before the command line took it
-    said = capsys.readouterr().err
+    said = capfd.readouterr().err
     assert (2, 1) == (ended.value.code, said.count("\n"))
     assert "pip install 'payments-async[cli]'" in said
 

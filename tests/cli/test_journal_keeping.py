@@ -115,11 +115,11 @@ async def test_the_tables_are_made_once(run: Run, dsn: str) -> None:
     shown = await run("journal", "migrate", "--journal", dsn, "--dry-run")
     assert (0, True) == (shown.status, "CREATE TABLE" in shown.out), shown.said
     assert "nothing was done" in shown.said
-    for expected in ("from nothing to 1", "is up to date, of version 1"):
+    for expected in ("from nothing to 2", "is up to date, of version 2"):
         ran = await run("journal", "migrate", "--journal", dsn)
         assert (0, True, False) == (ran.status, expected in ran.said, PASSWORD in ran.said), ran.said
     told = json.loads((await run("journal", "migrate", "--journal", dsn, "--json")).out)
-    assert ([], 1) == (told["steps"], told["newest"])
+    assert ([], 2) == (told["steps"], told["newest"])
     named = await run("journal", "migrate")
     assert (2, True) == (named.status, "--journal: name the journal's file" in named.said)
 

@@ -20,6 +20,7 @@ from journal import lifetimes, postgres
 from journal.factories import BATCH, IDENTITY, Clock, claimed, delivery, event, in_outbox, loaded, order, permitted
 
 from payments_async.journal import (
+    Adoption,
     Copied,
     HeldElsewhere,
     JournalCorrupt,
@@ -43,6 +44,7 @@ from payments_async.journal.contract import Outcome, Sighting
 
 TESTS = Path(__file__).parent.parent
 WAYS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
+MEANT = Adoption(who="A. Admin", why="two departments")
 STAY = {"meta", "duty", "pace_named", "holder", "watch"}
 _ALL = "SELECT {} FROM {} ORDER BY {}"
 ONLY_THERE = {"tray", "told", "watch", "holder"}
@@ -323,7 +325,7 @@ async def test_a_place_that_is_taken(move: Move) -> None:
     """By a journal, or by anything else; nothing was done to either."""
     async with move.here() as journal:
         await loaded(journal)
-    async with move.there() as journal:
+    async with move.there(second_journal=MEANT) as journal:
         await loaded(journal, batch="another")
     with pytest.raises(PlaceTaken):
         await move.copied()
@@ -426,7 +428,7 @@ def loaded_elsewhere(move: Move) -> Callable[[], None]:
     """Makes another journal in the new place, in a thread of its own."""
 
     async def make() -> None:
-        async with move.there() as journal:
+        async with move.there(second_journal=MEANT) as journal:
             await loaded(journal, batch="another")
 
     def run() -> None:

@@ -99,6 +99,7 @@ def lift(path: Path) -> None:
     """As if somebody had looked."""
     with closing(sqlite3.connect(path)) as file:
         file.execute("UPDATE chunk SET state = 'open' WHERE state = 'quarantined'")
+        file.execute("UPDATE run SET quarantined_at = NULL")
         file.commit()
 
 

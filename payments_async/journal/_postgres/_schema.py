@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
+from payments_async.journal._engine._request_keys import SINCE, write_keys
 from payments_async.journal._faults import JournalOutdated, NotAJournal
 from payments_async.journal._postgres._connection import HAS_ROOM, NO_TRANSACTION, PgConnection
 from payments_async.journal._postgres._faults import MOVED
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import IS_UNSETTLED, SHIFT
-from payments_async.journal._statements._keys import SINCE, write_keys
 from payments_async.journal._statements._moving import TableShape, tables_in
 from payments_async.journal._versions import Migration, Step, Version, migration
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
+from payments_async.journal._engine._request_keys import SINCE, write_keys
 from payments_async.journal._faults import (
     JournalOutdated,
     JournalReadOnly,
@@ -22,7 +23,6 @@ from payments_async.journal._faults import (
 from payments_async.journal._sqlite._faults import translated
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import IS_UNSETTLED
-from payments_async.journal._statements._keys import SINCE, write_keys
 from payments_async.journal._statements._moving import TableShape, tables_in
 from payments_async.journal._versions import Migration, Step, Version, migration
 
