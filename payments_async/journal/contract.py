@@ -551,9 +551,11 @@ class Journal(Inbox, ChangeFeed, Protocol):
     async def sweeps(self, batch_id: str | None = None) -> Sequence[Sweep]:
         """The latest sweeps that were made for a batch, or for any, at most 1,000; oldest first."""
 
-    @property
-    def is_known_here(self) -> bool:
-        """Whether this machine remembered the journal before it was opened; else it may be an older copy."""
+    async def is_known_here(self, batch_id: str) -> bool:
+        """Whether a list was read for this batch since a machine opened the journal that had not seen it before.
+
+        Until then it may be an older copy, however often it was opened since.
+        """
 
     async def is_looked_for(self, batch_id: str | None = None) -> bool:
         """Whether a list was read to its end since this journal was made and since it was last found to be a copy.

@@ -135,7 +135,6 @@ class Outbox:
     """
 
     _loop: asyncio.AbstractEventLoop | None = None  # that it was opened in
-    _has_looked = False  # since then
 
     def __init__(
         self,
@@ -239,7 +238,7 @@ class Outbox:
         self._last = await self._journal.last_change()
         await self._warn_of_others()
         await self._handlers.start()
-        self._stop, self._is_open, self._closing, self._has_looked = asyncio.Event(), True, None, False
+        self._stop, self._is_open, self._closing = asyncio.Event(), True, None
         self._unhook = [
             self._journal.before_close(self.aclose),
             executor_of(self._payments).before_close(self.aclose),
@@ -926,7 +925,7 @@ class Outbox:
             if awaits.read_at is not None and self._now() < awaits.due(self._grace, self._interval):
                 return self._waits_for(awaits)
         elif await self._journal.is_looked_for(batch_id):
-            is_known = batch_id != self._name or self._has_looked or self._journal.is_known_here
+            is_known = batch_id != self._name or await self._journal.is_known_here(batch_id)
             since = await self._known_until() if batch_id == self._name else self._now()
             if is_known and abs(self._now() - since) <= _GAP:  # or the clock was ahead once
                 return None
@@ -949,7 +948,6 @@ class Outbox:
             return f"the credentials were refused: {error.message}"
         if (why := why_not(looked)) is not None:
             return why
-        self._has_looked = self._has_looked or batch_id == self._name
         before, awaits = run.awaits, (await self._journal.run(batch_id)).awaits
         if awaits is None:
             return None

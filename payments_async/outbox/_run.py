@@ -213,7 +213,7 @@ async def _is_look_due(journal: Journal, run: Run, way: LookFirst, *, back: floa
     if not chunks.open and not chunks.leased:
         return False  # what is in quarantine waits for a person
     if way == "in_doubt":
-        if not journal.is_known_here:
+        if not await journal.is_known_here(run.batch_id):
             return True
         if await journal.is_looked_for(run.batch_id):
             return False

@@ -246,7 +246,7 @@ async def test_each_order_that_a_copy_has_forgotten_is_looked_for(tmp_path: Path
             paid_once(here, 3)
             await reconcile(copy.payments, copy.journal, grace=0.0, interval=0.0)
             await lift_quarantine(copy.journal, "pay-9", "A. Clerk", "all looked up")
-            assert [0, None, 1] == await one_by_one(copy, 9, 7, 8)
+            assert [None, None, 1] == await one_by_one(copy, 9, 7, 8)  # for 9 the list was read already
         paid_once(here, 4)
 
 

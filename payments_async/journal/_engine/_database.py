@@ -39,8 +39,8 @@ class JournalDatabase(Database, Protocol):
     def is_new(self) -> bool: ...
 
     @property
-    def is_known(self) -> bool:
-        """Whether this machine remembered it before it was opened."""
+    def unseen_at(self) -> float | None:
+        """Unix seconds since when a machine has it that had not seen it before."""
 
     @property
     def journal_id(self) -> str: ...

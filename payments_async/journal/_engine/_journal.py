@@ -152,7 +152,7 @@ class StoredJournal(Journal):
         self._departures = Departures()
         self._writer.leased = self._departures.lease
         self._uids: dict[str, str] = {}
-        self._was_known = False
+        self._unseen_at: float | None = None
         self._registrars: dict[str, PutRegistrar] = {}
         self._reader: Connection | None = None
         self._reading: ThreadPoolExecutor | None = None
@@ -221,9 +221,10 @@ class StoredJournal(Journal):
         """Whether opening it has made it: it knows no earlier payment."""
         return self._database.is_new
 
-    @property
-    def is_known_here(self) -> bool:
-        return self._was_known
+    async def is_known_here(self, batch_id: str) -> bool:
+        if self._unseen_at is None:
+            return True
+        return await self._read(_history.is_read_since, batch_id, self._unseen_at)
 
     @property
     def is_writing(self) -> bool:
@@ -246,9 +247,7 @@ class StoredJournal(Journal):
         except BaseException:
             self._database.close()  # it was opened in the end, where only the wait for that was cancelled
             raise
-        self._was_known = (
-            self._database.is_known or self._database.is_new
-        )  # asked once: who comes back to a server has made itself known
+        self._unseen_at = self._database.unseen_at  # asked once: without a state folder each connection is unseen
         self._database.begin_to_live()
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal-reader")
         return self

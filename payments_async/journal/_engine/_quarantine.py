@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit, chunk_of, run_of
 from payments_async.journal._statements._history import note_restored, void_sweeps
@@ -9,6 +11,7 @@ from payments_async.journal._statements._notifications import part_numbers
 from payments_async.journal._statements._permits import quarantine
 from payments_async.journal._statements._puts import doubt
 
+UNSEEN = "unseen"  # a fact: Unix seconds when a machine opened the journal that had not seen it before
 LAST = "last"  # a fact: the order whose row the last counted commit wrote, and the time that stands in it
 
 
@@ -43,3 +46,15 @@ def quarantine_all(commit: Commit) -> None:
     note_restored(commit)
     part_numbers(commit)
     commit.write_progress()
+
+
+def unseen_at(connection: Connection, known: Mapping[str, str], now: float, *, is_new_here: bool) -> float | None:
+    """Unix seconds since when a machine has a journal that had not seen it before; ``None`` where none is known.
+
+    Args:
+        known: Its facts.
+        is_new_here: This machine does not remember it. One that nothing was begun in has nothing to forget.
+    """
+    if is_new_here and connection.execute("SELECT 1 FROM run LIMIT 1").fetchone() is not None:
+        return now
+    return float(known[UNSEEN]) if UNSEEN in known else None

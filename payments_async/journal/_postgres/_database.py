@@ -170,9 +170,9 @@ class PostgresDatabase:
         return self._identity.journal_id
 
     @property
-    def is_known(self) -> bool:
-        """Whether this machine remembered it before it was opened."""
-        return self._identity.is_known
+    def unseen_at(self) -> float | None:
+        """Unix seconds since when a machine has it that had not seen it before."""
+        return self._identity.unseen_at
 
     @property
     def memory(self) -> Memory | None:

@@ -11,7 +11,7 @@ import psycopg
 
 from payments_async.journal._approvals import ApprovalRule
 from payments_async.journal._engine._memory import Anchor, Memory
-from payments_async.journal._engine._quarantine import LAST, are_rows_older
+from payments_async.journal._engine._quarantine import LAST, UNSEEN, are_rows_older, unseen_at
 from payments_async.journal._faults import JournalBehind, JournalLost, JournalReadOnly, JournalUnavailable
 from payments_async.journal._postgres._connection import PgConnection
 from payments_async.journal._postgres._tray import quarantine_everything
@@ -120,7 +120,7 @@ class Identity:
     Attributes:
         journal_id: A copy has the same.
         memory: What remembers it on this machine, if anything does.
-        is_known: That has remembered it before it was opened.
+        unseen_at: Unix seconds since when a machine has it that had not seen it before; ``None`` where none is known.
     """
 
     def __init__(self, database: Database, *, named: str, schema: str, steps: Sequence[Step]) -> None:
@@ -133,7 +133,7 @@ class Identity:
         self._lock = threading.Lock()  # who writes and who hears of others are two threads
         self.journal_id = ""
         self.memory: Memory | None = None
-        self.is_known = False
+        self.unseen_at: float | None = None
 
     def check_absent(self, server: Server, memory: Memory | None) -> None:
         """Raise ``JournalLost`` where this machine knows of another journal with orders in this place."""
@@ -177,7 +177,7 @@ class Identity:
         if self.memory is not None:
             self.memory.learn_moves(known, self._named, str(server.place(self._schema)))
         anchored = None if self.memory is None else self.memory.anchor(self.journal_id).read()
-        self.is_known = anchored is not None
+        self.unseen_at = unseen_at(connection, known, now, is_new_here=anchored is None)
         highest = max(self._highest, 0 if anchored is None else anchored[0])
         (is_as_written,) = connection.execute(f"SELECT {_IS_AS_WRITTEN}").fetchone()
         last = known.get(LAST, "")
@@ -187,6 +187,7 @@ class Identity:
             quarantine_everything(commit)
             commits, last = max(commits, highest), commit.last or ""
         facts = [("epoch", server.epoch), ("commits", str(commits)), (LAST, last)]
+        facts += [] if self.unseen_at is None else [(UNSEEN, str(self.unseen_at))]
         connection.executemany(_REMEMBER, facts)
         connection.execute(_WRITTEN)
         connection.execute("DELETE FROM meta WHERE key = ?", (DOUBTED,))

@@ -74,9 +74,9 @@ class SqliteDatabase:
         return self._epoch.memory
 
     @property
-    def is_known(self) -> bool:
-        """Whether this machine remembered it before it was opened."""
-        return self._epoch.is_known
+    def unseen_at(self) -> float | None:
+        """Unix seconds since when a machine has it that had not seen it before."""
+        return self._epoch.unseen_at
 
     @property
     def holder(self) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 from payments_async.journal._engine._memory import Anchor, Memory
-from payments_async.journal._engine._quarantine import LAST, are_rows_older, quarantine_all
+from payments_async.journal._engine._quarantine import LAST, UNSEEN, are_rows_older, quarantine_all, unseen_at
 from payments_async.journal._faults import JournalBehind, JournalCorrupt, JournalLost, JournalUnavailable
 from payments_async.journal._sqlite._opening import ARRIVED, STEPS, birth_of, files_of, inode_of
 from payments_async.journal._statements._approvals import rule as rule_in
@@ -119,7 +119,7 @@ class Epoch:
     Attributes:
         journal_id: Whose identity the file has; a copy has the same.
         memory: What remembers it outside of its folder, if anything does.
-        is_known: That has remembered it before it was opened.
+        unseen_at: Unix seconds since when a machine has it that had not seen it before; ``None`` where none is known.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Epoch:
         self._files: _OpenFiles | None = None
         self.journal_id = ""
         self.memory: Memory | None = None
-        self.is_known = False
+        self.unseen_at: float | None = None
 
     def check_absent(self, memory: Memory | None) -> None:
         """Whether a journal may be made here.
@@ -188,7 +188,7 @@ class Epoch:
         if self.memory is not None:
             self.memory.learn_moves(known, str(self._named), str(self._path))
         marked, anchored = self._marked(), self._anchored()
-        self.is_known = anchored is not None
+        self.unseen_at = unseen_at(connection, known, self._clock(), is_new_here=anchored is None)
         inode, birth = inode_of(self._path), birth_of(self._path) or ""
         is_another = known["epoch"] != inode or "" != known["birth"] != birth != ""
         is_unmarked = commits > 0 and marked is None and (anchored is None or not self._is_elsewhere(self.journal_id))
@@ -200,6 +200,7 @@ class Epoch:
             quarantine_all(commit)
             commits, last = max(commits, highest), commit.last or ""
         facts = [("epoch", inode), ("birth", birth), ("commits", str(commits)), (LAST, last)]
+        facts += [] if self.unseen_at is None else [(UNSEEN, str(self.unseen_at))]
         connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
         connection.execute("DELETE FROM meta WHERE key IN (?, ?)", (ARRIVED, DOUBTED))
         rule = rule_in(connection)

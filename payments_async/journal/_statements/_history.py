@@ -604,6 +604,13 @@ def is_looked_for(connection: Connection | Commit, batch_id: str | None) -> bool
     return connection.execute(f"{ended} ? AND run = ? AND since <= ? LIMIT 1", values).fetchone() is not None
 
 
+def is_read_since(connection: Connection, batch_id: str, moment: float) -> bool:
+    """Whether a list that was begun since then was read to its end for a batch."""
+    run = number_of(connection, batch_id)
+    sql = "SELECT 1 FROM sweep WHERE run = ? AND ended_at IS NOT NULL AND problem IS NULL AND begun_at >= ? LIMIT 1"
+    return connection.execute(sql, (run, moment)).fetchone() is not None
+
+
 def look_earlier(commit: Commit, run: int, since: float) -> None:
     """A batch has to be looked for from this moment on, or from an earlier one that was known before."""
     commit.execute(
