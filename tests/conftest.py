@@ -37,7 +37,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is covered is covered by quick tests; in slow ones the work is done by other processes, or a lot of it."""
+    """Measure what quick tests cover, and slow ones that say so: the others leave the work to other processes."""
     for item in items:
-        if item.get_closest_marker("slow"):
+        slow = item.get_closest_marker("slow")
+        if slow is not None and not slow.kwargs.get("covered"):
             item.add_marker("no_cover")

@@ -202,6 +202,7 @@ def _module(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@pytest.mark.slow(covered=True)
 def test_imports_go_downwards_only() -> None:
     """Every module keeps to its layer, and every outside library to its room."""
     found = chain.from_iterable(
@@ -345,6 +346,7 @@ BEGINNERS = {
 BEGINNING = {"create_task", "ensure_future", "TaskGroup", "Thread", "Timer"}
 
 
+@pytest.mark.slow(covered=True)
 def test_tasks_begin_in_one_place() -> None:
     """What lives longer than a call has an owner that notices its end; all others are named, with the reason."""
     found = {

@@ -26,6 +26,7 @@ def calls(name: str) -> Iterator[ast.expr]:
                 yield node.args[0]
 
 
+@pytest.mark.slow(covered=True)
 def test_every_point_there_is_has_a_name_in_the_list() -> None:
     """The list is what is struck below: a point that is added to the package and not to it fails here."""
     queued = (*calls("submit"), *calls("_submit"))

@@ -165,6 +165,7 @@ async def test_from_a_refusal_to_the_books(run: Run, sandbox: Sandbox) -> None:
     assert (2, True) == (no_proof.status, "there is no proof" in no_proof.said)
 
 
+@pytest.mark.slow(covered=True)
 async def test_what_was_tried_again_is_not_paid_in_another_way(run: Run, sandbox: Sandbox) -> None:
     """Status and report of the first batch say so: who reads "not paid" there would pay it by hand."""
     sandbox.script(Fault.REFUSED, on="money")
@@ -182,6 +183,7 @@ async def test_what_was_tried_again_is_not_paid_in_another_way(run: Run, sandbox
     assert (True, "-R2 of batch again" in second.said) == ("nothing to write" in second.said, True)
 
 
+@pytest.mark.slow(covered=True)
 async def test_four_eyes_from_the_first_day(run: Run, run_on_terminal: Run) -> None:
     """The rule may be set before anything is paid: the journal is made for it, once somebody says so."""
     rule = ("bulk", "approvals", *IN, "--needed", "1", *RULE)
@@ -192,6 +194,7 @@ async def test_four_eyes_from_the_first_day(run: Run, run_on_terminal: Run) -> N
     assert "1 approval needed for each batch" in (await run("bulk", "approvals", *IN)).said
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_rule_is_not_given_up_in_a_hurry(run: Run, run_on_terminal: Run) -> None:
     """Who asks for less is shown whose rule it was, and asked; a rule as strict as before is set at once."""
     strict = ("--needed", "1", "--who", "C. Board", "--why", "four eyes")
@@ -256,6 +259,7 @@ async def test_what_one_person_alone_would_send_again(run: Run, sandbox: Sandbox
     assert (4, []) == (len(sandbox.ledger), sandbox.duplicates())
 
 
+@pytest.mark.slow(covered=True)
 async def test_who_approves_sees_whom_it_pays(run: Run, run_on_terminal: Run, payroll: Path) -> None:
     """With the file, in full and with its columns, where it is what was proposed; without it that is said."""
     change(payroll, "Sample salary", "dismissed - last pay")

@@ -327,6 +327,7 @@ async def test_a_contradiction_is_acknowledged_for_machines(run: Run, contradict
     assert (1, "A. Clerk", "letter of 3 May") == (len(done["contradictions"]), done["who"], done["why"])
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_contradiction_that_comes_while_the_question_stands_is_not_acknowledged(
     run_on_terminal: Run, contradicted: None
 ) -> None:
@@ -345,6 +346,7 @@ async def test_a_contradiction_that_comes_while_the_question_stands_is_not_ackno
         assert 1 == (await journal.progress("november")).conflicts
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_decision_can_be_left_alone(run_on_terminal: Run, contradicted: None) -> None:
     """Only a clear yes decides: status 5, and nothing was changed."""
     ran = await run_on_terminal("bulk", "acknowledge", "RUN-1", *CLERK, typed="n\n")

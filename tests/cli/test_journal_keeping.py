@@ -57,6 +57,7 @@ async def test_a_journal_that_is_worked_stays(run: Run, file: str, dsn: str) -> 
     assert 2 == (await run("bulk", "status", "--journal", dsn)).status
 
 
+@pytest.mark.slow(covered=True)
 async def test_a_terminal_is_asked_first(run_on_terminal: Run, run: Run, file: str, dsn: str) -> None:
     """A no changes nothing; without a terminal --yes is needed."""
     ran = await run_on_terminal("journal", "copy", file, "new.sqlite", typed="n\n")

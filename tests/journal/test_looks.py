@@ -31,6 +31,7 @@ def claimed(sql: str, due: Sequence[float], limit: int) -> tuple[list[int], list
     return sorted(number for (number,) in found), left
 
 
+@pytest.mark.slow(covered=True)
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([0.0, 50.0, NOW, NOW + 1e-6, LEASED, 1e9])), st.integers(1, 20))
 def test_both_ways_of_claiming_take_the_oldest_that_are_due(due: Sequence[float], limit: int) -> None:

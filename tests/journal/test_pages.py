@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journal.factories import BATCH, Clock, claimed, delivery, event, order, permitted, transaction_id
@@ -62,6 +63,7 @@ def _words(answer: object) -> object:
     return (type(answer), str(answer)) if isinstance(answer, Exception) else answer
 
 
+@pytest.mark.slow(covered=True)
 @given(evidence=TOLD)
 @settings(max_examples=40, deadline=None)
 def test_evidence_told_side_by_side_is_that_told_in_turn(evidence: list[Evidence]) -> None:

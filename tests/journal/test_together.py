@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from journal.factories import BATCH, Clock, delivery, event, loaded, transaction_id
@@ -181,6 +182,7 @@ def each_by_itself() -> Iterator[None]:
 
 
 # the answer to a first attempt comes while the second is under way; a notification came first; an answer has words
+@pytest.mark.slow(covered=True)
 @example(rounds=[Round(1, [], []), Round(1, [0], [News.NOT_SENT]), Round(1, [], [News.ACCEPTED], late=True)])
 @example(rounds=[Round(1, [], []), Round(1, [], [News.ACCEPTED], named=True)])
 @example(rounds=[Round(1, [], []), Round(1, [], [News.REJECTED], worded=True)])
