@@ -412,7 +412,8 @@ class Outbox:
                 connection it shows only when it is taken.
             NotApproved: The journal asks for approvals, and too few others have approved this adoption, which is
                 proposed now.
-            InvalidOrder: The session has sent another order under this request id; a ``ValueError``.
+            InvalidOrder: The session has sent another order under this request id, or, with a connection, this one by
+                itself; a ``ValueError``.
             ValueError, TypeError: It cannot be written as the service wants it; or the connection is none of these, or
                 in no transaction, or the journal is a file.
             NotAJournal: The connection leads to a database without this journal.
@@ -634,7 +635,18 @@ class Outbox:
             raise ValueError("adoption: what a person decides is no part of a transaction; put it by itself")
         body = write_order(order)
         self._writes(order.request_id, order.amount, body, sent_before=False, private=partial(private_texts, order))
+        books, request_id = executor_of(self._payments).books, order.request_id
+        if (books.is_open(request_id) or books.knows(request_id)) and not await self._is_held(request_id):
+            raise InvalidOrder(
+                "this session has sent it by itself; put it without connection=, which writes down how that ended",
+                request_id=request_id,
+            )
         return await self._journal.lay(self._name, order, connection, not_before=moment, priority=priority, body=body)
+
+    async def _is_held(self, request_id: str) -> bool:
+        """Whether the journal has an order under this request id, or had."""
+        held = await self._journal.entries_of([request_id]) or await self._journal.archived_of([request_id])
+        return bool(held)
 
     def _put(
         self,
@@ -707,7 +719,7 @@ class Outbox:
         except OutcomeUnknown as error:
             news, transaction_id = News.UNKNOWN, error.transaction_id
         except InvalidOrder:  # nothing but this session knows of the other order, unless it is in the journal
-            if await self._journal.entries_of([request_id]) or await self._journal.archived_of([request_id]):
+            if await self._is_held(request_id):
                 return None
             raise
         except PaymentsError:  # it was not carried out

@@ -24,7 +24,7 @@ from outbox.banks import BALANCE, LIBRARIES, WORTH, Bank, BySqlalchemy, bank
 from outbox.desks import A_MINUTE, Desk, ids, until
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
-from payments_async import PayoutOrder
+from payments_async import InvalidOrder, OutcomeUnknown, PayoutOrder
 from payments_async.journal import (
     Adoption,
     Entry,
@@ -41,7 +41,7 @@ from payments_async.journal import (
 )
 from payments_async.journal.contract import Outcome
 from payments_async.outbox import HandlerPolicy, Outbox
-from payments_async.sandbox import Sandbox
+from payments_async.sandbox import Fault, Sandbox
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -95,6 +95,22 @@ async def test_an_order_of_a_committed_transaction_is_paid_once(shop: Bank, serv
             assert (BALANCE, None) == (shop.balance, await here.outbox.entry(entry.request_id))
         await here.comes_to({"accepted": 1})
         assert (ids(range(1)), BALANCE - WORTH) == (here.executions(), shop.balance)
+
+
+@pytest.mark.parametrize("fault", [None, Fault.LOST_AFTER])
+async def test_an_order_that_the_session_has_sent_by_itself(till: Bank, service: Sandbox, fault: Fault | None) -> None:
+    """It is no part of a transaction: another process would take it from the tray, and send it once more."""
+    async with desk(till, service, works=False) as here:
+        if fault is not None:
+            service.script(fault, on="money")
+        with suppress(OutcomeUnknown):
+            await here.payments.payouts.send(payout(0))
+        with pytest.raises(InvalidOrder, match="without connection="):
+            async with till.begin() as connection:
+                await here.outbox.put(payout(0), connection=connection)
+        assert (await here.outbox.put(payout(0))).attempt == 1
+        async with till.begin() as connection:
+            assert (await here.outbox.put(payout(0), connection=connection)).attempt == 1
 
 
 async def test_an_order_of_a_transaction_that_was_rolled_back_never_was(shop: Bank, service: Sandbox) -> None:
