@@ -519,7 +519,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
         Args:
             seen: ``Run.quarantined_at`` of the batch as that person saw it: if the journal was found to be a copy
                 again since then, it is refused.
-            request_ids: Orders that the service surely never had: with every planned order of these chunks named,
+            request_ids: Orders that the service surely never had: with every planned order of the batch named,
                 nothing is awaited. That is recorded.
 
         Raises:

@@ -399,7 +399,7 @@ async def lift_quarantine(
 
     Raises:
         NotApproved: As ``write_off``.
-        NotLookedFor: Something is still awaited, or planned orders in quarantine were not named.
+        NotLookedFor: Something is still awaited, or planned orders were not named.
         RunUnknown: The journal holds no such batch.
     """
     async with proposing(journal):

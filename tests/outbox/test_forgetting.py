@@ -17,7 +17,14 @@ from bulk.worlds import payout, session
 from outbox.desks import A_MINUTE, desk, until
 
 from payments_async.bulk import lift_quarantine, reconcile
-from payments_async.journal import Adoption, HeldElsewhere, JournalBehind, JournalUnavailable, SqliteJournal
+from payments_async.journal import (
+    Adoption,
+    HeldElsewhere,
+    JournalBehind,
+    JournalUnavailable,
+    NotLookedFor,
+    SqliteJournal,
+)
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
 
@@ -77,6 +84,24 @@ async def test_an_order_that_was_sent_after_the_copy_was_made(tmp_path: Path, me
             assert "planned" != (await outbox.pay(payout(WAITING), timeout=A_MINUTE)).state
         assert [] == sandbox.duplicates()
         assert 4 == len(sandbox.ledger)
+
+
+async def test_lifting_by_name_speaks_of_what_was_put_since_as_well(tmp_path: Path) -> None:
+    """An order that is put into a restored outbox may have been sent before: nobody has said a word of it."""
+    path = tmp_path / "journal.db"
+    async with Sandbox() as sandbox:
+        await restored(sandbox, path, state_folder=None)
+        async with (
+            SqliteJournal(path, state_folder=None) as journal,
+            session(sandbox) as payments,
+            Outbox(payments, journal, works=False) as outbox,
+        ):
+            await outbox.put(payout(AFTER))
+            named = [payout(WAITING).request_id]
+            with pytest.raises(NotLookedFor, match=payout(AFTER).request_id):
+                await lift_quarantine(journal, "outbox", "Ann", "statement", request_ids=named)
+            both = [*named, payout(AFTER).request_id]
+            assert 1 == await lift_quarantine(journal, "outbox", "Ann", "statement", request_ids=both)
 
 
 async def test_a_folder_that_was_put_back_within_a_minute_on_a_machine_that_forgot(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from payments_async.journal._statements._entries import (
     Commit,
     Work,
     awaited,
+    bounds,
     change,
-    chunk_bounds,
     chunk_of,
     open_beyond,
     row_by_request,
@@ -374,7 +374,7 @@ def lift_quarantine(
     if open_ is not None:
         if not request_ids:
             raise NotLookedFor(f"batch {batch_id}: {open_.words()}")
-        if unnamed := _planned_in_quarantine(commit, run) - set(request_ids):
+        if unnamed := _planned_in(commit, run) - set(request_ids):
             some = ", ".join(sorted(unnamed)[:_SHOWN])
             raise NotLookedFor(f"batch {batch_id}: of {len(unnamed):,} orders nothing was stated, such as {some}")
         words = f", without waiting for the list, of {', '.join(sorted(request_ids))}"
@@ -397,16 +397,12 @@ def lift_quarantine(
     return lifted
 
 
-def _planned_in_quarantine(commit: Commit, run: int) -> set[str]:
-    """The orders of a batch that would be sent once its quarantine is lifted."""
-    chunks = commit.execute("SELECT number FROM chunk WHERE run = ? AND state = 'quarantined'", (run,)).fetchall()
-    found: set[str] = set()
-    for (number,) in chunks:
-        planned = commit.execute(
-            "SELECT request_id FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned'", chunk_bounds(run, number)
-        )
-        found |= {request_id for (request_id,) in planned.fetchall()}
-    return found
+def _planned_in(commit: Commit, run: int) -> set[str]:
+    """The orders of a batch that would be sent once its quarantine is lifted; those that were put since, too."""
+    planned = commit.execute(
+        "SELECT request_id FROM outbox WHERE id BETWEEN ? AND ? AND state = 'planned'", bounds(run)
+    )
+    return {request_id for (request_id,) in planned.fetchall()}
 
 
 def archive_attempt(
