@@ -255,6 +255,16 @@ class JournalMachine(RuleBasedStateMachine):
                 )
                 self.permits.append((key, result))
 
+    @precondition(lambda self: self.chunks)
+    @rule(data=st.data())
+    def permit_late(self, data: st.DataObject) -> None:
+        """A worker that stood still asks by its old lease, after its own process has taken the chunk again."""
+        chunk = data.draw(st.sampled_from(self.chunks))
+        self.wait(31.0)
+        self.claim(chunk.batch_id, chunk.owner)
+        results = self.do(self.permits_for([(chunk, held, None) for held in chunk.orders]))
+        assert not [result for result in results if isinstance(result, Permit)]
+
     async def permits_for(self, asked: list[Any]) -> list[Any]:
         """What they are told, all asked before the first is answered."""
         return await asyncio.gather(*(self.journal.permit(chunk, held, after=after) for chunk, held, after in asked))

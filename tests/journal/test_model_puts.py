@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from journal import postgres
 from journal.conftest import KINDS
-from journal.factories import IDENTITY, Clock, order
+from journal.factories import IDENTITY, Clock, order, transaction_id
 
+from payments_async import PayoutOrder
 from payments_async.journal import LeaseLost, News, OrdersDiffer, State
 from payments_async.journal._records import Placed
-from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit
+from payments_async.journal.contract import Chunk, ClaimedOrder, Outcome, Permit, Sighting
 
 SHOP = "shop"
 NUMBERS = st.integers(0, 5)
@@ -41,6 +42,17 @@ class Known:
     permits: int = 0
 
 
+def shown(about: PayoutOrder, transaction: str) -> Sighting:
+    """What a list says of an order."""
+    return Sighting(
+        request_id=about.request_id,
+        transaction_id=transaction,
+        news=News.LOOKED_UP_SUCCESSFUL,
+        amount=about.amount,
+        currency="UGX",
+    )
+
+
 class PutMachine(RuleBasedStateMachine):
     """One outbox, two owners that put, send, stall, die and come back, somebody who only puts, and time."""
 
@@ -57,6 +69,7 @@ class PutMachine(RuleBasedStateMachine):
         self.do(self.journal.__aenter__())
         self.do(self.journal.open_outbox(SHOP, IDENTITY))
         self.known: dict[int, Known] = {}
+        self.shown: set[int] = set()
         self.own: dict[str, Chunk] = {}
         self.hands: list[tuple[Chunk, ClaimedOrder]] = []
         self.permits: list[Permit] = []
@@ -104,7 +117,8 @@ class PutMachine(RuleBasedStateMachine):
         placed = self.do(together())
         for number, one in zip(numbers, placed, strict=True):
             assert (number not in self.known) == one.is_new
-            self.known.setdefault(number, Known(order(number).amount))
+            state = State.SUCCESSFUL if number in self.shown else State.PLANNED
+            self.known.setdefault(number, Known(order(number).amount, state))
             if one.chunk is not None and owner is not None:
                 self.own[owner] = one.chunk
                 self.hands += [(one.chunk, claimed) for claimed in one.chunk.orders]
@@ -115,6 +129,13 @@ class PutMachine(RuleBasedStateMachine):
                 assert permits
                 self.granted(one.permit)
         self.took_over()
+
+    @rule(number=NUMBERS)
+    def show(self, number: int) -> None:
+        """The service's list has an order that the journal does not hold: put later, it is not sent."""
+        if number not in self.known:
+            self.do(self.journal.note_sightings([shown(order(number), transaction_id(number + 1))]))
+            self.shown.add(number)
 
     @precondition(lambda self: self.known)
     @rule(data=st.data(), owner=OWNERS)
