@@ -51,9 +51,11 @@ async def test_an_order_whose_id_the_session_has_used_for_another_one(tmp_path: 
     """It cannot be sent from here: it is held back and shown, and its chunk is not kept for it."""
     async with desk(tmp_path, outbox={"settles": False}) as here:
         await here.outbox.pay(payout(0), timeout=60.0)  # the list was read before
-        await here.payments.payouts.send(attrs.evolve(payout(1), amount=77))
+        await here.outbox.pause("Ann", "lunch")
         for number in (1, 2):
             await here.outbox.put(payout(number))
+        await here.payments.payouts.send(attrs.evolve(payout(1), amount=77))
+        await here.outbox.resume("Ann", "back")
         await here.comes_to({"planned": 1, "accepted": 2})
         (shown,) = [entry async for entry in here.journal.conflicts()]
         assert (payout(1).request_id, "it cannot be sent as it is (InvalidOrder)") == (shown.request_id, shown.conflict)
