@@ -335,6 +335,7 @@ async def test_a_full_disk_or_a_system_without_a_boot_id_has_none(
 _FORKS = """
 import os, pathlib, sys, time
 from payments_async.journal._engine import _departures
+from payments_async.journal._statements._entries import SHIFT
 _departures.mount_of = lambda _: (pathlib.Path("/"), "ext4")
 mine = _departures.Departures()
 mine.begin(pathlib.Path(sys.argv[1]), "a" * 32, "worker")
@@ -361,6 +362,31 @@ def test_nothing_is_proved_as_long_as_a_forked_child_lives(tmp_path: Path) -> No
         assert "" == parent.stdout.read()  # it is gone when its end of the line is
     with _departures.remains(tmp_path, "a" * 32) as left:
         assert [(1, 0, 1)] == [(one.run, one.number, one.token) for one in left]
+
+
+_LEASES_TWICE = """
+import os, pathlib, signal, sys
+from decimal import Decimal
+from payments_async.journal._engine._departures import Departures
+from payments_async.journal._statements._entries import SHIFT
+from payments_async.journal.contract import Permit
+
+departures = Departures()
+departures.begin(pathlib.Path(sys.argv[1]), "a" * 32, "worker")
+departures.lease(2, 0, 5, "worker")
+values = {"request_id": "x", "amount": Decimal(1), "token": 5, "attempt": 1, "sent_before": False, "at": 1.0}
+departures.mark(Permit(id=(2 << SHIFT) + 3, **values))
+departures.lease(2, 0, 5, "worker")
+departures.lease(1, 0, 5, "worker")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_lease_that_is_taken_twice_keeps_its_marks(tmp_path: Path) -> None:
+    """A journal whose rows were put back while it is open grants the same token again: what has left has left."""
+    subprocess.run([sys.executable, "-c", _LEASES_TWICE, str(tmp_path)], check=False)
+    with _departures.remains(tmp_path, "a" * 32) as left:
+        assert {2: 1, 1: 0} == {one.run: sum(one.marks) for one in left}
 
 
 async def test_what_is_known_otherwise_stands(world: World) -> None:

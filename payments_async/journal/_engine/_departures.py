@@ -70,17 +70,17 @@ class Departures:
             self._owners[owner] = digest_of_owner(owner)
 
     def lease(self, run: int, number: int, token: int, owner: str) -> None:
-        """A lease begins with the commit that is being made. What it was made for again was undone before."""
+        """A lease begins with the commit that is being made."""
         whose, file = self._owners.get(owner), self._map
         if whose is None or file is None:
             return
         key = (run, number, token)
-        followed = self._leases.get(key)
-        if followed is None:
-            followed = _Followed(_PAGE + self._next % _LEASES * _SIZE)
-            self._next += 1
-            for evicted in [one for one, other in self._leases.items() if other.place == followed.place]:
-                del self._leases[evicted]
+        if key in self._leases:  # its commit was undone; or the journal forgot it, and what it let out stays marked
+            return
+        followed = _Followed(_PAGE + self._next % _LEASES * _SIZE)
+        self._next += 1
+        for evicted in [one for one, other in self._leases.items() if other.place == followed.place]:
+            del self._leases[evicted]
         place = followed.place
         file[place : place + _SIZE] = bytes(_SIZE)
         _TALLY.pack_into(file, place + _TALLY_AT, 0, time.time_ns())
