@@ -6,6 +6,9 @@ import pytest
 from bulk.files import row, write_csv
 from cli.commands import Run
 
+from payments_async import Credentials, PaymentsSession
+from payments_async.journal import SqliteJournal
+from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
 
 NOVEMBER = ("november.csv", "--batch-id", "november", "--journal", "payroll.sqlite")
@@ -54,3 +57,18 @@ async def test_a_single_payment_beside_a_payroll(run: Run, sandbox: Sandbox) -> 
     assert (2, 3, True) == (refused.status, len(sandbox.ledger), "payroll.sqlite" in refused.said), refused.said
     paid = await run(*pay, "--journal", "payroll.sqlite")
     assert (0, 4) == (paid.status, len(sandbox.ledger)), paid.said
+
+
+async def test_an_outbox_that_holds_nothing_yet(run: Run, sandbox: Sandbox) -> None:
+    """Is in this very journal, and no other one."""
+    who = Credentials(app_key=sandbox.app_key, app_password=sandbox.app_password, user_id=sandbox.user_id)
+    async with (
+        PaymentsSession(sandbox.base_url, who) as payments,
+        SqliteJournal("payroll.sqlite") as journal,
+        Outbox(payments, journal, works=False),
+    ):
+        pass
+    plan = await run("bulk", "plan", *NOVEMBER)
+    assert "another journal" not in plan.said
+    assert 0 == (await run("bulk", "run", *NOVEMBER, "--yes")).status
+    assert 3 == len(sandbox.ledger)

@@ -513,8 +513,10 @@ class PriorOrders:
         self.run = next((run for run in runs if run.batch_id == self._batch_id), None)
         self.forgotten = await self._journal.forgotten() if self._journal is not None else ()
         journals = await asyncio.to_thread(self._journals)
-        if self._is_empty and not (isinstance(self._journal, StoredJournal) and self._journal.second_journal):
-            self.others = journals
+        stored = self._journal if isinstance(self._journal, StoredJournal) else None
+        if self._is_empty and (stored is None or not stored.second_journal):
+            own = None if stored is None else stored.journal_id
+            self.others = [holder for holder in journals if holder.journal != own]  # its outbox may hold nothing yet
         if self._is_empty or len(journals) > 1:  # what else the account has paid is not known here
             self.listed = ListedPayouts(SAME_AGAIN_DAYS)
             await self.listed.read(self._payments, self._journal, self._clock())

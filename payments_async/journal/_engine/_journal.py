@@ -232,6 +232,11 @@ class StoredJournal(Journal):
         return self._writer.is_busy
 
     @property
+    def journal_id(self) -> str:
+        """Its identity while it is open, which a copy has as well."""
+        return self._database.journal_id
+
+    @property
     def remembered_in(self) -> Path | None:
         """The state folder while it is open; ``None`` where nothing outside of the journal's own folder knows of it."""
         memory = self._database.memory
