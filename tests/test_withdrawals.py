@@ -380,11 +380,12 @@ async def insist(customer: Customer, wishes: Iterator[dict[str, object]], answer
 
 
 async def at_rest(customer: Customer, service: Sandbox, ids: Sequence[str]) -> dict[str, str]:
-    """How the withdrawals stand, once each that the service carried out has its end, and nothing waits to be sent."""
+    """How the withdrawals stand, once each that was carried out or refused has its end, and nothing waits."""
     while True:
         counts = (await customer.health())["counts"]
         states = {request_id: await customer.state(request_id) for request_id in ids}
         waits = counts["planned"] + counts["sending"] + counts["accepted"]
+        waits += counts["rejected"] - list(states.values()).count(State.REJECTED)  # those that nobody was told of yet
         if not waits and all(states[one] in ENDS or not service.executions(one) for one in ids):
             return states
         await asyncio.sleep(0.1)
