@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from journal.factories import BATCH, delivery, event, in_outbox, loaded, permitted
+from journal.factories import BATCH, IDENTITY, delivery, event, in_outbox, loaded, permitted
 
 from payments_async.journal import JournalClosed, News, SqliteJournal, State
 from payments_async.journal._sqlite._identity import Liveness
@@ -76,6 +76,17 @@ async def test_a_duty_of_a_killed_process_is_free_at_once(tmp_path: Path) -> Non
         async with holding(path):
             assert not await journal.take_duty("duty", "another", lease=90)
         assert await journal.take_duty("duty", "another", lease=90)
+
+
+async def test_an_outbox_that_is_opened_takes_nothing_from_the_dead_unsaid(tmp_path: Path) -> None:
+    """Its opening is told who died: what a killed process held is free at once, and not at the end of its lease."""
+    path = tmp_path / "journal.db"
+    async with SqliteJournal(path) as journal:
+        await loaded(journal, 3)
+        async with holding(path):
+            assert await journal.claim_chunk(BATCH, "another") is None
+        await journal.open_outbox("orders", IDENTITY)
+        assert await journal.claim_chunk(BATCH, "another") is not None
 
 
 async def test_a_journal_that_closes_gives_back_its_events(tmp_path: Path) -> None:

@@ -430,8 +430,8 @@ class StoredJournal(Journal):
     # The outbox: single orders
 
     async def open_outbox(self, name: str, identity: RunIdentity) -> Run:
-        async with self._left_behind() as (_, left):
-            await self._submit("open_outbox", _puts.open_outbox, name, identity, secrets.token_hex(8), left)
+        async with self._left_behind() as (dead, left):
+            await self._submit("open_outbox", _puts.open_outbox, name, identity, secrets.token_hex(8), dead, left)
         run = await self.run(name)
         if (memory := self._database.memory) is not None and name not in self._registrars:
             registrar = PutRegistrar(

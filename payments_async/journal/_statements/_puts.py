@@ -67,7 +67,14 @@ from payments_async.journal._statements._evidence import apply, open_chunk_of, r
 from payments_async.journal._statements._history import is_looked_for, look_earlier
 from payments_async.journal._statements._loading import begin_run
 from payments_async.journal._statements._notifications import apply_unmatched_events
-from payments_async.journal._statements._permits import is_held, planned_in, record, record_unsent, take_over
+from payments_async.journal._statements._permits import (
+    end_leases_of_the_dead,
+    is_held,
+    planned_in,
+    record,
+    record_unsent,
+    take_over,
+)
 from payments_async.journal._states import News, State
 
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: no database can keep it
@@ -155,9 +162,12 @@ class _Filling:
         return self._is_good
 
 
-def open_outbox(commit: Commit, name: str, identity: RunIdentity, uid: str, left: Sequence[Remains]) -> None:
+def open_outbox(
+    commit: Commit, name: str, identity: RunIdentity, uid: str, dead: Sequence[str], left: Sequence[Remains]
+) -> None:
     """Begin an outbox, unless it is there: a run that never ends. Raises ``WrongAccount``, ``OrdersDiffer``."""
     record_unsent(commit, left)
+    end_leases_of_the_dead(commit, dead)
     begin_run(commit, name, identity, None, None, uid, name)
     commit.execute(
         "UPDATE run SET state = 'ready', ready_at = ? WHERE batch_id = ? AND outbox = ? AND state = 'loading'",
