@@ -1,0 +1,96 @@
+"""What a simulation replaces in this process: clocks, chance, threads, sockets, databases. There is no way back."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp.connector
+
+from payments_async.journal._engine import _writer
+from payments_async.journal._sqlite import _identity
+from payments_async.testing._simulation._loop import SimulatedLoop, SimulatedTask
+from payments_async.testing._simulation._network import Network
+from payments_async.testing._simulation._process import CURRENT
+from payments_async.testing._simulation._threads import SimulatedQueue, SimulatedThread
+
+def simulate(seed: int, world: Callable[[SimulatedLoop, Network], Any], *, laziness: float = 0.1) -> SimulatedLoop:
+    """Run a world to its end, with all of its chance drawn from a seed; only once in a process."""
+    chance = random.Random(seed)
+    loop = SimulatedLoop(chance, laziness=laziness)
+    network = Network(loop)
+    time.running.append(loop)  # type: ignore[attr-defined]
+    gc.disable()
+    random.seed(seed)
+    drawn = random.Random(seed + 1)
+    random._urandom = os.urandom = drawn.randbytes  # type: ignore[attr-defined,assignment]
+    asyncio.Task = asyncio.tasks.Task = SimulatedTask  # type: ignore[misc]
+    aiohttp.connector.aiohappyeyeballs.start_connection = network.start_connection  # type: ignore[attr-defined]
+    _writer.threading = SimpleNamespace(Thread=SimulatedThread)  # type: ignore[attr-defined]
+    _writer.queue = SimpleNamespace(SimpleQueue=SimulatedQueue)  # type: ignore[attr-defined]
+    _own_databases()
+    _own_names()
+    asyncio.set_event_loop(loop)
+    loop.run_until_complete(world(loop, network))
+    return loop
+
+
+def _own_databases() -> None:
+    """Let each process know the databases that it has open, so that its death can roll them back."""
+    connect = sqlite3.connect
+
+    def connected(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*args, **(options | {"check_same_thread": False}))
+        process = CURRENT.get()
+        if process is not None:
+            process.databases.append(connection)
+        return connection
+
+    sqlite3.connect = connected  # type: ignore[assignment]
+
+
+class _Apart:
+    """A collection of the whole interpreter, of which each simulated process has one of its own."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._each: dict[Any, Any] = {}
+
+    @property
+    def _own(self) -> Any:
+        process = CURRENT.get()
+        if process not in self._each:
+            self._each[process] = self._make()
+        return self._each[process]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def __iter__(self) -> Any:
+        return iter(list(self._own))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._own[key]
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+
+def _own_names() -> None:
+    _identity._OPEN_HERE = _Apart(list)  # type: ignore[assignment]
+
+    class Alive(_Apart):
+        def add(self, liveness: Any) -> None:
+            self._own.add(liveness)
+            process = CURRENT.get()
+            if process is not None:
+                process.on_death.append(liveness.forget)
+
+    _identity._ALIVE = Alive(set)  # type: ignore[assignment]

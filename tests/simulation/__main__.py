@@ -1,0 +1,138 @@
+"""Run simulations.
+
+    python tests/simulate 0 100          the seeds from 0 to 99, two at a time
+    python tests/simulate 17 --show      one seed, with its time line
+    python tests/simulate 17 --reduce    one seed, made smaller as long as it fails
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import attrs
+from simulation.plans import Plan
+from simulation.worlds import World, world_of
+
+from payments_async.testing._simulation._machine import simulate
+
+_HANGS = 120.0  # seconds of the computer's clock after which a simulation counts as hanging
+
+
+def run(plan: Plan, *, shows: bool = False) -> dict[str, Any]:
+    """Run a plan here. Only once in a process."""
+    folder = Path(tempfile.mkdtemp(prefix="simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    if shows:
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+    else:
+        logging.disable(logging.CRITICAL)
+    made: list[World] = []
+    faults: list[str] = []
+    try:
+        loop = simulate(plan.seed, world_of(plan, folder, made))
+    except BaseException:  # noqa: BLE001 - whatever it is, it fails the seed
+        faults.append(traceback.format_exc())
+        loop = made[0].loop
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    world = made[0]
+    return {
+        "seed": plan.seed,
+        "faults": faults + world.faults,
+        "trace": loop.trace.hexdigest(),
+        "steps": loop.steps,
+        "seconds": round(loop.now, 3),
+        "line": world.line,
+        "states": sorted(entry.state.value for entry in world.states.values()),
+    }
+
+
+def forked(plan: Plan, *, shows: bool = False) -> tuple[int, int]:
+    """Run a plan in a child; its process id, and where it says what came of it."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writes)
+        return child, reads
+    os.close(reads)
+    status = 1
+    try:
+        with os.fdopen(writes, "w") as told:
+            json.dump(run(plan, shows=shows), told)
+        status = 0
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def result_of(child: int, reads: int, seed: int) -> dict[str, Any]:
+    """Wait for a child."""
+    with os.fdopen(reads) as told:
+        text = told.read()
+    os.waitpid(child, 0)
+    return dict(json.loads(text)) if text else {"seed": seed, "faults": ["it died"], "trace": "", "line": []}
+
+
+def reduced(plan: Plan) -> Plan:
+    """The smallest plan found that still fails."""
+    is_smaller = True
+    while is_smaller:
+        is_smaller = False
+        for candidate in plan.smaller():
+            if result_of(*forked(candidate), candidate.seed)["faults"]:
+                plan, is_smaller = candidate, True
+                print("still fails:", plan, flush=True)
+                break
+    return plan
+
+
+def main() -> int:
+    """Run what the arguments say; 1 where a seed failed."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("first", type=int)
+    parser.add_argument("last", type=int, nargs="?")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--show", action="store_true")
+    parser.add_argument("--reduce", action="store_true")
+    parser.add_argument("--without", default="", help="faults that do not exist, by commas")
+    chosen = parser.parse_args()
+    seeds = range(chosen.first, (chosen.first + 1) if chosen.last is None else chosen.last)
+    gone = set(filter(None, chosen.without.split(",")))
+    begun, failed, running = time.process_real(), 0, []  # type: ignore[attr-defined]
+    todo = list(reversed(seeds))
+    steps = 0
+    while todo or running:
+        while todo and len(running) < chosen.jobs:
+            plan = Plan.drawn(todo.pop())
+            if gone:
+                kept = tuple(fault for fault in plan.faults if fault not in gone)
+                plan = attrs.evolve(plan, faults=kept, blows=tuple(b for b in plan.blows if b.kind not in gone))
+            running.append((plan, *forked(plan, shows=chosen.show)))
+        plan, child, reads = running.pop(0)
+        result = result_of(child, reads, plan.seed)
+        steps += result.get("steps", 0)
+        if chosen.show:
+            print(plan, *result["line"], sep="\n")
+            print({key: value for key, value in result.items() if key not in ("line",)})
+        if result["faults"]:
+            failed += 1
+            print("FAILED:", plan, *result["faults"], sep="\n    ", flush=True)
+            if chosen.reduce:
+                print("REDUCED:", reduced(plan))
+    took = time.process_real() - begun  # type: ignore[attr-defined]
+    print(f"{len(seeds)} seeds, {failed} failed, {steps} steps, {took:.1f} s, {60 * len(seeds) / took:.0f} a minute")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
