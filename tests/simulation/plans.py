@@ -96,8 +96,8 @@ class Plan:
             held: tuple[Any, ...] = getattr(self, members)
             size = len(held)
             while size:
-                for start in range(0, len(held), size):
-                    found.append(attrs.evolve(self, **{members: held[:start] + held[start + size :]}))
+                parts = [held[:start] + held[start + size :] for start in range(0, len(held), size)]
+                found += [attrs.evolve(self, **{members: part}) for part in parts]
                 size //= 2
         for name, least in (("batch", 0), ("orders", 1), ("applications", 1)):
             value = getattr(self, name)

@@ -12,24 +12,24 @@ from typing import Any
 import aiohttp
 import attrs
 from bulk.worlds import contradiction, payout
+from simulation.loops import SimulatedLoop
+from simulation.networks import Network, Weather
 from simulation.plans import SERVICE, Blow, Plan
+from simulation.processes import Process
+from simulation.threads import crash_point
 
 from payments_async import Credentials, PaymentsSession
 from payments_async.bulk import reconcile, run_batch, write_off
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import Entry, JournalError, NotParked, SqliteJournal, State
-from payments_async.outbox import Outbox, _crew, _standing
 from payments_async.journal._sqlite import _journal
+from payments_async.outbox import Outbox, _crew, _standing
 from payments_async.sandbox import Quirks, Sandbox
-from payments_async.testing._simulation._loop import SimulatedLoop
-from payments_async.testing._simulation._network import Network, Weather
-from payments_async.testing._simulation._process import Process
-from payments_async.testing._simulation._threads import crash_point
 
 NAME = "shop"
 TOLD_OF = (State.SUCCESSFUL, State.FAILED, State.REJECTED)
 ENDS = (State.SUCCESSFUL, State.FAILED, State.REVERSED, State.REJECTED, State.PARKED)
-PATIENCE = 40_000.0  # seconds after the last fault within which everything has come to rest
+PATIENCE = 8_000.0  # seconds after the last fault within which everything has come to rest
 
 
 class _Clock:
@@ -293,7 +293,7 @@ class World:
         for request_id in wanted:
             entry = self.states.get(request_id)
             if entry is None or entry.state not in ENDS:
-                if entry is not None and entry.state is State.ACCEPTED and "PROCESSING" in ledger.get(request_id, ""):
+                if entry is not None and self._may_stay(entry, ledger.get(request_id, "")):
                     continue
                 return False
         return all(
@@ -301,6 +301,12 @@ class World:
             for entry in self.states.values()
             if entry.state in TOLD_OF and entry.batch_id == NAME and not entry.conflict
         )
+
+    def _may_stay(self, entry: Entry, status: str) -> bool:
+        """Whether an order may stay open for ever: the service has not ended it, or its lists prove nothing."""
+        if entry.state is State.ACCEPTED:
+            return "PROCESSING" in status or self.has("ignores_status_filter")
+        return entry.state is State.UNKNOWN and self.has("no_total")
 
     def _judge(self) -> None:
         faults = self.faults
@@ -315,7 +321,12 @@ class World:
         if not self._rests():
             faults.append("not at rest: " + ", ".join(f"{key} {one.state}" for key, one in sorted(self.states.items())))
         faults += self.loop.problems
-        faults += [f"an error that nobody took: {task!r}" for task in self.loop.every if task.done() and task._log_traceback]
+        faults += [
+            f"an error that nobody took: {task!r}"
+            for task in self.loop.every
+            # aiohttp's server counts on a step before the loss of its connection, which the seed may let overtake it
+            if task.done() and task._log_traceback and "web_protocol" not in repr(task)
+        ]
         self.loop.note(sorted((key, one.state.value) for key, one in self.states.items()), self.loop.steps)
 
 

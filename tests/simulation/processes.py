@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from payments_async.testing._simulation._loop import SimulatedLoop
-    from payments_async.testing._simulation._network import End, Listener
-    from payments_async.testing._simulation._threads import SimulatedThread
+    from simulation.loops import SimulatedLoop
+    from simulation.networks import End, Listener
+    from simulation.threads import SimulatedThread
 
 CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("simulated process", default=None)
 

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from payments_async.testing._simulation._loop import SimulatedLoop
-from payments_async.testing._simulation._process import CURRENT, Process
+from simulation.loops import SimulatedLoop
+from simulation.processes import CURRENT, Process
 
 
 class SimulatedQueue:

@@ -30,7 +30,7 @@ def replace_clocks(running: list[Any]) -> None:
         return running[0].ticks if running else real_gettime(clock)
 
     time.time, time.monotonic, time.perf_counter, time.clock_gettime = wall_clock, ticks, ticks, gettime
-    time.process_real = real_ticks  # type: ignore[attr-defined]
+    vars(time)["real_monotonic"] = real_ticks
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
         os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606
     running: list[Any] = []
     replace_clocks(running)
-    time.running = running  # type: ignore[attr-defined]
+    vars(time)["running"] = running
     del sys.argv[0]
     sys.path[0] = os.getcwd()  # noqa: PTH109
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

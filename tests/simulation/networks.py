@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-
-from payments_async.testing._simulation._loop import SimulatedLoop
-from payments_async.testing._simulation._process import CURRENT, Process
+from simulation.loops import SimulatedLoop
+from simulation.processes import CURRENT, Process
 
 
 @attrs.define
@@ -274,7 +273,7 @@ class Network:
         self, factory: Any, host: Any = None, port: Any = None, *, sock: Any = None, **_: Any
     ) -> tuple[Any, Any]:
         if sock is not None:
-            host, port = sock.getsockname()
+            _, port = sock.getsockname()
         listener = self.listeners.get(port)
         if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed")

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from payments_async.testing._simulation._process import CURRENT, Process
+from simulation.processes import CURRENT, Process
 
 START = 1_767_600_000.0  # Unix seconds at which every simulation begins
 
@@ -78,7 +78,6 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self.trace = hashlib.blake2b(digest_size=8)
         self.problems: list[str] = []
         self.every: list[SimulatedTask] = []  # task there was: none of a dead process may be collected
-        self.after_step: Callable[[], None] | None = None
         self._ready: deque[asyncio.Handle] = deque()
         self.set_task_factory(_make_task)
         self.set_exception_handler(_note)
@@ -137,11 +136,25 @@ class SimulatedLoop(base_events.BaseEventLoop):
         pass
 
     def _run_once(self) -> None:
-        scheduled: list[Any] = self._scheduled  # type: ignore[attr-defined]
+        self._let_time_pass()
+        turn, self._ready = self._ready, deque()
+        for handle in self._shuffled(turn):
+            if handle._cancelled:
+                continue
+            process: Process | None = handle._context.get(CURRENT)
+            if process is None or not (process.is_dead or process.is_stopped):
+                self.steps += 1
+                handle._run()
+            elif not process.is_dead:
+                process.held.append(handle)
+
+    def _let_time_pass(self) -> None:
+        """Until the next timer where nothing else is due."""
+        scheduled: list[Any] = self._scheduled
         while scheduled and scheduled[0]._cancelled:
             heapq.heappop(scheduled)._scheduled = False
         self._timer_cancelled_count = 0
-        if not self._ready and not self._stopping:  # type: ignore[attr-defined]
+        if not self._ready and not self._stopping:
             if not scheduled:
                 raise Stuck("nothing is due and nothing ever will be")
             self.now = max(self.now, scheduled[0]._when)
@@ -150,19 +163,6 @@ class SimulatedLoop(base_events.BaseEventLoop):
             handle._scheduled = False
             if not handle._cancelled:
                 self._ready.append(handle)
-        turn, self._ready = self._ready, deque()
-        for handle in self._shuffled(turn):
-            if handle._cancelled:
-                continue
-            process: Process | None = handle._context.get(CURRENT)  # type: ignore[attr-defined]
-            if process is not None and (process.is_dead or process.is_stopped):
-                if not process.is_dead:
-                    process.held.append(handle)
-                continue
-            self.steps += 1
-            handle._run()
-            if self.after_step is not None:
-                self.after_step()
 
     def _shuffled(self, turn: deque[asyncio.Handle]) -> list[asyncio.Handle]:
         """The handles of one turn in the sequence that the seed draws; those of no task keep theirs."""
@@ -196,9 +196,11 @@ def _is_step(handle: asyncio.Handle) -> bool:
     return isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)  # type: ignore[attr-defined]
 
 
-def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, context: contextvars.Context | None = None, **more: Any) -> Any:
+def _make_task(
+    loop: asyncio.AbstractEventLoop, coro: Any, context: contextvars.Context | None = None, **more: Any
+) -> Any:
     task = SimulatedTask(coro, loop=loop, context=context, **more)
-    loop.every.append(task)  # type: ignore[attr-defined]
+    loop.every.append(task)
     return task
 
 

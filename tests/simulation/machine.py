@@ -13,20 +13,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import aiohttp.connector
+from simulation.loops import SimulatedLoop, SimulatedTask
+from simulation.networks import Network
+from simulation.processes import CURRENT
+from simulation.threads import SimulatedQueue, SimulatedThread
 
 from payments_async.journal._engine import _writer
 from payments_async.journal._sqlite import _identity
-from payments_async.testing._simulation._loop import SimulatedLoop, SimulatedTask
-from payments_async.testing._simulation._network import Network
-from payments_async.testing._simulation._process import CURRENT
-from payments_async.testing._simulation._threads import SimulatedQueue, SimulatedThread
+
 
 def simulate(seed: int, world: Callable[[SimulatedLoop, Network], Any], *, laziness: float = 0.1) -> SimulatedLoop:
     """Run a world to its end, with all of its chance drawn from a seed; only once in a process."""
     chance = random.Random(seed)
     loop = SimulatedLoop(chance, laziness=laziness)
     network = Network(loop)
-    time.running.append(loop)  # type: ignore[attr-defined]
+    vars(time)["running"].append(loop)
     gc.disable()
     random.seed(seed)
     drawn = random.Random(seed + 1)
