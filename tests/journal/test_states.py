@@ -78,7 +78,8 @@ def test_an_order_never_leaves_the_money_behind(news: list[News]) -> None:
     for item in news:
         before, state = state, next_state(state, item, sent_before=sent_before, unsent=unsent).state
         written_off = item is News.WRITTEN_OFF and before is State.PARKED
-        unsent = unsent and state in (State.PLANNED, State.PARKED)
+        is_proved = unsent or (item is News.NOT_SENT and before is not State.PLANNED)
+        unsent = is_proved and state in (State.PLANNED, State.PARKED)
         sent_before |= written_off
         shown = (shown or item in FINAL_NEWS) and not written_off
         assert not (shown and state in (State.PLANNED, State.SENDING))
