@@ -72,7 +72,7 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "keyring": frozenset({"_cli"}),
     "platformdirs": frozenset({"journal", "_cli"}),
     "python_calamine": frozenset({"bulk"}),
-    "sqlite3": frozenset({"journal", "_spill"}),
+    "sqlite3": frozenset({"journal", "_spill", "testing"}),
     "psycopg": frozenset({"journal"}),
     "sqlalchemy": frozenset({"journal"}),  # where an application hands in a connection of it
     "pgqueuer": frozenset({"fleet"}),
@@ -87,7 +87,8 @@ PRINTING = {"print", "input", "sys.stdout", "sys.stderr", "sys.stdin"}
 EXITING = {"sys.exit", "os._exit", "exit", "quit", "SystemExit"}
 WORLD = {
     **dict.fromkeys(ENVIRONMENT | PRINTING, frozenset({"_cli"})),
-    "os.environ": frozenset({"_cli", "_session"}),  # PaymentsSession.from_env, and nothing else
+    "os.environ": frozenset({"_cli", "_session", "testing"}),  # PaymentsSession.from_env; a simulation's hashes
+    "sys.argv": frozenset({"_cli", "testing"}),  # a simulation is a program of its own
     **dict.fromkeys(EXITING, frozenset({"_cli", "__main__"})),  # __main__ hands on the exit code that _cli chose
 }
 
@@ -342,6 +343,8 @@ BEGINNERS = {
     "_cli/commands/outbox/run.py": "what is awaited when the outbox ends",
     **dict.fromkeys(["_clock.py", "_notifications.py", "_sandbox.py"], "the sandbox shares no code"),
     "testing/_clock.py": "what one wait waits for",
+    "testing/_simulation/processes.py": "a simulated process, whose owner is the seed",
+    "testing/_simulation/threads.py": "a simulated thread, whose steps the loop takes",
 }
 BEGINNING = {"create_task", "ensure_future", "TaskGroup", "Thread", "Timer"}
 

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from simulation.machine import simulate
 from simulation.plans import Plan
 from simulation.worlds import World, world_of
+
+from payments_async.testing._simulation.machine import simulate
 
 
 def real_seconds() -> float:

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent.parent
+START = TESTS.parent / "payments_async" / "testing" / "_simulation" / "start.py"
 
 
 def simulated(*arguments: str) -> str:
     """What a run of simulations says."""
-    command = [sys.executable, "simulation/start.py", "simulation", *arguments]
+    command = [sys.executable, str(START), "simulation", *arguments]
     done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False, timeout=900)
     assert 0 == done.returncode, done.stdout + done.stderr
     return done.stdout

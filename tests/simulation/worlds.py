@@ -12,11 +12,7 @@ from typing import Any
 import aiohttp
 import attrs
 from bulk.worlds import contradiction, payout
-from simulation.loops import SimulatedLoop
-from simulation.networks import Network, Weather
 from simulation.plans import SERVICE, Blow, Plan
-from simulation.processes import Process
-from simulation.threads import crash_point
 
 from payments_async import Credentials, PaymentsSession
 from payments_async.bulk import reconcile, run_batch, write_off
@@ -25,6 +21,10 @@ from payments_async.journal import Entry, JournalError, NotParked, SqliteJournal
 from payments_async.journal._sqlite import _journal
 from payments_async.outbox import Outbox, _crew, _standing
 from payments_async.sandbox import Quirks, Sandbox
+from payments_async.testing._simulation.loops import SimulatedLoop
+from payments_async.testing._simulation.networks import Network, Weather
+from payments_async.testing._simulation.processes import Process
+from payments_async.testing._simulation.threads import crash_point
 
 NAME = "shop"
 TOLD_OF = (State.SUCCESSFUL, State.FAILED, State.REJECTED)

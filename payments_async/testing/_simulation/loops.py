@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from simulation.processes import CURRENT, Process
+from payments_async.testing._simulation.processes import CURRENT, Process
 
 START = 1_767_600_000.0  # Unix seconds at which every simulation begins
 
@@ -69,6 +69,9 @@ class SimulatedLoop(base_events.BaseEventLoop):
         laziness: The share of due steps that wait for another turn.
     """
 
+    _scheduled: list[Any]
+    _stopping: bool
+
     def __init__(self, chance: random.Random, *, laziness: float = 0.1) -> None:
         super().__init__()
         self.chance = chance
@@ -104,11 +107,15 @@ class SimulatedLoop(base_events.BaseEventLoop):
         """Make a future."""
         return SimulatedFuture(loop=self)
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
         """As ``call_soon``: of all threads one runs at a time."""
         return self.call_soon(callback, *args, context=context)
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> Any:
         """Run the function as a step of its own, a moment later."""
         future = self.create_future()
 
@@ -141,7 +148,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         for handle in self._shuffled(turn):
             if handle._cancelled:
                 continue
-            process: Process | None = handle._context.get(CURRENT)
+            process: Process | None = handle._context.get(CURRENT)  # type: ignore[attr-defined]
             if process is None or not (process.is_dead or process.is_stopped):
                 self.steps += 1
                 handle._run()
@@ -150,7 +157,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     def _let_time_pass(self) -> None:
         """Until the next timer where nothing else is due."""
-        scheduled: list[Any] = self._scheduled
+        scheduled = self._scheduled
         while scheduled and scheduled[0]._cancelled:
             heapq.heappop(scheduled)._scheduled = False
         self._timer_cancelled_count = 0
@@ -196,9 +203,7 @@ def _is_step(handle: asyncio.Handle) -> bool:
     return isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)  # type: ignore[attr-defined]
 
 
-def _make_task(
-    loop: asyncio.AbstractEventLoop, coro: Any, context: contextvars.Context | None = None, **more: Any
-) -> Any:
+def _make_task(loop: Any, coro: Any, context: contextvars.Context | None = None, **more: Any) -> Any:
     task = SimulatedTask(coro, loop=loop, context=context, **more)
     loop.every.append(task)
     return task

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simulation.loops import SimulatedLoop
-    from simulation.networks import End, Listener
-    from simulation.threads import SimulatedThread
+    from payments_async.testing._simulation.loops import SimulatedLoop
+    from payments_async.testing._simulation.networks import End, Listener
+    from payments_async.testing._simulation.threads import SimulatedThread
 
 CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("simulated process", default=None)
 

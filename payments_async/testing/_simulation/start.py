@@ -1,6 +1,6 @@
 """Run by its path, as the first thing of an interpreter: replaces the clocks, then runs the module that it is told.
 
-    python _start.py MODULE ARGUMENT...
+    python start.py MODULE ARGUMENT...
 
 Whatever is imported later takes these clocks for its defaults. Sets have one order in every run: hashes of texts are
 fixed, and so are the addresses of objects, where the system lets it.

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-from simulation.loops import SimulatedLoop
-from simulation.processes import CURRENT, Process
+
+from payments_async.testing._simulation.loops import SimulatedLoop
+from payments_async.testing._simulation.processes import CURRENT, Process
 
 
 @attrs.define

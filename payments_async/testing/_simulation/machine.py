@@ -13,13 +13,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import aiohttp.connector
-from simulation.loops import SimulatedLoop, SimulatedTask
-from simulation.networks import Network
-from simulation.processes import CURRENT
-from simulation.threads import SimulatedQueue, SimulatedThread
 
 from payments_async.journal._engine import _writer
 from payments_async.journal._sqlite import _identity
+from payments_async.testing._simulation.loops import SimulatedLoop, SimulatedTask
+from payments_async.testing._simulation.networks import Network
+from payments_async.testing._simulation.processes import CURRENT
+from payments_async.testing._simulation.threads import SimulatedQueue, SimulatedThread
 
 
 def simulate(seed: int, world: Callable[[SimulatedLoop, Network], Any], *, laziness: float = 0.1) -> SimulatedLoop:
@@ -31,11 +31,11 @@ def simulate(seed: int, world: Callable[[SimulatedLoop, Network], Any], *, lazin
     gc.disable()
     random.seed(seed)
     drawn = random.Random(seed + 1)
-    random._urandom = os.urandom = drawn.randbytes  # type: ignore[attr-defined,assignment]
+    random._urandom = os.urandom = drawn.randbytes  # type: ignore[attr-defined]
     asyncio.Task = asyncio.tasks.Task = SimulatedTask  # type: ignore[misc]
     aiohttp.connector.aiohappyeyeballs.start_connection = network.start_connection  # type: ignore[attr-defined]
-    _writer.threading = SimpleNamespace(Thread=SimulatedThread)  # type: ignore[attr-defined]
-    _writer.queue = SimpleNamespace(SimpleQueue=SimulatedQueue)  # type: ignore[attr-defined]
+    _writer.threading = SimpleNamespace(Thread=SimulatedThread)  # type: ignore[attr-defined,assignment]
+    _writer.queue = SimpleNamespace(SimpleQueue=SimulatedQueue)  # type: ignore[attr-defined,assignment]
     _own_databases()
     _own_names()
     asyncio.set_event_loop(loop)
@@ -48,7 +48,7 @@ def _own_databases() -> None:
     connect = sqlite3.connect
 
     def connected(*args: Any, **options: Any) -> sqlite3.Connection:
-        connection = connect(*args, **(options | {"check_same_thread": False}))
+        connection: sqlite3.Connection = connect(*args, **(options | {"check_same_thread": False}))
         process = CURRENT.get()
         if process is not None:
             process.databases.append(connection)

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from simulation.loops import SimulatedLoop
-from simulation.processes import CURRENT, Process
+from payments_async.testing._simulation.loops import SimulatedLoop
+from payments_async.testing._simulation.processes import CURRENT, Process
 
 
 class SimulatedQueue:
