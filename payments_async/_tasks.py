@@ -77,10 +77,15 @@ class Tasks:
         self._begin_again(kept)
 
     async def returned(self, name: str) -> None:
-        """Wait until the work that is kept under this name has returned."""
+        """Wait until the work that is kept under this name has returned. What fails meanwhile begins again once."""
+        is_last = False
         while kept := next((one for one in self._kept if one.name == name), None):
             if kept.timer is not None:
+                if is_last:
+                    self._forget(kept)
+                    return
                 self._begin_again(kept)
+                is_last = True
             assert kept.task is not None
             await asyncio.wait([kept.task])
 
@@ -111,12 +116,13 @@ class Tasks:
 
     async def _end(self) -> None:
         self.is_ending = True
-        for kept in list(self._kept):
-            self._forget(kept)
-        for task in self._running:
-            task.cancel()
-        while self._running:
-            await asyncio.wait(self._running)
+        while self._running or self._kept:  # a task that ends may begin another
+            for kept in list(self._kept):
+                self._forget(kept)
+            for task in self._running:
+                task.cancel()
+            if self._running:
+                await asyncio.wait(self._running)
         self.is_ending = False
 
     def _begin(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
