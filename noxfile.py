@@ -66,6 +66,14 @@ def benchmarks(session: nox.Session) -> None:
         session.run("python", str(benchmark), *session.posargs)
 
 
+@nox.session(python=OLDEST)
+def mutation(session: nox.Session) -> None:
+    """Take the guards on the path of money away, one by one: each has to be noticed. Takes hours."""
+    session.install("-e", f".[{EXTRAS},test]")
+    with session.chdir("tests"):
+        session.run("python", "-m", "mutation", *session.posargs)
+
+
 @nox.session(python=OLDEST, venv_backend="uv")
 def minimums(session: nox.Session) -> None:
     """Run the tests, the slow ones too, on the oldest versions that pyproject.toml admits."""

@@ -1,0 +1,209 @@
+"""Which tests concern a guard: those of its file, the sharpest first. Paths are below the project's root."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mutation import mutants
+
+_PERMITS = (
+    "tests/journal/test_contract_outbox.py",
+    "tests/journal/test_late_proof.py",
+    "tests/journal/test_never_sent.py",
+    "tests/journal/test_contract_holders.py",
+    "tests/journal/test_wrong_clocks.py",
+    "tests/journal/test_together.py",
+    "tests/journal/test_withdrawn.py",
+    "tests/journal/test_lost_answers.py",
+    "tests/journal/test_contract_puts.py",
+    "tests/journal/test_sqlite_quarantine.py",
+    "tests/journal/test_model.py",
+    "tests/journal/test_model_puts.py",
+)
+_STATES = (
+    "tests/journal/test_states.py",
+    "tests/journal/test_weighing.py",
+    "tests/journal/test_contract_outbox.py",
+    "tests/journal/test_late_proof.py",
+    "tests/journal/test_belief.py",
+    "tests/journal/test_contract_puts.py",
+)
+_PUTS = (
+    "tests/journal/test_contract_puts.py",
+    "tests/journal/test_request_ids.py",
+    "tests/journal/test_archiving.py",
+    "tests/journal/test_forgotten.py",
+    "tests/journal/test_contract_approvals.py",
+    "tests/journal/test_model_puts.py",
+    "tests/outbox/test_sent_by_session.py",
+    "tests/outbox/test_strangers.py",
+    "tests/outbox/test_settling.py",
+)
+_LOADING = (
+    "tests/journal/test_contract_loads.py",
+    "tests/journal/test_contract_approvals.py",
+    "tests/journal/test_contract_outbox.py",
+    "tests/journal/test_contract_inbox.py",
+    "tests/journal/test_archiving.py",
+    "tests/journal/test_forgotten.py",
+    "tests/journal/test_sqlite_quarantine.py",
+)
+_ABSENCE = (
+    "tests/journal/test_sweeps.py",
+    "tests/journal/test_looks.py",
+    "tests/bulk/test_reconcile.py",
+    "tests/bulk/test_sweeps.py",
+    "tests/bulk/test_reconcile_doubts.py",
+    "tests/bulk/test_reconcile_pages.py",
+    "tests/outbox/test_settling.py",
+    "tests/outbox/test_late_lists.py",
+    "tests/outbox/test_failed_by_notification.py",
+    "tests/outbox/test_late_and_lost.py",
+)
+_LOOKS = (
+    "tests/bulk/test_look_first.py",
+    "tests/bulk/test_run.py",
+    "tests/outbox/test_late_lists.py",
+    "tests/outbox/test_forgetting.py",
+    "tests/outbox/test_and_batches.py",
+    "tests/outbox/test_strangers.py",
+    "tests/outbox/test_health.py",
+    "tests/outbox/test_two_machines.py",
+    "tests/journal/test_looks.py",
+)
+_IDENTITY = (
+    "tests/journal/test_forgotten.py",
+    "tests/journal/test_sqlite_quarantine.py",
+    "tests/journal/test_opening.py",
+    "tests/journal/test_partial_restores.py",
+    "tests/journal/test_sqlite_faults.py",
+    "tests/journal/test_looks.py",
+    "tests/journal/test_sweeps.py",
+    "tests/journal/test_contract_outbox.py",
+    "tests/outbox/test_forgetting.py",
+    "tests/outbox/test_late_lists.py",
+)
+_SESSION = (
+    "tests/session/test_transport.py",
+    "tests/session/test_known_orders.py",
+    "tests/session/test_retry.py",
+    "tests/session/test_login.py",
+    "tests/session/test_faults.py",
+    "tests/session/test_unread.py",
+    "tests/session/test_cancellation.py",
+    "tests/session/test_undelivered.py",
+    "tests/session/test_deadlines.py",
+    "tests/session/test_send_many.py",
+)
+_CREW = (
+    "tests/bulk/test_crew.py",
+    "tests/bulk/test_stalls.py",
+    "tests/bulk/test_run.py",
+    "tests/journal/test_departures.py",
+    "tests/outbox/test_sent_by_session.py",
+    "tests/outbox/test_sent_again.py",
+    "tests/outbox/test_cancelled_callers.py",
+    "tests/outbox/test_paying.py",
+    "tests/journal/test_never_sent.py",
+    "tests/bulk/test_marks.py",
+)
+_IPN = (
+    "tests/ipn/test_storing.py",
+    "tests/ipn/test_belief.py",
+    "tests/ipn/test_records_that_differ.py",
+    "tests/ipn/test_strangers.py",
+    "tests/ipn/test_receiver.py",
+    "tests/ipn/test_ending.py",
+    "tests/ipn/test_ended_tasks.py",
+)
+_INBOX = (
+    "tests/journal/test_belief.py",
+    "tests/journal/test_contract_doubts.py",
+    "tests/journal/test_contract_inbox.py",
+    "tests/journal/test_contract_puts.py",
+    *_IPN,
+)
+_TRAY = (
+    "-k=not sqlite",
+    "tests/outbox/test_transactions.py",
+    "tests/outbox/test_transactions_model.py",
+    "tests/journal/test_postgres_tables.py",
+    "tests/journal/test_partial_restores.py",
+)
+_SERVER = (
+    "-k=not sqlite",
+    "tests/journal/test_partial_restores.py",
+    "tests/journal/test_looks.py",
+    "tests/journal/test_sweeps.py",
+    "tests/journal/test_postgres_server.py",
+    "tests/journal/test_contract_outbox.py",
+    "tests/outbox/test_failover.py",
+    "tests/journal/test_copying.py",
+)
+_OF: Mapping[str, tuple[str, ...]] = {
+    mutants.PERMITS: _PERMITS,
+    mutants.RECORDS: (*_PERMITS, "tests/journal/test_records.py"),
+    mutants.STATES: _STATES,
+    mutants.WEIGHING: _STATES,
+    mutants.EVIDENCE: (*_STATES, "tests/journal/test_contract_approvals.py", *_PERMITS[2:], *_ABSENCE[:5]),
+    mutants.APPROVALS: ("tests/journal/test_contract_approvals.py", "tests/cli/test_approvals.py"),
+    mutants.PUTS: _PUTS,
+    mutants.IDS: ("tests/journal/test_request_ids.py", "tests/journal/test_contract_puts.py"),
+    mutants.LOADING: _LOADING,
+    mutants.ENTRIES: _ABSENCE,
+    mutants.HISTORY: (*_ABSENCE, *_IDENTITY),
+    mutants.RECONCILE: _ABSENCE[2:],
+    mutants.SWEEPS: _ABSENCE[2:],
+    mutants.PASSES: (
+        "tests/outbox/test_settling.py",
+        "tests/outbox/test_late_lists.py",
+        "tests/outbox/test_strangers.py",
+    ),
+    mutants.LISTS: ("tests/session/test_paging.py", "tests/session/test_pages_abreast.py", *_ABSENCE[2:6]),
+    mutants.STATUSES: ("tests/session/test_statuses.py", *_ABSENCE[2:6]),
+    mutants.RUN: _LOOKS,
+    mutants.OUTBOX: _LOOKS[2:],
+    mutants.STANDING: _LOOKS[2:],
+    mutants.IDENTITY: _IDENTITY,
+    mutants.OPENING: _IDENTITY,
+    mutants.QUARANTINE: _IDENTITY,
+    mutants.MEMORY: (
+        "tests/journal/test_second_journal.py",
+        "tests/journal/test_forgotten.py",
+        "tests/journal/test_request_ids.py",
+    ),
+    mutants.JOURNAL: (
+        "tests/journal/test_forgotten.py",
+        "tests/bulk/test_look_first.py",
+        "tests/journal/test_contract_loads.py",
+    ),
+    mutants.DEPARTURES: ("tests/journal/test_departures.py", "tests/journal/test_never_sent.py"),
+    mutants.CREW: _CREW,
+    mutants.LEASES: _CREW,
+    mutants.WRITER: (
+        "tests/journal/test_lost_answers.py",
+        "tests/journal/test_sqlite_faults.py",
+        "tests/journal/test_together.py",
+    ),
+    mutants.TELLING: ("tests/outbox/test_changes.py",),
+    mutants.EXECUTOR: _SESSION,
+    mutants.TRANSPORT: _SESSION,
+    mutants.BOOKS: ("tests/session/test_known_orders.py", *_SESSION),
+    mutants.REPLIES: ("tests/wire/test_replies.py", "tests/wire/test_response_vectors.py", *_SESSION[:4]),
+    mutants.SENDERS: ("tests/ipn/test_senders.py",),
+    mutants.CONFIRM: (
+        "tests/ipn/test_records_that_differ.py",
+        "tests/ipn/test_belief.py",
+        "tests/ipn/test_receiver.py",
+    ),
+    mutants.INBOX: _IPN,
+    mutants.NOTIFICATIONS: _INBOX,
+    mutants.TRAY: _TRAY,
+    mutants.SERVER: _SERVER,
+}
+CHILDREN = ("-m=slow or not slow", "-k=not postgres", "tests/journal/test_sqlite_processes.py")  # it starts processes
+
+
+def concerning(file: str) -> tuple[str, ...]:
+    """Paths of the tests that concern the guards of a file, with options for pytest before them."""
+    return _OF[file]

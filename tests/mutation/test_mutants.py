@@ -1,0 +1,34 @@
+"""The list of mutants is true: each guard stands where the list says, and there are tests that concern it."""
+
+from collections import Counter
+from pathlib import Path
+
+from mutation.mutants import MUTANTS, Mutant
+from mutation.rooms import concerning
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_a_mutant_changes_one_place() -> None:
+    """Its text stands once in its file, and what takes its place is another program."""
+    assert [] == [mutant.name for mutant in MUTANTS if not changes_one_place(mutant)]
+
+
+def changes_one_place(mutant: Mutant) -> bool:
+    """Whether a mutant is what the list says."""
+    text = (ROOT / "payments_async" / mutant.file).read_text()
+    changed = text.replace(mutant.old, mutant.new)
+    compile(changed, mutant.file, "exec")
+    return text.count(mutant.old) == 1 and changed != text
+
+
+def test_each_mutant_has_a_name_of_its_own() -> None:
+    """So that one of them can be asked for."""
+    assert [] == [name for name, count in Counter(mutant.name for mutant in MUTANTS).items() if count > 1]
+
+
+def test_each_guard_has_tests() -> None:
+    """Of each file with guards the tests that concern it are named, and they are there."""
+    files = dict.fromkeys(mutant.file for mutant in MUTANTS)
+    paths = {path for file in files for path in concerning(file) if not path.startswith("-")}
+    assert [] == sorted(path for path in paths if not (ROOT / path).exists())
