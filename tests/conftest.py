@@ -5,6 +5,7 @@ And how tests are run: by how many processes, and which of them are measured.
 
 import itertools
 import os
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +22,10 @@ settings.load_profile("unhurried")
 mend_aioresponses()
 
 _NUMBERS = itertools.count()
+
+# else each process that tests start would compile the package again, for half a second of a processor
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.fixture(autouse=True)

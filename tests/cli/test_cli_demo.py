@@ -30,7 +30,9 @@ def text(name: str) -> str:
 @pytest.mark.parametrize(
     "seed", ["1", pytest.param("2", marks=pytest.mark.slow), pytest.param("77", marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize("faults", ["none", "some", pytest.param("many", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "faults", [pytest.param("none", marks=pytest.mark.slow), "some", pytest.param("many", marks=pytest.mark.slow)]
+)
 async def test_every_run_ends_in_agreement(run: Run, faults: str, seed: str) -> None:
     """With any faults and any seed the ledger confirms the journal: paid once each, nothing lost."""
     ran = await run("demo", "--faults", faults, "--seed", seed, "--json")

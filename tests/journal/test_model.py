@@ -378,7 +378,7 @@ class JournalMachine(RuleBasedStateMachine):
 JournalMachine.TestCase.settings = settings(
     max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
-TestJournal = JournalMachine.TestCase
+TestJournal = pytest.mark.slow(covered=True)(JournalMachine.TestCase)
 
 
 class PostgresMachine(JournalMachine):

@@ -236,10 +236,10 @@ class PutMachine(RuleBasedStateMachine):
         assert counts == self.do(self.journal.progress(outbox=SHOP)).counts
 
 
-TestPuts = PutMachine.TestCase
-TestPuts.settings = settings(
+PutMachine.TestCase.settings = settings(
     max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+TestPuts = pytest.mark.slow(covered=True)(PutMachine.TestCase)
 
 
 class PostgresPutMachine(PutMachine):
@@ -248,5 +248,5 @@ class PostgresPutMachine(PutMachine):
     kind = "postgres"
 
 
-PostgresPutMachine.TestCase.settings = settings(TestPuts.settings, max_examples=15)
+PostgresPutMachine.TestCase.settings = settings(PutMachine.TestCase.settings, max_examples=15)
 TestPutsInPostgres = pytest.mark.slow(PostgresPutMachine.TestCase)

@@ -1,7 +1,7 @@
 """JSON to models: every spelling, exact numbers, moments, strict types, and whatever else may come."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
@@ -11,27 +11,21 @@ import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from wire.orders import collection, payout
+from wire.answers import ENVELOPES, EVERY_CALL, outcome
 
 from payments_async import (
     Acceptance,
     Account,
     Card,
     Dialect,
-    NotSent,
-    OutcomeUnknown,
-    PaymentsError,
     Product,
     ProductItem,
-    Rejected,
     Transaction,
     TransactionStatus,
 )
 from payments_async._models import TransactionBeneficiary, TransactionProduct
-from payments_async._wire import endpoints
-from payments_async._wire.call import Call, Reply, Unreadable
+from payments_async._wire.call import Unreadable
 from payments_async._wire.codec import decode, read_code, read_int, read_record, read_text, read_timestamp
-from payments_async._wire.replies import read_reply
 
 DIALECT = Dialect()
 
@@ -529,90 +523,6 @@ def test_any_bytes(body: bytes) -> None:
     """They are JSON or unreadable, and nothing else."""
     with suppress(Unreadable):
         decode(body)
-
-
-PAYOUT = payout(request_id="r-1")
-COLLECTION = collection(request_id="r-1")
-PAGE: Mapping[str, Any] = {"number": 1, "size": 5, "dialect": DIALECT}
-EVERY_CALL: dict[str, Call[Any]] = {
-    "login": endpoints.log_in("key", "password", "user", DIALECT),
-    "refresh": endpoints.refresh("refresh-1", "/auth/refresh", DIALECT),
-    "payout": endpoints.send_payout(PAYOUT, DIALECT),
-    "payout again": endpoints.send_payout(PAYOUT, DIALECT, sent_before=True),
-    "collection": endpoints.request_collection(COLLECTION, DIALECT),
-    "transactions": endpoints.list_transactions(since=None, until=None, status=None, **PAGE),
-    "transaction": endpoints.get_transaction("t-1", DIALECT),
-    "transaction by request": endpoints.find_transaction("r-1", "/Requests/{request_id}", DIALECT),
-    "products": endpoints.list_products(**PAGE),
-    "product": endpoints.get_product("P", DIALECT),
-    "items": endpoints.list_product_items("P", **PAGE),
-    "validation": endpoints.validate("P_1", "20551177", 1, DIALECT),
-    "account": endpoints.get_account(DIALECT),
-    "card": endpoints.get_card("17", "4000", DIALECT),
-    "card enable": endpoints.enable_card("4000", DIALECT),
-    "card PIN": endpoints.reset_card_pin("4000", "0417", DIALECT),
-    "raw GET": endpoints.raw("GET", "/api/any", query=None, body=None),
-    "raw POST": endpoints.raw("POST", "/api/any", query=None, body={}),
-}
-DOCUMENTED = [
-    *("code", "Code", "status", "message", "data", "Data", "success", "correlationId", "collection", "totalCount"),
-    *("nextPage", "totalPages", "Token", "refreshToken", "requestId", "batchId", "transactionId", "createdOn"),
-    *("amount", "product", "beneficiary", "accountNumber", "balance", "card_id", "productId", "productItemId"),
-    *("isActive", "sortOrder", "memo", "attachments"),
-]
-WORDS = ["", "0", "-0", "--1", "1", "r-1", "t-1", "true", "PROCESSING", "SUCCESSFULL", "2/27/2024 2:06:41 PM", "NaN"]
-LEAVES = (
-    st.none()
-    | st.booleans()
-    | st.integers(min_value=-(10**40), max_value=10**40)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.sampled_from(WORDS)
-    | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-)
-ANYTHING = st.recursive(
-    LEAVES,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(DOCUMENTED) | st.text(max_size=5), inner, max_size=6)
-    ),
-    max_leaves=12,
-)
-ENVELOPES = st.fixed_dictionaries(
-    {},
-    optional={
-        "code": st.sampled_from([0, "0", 1, 17, -1, "--1", True, 0.5, None]),
-        "success": LEAVES,
-        "message": LEAVES,
-        "data": st.dictionaries(st.sampled_from(DOCUMENTED), ANYTHING, max_size=8) | ANYTHING,
-        "Token": LEAVES,
-    },
-)
-
-
-def outcome(call: Call[Any], body: bytes, status: int) -> Any:
-    """What an answer is read as: a result, or the documented error it raised."""
-    try:
-        return read_reply(call, Reply(status, body), DIALECT)
-    except PaymentsError as error:
-        return error
-
-
-@pytest.mark.parametrize("name", EVERY_CALL)
-@given(value=ANYTHING | ENVELOPES, status=st.sampled_from([200, 201, 204, 302, 400, 401, 403, 404, 409, 429, 500, 503]))
-@example(value={"code": "--1", "data": {"transactionId": "t-1"}}, status=400)
-@example(value={"code": 0, "data": {"collection": [{"transactionId": "t-1", "beneficiary": {"data": 1}}]}}, status=200)
-@example(value=10**5000, status=200)
-def test_any_answer_to_any_call(name: str, value: object, status: int) -> None:
-    """It is a result or a documented error; where money moves, only one of those that say what became of it."""
-    call = EVERY_CALL[name]
-    body = (b"1" + b"0" * 5000) if isinstance(value, int) and abs(value) > 10**50 else json.dumps(value).encode()
-    seen = outcome(call, body, status)
-    if not isinstance(seen, PaymentsError):
-        assert 200 <= status < 300
-        assert call.request_id is None or call.request_id == seen.request_id
-    else:
-        assert not call.once or isinstance(seen, NotSent | OutcomeUnknown | Rejected)
-        assert str(status) in str(seen)
 
 
 @given(ENVELOPES)

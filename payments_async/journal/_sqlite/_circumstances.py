@@ -82,10 +82,12 @@ def mount_of(path: Path) -> tuple[Path, str] | None:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return None
-    mounts = [(Path(where.replace("\\040", " ")), kind) for _, where, kind, *_ in map(str.split, reversed(lines))]
-    above = [mount for mount in mounts if path.is_relative_to(mount[0])]  # the last one at a place covers the others
+    mounts = [(where.replace("\\040", " "), kind) for _, where, kind, *_ in map(str.split, reversed(lines))]
+    places = {str(place): place for place in (path, *path.parents)}
+    above = [mount for mount in mounts if mount[0] in places]  # the last one at a place covers the others
     # there is none in a folder that was made the root of its processes
-    return max(above, key=lambda mount: len(mount[0].parts)) if above else None
+    where, kind = max(above, key=lambda mount: len(mount[0]), default=("", ""))
+    return (places[where], kind) if above else None
 
 
 def _space(path: Path) -> Circumstance:

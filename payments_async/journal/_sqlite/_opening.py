@@ -10,6 +10,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
 from payments_async.journal._engine._request_keys import SINCE, write_keys
@@ -415,14 +416,19 @@ def version_in(connection: sqlite3.Connection) -> Version:
 
 def _check_tables(connection: sqlite3.Connection, steps: Sequence[Step]) -> None:
     """Before the first release tables changed within one version: a file that lacks some is left alone."""
+    lacking = _columns_after(tuple(steps)) - _columns(connection)
+    if lacking:
+        raise JournalOutdated(f"the journal has no {min(lacking)}, which one of version {len(steps)} has")
+
+
+@cache
+def _columns_after(steps: tuple[Step, ...]) -> set[str]:
+    """Every column of a journal that these steps made."""
     with closing(sqlite3.connect(":memory:")) as pattern:
         for step in steps:
             for statement in step.statements:
                 pattern.execute(statement)
-        wanted = _columns(pattern)
-    lacking = wanted - _columns(connection)
-    if lacking:
-        raise JournalOutdated(f"the journal has no {min(lacking)}, which one of version {len(steps)} has")
+        return _columns(pattern)
 
 
 def _columns(connection: sqlite3.Connection) -> set[str]:
