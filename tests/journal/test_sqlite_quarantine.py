@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from journal.factories import BATCH, claimed, loaded, missed, order, permitted
 
-from payments_async.journal import News, NotLookedFor, SqliteJournal
+from payments_async.journal import JournalLost, News, NotLookedFor, SqliteJournal
 from payments_async.journal.contract import Outcome
 
 
@@ -79,3 +79,17 @@ async def test_a_quarantine_of_later_is_not_lifted_with_the_one_that_was_seen(pa
         with pytest.raises(NotLookedFor, match="once more"):
             await journal.lift_quarantine(BATCH, who="Ann", why="looked for", seen=seen)
         assert 1 == await journal.lift_quarantine(BATCH, who="Ann", why="looked for", seen=now)
+
+
+async def test_a_journal_that_no_machine_remembers_in_the_place_of_one_with_orders(path: Path, tmp_path: Path) -> None:
+    """Is not that one: the machine knows what was there, whatever the file that lies there now wants of it."""
+    async with SqliteJournal(path) as journal:
+        await permitted(journal, await claimed(journal))
+    other = tmp_path / "other.db"
+    async with SqliteJournal(other, state_folder=None):
+        pass
+    path.with_name("journal.db-mark").unlink()
+    other.replace(path)
+    with pytest.raises(JournalLost, match="was here, and is not any more"):
+        async with SqliteJournal(path):
+            pass

@@ -182,9 +182,10 @@ class Epoch:
         connection.execute("BEGIN IMMEDIATE")  # from now on nobody commits what an anchor then tells of
         known = dict(connection.execute("SELECT key, value FROM meta"))
         self.journal_id, commits = known["journal_id"], int(known["commits"])
-        self._remember_by(memory if known["remembers"] == "yes" else None)
-        if memory is not None and self.memory is None:
+        self._remember_by(memory)
+        if memory is not None and known["remembers"] != "yes":
             memory.close()
+            self.memory = None
         if self.memory is not None:
             self.memory.learn_moves(known, str(self._named), str(self._path))
         marked, anchored = self._marked(), self._anchored()
