@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +110,11 @@ def main() -> int:
     parser.add_argument("--reduce", action="store_true")
     parser.add_argument("--trace", action="store_true", help="say what two runs of a seed have in common")
     parser.add_argument("--without", default="", help="faults that do not exist, by commas")
+    parser.add_argument("--having", default="", help="only seeds in which one of these blows falls, by commas")
     chosen = parser.parse_args()
-    seeds = range(chosen.first, (chosen.first + 1) if chosen.last is None else chosen.last)
+    seeds: Sequence[int] = range(chosen.first, (chosen.first + 1) if chosen.last is None else chosen.last)
+    if chosen.having:
+        seeds = [seed for seed in seeds if any(b.kind in chosen.having.split(",") for b in Plan.drawn(seed).blows)]
     gone = set(filter(None, chosen.without.split(",")))
     begun, failed, running = real_seconds(), 0, []
     todo = list(reversed(seeds))

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import attrs
+from simulation.machines import drawn
 
 from payments_async.sandbox import Fault
 
@@ -19,7 +20,14 @@ NETWORK = ("cut", "swallow", "refuse", "slow")
 LISTS = ("late", "unstable", "ignores_status_filter", "no_total", "newest_first")
 BLOWS = ("kill", "stop", "cancel", "close", "hang_up")
 PERSONS = ("sends_again",)
-FAULTS = (*SERVICE, *NETWORK, *LISTS, "crash_points", *BLOWS, *PERSONS)
+FAULTS = (
+    *SERVICE,
+    *NETWORK,
+    *LISTS,
+    "crash_points",
+    *BLOWS,
+    *PERSONS,
+)
 
 
 @attrs.frozen
@@ -28,15 +36,17 @@ class Blow:
 
     Attributes:
         at: Seconds since the beginning.
-        kind: One of ``BLOWS``.
+        kind: One of ``BLOWS`` or of ``MACHINE``.
         who: Number of the process; wraps around.
         seconds: For how long, where it has a length.
+        how: What exactly, where there are several ways.
     """
 
     at: float
     kind: str
     who: int
     seconds: float = 0.0
+    how: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -77,12 +87,14 @@ class Plan:
             )
             for _ in range(chance.randrange(8) if kinds else 0)
         ]  # fmt: skip
+        of_machine, more = drawn(seed, trouble)
+        blows += [Blow(one.at, one.kind, one.who, one.seconds, one.how) for one in more]
         return cls(
             seed=seed,
             orders=chance.randint(1, 12),
             batch=chance.choice([0, 0, 3, 8]),
             applications=chance.choice([1, 2, 2, 3]),
-            faults=faults,
+            faults=(*faults, *of_machine),
             blows=tuple(sorted(blows, key=lambda blow: blow.at)),
             trouble=trouble,
             confirms=chance.random() < 0.5,
@@ -105,7 +117,7 @@ class Plan:
         return found
 
     def __str__(self) -> str:
-        blows = ", ".join(f"{one.kind} {one.who} at {one.at:g}" for one in self.blows) or "none"
+        blows = ", ".join(f"{one.kind} {one.who} {one.how} at {one.at:g}" for one in self.blows) or "none"
         return (
             f"seed {self.seed}: {self.orders} orders, {self.applications} applications, batch of {self.batch}, "
             f"{self.trouble:g} s of {' '.join(self.faults) or 'nothing'}; blows: {blows}"

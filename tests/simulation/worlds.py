@@ -12,12 +12,21 @@ from typing import Any
 import aiohttp
 import attrs
 from bulk.worlds import contradiction, payout
+from simulation.machines import Machine, is_of_the_journal
 from simulation.plans import SERVICE, Blow, Plan
 
-from payments_async import Credentials, PaymentsSession
+from payments_async import Credentials, PaymentsSession, PayoutOrder
 from payments_async.bulk import reconcile, run_batch, write_off
 from payments_async.ipn import Receiver, serving
-from payments_async.journal import Entry, JournalError, NotParked, SqliteJournal, State
+from payments_async.journal import (
+    Entry,
+    HeldElsewhere,
+    JournalError,
+    JournalUnavailable,
+    NotParked,
+    SqliteJournal,
+    State,
+)
 from payments_async.journal._sqlite import _journal
 from payments_async.outbox import Outbox, _crew, _standing
 from payments_async.sandbox import Quirks, Sandbox
@@ -67,6 +76,7 @@ class World:
     tasks: dict[int, Any] = attrs.field(factory=dict)
     states: dict[str, Entry] = attrs.field(factory=dict)
     sandbox: Sandbox = attrs.field(init=False)
+    machine: Machine = attrs.field(init=False)
     _born: int = 0
     _is_calm: bool = False
 
@@ -77,19 +87,21 @@ class World:
         service, ready = Process(self.loop, "service"), self.loop.create_future()
         service.start(self._serve(ready))
         self.sandbox = await ready
+        self.machine = Machine(self)
+        self.machine.begin()
         self._begin_trouble()
         for number in range(self.plan.applications + bool(self.plan.batch)):
-            self._live(number)
+            self.live(number)
         for blow in self.plan.blows:
             await asyncio.sleep(max(0.0, blow.at - self.loop.time()))
             self._strike(blow)
         await asyncio.sleep(max(0.0, self.plan.trouble - self.loop.time()))
         self._end_trouble()
-        until = self.loop.time() + PATIENCE
+        until = self.loop.time() + PATIENCE + self.machine.extra
         while self.loop.time() < until:
             await asyncio.sleep(60.0)
             for number in range(self.plan.applications + bool(self.plan.batch)):
-                self._live(number)
+                self.live(number)
             await self._look()
             if self._rests():
                 break
@@ -135,6 +147,7 @@ class World:
     def _end_trouble(self) -> None:
         self.say("all faults end")
         self._is_calm = True
+        self.machine.end()
         self.network.weather = Weather(latency=0.01)
         self.sandbox.chaos({})
         for process in self.lives.values():
@@ -143,19 +156,27 @@ class World:
 
     # --- processes
 
-    def _live(self, number: int) -> None:
+    def live(self, number: int) -> None:
         """Start what does not live, as a supervisor does."""
         process = self.lives.get(number)
+        if self.machine.is_asleep:
+            return
+        if process is not None and process.is_dead and self.tasks[number].done() and not self.tasks[number].cancelled():
+            self.tasks[number].exception()  # it ended before it was killed
         if process is not None and not process.is_dead:
             if not self.tasks[number].done():
                 return
             error = self.tasks[number].exception() if not self.tasks[number].cancelled() else None
-            if error is not None and not isinstance(error, JournalError):
+            if error is not None and not is_of_the_journal(error):
                 self.faults.append(f"{process} ended by {error!r}")
             process.kill()
+            if error is not None:
+                self.say(process, "ended by", repr(error))
+                self.machine.mend(error)
         self._born += 1
         is_batch = number == self.plan.applications
         process = self.lives[number] = Process(self.loop, f"{'batch' if is_batch else 'app'}-{number}.{self._born}")
+        self.machine.bear(process, number)
         self.say("start", process)
         self.tasks[number] = process.start(self._batch() if is_batch else self._application(number))
 
@@ -166,13 +187,13 @@ class World:
         match blow.kind:
             case "kill":
                 process.kill()
-                self.loop.call_later(min(blow.seconds, 100.0), self._live, number)
+                self.loop.call_later(min(blow.seconds, 100.0), self.live, number)
             case "stop":
                 process.stop()
                 self.loop.call_later(blow.seconds, process.go_on)
             case "close":
                 self.tasks[number].cancel()
-                self.loop.call_later(min(blow.seconds, 100.0), self._live, number)
+                self.loop.call_later(min(blow.seconds, 100.0), self.live, number)
             case "cancel":
                 ours = [
                     task for task in sorted(asyncio.all_tasks(self.loop), key=hash)
@@ -182,17 +203,19 @@ class World:
                     chosen = self.loop.chance.choice(ours)
                     self.say("cancel", getattr(chosen.get_coro(), "__qualname__", chosen))
                     chosen.cancel()
-            case _:
+            case "hang_up":
                 pass
+            case _:
+                self.machine.strike(blow)
 
-    def _journal(self, *, strikes: bool = True) -> SqliteJournal:
+    def _journal(self, number: int | None, *, strikes: bool = True) -> SqliteJournal:
         chance = self.loop.chance
 
         def decide(_: str) -> bool:
             return strikes and not self._is_calm and chance.random() < 0.002
 
         crash_at = crash_point(decide) if self.has("crash_points") else None
-        return SqliteJournal(self.folder / "journal.db", state_folder=self.folder / "state", crash_at=crash_at)
+        return self.machine.journal(number, crash_at=crash_at)
 
     def _session(self) -> PaymentsSession:
         who = Credentials(
@@ -201,7 +224,11 @@ class World:
         return PaymentsSession(self.sandbox.base_url, who, timeout=aiohttp.ClientTimeout(total=5.0))
 
     async def _application(self, number: int) -> None:
-        async with self._journal() as journal, self._session() as payments:
+        async with (
+            self._journal(number) as journal,
+            self._session() as payments,
+            self.machine.tended(payments, journal, tends=number == 0),
+        ):
             receiver = Receiver(journal, ["127.0.0.1"], confirm=payments if self.plan.confirms else None)
             outbox = Outbox(payments, journal, NAME, concurrency=4, lease=30.0)
 
@@ -222,20 +249,32 @@ class World:
                 await asyncio.Event().wait()
 
     async def _put(self, outbox: Outbox, number: int) -> None:
-        order = payout(number, batch_id=NAME)
-        for _ in range(20):
-            with suppress(TimeoutError):
-                if self.plan.pays:
-                    hangs_up = self.has("hang_up") and not self._is_calm and self.loop.chance.random() < 0.5
-                    async with asyncio.timeout(self.loop.chance.random() * 0.1 if hangs_up else None):
-                        await outbox.pay(order, timeout=20.0)
-                else:
-                    await outbox.put(order)
-            entry = await outbox.entry(order.request_id)
-            if entry is not None:
-                self.promised.add(order.request_id)
-                return
+        order, failed = payout(number, batch_id=NAME), 0
+        while failed < 20:
+            try:
+                if await self._is_put(outbox, order):
+                    self.promised.add(order.request_id)
+                    return
+            except HeldElsewhere:
+                await self.machine.adopt(outbox, order)
+                if order.request_id in self.machine.known:
+                    return
+                continue
+            except JournalUnavailable:
+                if failed > 3:  # a file that was replaced needs a process that begins anew
+                    raise
+            failed += 1
             await asyncio.sleep(1.0)
+
+    async def _is_put(self, outbox: Outbox, order: PayoutOrder) -> bool:
+        with suppress(TimeoutError):
+            if self.plan.pays:
+                hangs_up = self.has("hang_up") and not self._is_calm and self.loop.chance.random() < 0.5
+                async with asyncio.timeout(self.loop.chance.random() * 0.1 if hangs_up else None):
+                    await outbox.pay(order, timeout=20.0)
+            else:
+                await outbox.put(order)
+        return await outbox.entry(order.request_id) is not None
 
     async def _decide(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
         """A person who knows the truth: what the service has not carried out is sent again, the rest stays parked."""
@@ -249,7 +288,11 @@ class World:
                         self.say("sent again by a person:", entry.request_id)
 
     async def _batch(self) -> None:
-        async with self._journal() as journal, self._session() as payments:
+        async with (
+            self._journal(self.plan.applications) as journal,
+            self._session() as payments,
+            self.machine.tended(payments, journal, tends=True),
+        ):
             orders = [payout(1000 + number, batch_id="salaries") for number in range(self.plan.batch)]
             while True:
                 with suppress(JournalError):
@@ -270,12 +313,18 @@ class World:
     async def _look(self) -> None:
         """Read what the journal holds, as a process of its own."""
         viewer = Process(self.loop, "viewer")
+        self.machine.bear(viewer, -1)
 
         async def read() -> dict[str, Entry]:
-            async with self._journal(strikes=False) as journal:
+            async with self._journal(None, strikes=False) as journal:
                 return {entry.request_id: entry async for entry in journal.entries()}
 
-        self.states = await viewer.start(read())
+        try:
+            self.states = await viewer.start(read())
+        except JournalError as error:
+            self.say("nothing can be read:", repr(error))
+            viewer.kill()
+            self.machine.mend(error)
 
     async def _close(self) -> None:
         for number, task in self.tasks.items():
@@ -292,6 +341,8 @@ class World:
         ledger = {execution.request_id: str(execution.status) for execution in self.sandbox.ledger}
         for request_id in wanted:
             entry = self.states.get(request_id)
+            if entry is None and request_id in self.machine.known:
+                continue
             if entry is None or entry.state not in ENDS:
                 if entry is not None and self._may_stay(entry, ledger.get(request_id, "")):
                     continue
@@ -311,13 +362,16 @@ class World:
     def _judge(self) -> None:
         faults = self.faults
         faults += [f"carried out more than once: {request_id}" for request_id in self.sandbox.duplicates()]
-        faults += [f"lost: {request_id}" for request_id in sorted(self.promised - set(self.states))]
+        faults += [
+            f"lost: {request_id}" for request_id in sorted(self.promised - set(self.states) - self.machine.known)
+        ]
         executions = {execution.request_id: execution for execution in self.sandbox.ledger}
         for request_id, entry in sorted(self.states.items()):
             wrong = contradiction(entry.state, executions.get(request_id))
             if wrong is not None and not wrong.endswith("REVERSED"):  # which is looked for where somebody asks
                 faults.append(f"{request_id} {wrong}")
-        faults += [f"told under {len(ids)} ids: {fact}" for fact, ids in sorted(self.told.items()) if len(ids) > 1]
+        if not self.machine.has_forgotten:  # a journal that was put back has forgotten what it told, and tells it again
+            faults += [f"told under {len(ids)} ids: {fact}" for fact, ids in sorted(self.told.items()) if len(ids) > 1]
         if not self._rests():
             faults.append("not at rest: " + ", ".join(f"{key} {one.state}" for key, one in sorted(self.states.items())))
         faults += self.loop.problems

@@ -93,13 +93,25 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     @property
     def wall_clock(self) -> float:
-        """Unix seconds."""
-        return START + self.now
+        """Unix seconds, as the running process has them."""
+        return START + self.now + self._difference("wall")
 
     @property
     def ticks(self) -> float:
-        """Seconds of the clock that only grows."""
-        return 1000.0 + self.now
+        """Seconds of the clock that only grows, as the running process has them."""
+        return 1000.0 + self.now + self._difference("ticks")
+
+    @property
+    def boot_ticks(self) -> float:
+        """The same of the clock that goes on while the machine sleeps."""
+        return 1000.0 + self.now + self._difference("boot")
+
+    @staticmethod
+    def _difference(clock: str) -> float:
+        process = CURRENT.get()
+        if process is None or not process.clocks:
+            return 0.0
+        return float(sum(getattr(clocks, clock) for clocks in process.clocks))
 
     # what the base class asks for
 

@@ -16,6 +16,7 @@ import aiohttp.connector
 
 from payments_async.journal._engine import _writer
 from payments_async.journal._sqlite import _identity
+from payments_async.testing._simulation.disks import own_records
 from payments_async.testing._simulation.loops import SimulatedLoop, SimulatedTask
 from payments_async.testing._simulation.networks import Network
 from payments_async.testing._simulation.processes import CURRENT
@@ -38,6 +39,7 @@ def simulate(seed: int, world: Callable[[SimulatedLoop, Network], Any], *, lazin
     _writer.queue = SimpleNamespace(SimpleQueue=SimulatedQueue)  # type: ignore[attr-defined,assignment]
     _own_databases()
     _own_names()
+    own_records(loop)
     asyncio.set_event_loop(loop)
     loop.run_until_complete(world(loop, network))
     return loop

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from payments_async.testing._simulation.clocks import Clocks
     from payments_async.testing._simulation.loops import SimulatedLoop
     from payments_async.testing._simulation.networks import End, Listener
     from payments_async.testing._simulation.threads import SimulatedThread
@@ -29,6 +30,7 @@ class Process:
     Attributes:
         is_dead: It was killed.
         is_stopped: It stands still, as by SIGSTOP.
+        clocks: What its clocks show beside true time, all of them added.
     """
 
     def __init__(self, loop: SimulatedLoop, name: str) -> None:
@@ -40,6 +42,7 @@ class Process:
         self.threads: list[SimulatedThread] = []
         self.databases: list[sqlite3.Connection] = []
         self.on_death: list[Callable[[], None]] = []
+        self.clocks: tuple[Clocks, ...] = ()
         self.held: list[Any] = []  # handles that became due while it stood still
         self._loop = loop
         self._context = contextvars.copy_context()

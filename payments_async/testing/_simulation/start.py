@@ -27,7 +27,10 @@ def replace_clocks(running: list[Any]) -> None:
         return running[0].ticks if running else real_ticks()
 
     def gettime(clock: int) -> float:
-        return running[0].ticks if running else real_gettime(clock)
+        if not running:
+            return real_gettime(clock)
+        shown = running[0].boot_ticks if clock == getattr(time, "CLOCK_BOOTTIME", None) else running[0].ticks
+        return float(shown)
 
     time.time, time.monotonic, time.perf_counter, time.clock_gettime = wall_clock, ticks, ticks, gettime
     vars(time)["real_monotonic"] = real_ticks
