@@ -74,6 +74,15 @@ def mutation(session: nox.Session) -> None:
         session.run("python", "-m", "mutation", *session.posargs)
 
 
+@nox.session(python=OLDEST)
+def fuzz(session: nox.Session) -> None:
+    """Give every parser of outside input what is nearly right, for a minute: `-- --minutes 60`, `-- --guided`."""
+    session.install("-e", f".[{EXTRAS},test]")
+    if "--guided" in session.posargs:
+        session.install("atheris")
+    session.run("python", "tests/fuzz", *session.posargs)
+
+
 @nox.session(python=OLDEST, venv_backend="uv")
 def minimums(session: nox.Session) -> None:
     """Run the tests, the slow ones too, on the oldest versions that pyproject.toml admits."""

@@ -15,6 +15,7 @@ from payments_async import PaymentsSession
 from payments_async._cli.batch_file import FileFormat, RowOptions, read_compared, show_guesses
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace
+from payments_async._cli.limits import read_limit
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.steps import LatestWords
 from payments_async._cli.working import working
@@ -30,7 +31,6 @@ from payments_async.bulk import (
     Plan,
     Share,
     plan,
-    read_money,
 )
 from payments_async.journal import Journal
 
@@ -73,8 +73,8 @@ class PlanChecks:
         """
         return {
             "compare_change": _percent(self.compare_change),
-            "max_each": _amount("--max-each", self.max_each),
-            "max_total": _amount("--max-total", self.max_total),
+            "max_each": read_limit("--max-each", self.max_each),
+            "max_total": read_limit("--max-total", self.max_total),
         }
 
     async def chosen(
@@ -129,15 +129,6 @@ def _percent(text: str) -> Decimal:
     if not number.is_finite() or number < 0:
         raise BadInput(f"--compare-change: {clean(text)} is no percentage; write it as in 20")
     return number
-
-
-def _amount(option: str, text: str | None) -> Decimal | None:
-    if text is None:
-        return None
-    try:
-        return read_money(text.strip())[0]
-    except ValueError as error:
-        raise BadInput(f"{option}: {clean(text)}: {error}") from error
 
 
 async def make_plan(

@@ -1,6 +1,6 @@
 """How much at a time, and when sending stops by itself: options of whatever sends many."""
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Annotated
 
 import attrs
@@ -9,7 +9,8 @@ import typer
 from payments_async import Limits
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import WithoutLooking
-from payments_async.bulk import Fuse
+from payments_async._cli.screen import clean
+from payments_async.bulk import Fuse, read_money
 
 _Concurrency = Annotated[int, typer.Option(min=1, max=1000, help="Payouts under way at once.")]
 _Rate = Annotated[
@@ -47,8 +48,8 @@ class RunLimits:
         return Fuse(
             max_unknown=self.max_unknown,
             max_error_rate=self.max_error_rate,
-            max_total=_amount("--stop-at-total", self.stop_at_total),
-            min_balance=_amount("--min-balance", self.min_balance),
+            max_total=read_limit("--stop-at-total", self.stop_at_total),
+            min_balance=read_limit("--min-balance", self.min_balance),
         )
 
 
@@ -74,8 +75,8 @@ class OutboxLimits:
         return Fuse(
             max_unknown=self.max_unknown,
             max_error_rate=self.max_error_rate,
-            max_per_day=_amount("--max-per-day", self.max_per_day),
-            min_balance=_amount("--min-balance", self.min_balance),
+            max_per_day=read_limit("--max-per-day", self.max_per_day),
+            min_balance=read_limit("--min-balance", self.min_balance),
         )
 
 
@@ -84,14 +85,18 @@ def session_limits(limits: RunLimits | OutboxLimits) -> Limits:
     return Limits(concurrency=max(100, limits.concurrency))
 
 
-def _amount(option: str, text: str | None) -> Decimal | None:
-    """An amount that somebody gave as a limit."""
-    if text is None:
-        return None
+def read_limit(option: str, text: str | None) -> Decimal | None:
+    """An amount that you gave as a limit, read as in a batch file; 0 is one.
+
+    Raises:
+        BadInput: It is none, or can be read in two ways.
+    """
+    if text is None or not text.strip().strip("0"):
+        return None if text is None else Decimal(0)
     try:
-        amount = Decimal(text.replace(",", ""))
-    except InvalidOperation:
-        amount = Decimal("NaN")
-    if not amount.is_finite() or amount < 0:
-        raise BadInput(f"{option}: write an amount, as in 150000 or 1500.50")
+        amount, beside = read_money(text.strip())
+    except ValueError as error:
+        raise BadInput(f"{option}: {clean(text)}: {error}") from error
+    if beside is not None:
+        raise BadInput(f"{option}: {clean(text)}: a limit is in the account's currency; leave {beside} out")
     return amount

@@ -193,8 +193,12 @@ async def test_a_mistyped_name_begins_no_outbox(run: Run, sandbox: Sandbox, payr
     [
         pytest.param((), "--journal: name the journal's file, or set PAYMENTS_JOURNAL", id="no-journal"),
         pytest.param(IN, "--new-journal: needed where there is no terminal to ask at", id="no-file"),
-        pytest.param((*IN, "--max-per-day", "lots"), "--max-per-day: write an amount", id="amount"),
-        pytest.param((*IN, "--min-balance", "-1"), "--min-balance: write an amount", id="balance"),
+        pytest.param((*IN, "--max-per-day", "lots"), "--max-per-day: lots: no amount", id="amount"),
+        pytest.param((*IN, "--max-per-day", "1500,50"), "the comma may mean thousands or cents", id="comma"),
+        pytest.param(
+            (*IN, "--min-balance", "USD 500"), "--min-balance: USD 500: a limit is in the account's", id="currency"
+        ),
+        pytest.param((*IN, "--min-balance", "-1"), "--min-balance: -1: negative", id="balance"),
     ],
 )
 async def test_what_is_wrong_with_a_run_is_named(
