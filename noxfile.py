@@ -83,6 +83,13 @@ def fuzz(session: nox.Session) -> None:
     session.run("python", "tests/fuzz", *session.posargs)
 
 
+@nox.session(python=OLDEST)
+def soak(session: nox.Session) -> None:
+    """Pay for two minutes and measure what is held meanwhile; `-- --minutes 60`."""
+    session.install("-e", f".[{EXTRAS},test]")
+    session.run("python", "tests/soak", *session.posargs)
+
+
 @nox.session(python=OLDEST, venv_backend="uv")
 def minimums(session: nox.Session) -> None:
     """Run the tests, the slow ones too, on the oldest versions that pyproject.toml admits."""
