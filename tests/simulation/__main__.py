@@ -2,6 +2,7 @@
 
 tests/simulate 0 100          the seeds from 0 to 99, two at a time
 tests/simulate 17 --show      one seed, with its time line
+tests/simulate 17 --postgres  one seed, whose journal is in PostgreSQL
 tests/simulate 17 --reduce    one seed, made smaller as long as it fails
 """
 
@@ -16,11 +17,13 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
+from simulation.machines import Machine
 from simulation.plans import Plan
 from simulation.worlds import World, world_of
 
@@ -41,13 +44,21 @@ def run(plan: Plan, *, shows: bool = False) -> dict[str, Any]:
         logging.disable(logging.CRITICAL)
     made: list[World] = []
     faults: list[str] = []
+    server, prepare, machine_of = None, lambda _: None, Machine
+    if plan.is_postgres:
+        from simulation import databases
+
+        server = databases.server_of(plan)
+        prepare, machine_of = server.install, partial(databases.Database, server=server)
     try:
-        loop = simulate(plan.seed, world_of(plan, folder, made))
+        loop = simulate(plan.seed, world_of(plan, folder, made, machine_of), prepare=prepare)
     except BaseException:  # noqa: BLE001 - whatever it is, it fails the seed
         faults.append(traceback.format_exc())
         loop = made[0].loop
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        if server is not None:
+            server.close()
     world = made[0]
     return {
         "seed": plan.seed,
@@ -100,6 +111,16 @@ def reduced(plan: Plan) -> Plan:
     return plan
 
 
+def plans_of(*, is_postgres: bool) -> Callable[[int], Plan]:
+    """What draws plans; for PostgreSQL its server is started before anything is forked."""
+    if not is_postgres:
+        return Plan.drawn
+    from simulation import databases
+
+    databases.place()
+    return lambda seed: databases.with_database(Plan.drawn(seed))
+
+
 def main() -> int:
     """Run what the arguments say; 1 where a seed failed."""
     parser = argparse.ArgumentParser()
@@ -111,17 +132,19 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="say what two runs of a seed have in common")
     parser.add_argument("--without", default="", help="faults that do not exist, by commas")
     parser.add_argument("--having", default="", help="only seeds in which one of these blows falls, by commas")
+    parser.add_argument("--postgres", action="store_true", help="the journal is in PostgreSQL")
     chosen = parser.parse_args()
+    drawn = plans_of(is_postgres=chosen.postgres)
     seeds: Sequence[int] = range(chosen.first, (chosen.first + 1) if chosen.last is None else chosen.last)
     if chosen.having:
-        seeds = [seed for seed in seeds if any(b.kind in chosen.having.split(",") for b in Plan.drawn(seed).blows)]
+        seeds = [seed for seed in seeds if any(b.kind in chosen.having.split(",") for b in drawn(seed).blows)]
     gone = set(filter(None, chosen.without.split(",")))
     begun, failed, running = real_seconds(), 0, []
     todo = list(reversed(seeds))
     steps = 0
     while todo or running:
         while todo and len(running) < chosen.jobs:
-            plan = Plan.drawn(todo.pop())
+            plan = drawn(todo.pop())
             if gone:
                 kept = tuple(fault for fault in plan.faults if fault not in gone)
                 plan = attrs.evolve(plan, faults=kept, blows=tuple(b for b in plan.blows if b.kind not in gone))

@@ -27,6 +27,7 @@ from payments_async.journal import (
     SqliteJournal,
     State,
 )
+from payments_async.journal._engine._journal import StoredJournal
 from payments_async.outbox import Outbox
 from payments_async.testing._simulation import clocks
 from payments_async.testing._simulation.disks import Disk
@@ -131,7 +132,7 @@ class Machine:
         """Of the journal that counts."""
         return self.folder / ("journal.db" if self._number == 1 else f"journal-{self._number}.db")
 
-    def journal(self, number: int | None, **options: Any) -> SqliteJournal:
+    def journal(self, number: int | None, **options: Any) -> StoredJournal:
         """The journal of an application."""
         place = self.place if number is None else self._elsewhere.get(number, self.place)
         word = None if self._number == 1 else ANN

@@ -61,6 +61,7 @@ class Plan:
         trouble: Seconds until all faults end.
         confirms: Whether receivers re-read a transaction before they believe a notification.
         pays: Whether applications wait for each order, with a caller that may hang up.
+        is_postgres: Whether the journal is in PostgreSQL.
     """
 
     seed: int
@@ -72,6 +73,7 @@ class Plan:
     trouble: float
     confirms: bool
     pays: bool
+    is_postgres: bool = False
 
     @classmethod
     def drawn(cls, seed: int) -> Plan:

@@ -27,9 +27,24 @@ def test_seeds_with_all_faults() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")
+def test_seeds_with_a_real_database() -> None:
+    """The same with a journal in PostgreSQL, whose sessions vanish, whose answers are lost, which is restored."""
+    assert " 0 failed" in simulated("0", "4", "--postgres")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")
 def test_a_seed_has_one_sequence() -> None:
     """Two runs of a seed leave the same trace."""
     first, second = (line_of(simulated("3", "--trace")) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")
+def test_a_seed_has_one_sequence_with_a_real_database() -> None:
+    """How fast the server answers is not to be seen in the trace."""
+    first, second = (line_of(simulated("0", "--postgres", "--trace")) for _ in range(2))
     assert first == second
 
 

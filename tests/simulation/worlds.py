@@ -24,9 +24,9 @@ from payments_async.journal import (
     JournalError,
     JournalUnavailable,
     NotParked,
-    SqliteJournal,
     State,
 )
+from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._sqlite import _journal
 from payments_async.outbox import Outbox, _crew, _standing
 from payments_async.sandbox import Quirks, Sandbox
@@ -68,6 +68,7 @@ class World:
     folder: Path
     loop: SimulatedLoop
     network: Network
+    machine_of: Callable[[World], Machine] = Machine
     line: list[str] = attrs.field(factory=list)
     told: dict[tuple[str, str], set[int]] = attrs.field(factory=dict)
     promised: set[str] = attrs.field(factory=set)
@@ -87,7 +88,7 @@ class World:
         service, ready = Process(self.loop, "service"), self.loop.create_future()
         service.start(self._serve(ready))
         self.sandbox = await ready
-        self.machine = Machine(self)
+        self.machine = self.machine_of(self)
         self.machine.begin()
         self._begin_trouble()
         for number in range(self.plan.applications + bool(self.plan.batch)):
@@ -208,7 +209,7 @@ class World:
             case _:
                 self.machine.strike(blow)
 
-    def _journal(self, number: int | None, *, strikes: bool = True) -> SqliteJournal:
+    def _journal(self, number: int | None, *, strikes: bool = True) -> StoredJournal:
         chance = self.loop.chance
 
         def decide(_: str) -> bool:
@@ -276,7 +277,7 @@ class World:
                 await outbox.put(order)
         return await outbox.entry(order.request_id) is not None
 
-    async def _decide(self, payments: PaymentsSession, journal: SqliteJournal) -> None:
+    async def _decide(self, payments: PaymentsSession, journal: StoredJournal) -> None:
         """A person who knows the truth: what the service has not carried out is sent again, the rest stays parked."""
         while True:
             await asyncio.sleep(600.0)
@@ -391,11 +392,13 @@ def _slow_down() -> None:
     _standing._LOOK = 1.0
 
 
-def world_of(plan: Plan, folder: Path, made: list[World]) -> Callable[[SimulatedLoop, Network], Awaitable[None]]:
+def world_of(
+    plan: Plan, folder: Path, made: list[World], machine_of: Callable[[World], Machine] = Machine
+) -> Callable[[SimulatedLoop, Network], Awaitable[None]]:
     """What a simulation runs."""
 
     def begun(loop: SimulatedLoop, network: Network) -> Awaitable[None]:
-        world = World(plan, folder, loop, network)
+        world = World(plan, folder, loop, network, machine_of)
         made.append(world)
         return world.run()
 

@@ -137,8 +137,7 @@ class PgConnection:
             The first row of the last one as the server wrote it, or its status where it finds no rows.
         """
         self._plan_anew()
-        self.raw.pgconn.send_query(sql.encode())
-        result = self.raw.wait(generators.execute(self.raw.pgconn))[-1]
+        result = self.raw.wait(_exchanged(self.raw.pgconn, sql))[-1]
         if result.status == pq.ExecStatus.TUPLES_OK:
             return [result.get_value(0, column) for column in range(result.nfields)]
         if result.status != pq.ExecStatus.COMMAND_OK:
@@ -167,6 +166,13 @@ class PgConnection:
     def close(self) -> None:
         """End it."""
         self.raw.close()
+
+
+def _exchanged(pgconn: pq.abc.PGconn, sql: str) -> PQGen[list[pq.abc.PGresult]]:
+    """Statements that leave once their answer is waited for, as those of a cursor do."""
+    pgconn.send_query(sql.encode())
+    found: list[pq.abc.PGresult] = yield from generators.execute(pgconn)
+    return found
 
 
 class _Impatient(psycopg.Connection):

@@ -80,6 +80,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self.steps = 0
         self.trace = hashlib.blake2b(digest_size=8)
         self.problems: list[str] = []
+        self.threads: Callable[..., Any] | None = None  # where what an executor does may wait
         self.every: list[SimulatedTask] = []  # task there was: none of a dead process may be collected
         self._ready: deque[asyncio.Handle] = deque()
         self.set_task_factory(_make_task)
@@ -129,6 +130,8 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> Any:
         """Run the function as a step of its own, a moment later."""
+        if self.threads is not None:
+            return self.threads(executor, func, args)
         future = self.create_future()
 
         def step() -> None:

@@ -23,8 +23,18 @@ from payments_async.testing._simulation.processes import CURRENT
 from payments_async.testing._simulation.threads import SimulatedQueue, SimulatedThread
 
 
-def simulate(seed: int, world: Callable[[SimulatedLoop, Network], Any], *, laziness: float = 0.1) -> SimulatedLoop:
-    """Run a world to its end, with all of its chance drawn from a seed; only once in a process."""
+def simulate(
+    seed: int,
+    world: Callable[[SimulatedLoop, Network], Any],
+    *,
+    laziness: float = 0.1,
+    prepare: Callable[[SimulatedLoop], None] = lambda _: None,
+) -> SimulatedLoop:
+    """Run a world to its end, with all of its chance drawn from a seed; only once in a process.
+
+    Args:
+        prepare: Replaces more, as ``postgres.Server.install`` does.
+    """
     chance = random.Random(seed)
     loop = SimulatedLoop(chance, laziness=laziness)
     network = Network(loop)
@@ -40,6 +50,7 @@ def simulate(seed: int, world: Callable[[SimulatedLoop, Network], Any], *, lazin
     _own_databases()
     _own_names()
     own_records(loop)
+    prepare(loop)
     asyncio.set_event_loop(loop)
     loop.run_until_complete(world(loop, network))
     return loop

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable
+from concurrent import futures
 from typing import Any
 
 from payments_async.testing._simulation.loops import SimulatedLoop
@@ -30,7 +33,7 @@ class SimulatedQueue:
 
     def get(self) -> Any:
         """Take an item; waits for one."""
-        thread = _RUNNING.get()
+        thread = running()
         assert thread is not None, "only a simulated thread waits here"
         self.reader = thread
         while not self._items:
@@ -44,37 +47,68 @@ class SimulatedThread:
     def __init__(
         self, *, target: Callable[..., None], args: tuple[Any, ...] = (), name: str = "", daemon: bool = True
     ) -> None:
-        self._loop = _loop()
+        self.loop = _loop()
         self._context = contextvars.copy_context()
-        self._process: Process | None = CURRENT.get()
+        self.process: Process | None = CURRENT.get()
         self._target, self._args = target, args
         self._mine, self._theirs = threading.Semaphore(0), threading.Semaphore(0)
-        self._has_ended = False
+        self.has_ended = False
         self._is_due = False
+        self._hurries = False
+        self._waiting: list[SimulatedThread] = []  # for its end
+        self._own = contextvars.copy_context()  # in which the loop lets it work; its other one is in use then
         self._real = threading.Thread(target=self._run, name=name, daemon=True)
+        vars(self._real)["simulated"] = self
 
     def start(self) -> None:
         """Let it begin in a moment."""
-        if self._process is not None:
-            self._process.threads.append(self)
+        if self.process is not None:
+            self.process.threads.append(self)
         self._real.start()
         self.wake()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end."""
-        while not self._has_ended:
+        """Wait for its end; whoever is no thread itself stops the whole loop meanwhile, and no time passes."""
+        waiting = running()
+        if waiting is not None:
+            self._waiting.append(waiting)
+            waiting.wait(timeout, lambda: self.has_ended)
+            return
+        self._hurries = True
+        for _ in range(_STEPS):
+            if self.has_ended:
+                return
             self.work()
+        self._hurries = False
+        if timeout is None:
+            raise RuntimeError(f"{self._real.name} does not end")
 
     def wake(self) -> None:
         """Let it work in a moment."""
         if not self._is_due:
             self._is_due = True
-            self._loop.call_later(self._loop.chance.random() * 0.004, self.work)
+            self.loop.call_later(self.loop.chance.random() * 0.004, self.work, context=self._own)
+
+    def wake_after(self, seconds: float) -> None:
+        """Let it work after so many seconds."""
+        self.loop.call_later(seconds, self.work, context=self._own)
+
+    def sleep(self, seconds: float) -> None:
+        """In the thread: let time pass."""
+        self.wait(seconds, lambda: False)
+
+    def wait(self, seconds: float | None, is_done: Callable[[], bool]) -> None:
+        """In the thread: wait until something is so, for so many seconds at most; who makes it so wakes the thread."""
+        until = None if seconds is None else self.loop.time() + seconds
+        if seconds is not None and not self._hurries:
+            self.wake_after(seconds)
+        while not (self._hurries or is_done() or (until is not None and self.loop.time() >= until)):
+            self.rest()
 
     def work(self) -> None:
         """Hand over to it, until it waits or ends."""
         self._is_due = False
-        if not self._has_ended:
+        if not self.has_ended:
             self._mine.release()
             self._theirs.acquire()
 
@@ -92,22 +126,92 @@ class SimulatedThread:
         self._mine.acquire()
         try:
             self._context.run(self._work)
+        except Exception:  # noqa: BLE001 - a thread of ours that fails, fails the simulation
+            self.loop.problems.append(f"{self._real.name} failed: {traceback.format_exc()}")
         finally:
-            self._has_ended = True
+            self.has_ended = True
+            for thread in self._waiting:
+                thread.wake()
             self._theirs.release()
 
     def _work(self) -> None:
-        _RUNNING.set(self)
         self._target(*self._args)
 
 
-_RUNNING: contextvars.ContextVar[SimulatedThread | None] = contextvars.ContextVar("simulated thread", default=None)
+_STEPS = 1000  # that a thread may take until whoever waits for it goes on
+
+
+class SimulatedExecutor:
+    """In place of a pool of one thread."""
+
+    def __init__(self, max_workers: int = 1, thread_name_prefix: str = "") -> None:
+        self._name = thread_name_prefix
+        self._todo = SimulatedQueue()
+        self._thread: SimulatedThread | None = None
+
+    def put(self, work: Callable[[], object]) -> None:
+        """Let the thread do it, after all that was put before."""
+        if self._thread is None:
+            self._thread = SimulatedThread(target=self._run, name=self._name)
+            self._thread.start()
+        self._todo.put(work)
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> futures.Future[Any]:
+        """Call a function in the thread."""
+        future: futures.Future[Any] = futures.Future()
+
+        def work() -> None:
+            try:
+                future.set_result(function(*args))
+            except BaseException as error:  # noqa: BLE001 - as an executor does
+                future.set_exception(error)
+
+        self.put(work)
+        return future
+
+    def shutdown(self, *_: object, **__: object) -> None:
+        """Let it finish what it has, and wait for that."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._todo.put(None)
+            thread.join()
+
+    def _run(self) -> None:
+        while (work := self._todo.get()) is not None:
+            work()
+
+
+def executed(executor: object, function: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.Future[Any]:
+    """As ``run_in_executor``, in a simulated thread, which may wait."""
+    future = _loop().create_future()
+
+    def work() -> None:
+        if future.done():
+            return
+        try:
+            result = function(*args)
+        except BaseException as error:  # noqa: BLE001 - as an executor does
+            if not future.done():
+                future.set_exception(error)
+        else:
+            if not future.done():
+                future.set_result(result)
+
+    if isinstance(executor, SimulatedExecutor):
+        executor.put(work)
+    else:
+        SimulatedThread(target=work).start()
+    return future
+
+
+def running() -> SimulatedThread | None:
+    """The simulated thread that runs now, if one does."""
+    return vars(threading.current_thread()).get("simulated")
 
 
 def _loop() -> SimulatedLoop:
-    import asyncio
-
-    loop = asyncio.get_running_loop()
+    thread = running()
+    loop = asyncio.get_running_loop() if thread is None else thread.loop
     assert isinstance(loop, SimulatedLoop)
     return loop
 
@@ -116,7 +220,7 @@ def crash_point(decide: Callable[[str], bool]) -> Callable[[str], None]:
     """What a journal calls between two steps: kills the process there where ``decide`` says so."""
 
     def reached(name: str) -> None:
-        process, thread = CURRENT.get(), _RUNNING.get()
+        process, thread = CURRENT.get(), running()
         if process is not None and not process.is_dead and decide(name):
             process.kill()
             if thread is not None:

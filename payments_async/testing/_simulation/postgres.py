@@ -1,0 +1,507 @@
+"""A real PostgreSQL server within a simulation: one statement is under way at a time, and the loop says which.
+
+The server answers at its own speed; what comes of it does not depend on that. A statement that waits for a lock hands
+over to the others until the lock is free. Its clock is the simulation's, and so are its timeouts.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import re
+import select
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache, partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import attrs
+import psycopg
+from psycopg import conninfo, generators, sql
+from psycopg.pq import TransactionStatus
+from psycopg.waiting import Ready, Wait
+
+from payments_async.journal._engine import _journal
+from payments_async.journal._postgres import _attendant, _connection
+from payments_async.journal._postgres._attendant import Attendant
+from payments_async.journal._postgres._connection import PgConnection
+from payments_async.testing._simulation.loops import SimulatedLoop
+from payments_async.testing._simulation.processes import CURRENT, Process
+from payments_async.testing._simulation.threads import SimulatedExecutor, SimulatedThread, executed, running
+
+TEMPLATE = "simulation_template"
+_CLOCK = """CREATE SCHEMA sim; CREATE FUNCTION sim.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+    $$SELECT to_timestamp(pg_read_file({} || current_database())::float8)$$"""
+_TIMEOUT = re.compile(r"SET (statement_timeout|lock_timeout|idle_in_transaction_session_timeout) = (\d+)")
+_NOW = re.compile(r"(?<!sim\.)clock_timestamp\(\)")
+_BLOCKED = "SELECT pid FROM unnest(%s::int[]) pid WHERE cardinality(pg_blocking_pids(pid)) > 0"
+_LIVES = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
+_PEERS = "SELECT pid FROM pg_stat_activity WHERE datname = %s"
+_LONG = 60.0  # real seconds; whatever takes longer is a mistake of ours
+_OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
+@attrs.define
+class Trouble:
+    """What the way to the server does to statements, as shares of them.
+
+    Attributes:
+        latency: Seconds that a statement or an answer travels at most.
+        pause: The share of statements that travel at all; others, and those next to a commit, are done at once.
+        vanish: The session is ended before the statement is done.
+        lost: The statement is done, and its answer is lost with the connection.
+        stall: The statement, or its answer, travels for up to ``stalled`` seconds.
+        silent: Nothing comes any more, and nothing says so.
+        notice: Seconds after which a commit is heard of at most.
+    """
+
+    latency: float = 0.002
+    pause: float = 0.1
+    vanish: float = 0.0
+    lost: float = 0.0
+    stall: float = 0.0
+    stalled: float = 20.0
+    silent: float = 0.0
+    notice: float = 0.02
+
+
+@attrs.define(eq=False)
+class Session:
+    """A session of the server."""
+
+    raw: Any
+    pid: int
+    owner: Process | None
+    timeouts: dict[str, float] = attrs.field(factory=dict)
+    thread: SimulatedThread | None = None  # that waits for a lock
+    timed_out: bool = False  # the simulation has cancelled its statement
+    is_gone: bool = False
+    turns: int = 0  # exchanges that were begun
+    text: str = ""  # of what is asked
+
+
+def _sleep(seconds: float) -> None:
+    thread = running()
+    assert thread is not None, "only a simulated thread sleeps"
+    thread.sleep(seconds)
+
+
+@cache
+def _rewritten(text: str) -> tuple[str, dict[str, float]]:
+    """A statement that asks for the simulation's clock, and waits for ever; and how long it wanted to wait."""
+    timeouts = {name: int(milliseconds) / 1000 for name, milliseconds in _TIMEOUT.findall(text)}
+    return _NOW.sub("sim.clock_timestamp()", _TIMEOUT.sub(r"SET \1 = 0", text)), timeouts
+
+
+def _told(method: Any) -> Any:
+    """The same method, after which the session knows what is asked, and its timeouts are those of the simulation."""
+
+    def asked(connection: Any, text: str, *more: Any) -> Any:
+        session: Session = connection.raw.simulated
+        text, timeouts = _rewritten(text)
+        session.timeouts |= timeouts
+        session.text = text
+        try:
+            return method(connection, text, *more)
+        except psycopg.errors.QueryCanceled as error:
+            if session.timed_out:
+                raise psycopg.errors.LockNotAvailable("canceling statement due to lock timeout") from error
+            raise
+
+    return asked
+
+
+class Server:
+    """The server of one simulation, with a database of its own.
+
+    Args:
+        dsn: Of the server; its user may do everything.
+        folder: Where both can read and write: what the clock says lies there.
+        name: Of the database.
+    """
+
+    def __init__(self, dsn: str, folder: Path, name: str) -> None:
+        self._dsn, self._name = dsn, name
+        self._monitor = psycopg.connect(dsn, autocommit=True)
+        self._clock = os.open(folder / name, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o644)
+        self.loop: SimulatedLoop
+        self.say: Callable[..., None] = lambda *_: None
+        self.trouble = Trouble()
+        self.sessions: dict[Session, None] = {}
+        self.away_until = 0.0
+        self.skew = 0.0  # seconds that its clock is ahead
+        self.statements = 0
+        self._listening: dict[Session, Any] = {}
+        self._given_up: list[Any] = []  # exchanges whose end nobody sees
+        self._copies = 0
+        self._drop(name)
+        self._make(name, TEMPLATE)
+
+    @staticmethod
+    def prepare(dsn: str, folder: Path) -> None:
+        """Make what every database of a simulation begins as; once for a server."""
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (TEMPLATE,)).fetchone():
+                return
+            connection.execute(f"CREATE DATABASE {TEMPLATE} TEMPLATE template0".encode())
+        with psycopg.connect(conninfo.make_conninfo(dsn, dbname=TEMPLATE), autocommit=True) as connection:
+            connection.execute(sql.SQL(_CLOCK).format(sql.Literal(f"{folder}/")))
+
+    def install(self, loop: SimulatedLoop) -> None:
+        """Let every connection of the journal to PostgreSQL, and every thread of it, be stepped by the loop."""
+        self.loop = loop
+        loop.threads = executed
+        impatient: Any = _connection._Impatient
+        connections: Any = PgConnection
+        attendants: Any = Attendant
+        connect, hear = impatient.connect.__func__, attendants._hear
+
+        def connected(cls: type[Any], *args: Any, **options: Any) -> Any:
+            self.reach()
+            return self.welcome(connect(cls, *args, **options))
+
+        def heard(attendant: Any, connection: Any) -> None:
+            self.flush(attendant, connection.raw.simulated)
+            hear(attendant, connection)
+
+        def waited(attendant: Any, sockets: list[int], seconds: float) -> bool:
+            return self.wait_for_notice(attendant, sockets, seconds)
+
+        vars(time)["sleep"] = _sleep
+        vars(_journal)["ThreadPoolExecutor"] = SimulatedExecutor
+        vars(_attendant)["threading"] = SimpleNamespace(Thread=SimulatedThread)
+        impatient.connect = classmethod(connected)
+        impatient.wait = lambda raw, generator, *_, **__: self.exchange(raw.simulated, generator)
+        impatient.close = lambda raw: self.end(raw.simulated)
+        for name in ("execute", "script", "exchange"):
+            setattr(connections, name, _told(getattr(connections, name)))
+        attendants._wait = waited
+        attendants._wake = lambda attendant: attendant._thread.wake()
+        attendants._hear = heard
+
+    @property
+    def dsn(self) -> str:
+        """Of its database."""
+        return conninfo.make_conninfo(self._dsn, dbname=self._name)
+
+    def close(self) -> None:
+        """Drop the database, and whatever is connected to it."""
+        for name in (self._name, *map(self._copy, range(self._copies))):
+            self._drop(name)
+        self._monitor.close()
+
+    # sessions
+
+    def reach(self) -> None:
+        """Travel to the server. Raises ``OperationalError`` where it is away."""
+        self._travel()
+        if self.loop.time() < self.away_until:
+            raise psycopg.OperationalError("connection failed: Connection refused")
+
+    def welcome(self, raw: Any) -> Any:
+        """A session has begun."""
+        owner = CURRENT.get()
+        raw.simulated = session = Session(raw, raw.info.backend_pid, owner)
+        self.sessions[session] = None
+        if owner is not None and not any(isinstance(done, _Death) for done in owner.on_death):
+            owner.on_death.append(_Death(self, owner))
+        return raw
+
+    def end(self, session: Session) -> None:
+        """Its client closes it; a transaction that is open is undone."""
+        psycopg.Connection.close(session.raw)
+        self._forget(session)
+
+    def vanish(self, session: Session) -> None:
+        """The server ends it, and its client hears of it with the next statement."""
+        if session.is_gone:
+            return
+        self._monitor.execute("SELECT pg_terminate_backend(%s)", (session.pid,))
+        poller = select.poll()
+        poller.register(session.raw.pgconn.socket, 0)
+        if not poller.poll(_LONG * 1000):
+            raise RuntimeError(f"the server does not end a session: {session.text}")
+        self._forget(session)
+
+    def bury(self, owner: Process) -> None:
+        """A process was killed: its connections are closed by its machine."""
+        for session in [one for one in self.sessions if one.owner is owner]:
+            if session.thread is not None:
+                self._monitor.execute("SELECT pg_terminate_backend(%s)", (session.pid,))
+                session.thread = None
+            self.end(session)
+
+    def _forget(self, session: Session) -> None:
+        """A session is gone, with its locks."""
+        if session.is_gone:
+            return
+        session.is_gone = True
+        self.sessions.pop(session, None)
+        self._really(lambda: self._monitor.execute(_LIVES, (session.pid,)).fetchone() is None, session.text)
+        self._wake(session)
+        if attendant := self._listening.pop(session, None):
+            _tell(attendant)
+        self._settle()
+
+    # statements
+
+    def exchange(self, session: Session, generator: Any) -> Any:
+        """Ask the server something, and wait for its answer."""
+        trouble, chance, text = self.trouble, self.loop.chance, session.text
+        fault = self._drawn() if running() is not None else None
+        is_commit = text.endswith("COMMIT")
+        travels = is_commit or chance.random() < trouble.pause
+        if fault == "silent":
+            self._keep_silent(session, generator)
+        if travels or fault == "stall":
+            self._travel(stalls=fault == "stall" and chance.random() < 0.5)
+        if fault == "vanish":
+            self.say("session vanishes before:", _short(text))
+            self.vanish(session)
+        answer = self._drive(session, generator)
+        if session.raw.pgconn.transaction_status == TransactionStatus.IDLE:
+            self._settle()
+            if is_commit or "notify" in text:
+                self._announce()
+        if fault == "lost" and not session.is_gone:
+            self.say("answer lost of:", _short(text))
+            self.end(session)
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        if travels or fault == "stall":
+            self._travel(stalls=fault == "stall")
+        return answer
+
+    def _drawn(self) -> str | None:
+        """The fault that strikes this statement."""
+        drawn = self.loop.chance.random()
+        for name in ("vanish", "lost", "stall", "silent"):
+            drawn -= getattr(self.trouble, name)
+            if drawn < 0:
+                return name
+        return None
+
+    def _travel(self, *, stalls: bool = False) -> None:
+        thread = running()
+        if thread is not None:
+            longest = self.trouble.stalled if stalls else self.trouble.latency
+            thread.sleep(self.loop.chance.random() * longest)
+
+    def _keep_silent(self, session: Session, generator: Any) -> None:
+        """The line is dead from now on: the server ends the session after a while, the client after its patience."""
+        self.say("silence at:", _short(session.text))
+        if self.loop.chance.random() < 0.5:
+            self._drive(session, generator)
+        self._given_up.append(generator)
+        self.after(5.0 + self.loop.chance.random() * 10, lambda: self.vanish(session))
+        thread = running()
+        assert thread is not None
+        thread.sleep(session.raw.patience)
+        if not session.is_gone:
+            self.end(session)
+        psycopg.Connection.close(session.raw)
+        raise _connection.ServerSilent("the server says nothing")
+
+    def _drive(self, session: Session, generator: Any) -> Any:
+        """Let the server do it, really."""
+        session.turns += 1
+        session.timed_out = False
+        self.statements += 1
+        os.pwrite(self._clock, f"{self.loop.wall_clock + self.skew:<30.6f}".encode(), 0)
+        try:
+            awaited = next(generator)
+            while True:
+                ready = self._awaited(session, awaited)
+                awaited = generator.send(ready)
+        except StopIteration as end:
+            self._watch(session)
+            return end.value
+
+    def _awaited(self, session: Session, awaited: Wait) -> Ready:
+        """What came of the wait for a socket."""
+        poller = select.poll()
+        events = (select.POLLIN if awaited & Wait.R else 0) | (select.POLLOUT if awaited & Wait.W else 0)
+        poller.register(session.raw.pgconn.socket, events)
+        until = vars(time)["real_monotonic"]() + _LONG
+        while True:
+            found = poller.poll(5 if self._is_held(session) else 200)
+            if found:
+                got = found[0][1]
+                is_readable = got & (select.POLLIN | select.POLLHUP | select.POLLERR)
+                ready = (Ready.R if is_readable else 0) | (Ready.W if got & select.POLLOUT else 0)
+                return Ready(ready)
+            if self._monitor.execute(_BLOCKED, ([session.pid],)).fetchone():
+                self._wait_for_lock(session)
+            elif vars(time)["real_monotonic"]() > until:
+                raise RuntimeError(f"the server takes too long: {session.text}")
+
+    def _is_held(self, session: Session) -> bool:
+        """Whether another session has a transaction open, and locks maybe."""
+        return any(
+            one is not session and not one.raw.closed and one.raw.pgconn.transaction_status in _OPEN
+            for one in self.sessions
+        )
+
+    def _wait_for_lock(self, session: Session) -> None:
+        """Hand over to the others, until the lock is free, or the time is up."""
+        thread = running()
+        assert thread is not None, f"the loop itself waits for a lock: {session.text}"
+        session.thread, turn = thread, session.turns
+        limits = [session.timeouts.get(name, 0.0) for name in ("lock_timeout", "statement_timeout")]
+        if limit := min((one for one in limits if one), default=0.0):
+            self.after(limit, lambda: self._cancel(session, turn))
+        while session.thread is not None:
+            thread.rest()
+
+    def _cancel(self, session: Session, turn: int) -> None:
+        """A statement has waited for too long."""
+        if session.thread is not None and session.turns == turn:
+            self.say("a lock was waited for too long:", _short(session.text))
+            session.timed_out = True
+            self._monitor.execute("SELECT pg_cancel_backend(%s)", (session.pid,))
+            self._really(lambda: not self._blocked([session]), session.text)
+            self._wake(session)
+            self._settle()
+
+    def _blocked(self, sessions: Iterable[Session]) -> set[int]:
+        found = self._monitor.execute(_BLOCKED, ([one.pid for one in sessions],)).fetchall()
+        return {pid for (pid,) in found}
+
+    def _settle(self) -> None:
+        """Locks may be free: let the server finish what waited for them, and wake who asked for it."""
+        waiting = [one for one in self.sessions if one.thread is not None]
+        if not waiting:
+            return
+        blocked = self._blocked(waiting)
+        for session in waiting:
+            if session.pid not in blocked and session.thread is not None:
+                os.pwrite(self._clock, f"{self.loop.wall_clock + self.skew:<30.6f}".encode(), 0)
+                poller = select.poll()
+                poller.register(session.raw.pgconn.socket, select.POLLIN)
+                self._really(lambda: bool(poller.poll(5)) or self._blocked([session]) != set(), session.text)  # noqa: B023
+                self._wake(session)
+
+    def _wake(self, session: Session) -> None:
+        thread, session.thread = session.thread, None
+        if thread is not None:
+            thread.wake()
+
+    def _watch(self, session: Session) -> None:
+        """End a session that stands still within a transaction, as the server does."""
+        limit = session.timeouts.get("idle_in_transaction_session_timeout", 0.0)
+        if limit and session.raw.pgconn.transaction_status in _OPEN:
+            turn = session.turns
+
+            def check() -> None:
+                if session.turns == turn and not session.is_gone:
+                    self.say("a session stood still within a transaction:", _short(session.text))
+                    self.vanish(session)
+
+            self.after(limit, check)
+
+    # notices
+
+    def flush(self, attendant: Any, session: Session) -> None:
+        """Let whatever was committed before arrive where this session listens: an exchange of nothing does so."""
+        self._listening[session] = attendant
+        attendant.has_notice = False
+        if not session.is_gone:
+            session.raw.pgconn.send_query(b"")
+            self._drive(session, generators.execute(session.raw.pgconn))
+
+    def wait_for_notice(self, attendant: Any, sockets: list[int], seconds: float) -> bool:
+        """In place of ``Attendant._wait``."""
+        thread = running()
+        assert thread is not None
+
+        def is_told() -> bool:
+            return bool(sockets) and attendant.has_notice
+
+        thread.wait(seconds, lambda: is_told() or attendant._is_ending or bool(attendant._forgotten))
+        return is_told()
+
+    def _announce(self) -> None:
+        """Somebody has committed: whoever listens hears of it in a moment."""
+        for attendant in self._listening.values():
+            self.after(self.loop.chance.random() * self.trouble.notice, partial(_tell, attendant))
+
+    # the whole server
+
+    def restart(self, seconds: float) -> None:
+        """End all sessions, and let nobody in for a while."""
+        self.say(f"the server is away for {seconds:g} s")
+        self.away_until = max(self.away_until, self.loop.time() + seconds)
+        for session in list(self.sessions):
+            self.vanish(session)
+
+    def fall_behind(self, seconds: float) -> Callable[[], None]:
+        """Keep what a standby has that hears of nothing more; tells what promotes it."""
+        self.restart(0.0)
+        number, self._copies = self._copies, self._copies + 1
+        self._drop(self._copy(number))
+        self._make(self._copy(number), self._name)
+
+        def promote(*, tells: bool = True) -> None:
+            self.say("a standby is promoted" if tells else "a disk is put back", f"that is {seconds:g} s behind")
+            self.restart(seconds=self.loop.chance.random() * 20)
+            self._drop(self._name)
+            names = map(sql.Identifier, (self._copy(number), self._name))
+            self._monitor.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(*names))
+            if not tells:
+                self._keep_epoch()
+
+        return promote
+
+    def _keep_epoch(self) -> None:
+        """Let the database have its number still: its files were put back, and nothing else."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(
+                """UPDATE payments.meta SET value = regexp_replace(value, '[0-9]+$', (SELECT oid::text FROM pg_database
+                WHERE datname = current_database())) WHERE key = 'epoch'"""
+            )
+
+    def _make(self, name: str, template: str) -> None:
+        names = map(sql.Identifier, (name, template))
+        self._monitor.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
+
+    def _drop(self, name: str) -> None:
+        self._monitor.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def _copy(self, number: int) -> str:
+        return f"{self._name}_{number}"
+
+    # time
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call something later that belongs to no process."""
+        self.loop.call_later(seconds, call, context=contextvars.Context())
+
+    def _really(self, is_done: Callable[[], bool], what: str) -> None:
+        """Wait for the server, by the computer's own clock."""
+        until = vars(time)["real_monotonic"]() + _LONG
+        while not is_done():
+            if vars(time)["real_monotonic"]() > until:
+                raise RuntimeError(f"the server takes too long: {what}")
+
+
+class _Death:
+    """What a process that is killed leaves to its machine."""
+
+    def __init__(self, server: Server, owner: Process) -> None:
+        self.server, self._owner = server, owner
+
+    def __call__(self) -> None:
+        with suppress(psycopg.Error):
+            self.server.bury(self._owner)
+
+
+def _tell(attendant: Any) -> None:
+    """There is something to be read for it."""
+    attendant.has_notice = True
+    attendant._thread.wake()
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[-60:]
