@@ -29,9 +29,9 @@ PINNED = {
     "payments_async.bulk": """
         Batch BatchChanged Comparison Difference Double Duplicate DuplicateGroup Duplicates FileColumn FirstLook Fuse
         Guess Issue LaterTry Ledger PayeeChange Plan PlanProgress Problem Reconciliation Repeat Report Retries
-        RunProgress SearchProgress Share acknowledge approval_sheet later_tries ledger lift_quarantine plan read_batch
-        read_money receipt reconcile report retried_id retry_file run_batch sample_payroll write_off
-        write_off_all
+        RunProgress SearchProgress Share acknowledge approval_sheet give_listing_deadline later_tries ledger
+        lift_quarantine plan read_batch read_money receipt reconcile report retried_id retry_file run_batch
+        sample_payroll write_off write_off_all
     """,
     "payments_async.fleet": """
         FleetNotReady FleetStatus Routine metrics run_schedule run_worker status submit
@@ -46,16 +46,17 @@ PINNED = {
         Adoption Approval ApprovalRule Archive ArchivedOrder ArchivedOrders Circumstance Copied Entry
         Examination FINAL Flaw Happening HeldElsewhere Journal JournalBehind JournalClosed JournalCorrupt
         JournalError JournalFull JournalLocked JournalLost JournalMoved JournalOutdated JournalReadOnly
-        JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost LoadBusy Migration MoveStands News
-        NotAJournal NotApproved NotLookedFor NotMigrated NotMoved NotParked OrderUnknown OrdersArchived OrdersDiffer
+        JournalRefused JournalTooNew JournalUnavailable JournalUnusable LeaseLost ListingDeadline LoadBusy Migration
+        MoveStands News NotAJournal NotApproved NotLookedFor NotMigrated NotMoved NotParked OrderUnknown OrdersArchived
+        OrdersDiffer
         PlaceTaken PostgresJournal Progress Proposal Pruned RegistryDamaged Run RunIdentity RunUnknown
         SecondJournal Signature SqliteJournal Standing State StateFolder StillWorked StoredJournal Sweep Unsealed
         WrongAccount archive_orders copy_journal journal_at unseal_journal
     """,
     "payments_async.journal.contract": """
         Arrival Awaited Backlog CRASH_POINTS Change ChangeFeed Chunk Chunks ClaimedOrder Doubt EVIDENCE Evidence Finding
-        Heard Hearing HeldUp Inbox Laid Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed RULES
-        RawNotification Receipt SAID SharedPace Sighting StoredEvent Turns Verdict Waiting next_state
+        Heard Hearing HeldUp Inbox Laid ListingWord Loaded NotPermitted OldOrder OpenOrder Outcome Pause Permit Placed
+        RULES RawNotification Receipt SAID SharedPace Sighting StoredEvent Turns Verdict Waiting next_state
         why_not_approved
     """,
     "payments_async.otel": """

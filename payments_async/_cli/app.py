@@ -80,6 +80,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "bulk.decisions",
         "State that a parked order, or several, never reached the service. The next run sends them again.",
     ),
+    "bulk listing-deadline": (
+        "bulk.decisions",
+        "State that the service lists in time what it carried out. What is not listed then is sent again by itself.",
+    ),
     "bulk acknowledge": (
         "bulk.decisions",
         "State that you have seen the contradiction about an order, or several. It counts no more; the story keeps it.",

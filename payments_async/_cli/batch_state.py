@@ -12,6 +12,7 @@ from payments_async._cli.screen import Screen, money, quoted
 from payments_async._cli.story import sentence, service_words
 from payments_async.bulk import LaterTry, later_tries
 from payments_async.journal import Archive, Entry, Journal, Progress, State
+from payments_async.journal.contract import ListingWord
 
 SHOWN = 20  # orders of a kind
 UNFORTUNATE = (State.REJECTED, State.FAILED, State.REVERSED)
@@ -105,6 +106,16 @@ def show_archives(screen: Screen, archives: Sequence[Archive]) -> None:
     """Write the files that orders have left for."""
     for one in archives[-SHOWN:]:
         screen.say(f"  {quoted(one.path)}: {one.orders:,}, {datetime.fromtimestamp(one.begun, UTC):%Y-%m-%d}")
+
+
+def deadlines_in_words(words: Sequence[ListingWord]) -> str | None:
+    """The listing deadlines that persons have given, with what became of each."""
+    told = [
+        f"{one.deadline}: {one.who} ({one.why}), {one.sent} orders sent again, {money(one.spent)}"
+        + (f"; over: {one.over}" if one.over else "")
+        for one in words
+    ]
+    return "; ".join(told) or None
 
 
 def show_progress(screen: Screen, progress: Progress, currency: str | None) -> None:

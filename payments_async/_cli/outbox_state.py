@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from payments_async._cli.batch_state import in_words
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.screen import clean
 from payments_async.journal import Journal, Progress, State
-from payments_async.journal.contract import Awaited, Backlog, Hearing, HeldUp, Pause, SharedPace
+from payments_async.journal.contract import Awaited, Backlog, Hearing, HeldUp, ListingWord, Pause, SharedPace
 
 OutboxName = Annotated[str, typer.Option("--name", help="Which outbox; processes with the same name share the work.")]
 AnyOutbox = Annotated[str | None, typer.Option("--name", help="Which outbox; not needed where there is one.")]
@@ -37,6 +38,7 @@ class OutboxState:
         strangers: Orders that lists have shown and the journal does not hold.
         in_tray, untaken: Orders of an application's own transactions that nobody has taken yet, or that cannot be.
         pace: How fast all may send who share the journal.
+        deadlines: Persons' words that the service lists in time, by which orders are sent again.
     """
 
     name: str
@@ -52,6 +54,7 @@ class OutboxState:
     in_tray: int
     untaken: int
     pace: SharedPace
+    deadlines: Sequence[ListingWord]
 
     @property
     def exit_status(self) -> Exit:
@@ -89,6 +92,7 @@ async def state_of(journal: Journal, name: str) -> OutboxState:
         in_tray=laid - untaken,
         untaken=untaken,
         pace=await journal.pace(),
+        deadlines=await journal.listing_words(),
     )
 
 

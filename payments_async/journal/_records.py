@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import NamedTuple, Self
 
 import attrs
 
+from payments_async._amounts import order_amount
+from payments_async._checks import check_number, check_whole
 from payments_async._frozen import amend, field, frozen
 from payments_async._orders import Order
 from payments_async._wire.orders import read_order
@@ -133,6 +135,71 @@ class Awaited:
             f"{LISTS} complete lists of the service that show orders of ours have to be read from {due:%Y-%m-%d %H:%M} "
             f"on; until now {self.lists} were"
         )
+
+
+CLOCKS_DIFFER = 60.0  # seconds by which clocks that are right may differ
+
+
+@frozen(kw_only=True)
+class ListingDeadline:
+    """A person's word that the service lists in time what it has carried out; an order not listed then is sent again.
+
+    Where the word is wrong, such an order is paid twice.
+
+    Attributes:
+        within: Seconds from an order's last permit within which it is listed. Fewer than 900 count as 900.
+        until: Unix seconds at which the word ends.
+        orders: How many orders may be sent again by it, each once.
+        amount, total: The most that one of them may be, and all of them together.
+        currency: The word is for orders that name this one; ``None`` for those that name none.
+    """
+
+    within: float
+    until: float
+    orders: int
+    amount: Decimal = field(converter=order_amount)
+    total: Decimal = field(converter=order_amount)
+    currency: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_number("within", self.within, above_zero=True)
+        check_number("until", self.until, above_zero=True, unit="Unix seconds")
+        check_whole("orders", self.orders, 1)
+        if max(self.within, self.until) == float("inf"):
+            raise ValueError("within, until: must be finite; a word without an end is not taken")
+
+    @property
+    def waits(self) -> float:
+        """Seconds from an order's last permit before which no list counts that does not show it."""
+        return max(GRACE, self.within) + CLOCKS_DIFFER
+
+    def __str__(self) -> str:
+        most = " ".join(filter(None, (f"{self.orders} orders, each of {self.amount:,f} at most,", self.currency)))
+        return (
+            f"listed within {self.within:g} s, until {datetime.fromtimestamp(self.until, UTC):%Y-%m-%d %H:%M} UTC, for "
+            f"{most} {self.total:,f} in all"
+        )
+
+
+@frozen(kw_only=True)
+class ListingWord:
+    """A listing deadline as a person has given it.
+
+    Attributes:
+        number: The journal's own for the decision.
+        who, why, at: Who gave it, their reason, and when (Unix seconds).
+        sent, spent: Orders that were sent again by it, and the sum of their amounts.
+        over: Why nothing is sent again by it any more, in words; ``None`` while it holds.
+    """
+
+    number: int
+    deadline: ListingDeadline
+    who: str
+    why: str
+    at: float
+    sent: int = 0
+    spent: Decimal = Decimal(0)
+    over: str | None = None
 
 
 @frozen(kw_only=True)

@@ -1,10 +1,10 @@
 """The life of an order as one table: state x news -> state. A journal writes down what it answers.
 
 For whoever edits the table: an order becomes ``planned`` again only by proof that nothing of its last attempt left, or
-by a named person where it is ``parked``. No other way leads back: each would be a second payment. After a takeover the
-proof counts only where no earlier attempt is open and nothing else speaks of the order: that is decided before. Nothing
-that is only notified settles an order that was never sent: a forged notification would leave it unpaid. Every pair is
-written out; a missing one fails the import.
+by a named person where it is ``parked``, or would be (a listing deadline). No other way leads back: each would be a
+second payment. After a takeover the proof counts only where no earlier attempt is open and nothing else speaks of the
+order: that is decided before. Nothing that is only notified settles an order that was never sent: a forged notification
+would leave it unpaid. Every pair is written out; a missing one fails the import.
 """
 
 from __future__ import annotations

@@ -53,6 +53,8 @@ from payments_async.journal._records import (
     Happening,
     HeldUp,
     Laid,
+    ListingDeadline,
+    ListingWord,
     Loaded,
     NotPermitted,
     OldOrder,
@@ -92,6 +94,7 @@ __all__ = [
     "HeldUp",
     "Inbox",
     "Laid",
+    "ListingWord",
     "Loaded",
     "NotPermitted",
     "OldOrder",
@@ -456,7 +459,8 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """Know the service's clock, in Unix seconds, ``None`` where it has told nothing: it dates its list by that.
 
         Where our own is more than half a day ahead of it, permits are dated by the service's: else an order would be
-        looked for in days in which it was not sent, once our clock is right.
+        looked for in days in which it was not sent, once our clock is right. Where it is more than a minute behind, as
+        well: else what is to be waited for after a permit would be over too early.
         """
 
     async def record(self, outcome: Outcome) -> Finding:
@@ -465,8 +469,33 @@ class Journal(Inbox, ChangeFeed, Protocol):
     async def apply_evidence(self, evidence: Evidence) -> Finding | None:
         """Write down what was found out about an order; ``None`` when the journal holds no such order."""
 
-    async def park(self, request_id: str, *, detail: str) -> Finding:
-        """Two clean sweeps of a closed window did not find an unknown order: a person has to decide."""
+    async def park(self, request_id: str, *, detail: str, since: float | None = None) -> Finding:
+        """Two clean sweeps of a closed window did not find an unknown order: a person has to decide.
+
+        Where a person has given a listing deadline that holds for it, it is planned again by that word instead. Else
+        the reason why not is kept with ``detail``.
+
+        Args:
+            since: Unix seconds by the service's clock at which the first of these sweeps began, 0 where that is not
+                known; ``None`` parks it whatever was given.
+        """
+
+    async def give_listing_deadline(self, deadline: ListingDeadline, *, who: str | Signature, why: str) -> None:
+        """A named person answers for it that the service lists in time what it has carried out.
+
+        An unknown order that two clean sweeps after that time do not show never arrived, by that word: it is planned
+        again, once, as that person's decision. That is so where nothing else speaks of it, and within the limits. For
+        its currency the word takes the place of the one before.
+
+        Raises:
+            NotApproved: The journal asks for approvals, and too few others have approved this very word.
+        """
+
+    async def withdraw_listing_deadline(self, currency: str | None, *, who: str | Signature, why: str) -> bool:
+        """A named person takes back the word for a currency: orders are parked again. Tells whether there was one."""
+
+    async def listing_words(self) -> Sequence[ListingWord]:
+        """The listing deadline that was given last for each currency, also where it holds no more."""
 
     async def write_off(self, request_id: str, *, who: str | Signature, why: str, seen: float | None = None) -> Entry:
         """A named person states that a parked order never arrived: it is planned again.

@@ -42,6 +42,7 @@ class SettlingPass:
         requests: What it asked of the service.
         settled: How many orders left where they stood, by their state now.
         parked: Request ids of orders that it parked.
+        sent_again: Request ids of those that it planned again by a person's word (``give_listing_deadline``).
         doubles: Request ids of orders with more than one transaction.
         strangers: Transactions in the list whose orders the journal does not hold.
         notes: What hindered: lists that show too little to prove anything, filters the service ignores.
@@ -54,6 +55,7 @@ class SettlingPass:
     requests: int = 0
     settled: Mapping[State, int] = field(factory=dict)
     parked: tuple[str, ...] = ()
+    sent_again: tuple[str, ...] = ()
     doubles: tuple[str, ...] = ()
     strangers: int = 0
     notes: tuple[str, ...] = ()
@@ -68,6 +70,7 @@ class Wait:
         sent_at: Unix seconds of its first permit.
         due: When it is looked up next, in seconds that only grow.
         missed, missed_at: Clean sweeps in a row that did not show it, and when the last one ended, in such seconds.
+        missed_since: As ``SoughtOrder.since``.
     """
 
     state: State
@@ -76,6 +79,7 @@ class Wait:
     due: float
     missed: int = 0
     missed_at: float = float("-inf")
+    missed_since: float = 0.0
 
 
 @frozen(kw_only=True)
@@ -221,6 +225,7 @@ class Pass:
             requests=self._reader.requests + self._records,
             settled=dict(settled),
             parked=tuple(self.findings.parked),
+            sent_again=tuple(self.findings.sent_again),
             doubles=tuple(self.findings.doubles),
             strangers=self.findings.strangers_seen,
             notes=(*self.findings.unread, *self.findings.notes),
@@ -293,9 +298,11 @@ class Pass:
                 wait = self._agenda.waits[request_id]
                 if order.listed == window.sweeps:
                     wait.missed = 0
-                elif order.clean and began - wait.missed_at >= self._terms.interval:
+                elif order.clean and began - wait.missed_at >= self._search.interval:
+                    if not wait.missed or self._search.is_early(order, wait.missed_since):
+                        wait.missed, wait.missed_since = 0, order.since
                     wait.missed, wait.missed_at = wait.missed + 1, self._terms.ticks()
-                order.clean = wait.missed
+                order.clean, order.since = wait.missed, wait.missed_since
             put_back(window.sought, page.values())
 
     async def _look_up_unlisted(self, window: Window, read: ListRead) -> None:

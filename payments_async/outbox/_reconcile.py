@@ -22,7 +22,7 @@ from payments_async._resources.statuses import Statuses, read_statuses
 from payments_async._session import PaymentsSession, executor_of
 from payments_async._spill import PAGE, SpillTable, ids, paged
 from payments_async._status_codes import STATUS_CODES
-from payments_async.journal import Journal, NotApproved, OrderUnknown, Signature
+from payments_async.journal import Journal, ListingDeadline, NotApproved, OrderUnknown, Signature
 from payments_async.journal._records import GRACE, INTERVAL, LATE, LISTS, Entry, Evidence, Sweep
 from payments_async.journal._states import News, State
 from payments_async.outbox._sweeps import (
@@ -95,6 +95,7 @@ class Reconciliation:
         settled: How many orders left ``unknown``, ``parked`` or ``accepted``, by their state now.
         unknown: Request ids of orders that are still unknown.
         parked: Request ids of orders parked by this very call.
+        sent_again: Request ids of those that it planned again by a person's word (``give_listing_deadline``).
         conflicts: Request ids with a contradiction that nobody has acknowledged.
         stuck: Request ids accepted longer ago than ``stuck_after`` and without an end.
         strangers: Records in the list whose request id the journal does not hold, at most 1,000 of them.
@@ -109,6 +110,7 @@ class Reconciliation:
     found: int = 0
     unknown: tuple[str, ...] = ()
     parked: tuple[str, ...] = ()
+    sent_again: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     stuck: tuple[str, ...] = ()
     strangers: tuple[Transaction, ...] = ()
@@ -263,6 +265,7 @@ def _found(findings: Findings) -> Reconciliation:
         found=findings.found,
         unknown=tuple(findings.unknown),
         parked=tuple(findings.parked),
+        sent_again=tuple(findings.sent_again),
         stuck=tuple(findings.stuck),
         strangers=tuple(findings.strangers.values()),
         strangers_seen=findings.strangers_seen,
@@ -406,6 +409,19 @@ async def lift_quarantine(
         return await journal.lift_quarantine(batch_id, who=who, why=why, seen=seen, request_ids=request_ids)
 
 
+async def give_listing_deadline(journal: Journal, deadline: ListingDeadline, who: str | Signature, why: str) -> None:
+    """State, as a named person, that the service lists in time what it has carried out.
+
+    From then on an unknown order that two clean lists after that time do not show is sent again, once, by that word.
+    Where the word is wrong, it is paid twice.
+
+    Raises:
+        NotApproved: As ``write_off``.
+    """
+    async with proposing(journal):
+        await journal.give_listing_deadline(deadline, who=who, why=why)
+
+
 class ListRead(NamedTuple):
     """What is left of a list that was read.
 
@@ -449,6 +465,7 @@ class Search:
     has_swept: bool = attrs.field(init=False, default=False)
     _shown: SpillTable[Shown] = attrs.field(init=False, factory=shown_orders)  # by the last sweep
     _statused: Statuses = attrs.field(init=False, factory=Statuses)  # what the lists of each status have shown
+    _deadlines: dict[str, float] | None = attrs.field(init=False, default=None)  # by currency; ``None``: no word at all
 
     def __attrs_post_init__(self) -> None:
         self._sweeper = Sweeper(
@@ -561,8 +578,31 @@ class Search:
             )
             await self.findings.apply(order, evidence)
 
+    async def _heed_words(self) -> None:
+        """Know how long the service may take to list an order, as persons have said who answer for it."""
+        words = await self.journal.listing_words()
+        held = {(one.deadline.currency or "").upper(): one.deadline.waits for one in words if one.over is None}
+        self._deadlines = held if words else None
+        self._sweeper.notes_unclaimed = bool(held)
+        if held:
+            self.interval = max(self.interval, INTERVAL)
+
+    def deadline_of(self, order: SoughtOrder) -> float:
+        """Seconds after its last permit from which on a list shows an order, by a person's word; 0 where none holds."""
+        return (self._deadlines or {}).get((order.currency or "").upper(), 0.0)
+
+    def is_early(self, order: SoughtOrder, at: float) -> bool:
+        """Whether a list that began at a moment need not show an order yet, by a person's word; not where it is 0."""
+        deadline = self.deadline_of(order)
+        return bool(deadline) and 0 < at < order.at + deadline
+
+    def _now(self) -> float:
+        """Unix seconds by our clock, or by the service's where that is ahead: permits are dated by it then."""
+        return self.clock() + max(0.0, self.payments.clock_difference or 0.0)
+
     async def sweep_window(self, window: Window) -> ListRead:
         """Read the list once, and count whom it did not show."""
+        await self._heed_words()
         began, self.has_swept, self._shown = self.clock(), True, shown_orders()
         reading, self._shown = await self._sweeper.sweep(window, self._batches)
         problem, counted, read = reading.problem, reading.counted, ListRead(reading.rows, reading.failure)
@@ -706,23 +746,27 @@ class Search:
 
     def _may_be_parked(self, order: SoughtOrder) -> bool:
         """Whether its period of grace is over."""
-        return order.state is State.UNKNOWN and order.at + self.grace <= self.clock()
+        return order.state is State.UNKNOWN and order.at + max(self.grace, self.deadline_of(order)) <= self._now()
 
     def _count_clean(self, window: Window, began: float) -> None:
         """Count a sweep for the orders it should have shown, if enough time has passed since the one before."""
+        ahead = self.payments.clock_difference  # the answers to this very list have told
+        told, began = 0.0 if ahead is None else began + ahead, began + max(0.0, ahead or 0.0)
         if window.swept_at is not None and began - window.swept_at < self.interval:
             return
-        window.swept_at = now = self.clock()
+        window.swept_at = now = self._now()
         for page in window.sought.pages(State.UNKNOWN):
             for order in page.values():
                 if order.at > now + _YET_TO_COME:
                     self.findings.note(_SET_BACK)
-                if order.at + self.grace > began:
+                if order.at + self.grace > began or self.is_early(order, told):
                     continue
                 if not window.shows(day_of(order.at, self.payments.dialect.timezone)):
                     words = "it shows no order known to be of these days"
                     self.findings.note(f"{_OF_THE_LIST.format(days=window)}: {words}")
                     continue
+                if not order.clean or self.is_early(order, order.since):
+                    order.clean, order.since = 0, told
                 order.clean = 0 if order.listed == window.sweeps else order.clean + 1
             put_back(window.sought, page.values())
 
@@ -743,9 +787,17 @@ class Search:
         )
         for page in paged(lost):
             try:
-                await asyncio.gather(*(self.findings.park(order, detail) for order in page))
+                await asyncio.gather(*(self._park(order, detail) for order in page))
             finally:
                 put_back(window.sought, page)
+
+    async def _park(self, order: SoughtOrder, detail: str) -> None:
+        """Park an order, or have it sent again by a person's word where no row of the list may be its own."""
+        since = None if self._deadlines is None else order.since
+        if since is not None and self.deadline_of(order) and self._sweeper.may_show(order):
+            words = "a transaction of its amount, or of an id that its own begins with, is listed as no known order's"
+            since, detail = None, f"{detail}; it is not sent again by the listing deadline: {words}"
+        await self.findings.park(order, detail, since)
 
 
 def _last_complete(sweeps: Sequence[Sweep], batch_id: str | None, now: float) -> float:

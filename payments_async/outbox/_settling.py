@@ -41,6 +41,7 @@ _CHANGES = 500  # changes read at once
 _BREATH = 1.0  # seconds between two such questions, whatever is heard
 _STANDBY = 1.0  # seconds between two questions whether the duty is free
 _MISSES = 3  # times in a row that the duty cannot be prolonged: its lease is over then
+_SENT_AGAIN = "the outbox %s: %d orders are in no complete list and sent again by a person's word, %s the first"
 _DOUBLES_TOLD = 1000  # and as many strangers
 
 
@@ -320,6 +321,9 @@ class Settler:
             facts = {"outbox": self._outbox, "parked": len(parked), "request_id": parked[0]}
             words = "the outbox %s: %d orders are in no complete list and were parked, %s the first: a person decides"
             _log.warning(words, self._outbox, len(parked), parked[0], extra=facts)
+        if again := trip.findings.sent_again:
+            extra = {"outbox": self._outbox, "sent_again": len(again), "request_id": again[0]}
+            _log.warning(_SENT_AGAIN, self._outbox, len(again), again[0], extra=extra)
         self._tell_strangers(trip)
         for request_id, why in trip.findings.contradicted.items():
             if request_id not in self._doubles and len(self._doubles) < _DOUBLES_TOLD:

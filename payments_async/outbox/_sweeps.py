@@ -13,11 +13,13 @@ from typing import NamedTuple
 
 import attrs
 
+from payments_async._amounts import magnitude_text
 from payments_async._frozen import frozen
 from payments_async._models import Transaction, TransactionStatus
+from payments_async._request_ids import plain_id
 from payments_async._resources.lists import Reader, Reading
 from payments_async._session import PaymentsSession, executor_of
-from payments_async._spill import PAGE, Columns, SpillTable
+from payments_async._spill import PAGE, Columns, SpillTable, ids
 from payments_async.journal import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._records import GRACE, INTERVAL, ArchivedOrder, Entry, Evidence, RunIdentity, Sighting
@@ -59,6 +61,7 @@ class SoughtOrder:
         first, state: When it was looked for, and as far as we know it by now.
         at: Unix seconds of its last permit.
         clean: Clean sweeps in a row that began after its period of grace and did not show it.
+        since: Unix seconds by the service's clock at which the first of them began; 0 where that is not known.
         listed: The number of the last sweep that showed it, whatever it said of it.
         unconfirmed: A notification alone says that it failed.
     """
@@ -73,6 +76,7 @@ class SoughtOrder:
     clean: int = 0
     listed: int = 0
     unconfirmed: bool = False
+    since: float = 0.0
 
     @classmethod
     def of(cls, entry: Entry) -> SoughtOrder:
@@ -91,8 +95,8 @@ class SoughtOrder:
     @classmethod
     def unpack(cls, request_id: str, columns: Columns) -> SoughtOrder:
         """An order as it was packed."""
-        state, first, amount, currency, transaction_id, at, clean, listed, unconfirmed = columns
-        known = (Decimal(amount), currency, transaction_id, at, clean, listed, bool(unconfirmed))
+        state, first, amount, currency, transaction_id, at, clean, listed, unconfirmed, since = columns
+        known = (Decimal(amount), currency, transaction_id, at, clean, listed, bool(unconfirmed), since)
         return cls(request_id, _STATE[first], _STATE[state], *known)
 
     def pack(self) -> Columns:
@@ -107,6 +111,7 @@ class SoughtOrder:
             self.clean,
             self.listed,
             self.unconfirmed,
+            self.since,
         )
 
     @property
@@ -137,7 +142,7 @@ _STATE = {state.value: state for state in State}
 
 def sought_orders(orders: Iterable[SoughtOrder] = ()) -> SpillTable[SoughtOrder]:
     """Orders by request id. There may be hundreds of thousands."""
-    table = SpillTable(SoughtOrder.pack, SoughtOrder.unpack, 9)
+    table = SpillTable(SoughtOrder.pack, SoughtOrder.unpack, 10)
     put_back(table, orders)
     return table
 
@@ -261,6 +266,7 @@ class Findings:
     found: int = 0
     unknown: list[str] = attrs.field(factory=list)
     parked: list[str] = attrs.field(factory=list)
+    sent_again: list[str] = attrs.field(factory=list)  # or will be, by a listing deadline
     stuck: list[str] = attrs.field(factory=list)
     strangers: dict[str, Transaction] = attrs.field(factory=dict)
     strangers_seen: int = 0
@@ -300,13 +306,15 @@ class Findings:
             )
         return await self.apply(order, evidence_of(record, source))
 
-    async def park(self, order: SoughtOrder, detail: str) -> None:
-        """Nothing shows an order: a person has to decide."""
-        finding = await self.journal.park(order.request_id, detail=detail)
+    async def park(self, order: SoughtOrder, detail: str, since: float | None = None) -> None:
+        """Nothing shows an order: a person has to decide, or has decided by a listing deadline."""
+        finding = await self.journal.park(order.request_id, detail=detail, since=since)
         order.state = finding.state
         order.unconfirmed = False
         if finding.state is State.PARKED and finding.before is not State.PARKED:
             self.parked.append(order.request_id)
+        if finding.state is State.PLANNED and finding.before is State.UNKNOWN:
+            self.sent_again.append(order.request_id)
 
     def double(self, request_id: str, *transaction_ids: str) -> None:
         """More than one transaction of one order."""
@@ -376,6 +384,8 @@ class Sweeper:
     Attributes:
         remembers: What a list shows of orders that the journal does not hold is kept there, for they may come yet.
         grace, interval: Seconds, as in ``reconcile``: of which lists the journal notes that they are clean.
+        unclaimed: Rows of the last list that no order is known to have, by what they may be of: an id, or an amount.
+        notes_unclaimed: They are noted.
     """
 
     payments: PaymentsSession
@@ -386,6 +396,8 @@ class Sweeper:
     grace: float = attrs.field(default=GRACE, kw_only=True)
     interval: float = attrs.field(default=INTERVAL, kw_only=True)
     _first: dict[str, str] = attrs.field(factory=dict)  # transactions of orders that have none by the journal
+    unclaimed: SpillTable[None] = attrs.field(factory=ids, init=False)
+    notes_unclaimed: bool = attrs.field(default=False, init=False)
     _ours: int = 0  # orders of the journal that the last list has shown
 
     async def sweep(
@@ -405,7 +417,7 @@ class Sweeper:
         requests, shown = self.reader.requests, shown_orders()
         window.sweeps += 1
         window.days.clear()
-        self._ours = 0
+        self._ours, self.unclaimed = 0, ids()
         reading = await self._read_window(window, shown, tell)
         if reading.problem is None and not self._ours and await self._is_beyond(window, shown):
             self.findings.note(f"the list of {window} shows no order of ours, the list of all days does: {_DATE_KEYS}")
@@ -528,6 +540,8 @@ class Sweeper:
             is_about = await self._is_about(order, row)
             if order.state in CONFIRMED and order.transaction_id is not None:
                 self._first.pop(order.request_id, None)  # the journal knows now
+            if not is_about:
+                self._leave(row, is_named=order.state is State.SENDING)
             if is_about:
                 window.days.add(day_of(order.at, self.payments.dialect.timezone))
                 if order.request_id in sought:
@@ -565,11 +579,30 @@ class Sweeper:
             row = attrs.evolve(row, request_id=order.request_id)  # in the letters in which it was sent
         if row.request_id is None or order is not None:
             finding = await self.journal.apply_evidence(evidence_of(row, "list"))
+        if finding is None or finding.conflict is not None:
+            self._leave(row)
         if finding is None:
             self.findings.stranger(row)
         elif order is not None and (finding.conflict is not None or finding.state is not finding.before):
             words = finding.conflict or f"it is {finding.state} now"
             self.findings.note(f"order {order.request_id}, which is in the archive {order.archive.path}: {words}")
+
+    def _leave(self, row: Transaction, *, is_named: bool = False) -> None:
+        """Note a row that no order is known to have.
+
+        Args:
+            is_named: Its id is that of an order whose own it may well be; still it may be the beginning of another.
+        """
+        if self.notes_unclaimed:
+            amount = () if is_named else (magnitude_text(row.amount),)
+            named = (f"#{plain_id(row.request_id)}",) if row.request_id else ()
+            self.unclaimed.put(dict.fromkeys((*amount, *named)))
+
+    def may_show(self, order: SoughtOrder) -> bool:
+        """Whether the last list may show an order in a row that names it wrongly, or not at all."""
+        key = plain_id(order.request_id)
+        beginnings = (f"#{key[:length]}" for length in range(1, len(key) + 1))
+        return bool(self.unclaimed.find([magnitude_text(order.amount), magnitude_text(None), *beginnings]))
 
 
 def _sighting_of(row: Transaction) -> Sighting | None:

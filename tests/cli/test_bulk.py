@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 from decimal import Decimal
 from pathlib import Path
@@ -395,6 +396,34 @@ async def test_a_copied_journal_goes_on_once_somebody_has_looked_its_orders_up(
     assert 0 == (await run("bulk", "run", payroll, *copied, "--yes", "--new-journal")).status
     assert (3, []) == (len(sandbox.ledger), sandbox.duplicates())
     assert 2 == (await run(*lift, "--yes", "--json")).status
+
+
+async def test_a_listing_deadline_is_proposed_approved_shown_and_withdrawn(
+    run: Run, payroll: str, sent: tuple[str, ...]
+) -> None:
+    """Its risk is asked about; others approve it; status shows it, and what has become of it."""
+    await run("bulk", "run", payroll, *sent, "--yes", "--new-journal")
+    terms = ("--within", "7200", "--until", "2999-01-01", "--orders", "5", "--amount", "2000", "--currency", "UGX")
+    give = ("bulk", "listing-deadline", *CLERK, *terms, "--total", "5,000")
+    assert "all of them, or --withdraw" in (await run("bulk", "listing-deadline", *CLERK, *terms)).said
+    assert (2, True) == ((asked := await run(*give)).status, "--yes: needed" in asked.said)
+    board = ("--who", "C. Board", "--why", "four eyes", "--shared-logins", "--yes")
+    assert 0 == (await run("bulk", "approvals", "--journal", "j.sqlite", "--needed", "1", *board)).status
+    refused = await run(*give, "--yes")
+    (digest,) = re.findall(r"bulk approve ([0-9a-f]{64})", refused.said)
+    assert (2, True) == (refused.status, "1 person must approve it" in refused.said)
+    approved = await run("bulk", "approve", digest, "--who", "B. Head", "--journal", "j.sqlite", "--yes")
+    assert (0, True) == (approved.status, "send again by itself what the service has not listed" in approved.said)
+    done = await run(*give, "--yes")
+    assert (0, True) == (done.status, "is sent again, as A. Clerk states: letter of 3 May" in done.said)
+    words = "listed within 7200 s, until 2999-01-01 00:00 UTC, for 5 orders, each of 2,000 at most, UGX 5,000 in all"
+    assert (
+        f"Listing deadline: {words}: A. Clerk (letter of 3 May), 0 orders sent again"
+        in (await run("bulk", "status", *sent)).said
+    )
+    back = ("bulk", "listing-deadline", "--withdraw", "--currency", "UGX", *CLERK)
+    assert ("withdrawn; what" in (await run(*back)).said, "no such word" in (await run(*back)).said) == (True, True)
+    assert "over: A. Clerk has withdrawn it" in (await run("bulk", "status", *sent)).said
 
 
 async def test_a_report_is_written_once(run: Run, payroll: str, sent: tuple[str, ...]) -> None:

@@ -1,12 +1,12 @@
 """`payments-async transactions`: what the service made of our orders."""
 
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
 from typing import Annotated
 
 import typer
 
 from payments_async import PaymentsSession, Transaction, TransactionStatus
+from payments_async._cli.dates import day
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.screen import Screen, counted, money
 from payments_async._cli.settings import ConnectionSettings
@@ -20,21 +20,6 @@ _NOT_SHOWN = (
 _SEVERAL = (
     "{} transactions carry request id {}: it may have been carried out more than once; ask the service about each"
 )
-
-
-def _read_day(text: str) -> datetime:
-    """A day as it is written.
-
-    Raises:
-        BadParameter: It is written otherwise.
-    """
-    try:
-        return datetime.strptime(text.strip(), "%Y-%m-%d").replace(tzinfo=UTC)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no day; write it as in 2026-11-22") from error
-
-
-day = partial(typer.Option, parser=_read_day, metavar="DATE")
 
 
 async def transactions(

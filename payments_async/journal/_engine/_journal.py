@@ -63,6 +63,8 @@ from payments_async.journal._records import (
     Happening,
     HeldUp,
     Laid,
+    ListingDeadline,
+    ListingWord,
     Loaded,
     NotPermitted,
     OldOrder,
@@ -92,6 +94,7 @@ from payments_async.journal._statements import (
     _entries,
     _evidence,
     _history,
+    _listing_deadlines,
     _loading,
     _moving,
     _notifications,
@@ -638,8 +641,20 @@ class StoredJournal(Journal):
         work = partial(_evidence.apply_evidence, evidence=evidence)
         return await self._writer.submit("apply_evidence", work, together=_evidence.apply_all)
 
-    async def park(self, request_id: str, *, detail: str) -> Finding:
-        return await self._submit("park", _evidence.park, request_id, detail)
+    async def park(self, request_id: str, *, detail: str, since: float | None = None) -> Finding:
+        remembered = () if since is None else await self._remembered_rules()
+        return await self._submit("park", _listing_deadlines.park, request_id, detail, since, remembered)
+
+    async def give_listing_deadline(self, deadline: ListingDeadline, *, who: str | Signature, why: str) -> None:
+        decided = (deadline, _signed(who, why), why, await self._remembered_rules())
+        await self._submit("give_listing_deadline", _listing_deadlines.give, *decided)
+
+    async def withdraw_listing_deadline(self, currency: str | None, *, who: str | Signature, why: str) -> bool:
+        taken_back = (currency, _signed(who, why), why)
+        return await self._submit("withdraw_listing_deadline", _listing_deadlines.withdraw, *taken_back)
+
+    async def listing_words(self) -> Sequence[ListingWord]:
+        return await self._read(_listing_deadlines.words, self._database.now())
 
     async def write_off(self, request_id: str, *, who: str | Signature, why: str, seen: float | None = None) -> Entry:
         moments = {} if seen is None else {request_id: seen}

@@ -146,10 +146,18 @@ def check_approved(
 
 def check_decision(commit: Commit, decision: Proposal, remembered: Sequence[ApprovalRule]) -> None:
     """Refuse what a person alone decides, where batches need others' approval. Raises ``NotApproved``."""
-    held, digest = rule_in_force(rule(commit), remembered), decision.digest
+    try:
+        check_approvals(commit, decision.digest, remembered)
+    except NotApproved as refusal:
+        refusal.proposal = decision
+        raise
+
+
+def check_approvals(commit: Commit, digest: str, remembered: Sequence[ApprovalRule]) -> None:
+    """Refuse what too few others approve by now. Raises ``NotApproved``."""
+    held = rule_in_force(rule(commit), remembered)
     refusal = why_not_approved(held, digest, proposals(commit, digest), approvals(commit, digest), 0)
     if refusal is not None:
-        refusal.proposal = decision
         raise refusal
 
 

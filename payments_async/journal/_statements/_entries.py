@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from payments_async._request_ids import plain_id
 from payments_async.journal._faults import JournalCorrupt, RunUnknown
 from payments_async.journal._records import (
+    CLOCKS_DIFFER,
     LATE,
     LISTS,
     Awaited,
@@ -84,7 +85,8 @@ class Commit:
     Attributes:
         execute: Of the connection.
         now: Unix seconds by the database's clock, read after the write lock was granted.
-        permit_at: The moment of a permit: ``now``, or that by the service's clock where the database's is far ahead.
+        permit_at: The moment of a permit: ``now``, or that by the service's clock where the database's is far ahead of
+            it, or is behind.
         nameless: Whether there are notifications without a request id whose orders nobody knows; ``None`` where
             that was not asked since the last one was stored.
         database: What is asked of the database itself.
@@ -113,7 +115,7 @@ class Commit:
         self.leased = leased
         self.now = now
         told = None if service_clock is None else service_clock()
-        self.permit_at = now if told is None or told > now - _FAR_AHEAD else told
+        self.permit_at = now if told is None or now - _FAR_AHEAD < told <= now + CLOCKS_DIFFER else told
         self.connection = connection
         self.execute = connection.execute
         self._crash_at = crash_at

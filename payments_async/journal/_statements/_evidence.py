@@ -161,24 +161,33 @@ def is_open_by_takeover(commit: Commit, row: Row) -> bool:
     Then the proof of that attempt's holder counts, however late. It does not where an earlier attempt is open, where
     anything else speaks of the order, or where the journal may have forgotten a later attempt since.
     """
-    if row.sent_before or row.conflict is not None or unpack_transaction_id(row.transaction_id) is not None:
-        return False
     trail = commit.execute(
         "SELECT news, before, after FROM evidence WHERE order_id = ? ORDER BY +id", (row.id,)
     ).fetchall()
     turns = [news for news, before, after in trail if before != after and news != News.SWEPT_CLEAN_TWICE]
-    if turns[-1:] != [News.LEASE_EXPIRED] or any(news not in _SILENT for news, _, _ in trail):
+    if turns[-1:] != [News.LEASE_EXPIRED] or not is_silent(commit, row):
         return False
     run, number = run_of(row.id), chunk_of(row.id)
-    (unsent, is_told, raised) = commit.execute(
-        """SELECT (SELECT count(*) FROM attempt WHERE order_id = ? AND outcome = ?),
-        EXISTS (SELECT 1 FROM ipn_event WHERE request_key IS NOT NULL AND request_key = ?),
-        (SELECT c.token - (SELECT count(*) FROM claim k WHERE k.run = c.run AND k.number = c.number AND k.token > ?)
-        FROM chunk c WHERE c.run = ? AND c.number = ?)""",
-        (row.id, News.NOT_SENT, plain_id(row.request_id), row.token, run, number),
+    (raised,) = commit.execute(
+        """SELECT c.token - (SELECT count(*) FROM claim k WHERE k.run = c.run AND k.number = c.number AND k.token > ?)
+        FROM chunk c WHERE c.run = ? AND c.number = ?""",
+        (row.token, run, number),
     ).fetchone()
     # a quarantine raises the token without a claim: what the journal knew before it is no proof any more
-    return bool(unsent == row.attempt - 1 and not is_told and raised == row.token)
+    return bool(raised == row.token)
+
+
+def is_silent(commit: Commit, row: Row) -> bool:
+    """Whether only its last attempt says that the service may have an order: none before is open, and nobody told."""
+    if row.sent_before or row.conflict is not None or unpack_transaction_id(row.transaction_id) is not None:
+        return False
+    told = commit.execute("SELECT DISTINCT news FROM evidence WHERE order_id = ?", (row.id,)).fetchall()
+    (unsent, is_told) = commit.execute(
+        """SELECT (SELECT count(*) FROM attempt WHERE order_id = ? AND outcome = ?),
+        EXISTS (SELECT 1 FROM ipn_event WHERE request_key IS NOT NULL AND request_key = ?)""",
+        (row.id, News.NOT_SENT, plain_id(row.request_id)),
+    ).fetchone()
+    return bool(unsent == row.attempt - 1 and not is_told and _SILENT.issuperset(News(news) for (news,) in told))
 
 
 def open_chunk_of(commit: Commit, row: Row) -> None:
@@ -285,12 +294,6 @@ def apply_all(commit: Commit, works: Sequence[Work[Finding | None]]) -> list[Fin
     return [work(commit) for work in works]
 
 
-def park(commit: Commit, request_id: str, detail: str) -> Finding:
-    """Two clean sweeps did not find an unknown order."""
-    evidence = Evidence(news=News.SWEPT_CLEAN_TWICE, source="sweep", request_id=request_id, detail=detail)
-    return apply(commit, _row(commit, request_id), evidence)
-
-
 def write_off(
     commit: Commit,
     request_ids: Sequence[str],
@@ -303,7 +306,7 @@ def write_off(
 
     What contradicted that until now is thereby called false, and moves an order no more; what is new later counts.
     """
-    rows = {request_id: _row(commit, request_id) for request_id in sorted(request_ids)}
+    rows = {request_id: named_row(commit, request_id) for request_id in sorted(request_ids)}
     for request_id, row in rows.items():
         verdict = next_state(
             row.state, News.WRITTEN_OFF, sent_before=bool(row.sent_before), unsent=is_unsent(commit, row)
@@ -314,12 +317,17 @@ def write_off(
             raise NotParked(f"something more was learned of order {request_id} since it was looked at: look again")
     check_decision(commit, _sent_again(commit, rows, by, why), remembered)
     for row in rows.values():
-        if not is_unsent(commit, row):
-            archive_attempt(commit, row, News.UNKNOWN, row.code, row.message, row.updated_at)
-        decision = resolve(commit, News.WRITTEN_OFF, by.who, why, order_id=row.id, evidence=_about(commit, row))
-        _dispute(commit, row, decision, by.who)
-        change(commit, row, State.PLANNED, sent_before=True)
-        open_chunk_of(commit, row)
+        plan_again(commit, row, by.who, why, _about(commit, row))
+
+
+def plan_again(commit: Commit, row: Row, who: str, why: str, about: str | None) -> None:
+    """Plan an order that never arrived, as a person says."""
+    if not is_unsent(commit, row):
+        archive_attempt(commit, row, News.UNKNOWN, row.code, row.message, row.updated_at)
+    decision = resolve(commit, News.WRITTEN_OFF, who, why, order_id=row.id, evidence=about)
+    _dispute(commit, row, decision, who)
+    change(commit, row, State.PLANNED, sent_before=True)
+    open_chunk_of(commit, row)
 
 
 def _sent_again(commit: Commit, rows: Mapping[str, Row], by: Signature, why: str) -> Proposal:
@@ -340,7 +348,7 @@ def _sent_again(commit: Commit, rows: Mapping[str, Row], by: Signature, why: str
 def acknowledge(commit: Commit, request_id: str, who: str, why: str, seen: float | None) -> None:
     """A named person has seen a conflict; one that came after they looked stands."""
     check_named(who, why)
-    row = _row(commit, request_id)
+    row = named_row(commit, request_id)
     later = commit.execute(  # a sum has no order of its own, so that the few are sorted, and not all are read in order
         """SELECT conflict FROM evidence WHERE order_id = ? AND conflict IS NOT NULL AND before_at >= ?
         ORDER BY +id LIMIT 1""",
@@ -416,7 +424,7 @@ def archive_attempt(
     )
 
 
-def _row(commit: Commit, request_id: str) -> Row:
+def named_row(commit: Commit, request_id: str) -> Row:
     """An order that a person or a sweep names. Raises ``OrderUnknown``."""
     row = row_by_request(commit, request_id)
     if row is None:

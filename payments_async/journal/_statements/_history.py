@@ -61,7 +61,7 @@ _SWEEPS = "s.id, r.batch_id, s.since, s.until, s.begun_at, s.ended_at, s.rows, s
 _MOST = 1000  # that are told of: whoever reconciles each minute makes half a million in a year
 _TICK = 0.001  # seconds
 RESTORED = "restored"  # a fact: when all of the journal was last found to be one, and since when that matters
-_LAST_VOIDED = "(SELECT coalesce(max(quarantined_at), 0) FROM run)"
+LAST_VOIDED = "(SELECT coalesce(max(quarantined_at), 0) FROM run)"
 
 
 class _Attempt(NamedTuple):
@@ -491,7 +491,7 @@ def void_sweeps(commit: Commit, runs: Iterable[int] | None = None) -> None:
     """
     # later than every doubt before, also where the clock was set back since: readings are told apart by that alone
     (moment,) = commit.execute(
-        f"SELECT CASE WHEN {_LAST_VOIDED} > ? THEN {_LAST_VOIDED} + {_TICK} ELSE ? END",
+        f"SELECT CASE WHEN {LAST_VOIDED} > ? THEN {LAST_VOIDED} + {_TICK} ELSE ? END",
         (commit.now, commit.now),
     ).fetchone()
     if runs is None:
@@ -505,7 +505,7 @@ def begin_sweep(commit: Commit, batch_id: str | None, since: date, until: date) 
     run = None if batch_id is None else number_of(commit, batch_id)
     (number,) = commit.execute(
         f"""INSERT INTO sweep (run, doubted_at, since, until, begun_at, problem)
-        VALUES (?, {_LAST_VOIDED}, ?, ?, ?, ?) RETURNING id""",  # noqa: S608 - no value in it
+        VALUES (?, {LAST_VOIDED}, ?, ?, ?, ?) RETURNING id""",  # noqa: S608 - no value in it
         (run, since.isoformat(), until.isoformat(), commit.now, _UNFINISHED),
     ).fetchone()
     return Sweep(id=number, batch_id=batch_id, since=since, until=until, begun=commit.now)
@@ -591,7 +591,7 @@ def is_looked_for(connection: Connection | Commit, batch_id: str | None) -> bool
     """
     ended = "SELECT 1 FROM sweep WHERE ended_at IS NOT NULL AND problem IS NULL AND doubted_at >="
     if batch_id is None:
-        found = connection.execute(f"{ended} {_LAST_VOIDED} LIMIT 1").fetchone()
+        found = connection.execute(f"{ended} {LAST_VOIDED} LIMIT 1").fetchone()
         return found is not None
     run, doubted_at, since = run_columns(
         connection,

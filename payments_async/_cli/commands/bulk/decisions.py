@@ -1,7 +1,8 @@
-"""`payments-async bulk write-off`, `acknowledge` and `lift-quarantine`: what a named person decides."""
+"""`payments-async bulk write-off`, `listing-deadline`, `acknowledge`, `lift-quarantine`: what a person decides."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -9,14 +10,16 @@ import typer
 
 from payments_async._cli.agreement import paid_to
 from payments_async._cli.batch_state import currency_of, show_progress
+from payments_async._cli.dates import day
 from payments_async._cli.exit_codes import BadInput, Exit
 from payments_async._cli.journal import AnyBatch, JournalFile, JournalPlace, chosen_batch, opened
+from payments_async._cli.limits import read_limit
 from payments_async._cli.program import command_line
 from payments_async._cli.screen import Screen, clean, counted, money, quoted
 from payments_async._cli.signatures import signature
 from payments_async._cli.story import open_contradictions
-from payments_async.bulk import acknowledge, lift_quarantine, write_off_all
-from payments_async.journal import Entry, Journal, JournalRefused, NotApproved, State
+from payments_async.bulk import acknowledge, give_listing_deadline, lift_quarantine, write_off_all
+from payments_async.journal import Entry, Journal, JournalRefused, ListingDeadline, NotApproved, State
 
 Who = Annotated[str, typer.Option(help="Your name: you answer for it.")]
 IdsFile = Annotated[Path | None, typer.Option("--file", help="A text file with a request id on each line.")]
@@ -66,6 +69,60 @@ async def bulk_write_off(
     screen.command(command_line("explain", done[0].request_id, journal=journal))
     orders = [{"request_id": now.request_id, "state": now.state} for now in done]
     screen.document({**_one_or_all(orders), "who": who, "why": why, "exit_status": Exit.FINE})
+    return Exit.FINE
+
+
+async def bulk_listing_deadline(
+    screen: Screen,
+    who: Who,
+    why: Annotated[str, typer.Option(help="What makes you sure, such as the service's contract.")],
+    within: Annotated[float | None, typer.Option(help="Seconds in which the service lists what it did.")] = None,
+    until: Annotated[datetime | None, day(help="The day on which your word ends, UTC.")] = None,
+    orders: Annotated[int | None, typer.Option(min=1, help="How many orders may be sent again by it.")] = None,
+    amount: Annotated[str | None, typer.Option(help="The most that one of them may be.")] = None,
+    total: Annotated[str | None, typer.Option(help="The most that all of them may come to.")] = None,
+    currency: Annotated[str | None, typer.Option(help="For orders that name it; else those that name none.")] = None,
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back the word for that currency.")] = False,
+    journal: JournalFile = None,
+    yes: Yes = False,
+) -> Exit:
+    """State that the service lists in time what it carried out. What is not listed then is sent again by itself.
+
+    If the service lists an order later than that, it is paid twice: that is the risk you take. An unknown order that
+    two complete lists miss after that time is sent again once, and its story names you. Fewer than 900 seconds count as
+    900. Where the journal asks for approvals, it is proposed, and others approve it (bulk approve).
+
+    Example: payments-async bulk listing-deadline --within 7200 --until 2026-12-31 --orders 5 --amount 200000 --total
+    500000 --currency UGX --who "A. Clerk" --why "letter of 3 May" --journal payroll.sqlite
+    """
+    _check(who, why)
+    async with opened(journal) as held:
+        if withdraw:
+            taken_back = await held.withdraw_listing_deadline(currency, who=signature(who), why=why)
+            screen.say("withdrawn; what no list shows is parked again" if taken_back else "there is no such word")
+            screen.document({"withdrawn": taken_back, "exit_status": Exit.FINE})
+            return Exit.FINE
+        most, in_all = read_limit("--amount", amount), read_limit("--total", total)
+        if within is None or until is None or orders is None or most is None or in_all is None:
+            raise BadInput("--within, --until, --orders, --amount and --total: all of them, or --withdraw")
+        try:
+            deadline = ListingDeadline(
+                within=within,
+                until=until.timestamp(),
+                orders=orders,
+                amount=most,
+                total=in_all,
+                currency=currency,
+            )
+        except ValueError as error:
+            raise BadInput(clean(str(error))) from error
+        screen.say(f"What the service carries out is {quoted(str(deadline))}.")
+        if not yes and not screen.confirmed("Are you sure of it? An order that it lists later is paid twice."):
+            return _unchanged(screen)
+        with _approved(journal):
+            await give_listing_deadline(held, deadline, signature(who), why)
+    screen.say(f"An order that is not listed then is sent again, as {quoted(who)} states: {quoted(why)}")
+    screen.document({"deadline": deadline, "who": who, "why": why, "exit_status": Exit.FINE})
     return Exit.FINE
 
 

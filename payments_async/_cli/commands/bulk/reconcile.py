@@ -180,6 +180,7 @@ def _together(first: Reconciliation, then: Reconciliation) -> Reconciliation:
         then,
         settled=settled,
         found=first.found + then.found,
+        sent_again=(*first.sent_again, *then.sent_again),
         parked=(*first.parked, *(one for one in then.parked if one not in first.parked)),
         differences=then.differences or first.differences,
         doubles=then.doubles or first.doubles,
@@ -250,6 +251,7 @@ def _show(screen: Screen, found: Reconciliation) -> None:
     strangers = [f"{one.transaction_id} ({one.request_id or 'no request id'})" for one in found.strangers]
     lists: Mapping[str, Sequence[str]] = {
         "parked now: not found, a person has to decide": found.parked,
+        "not found, and sent again by the next run, as a person has stated (listing-deadline)": found.sent_again,
         "still unknown: never send them again": found.unknown,
         "in conflict: evidence contradicts": found.conflicts,
         "accepted long ago and not final: ask the service": found.stuck,

@@ -3,6 +3,7 @@
 from payments_async._cli.batch_state import (
     SHOWN,
     currency_of,
+    deadlines_in_words,
     exit_after,
     first,
     in_words,
@@ -35,7 +36,7 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
         unpaid = await unpaid_of(held, name, progress)
         strangers = await held.unmatched_events()
         currency = await currency_of(held, name)
-        kept = await held.archives()
+        kept, deadlines = await held.archives(), await held.listing_words()
     loaded = "" if run.ready else "; not all of it is written down yet: run it again"
     screen.say(f"[bold]{quoted(name)}[/]: {counted(run.total, 'payout')}, {money(run.amount, currency)}{loaded}\n")
     show_progress(screen, progress, currency)
@@ -48,6 +49,8 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
         if len(needing) == SHOWN:
             screen.say("there may be more; `payments-async bulk report` shows them all")
     show_unpaid(screen, unpaid, progress)
+    if deadlines:
+        screen.say(f"\nListing deadline: {quoted(deadlines_in_words(deadlines) or '')}")
     if strangers:
         screen.say(f"\nNotifications about orders that this journal never sent: {strangers:,}")
     assert journal is not None
@@ -68,6 +71,7 @@ async def bulk_status(screen: Screen, journal: JournalFile = None, batch_id: Any
                 for one, why in unpaid
             ],
             "unmatched_notifications": strangers,
+            "listing_deadlines": deadlines,
             "chunks_in_quarantine": run.quarantined,
             "archived": run.archived,
             "exit_status": status,

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from payments_async._cli.batch_state import (
+    deadlines_in_words,
     first,
     in_words,
     progress_document,
@@ -79,6 +80,7 @@ async def outbox_status(screen: Screen, journal: JournalFile = None, name: AnyOu
             "batches_not_loaded": state.held_up.unloaded,
             "unmatched_notifications": state.unmatched,
             "restored_at": state.restored_at,
+            "listing_deadlines": state.deadlines,
             "sends_after": None if state.awaits is None else state.awaits.due(),
             "oldest": {one: {"since": at, "seconds": time.time() - at} for one, at in oldest.items()},
             "handlers": {
@@ -131,6 +133,7 @@ def _show(screen: Screen, state: OutboxState, oldest: Mapping[State, float]) -> 
             ),
             ("sends nothing yet", None if state.awaits is None else state.awaits.words()),
             ("rate", rate_in_words(state.pace)),
+            ("listing deadline", deadlines_in_words(state.deadlines)),
             ("the service wants a pause", None if cools is None else f"until {moment(cools)}: {state.pace.why}"),
             ("waits since", _since(oldest, State.PLANNED)),
             ("unknown since", _since(oldest, State.UNKNOWN)),
