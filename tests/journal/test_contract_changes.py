@@ -220,6 +220,18 @@ async def test_a_change_waits_if_its_state_is_heard_of(journal: Journal) -> None
     assert () == tuple(await journal.claim_changes("other", TOLD, "worker", lease=90, limit=10))
 
 
+async def test_looking_for_changes_that_are_due_writes_nothing(journal: Journal) -> None:
+    """Every process with handlers looks each second: no other process is woken by that."""
+    await journal.hear(SHOP, TOLD)
+    await end(journal, await in_outbox(journal))
+    assert 1 == len(await taken(journal))
+    seen = await journal.committed(0, timeout=0)
+    while seen != (seen := await journal.committed(seen, timeout=0.2)):
+        pass
+    assert () == tuple(await taken(journal, "another"))
+    assert seen == await journal.committed(seen, timeout=0.2)
+
+
 async def test_what_another_outbox_hears_of_waits_for_nobody_here(journal: Journal) -> None:
     """Each has handlers of its own."""
     await journal.hear("other", [State.ACCEPTED])

@@ -840,8 +840,11 @@ class StoredJournal(Journal):
     async def claim_changes(
         self, outbox: str, states: Collection[State], owner: str, *, lease: float, limit: int
     ) -> Sequence[Change]:
-        self._has_leased = True
         async with self._database.dead() as dead:
+            may_read = not dead and self._reading is not None
+            if may_read and not await self._read(_changes.is_due, outbox, states, self._database.now()):
+                return ()  # a commit would be told to everybody
+            self._has_leased = True
             asked = (outbox, states, owner, self._database.holder, lease, limit, dead)
             return await self._submit("claim_changes", _changes.claim, *asked, droppable=True)
 

@@ -41,6 +41,8 @@ _WIDTH = 7
 _FEED = f"SELECT {_FACTS} FROM change LEFT JOIN outbox o ON o.id = change.order_id WHERE change.id > ?"  # noqa: S608
 _DUE = """SELECT due_at, id FROM change WHERE status = 'pending' AND outbox = ? AND state = ? AND due_at <= ?
     ORDER BY due_at, id LIMIT ?"""
+_HEARD = """SELECT h.state FROM hearing h WHERE h.outbox = ? AND (h.at < ? OR EXISTS (SELECT 1 FROM change c
+    WHERE c.status = 'pending' AND c.outbox = h.outbox AND c.state = h.state AND c.due_at <= ?))"""
 _LEASE = "UPDATE change SET owner = ?, holder = ?, due_at = ? WHERE id IN ({marks})"
 _ORDER = ", ".join(f"o.{name}" for name in COLUMNS.split(", "))
 # a change may outlive its order: then it says so, and holds up nothing
@@ -122,6 +124,12 @@ def states_since(connection: Connection, outbox: str, number: int) -> tuple[int,
         "SELECT state, max(id) FROM change WHERE id > ? AND outbox = ? GROUP BY state", (number, outbox)
     ).fetchall()
     return max((last for _, last in found), default=number), frozenset(State(state) for state, _ in found)
+
+
+def is_due(connection: Connection, outbox: str, states: Collection[State], now: float) -> bool:
+    """Whether there is anything to be claimed, or to be noted beside that."""
+    found = connection.execute(_HEARD, (outbox, now - _NOTED_EVERY, now)).fetchall()
+    return any(state in states for (state,) in found)
 
 
 def claim(
