@@ -333,7 +333,9 @@ def _complete(found: dict[str, Any], field: str, value: Any) -> None:
 
 def _is_same(number: str, text: str) -> bool:
     """Whether a text is a plain number with more or fewer zeros after the point."""
-    return text[-1:].isdigit() and len(text) <= _LONGEST_AMOUNT and _without_zeros(text) == _without_zeros(number)
+    if not text[-1:].isdigit() or text.count(".") > 1 or len(text) > _LONGEST_AMOUNT:
+        return False
+    return _without_zeros(text) == _without_zeros(number)
 
 
 def _without_zeros(number: str) -> str:

@@ -118,6 +118,13 @@ def test_a_query_that_cannot_be_trusted_is_refused(query: str) -> None:
         read(b"", query)
 
 
+@pytest.mark.parametrize("text", ["500.25.0", "500.25.", "500..25", "500.25.00"])
+def test_an_amount_in_the_query_with_two_points_is_refused(text: str) -> None:
+    """Zeros at its end may differ from the body's; it is a number all the same."""
+    with pytest.raises(UnreadableNotification):
+        read(b'"Amount":500.25', f"Amount={text}")
+
+
 def test_a_parameter_without_a_value_is_none() -> None:
     """An empty one contradicts nothing."""
     assert Decimal(5) == read(b'"Amount":5', "Amount=&requestId=").amount
