@@ -469,13 +469,17 @@ class Journal(Inbox, ChangeFeed, Protocol):
     async def apply_evidence(self, evidence: Evidence) -> Finding | None:
         """Write down what was found out about an order; ``None`` when the journal holds no such order."""
 
-    async def park(self, request_id: str, *, detail: str, since: float | None = None) -> Finding:
+    async def park(
+        self, request_id: str, *, detail: str, sent_at: float | None = None, since: float | None = None
+    ) -> Finding:
         """Two clean sweeps of a closed window did not find an unknown order: a person has to decide.
 
         Where a person has given a listing deadline that holds for it, it is planned again by that word instead. Else
         the reason why not is kept with ``detail``.
 
         Args:
+            sent_at: Unix seconds of the permit that the sweeps were about. If the order has had another permit since,
+                they say nothing of it, and it stays as it is.
             since: Unix seconds by the service's clock at which the first of these sweeps began, 0 where that is not
                 known; ``None`` parks it whatever was given.
         """

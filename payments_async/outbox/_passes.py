@@ -118,6 +118,8 @@ class Agenda:
             if wait is None or wait.state is not order.state:
                 wait = self.waits[order.request_id] = Wait(order.state, order.since, order.sent_at, due(order))
                 heapq.heappush(self._line, (wait.due, order.request_id))
+            elif wait.since != order.since:
+                wait.missed = 0  # it may have been sent again since: the lists of before say nothing of that
             wait.since = order.since
 
     def drop(self, request_ids: Iterable[str]) -> None:

@@ -308,7 +308,7 @@ class Findings:
 
     async def park(self, order: SoughtOrder, detail: str, since: float | None = None) -> None:
         """Nothing shows an order: a person has to decide, or has decided by a listing deadline."""
-        finding = await self.journal.park(order.request_id, detail=detail, since=since)
+        finding = await self.journal.park(order.request_id, detail=detail, sent_at=order.at, since=since)
         order.state = finding.state
         order.unconfirmed = False
         if finding.state is State.PARKED and finding.before is not State.PARKED:

@@ -712,6 +712,21 @@ async def test_only_an_unknown_order_is_parked(journal: Journal) -> None:
         await journal.park("nobody", detail="two sweeps")
 
 
+async def test_lists_say_nothing_of_a_later_attempt(journal: Journal, clock: Clock) -> None:
+    """An order is parked for the permit that the lists were read for; a later one has not had its period of grace."""
+    chunk = await claimed(journal, 1)
+    first = await permitted(journal, chunk)
+    await journal.record(Outcome(permit=first, news=News.NOT_SENT))
+    clock.pass_(1.0)
+    second = await permitted(journal, chunk)
+    await journal.record(Outcome(permit=second, news=News.UNKNOWN))
+    ended = [
+        (await journal.park(order(0).request_id, detail="two sweeps", sent_at=permit.at)).state
+        for permit in (first, second)
+    ]
+    assert [State.UNKNOWN, State.PARKED] == ended
+
+
 async def test_only_a_parked_order_is_written_off(journal: Journal) -> None:
     """By a named person, with a reason."""
     await unknown(journal)

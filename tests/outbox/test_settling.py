@@ -353,3 +353,29 @@ async def test_an_order_that_is_being_sent_is_left_to_its_own_answer(tmp_path: P
 
         await here.work([0], send)
         assert {"accepted": 1, "unknown": 1} == await here.states()
+
+
+async def test_lists_that_missed_an_earlier_attempt_say_nothing_of_the_next(tmp_path: Path) -> None:
+    """What proved not to have left is sent again: two lists after that have to miss it, not one and one of before."""
+    permits: list[Permit] = []
+    async with waiting(tmp_path, settler={"grace": 100.0}) as here:
+
+        async def stall(chunk: Chunk, claimed: ClaimedOrder) -> None:
+            granted = await here.journal.permit(chunk, claimed)
+            assert isinstance(granted, Permit)
+            permits.append(granted)
+
+        await here.send(9)
+        await here.work([0], stall)  # and its lease ends
+        await here.pass_(5.0)
+        await here.pass_(100.0)  # one list has counted
+        await here.journal.record(Outcome(permit=permits[0], news=News.NOT_SENT))
+        chunk = await here.journal.claim_chunk(f"run of {FIRST}", "test")
+        assert chunk is not None
+        await stall(chunk, chunk.orders[0])
+        await here.journal.record(Outcome(permit=permits[1], news=News.UNKNOWN))
+        await here.pass_(5.0)
+        await here.pass_(100.0)
+        assert 1 == (await here.states())["unknown"]
+        await here.pass_(60.0)
+        assert 1 == (await here.states())["parked"]

@@ -641,9 +641,11 @@ class StoredJournal(Journal):
         work = partial(_evidence.apply_evidence, evidence=evidence)
         return await self._writer.submit("apply_evidence", work, together=_evidence.apply_all)
 
-    async def park(self, request_id: str, *, detail: str, since: float | None = None) -> Finding:
+    async def park(
+        self, request_id: str, *, detail: str, sent_at: float | None = None, since: float | None = None
+    ) -> Finding:
         remembered = () if since is None else await self._remembered_rules()
-        return await self._submit("park", _listing_deadlines.park, request_id, detail, since, remembered)
+        return await self._submit("park", _listing_deadlines.park, request_id, detail, sent_at, since, remembered)
 
     async def give_listing_deadline(self, deadline: ListingDeadline, *, who: str | Signature, why: str) -> None:
         decided = (deadline, _signed(who, why), why, await self._remembered_rules())

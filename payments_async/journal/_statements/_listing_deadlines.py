@@ -33,14 +33,22 @@ _GIVEN, _WITHDRAWN = "listing deadline", "listing deadline withdrawn"
 
 
 def park(
-    commit: Commit, request_id: str, detail: str, since: float | None, remembered: Sequence[ApprovalRule]
+    commit: Commit,
+    request_id: str,
+    detail: str,
+    sent_at: float | None,
+    since: float | None,
+    remembered: Sequence[ApprovalRule],
 ) -> Finding:
     """Two clean sweeps did not find an unknown order: it is parked, or sent again where a person's word says so.
 
     Args:
+        sent_at: Unix seconds of the permit that the sweeps were about; they say nothing of another one.
         since: Unix seconds by the service's clock at which the first of these sweeps began; ``None`` for no word.
     """
     row = named_row(commit, request_id)
+    if sent_at is not None and row.attempt and row.permitted_at != sent_at:
+        return Finding(request_id=row.request_id, before=row.state, state=row.state)
     word, why_not = None, None
     if since is not None and row.state is State.UNKNOWN:
         word, why_not = _word_for(commit, row, since, remembered)
