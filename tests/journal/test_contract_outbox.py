@@ -727,6 +727,19 @@ async def test_lists_say_nothing_of_a_later_attempt(journal: Journal, clock: Clo
     assert [State.UNKNOWN, State.PARKED] == ended
 
 
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("of_before", [{"token": 0}, {"at": 1.0}])
+async def test_an_answer_to_a_permit_of_another_time(journal: Journal, of_before: dict[str, Any], count: int) -> None:
+    """A journal that was put back grants the same attempt again: what became of the first one says nothing of it."""
+    chunk = await claimed(journal, count)
+    permits = [await permitted(journal, chunk, place) for place in range(count)]
+    forgotten = [attrs.evolve(permit, **of_before) for permit in permits]
+    ended = [journal.record(Outcome(permit=permit, news=News.REJECTED)) for permit in forgotten]
+    assert {State.SENDING} == {finding.state for finding in await asyncio.gather(*ended)}
+    ended = [journal.record(Outcome(permit=permit, news=News.REJECTED)) for permit in permits]
+    assert {State.REJECTED} == {finding.state for finding in await asyncio.gather(*ended)}
+
+
 async def test_only_a_parked_order_is_written_off(journal: Journal) -> None:
     """By a named person, with a reason."""
     await unknown(journal)

@@ -69,16 +69,18 @@ _HELD = "run = ? AND number = ? AND token = ? AND owner = ? AND state = 'open' A
 _PERMIT = f"""UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1, permitted_at = ?, updated_at = ?
     WHERE id IN ({{marks}}) AND id BETWEEN ? AND ? AND state = 'planned' AND attempt = ? AND sent_before = ?
     AND EXISTS (SELECT 1 FROM chunk WHERE {_HELD})"""  # noqa: S608 - no value in it
-_AS_PERMITTED = "id = {id} AND state = 'sending' AND attempt = {attempt} AND sent_before = 0"
-_EACH_AS_PERMITTED = _AS_PERMITTED.format(id="given.column1", attempt="given.column2")
+_AS_PERMITTED = (
+    "id = {0} AND state = 'sending' AND attempt = {1} AND token = {2} AND permitted_at = {3} AND sent_before = 0"
+)
+_EACH_AS_PERMITTED = _AS_PERMITTED.format(*(f"given.column{place}" for place in range(1, 5)))
 _ENDED_ALONE = f"""UPDATE outbox SET state = ?, transaction_id = coalesce(?, transaction_id), code = ?, message = ?,
-    updated_at = ? WHERE {_AS_PERMITTED.format(id="?", attempt="?")} RETURNING conflict"""  # noqa: S608 - no value in it
-_ENDED = f"""UPDATE outbox SET state = given.column3, transaction_id = CASE WHEN given.column4 = {NO_TRANSACTION}
-    THEN transaction_id ELSE given.column4 END, code = CAST(given.column5 AS BIGINT),
-    message = CAST(given.column6 AS TEXT), updated_at = ? FROM (VALUES {{marks}}) AS given
+    updated_at = ? WHERE {_AS_PERMITTED.format(*"????")} RETURNING conflict"""  # noqa: S608 - no value in it
+_ENDED = f"""UPDATE outbox SET state = given.column5, transaction_id = CASE WHEN given.column6 = {NO_TRANSACTION}
+    THEN transaction_id ELSE given.column6 END, code = CAST(given.column7 AS BIGINT),
+    message = CAST(given.column8 AS TEXT), updated_at = ? FROM (VALUES {{marks}}) AS given
     WHERE {_EACH_AS_PERMITTED} AND conflict IS NULL"""  # noqa: S608 - no value in it
 # a notification without a request id that came before may be about one of these: then each is looked at by itself
-_ACCEPTED = f"""UPDATE outbox SET state = 'accepted', transaction_id = given.column3, code = NULL, message = NULL,
+_ACCEPTED = f"""UPDATE outbox SET state = 'accepted', transaction_id = given.column5, code = NULL, message = NULL,
     updated_at = ? FROM (VALUES {{marks}}) AS given WHERE {_EACH_AS_PERMITTED} AND conflict IS NULL
     AND NOT EXISTS (SELECT 1 FROM ipn_event WHERE order_id IS NULL AND request_key IS NULL)"""  # noqa: S608
 
@@ -508,7 +510,12 @@ def record_unsent(commit: Commit, remains: Sequence[Remains]) -> None:
 
 def _is_of(row: Row, permit: Permit) -> bool:
     """Whether this permit is the order's last one. A journal that was put back grants the same number again."""
-    return (row.attempt, row.token, row.permitted_at) == (permit.attempt, permit.token, permit.at)
+    return (row.id, row.attempt, row.token, row.permitted_at) == _named(permit)
+
+
+def _named(permit: Permit) -> tuple[int, int, int, float]:
+    """What tells a permit from any other: its order, attempt and token, and when it was granted."""
+    return permit.id, permit.attempt, permit.token, permit.at
 
 
 def is_held(commit: Commit, chunk: Chunk) -> bool:
@@ -549,13 +556,13 @@ def _record_all(commit: Commit, outcomes: Sequence[Outcome]) -> bool:
         if permit.sent_before:
             return False
         if outcome.news is News.ACCEPTED and packed is not None and outcome.code is None and outcome.message is None:
-            accepted.append((permit.id, permit.attempt, bytearray(packed)))
+            accepted.append((*_named(permit), bytearray(packed)))
             amounts.setdefault(run_of(permit.id), []).append(permit.amount)
             continue
         state = _ENDS.get(outcome.news)
         if state is None or (packed is not None and _are_nameless(commit)):
             return False
-        others.append((permit.id, permit.attempt, state.value, packed or _NONE, outcome.code, outcome.message))
+        others.append((*_named(permit), state.value, packed or _NONE, outcome.code, outcome.message))
         commit.move(run_of(permit.id), State.SENDING, state, permit.amount)
     for run, those in amounts.items():
         commit.move(run, State.SENDING, State.ACCEPTED, sum_of(those), len(those))
@@ -594,7 +601,7 @@ def record(commit: Commit, outcome: Outcome) -> Finding:
     state = None if permit.sent_before else _ENDS.get(outcome.news)
     if state is None:
         return _record_unusual(commit, outcome)
-    values = (state, packed, outcome.code, outcome.message, commit.now, permit.id, permit.attempt)
+    values = (state, packed, outcome.code, outcome.message, commit.now, *_named(permit))
     found = commit.execute(_ENDED_ALONE, values).fetchall()
     if not found:
         return _record_unusual(commit, outcome)
@@ -620,9 +627,9 @@ def _record_unusual(commit: Commit, outcome: Outcome) -> Finding:
         transaction_id=outcome.transaction_id,
         detail=outcome.message,
     )
-    is_the_last = row.attempt == permit.attempt
+    is_the_last = _is_of(row, permit)
     if outcome.news is News.NOT_SENT and row.state in _OPEN:
-        is_the_last = _is_of(row, permit) and (row.state is State.SENDING or is_open_by_takeover(commit, row))
+        is_the_last = is_the_last and (row.state is State.SENDING or is_open_by_takeover(commit, row))
     if outcome.news is News.ACCEPTED and not (is_the_last and row.state is State.SENDING):
         return apply(commit, row, evidence)
     if not is_the_last:
