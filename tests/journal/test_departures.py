@@ -238,6 +238,24 @@ async def test_a_file_that_is_not_as_it_was_left_proves_nothing(world: World, ta
     assert dict.fromkeys(range(3), State.UNKNOWN) == await world.after()
 
 
+@pytest.mark.parametrize("has_its_number", [False, True])
+async def test_a_copy_is_known_by_its_number_and_by_its_birth(
+    world: World, monkeypatch: pytest.MonkeyPatch, has_its_number: bool
+) -> None:
+    """Where the clock was ahead when the file was made, the time of the copy tells nothing."""
+    if not has_its_number:
+        monkeypatch.setattr(_departures, "birth_of", lambda _: None)  # a file system that does not tell
+    life = await world.live()
+    await half_sent(life)
+    life.dies()
+    _copied(life.file)
+    if has_its_number:
+        about = life.file.stat()
+        _written(life.file, 84, about.st_dev.to_bytes(8, "little") + about.st_ino.to_bytes(8, "little"))
+    _written(life.file, 132, (1 << 62).to_bytes(8, "little"))
+    assert dict.fromkeys(range(3), State.UNKNOWN) == await world.after()
+
+
 @pytest.mark.parametrize("goes_on", [False, True])
 async def test_an_older_state_that_is_written_over_it_is_noticed(world: World, goes_on: bool) -> None:
     """The inode is the same, and the mark of an order that has left is gone: a tool has put the folder back."""
@@ -264,6 +282,20 @@ async def test_a_copy_of_the_journal_takes_no_proof_of_the_other(world: World, h
     async with opens(state_folder=world.state, clock=world.clock) as copy:
         await copy.expire_chunks()
         assert {State.UNKNOWN} == set((await states(copy)).values())
+
+
+async def test_what_the_next_holder_sends_is_not_proved_by_the_one_before(world: World) -> None:
+    """A process that stalled dies after its chunk was taken over: its record says nothing of permits since then."""
+    life = await world.live()
+    await claimed(life.journal, 1)
+    world.clock.pass_(31)
+    async with world.opens(state_folder=world.state) as journal:
+        second = await journal.claim_chunk(BATCH, "another")
+        assert second is not None
+        await permitted(journal, second)
+        life.dies()
+        await journal.expire_chunks()
+        assert {0: State.SENDING} == await states(journal)
 
 
 async def test_an_owner_of_the_same_number_is_another(world: World) -> None:

@@ -28,10 +28,25 @@ from mutation.rooms import CHILDREN, concerning
 
 ROOT = Path(__file__).parent.parent.parent
 COPIED = ("payments_async", "tests", "examples", "pyproject.toml", "README.md")
-# Imported before a judge is forked off: a third of what a few tests cost. Neither the package nor a plugin of pytest.
-WARM = ("aiohttp.web", "attrs", "cattrs", "msgspec", "psycopg", "yarl", "sqlite3", "jinja2", "typer", "rich.console")
+# Imported before a judge is forked off: a half of what a few tests cost. Nothing of the package is among them.
+WARM = (
+    *(
+        "aiohttp.web",
+        "attrs",
+        "cattrs",
+        "jinja2",
+        "msgspec",
+        "opentelemetry",
+        "platformdirs",
+        "psycopg",
+        "rich.console",
+    ),
+    *("sqlite3", "typer", "yarl", "pytest", "aioresponses", "hypothesis.stateful", "pytest_asyncio.plugin"),
+    *("pytest_cov.plugin", "xdist.dsession", "_hypothesis_pytestplugin"),
+)
 LIMIT = 900.0  # seconds for one judge of one mutant
 _MOMENT = 0.05
+_WARMED = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # that plugins were imported before
 
 UNCHANGED = Mutant("unchanged", "_version.py", "the tree as it is", "", "")
 BROKEN = Mutant("broken", "_version.py", "a package that cannot be imported", "", "raise SystemExit('a control')\n")
@@ -62,6 +77,7 @@ class Result(NamedTuple):
 
     Attributes:
         by: The judge that killed it; empty where it survived.
+        seconds: Of a processor, that all judges took.
         why: The last line that the judge said.
     """
 
@@ -131,30 +147,30 @@ def tests(tree: Path, chosen: Sequence[str]) -> int:
     pytest = importlib.import_module("pytest")
     paths = [path for path in chosen if not path.startswith("-")]
     options = [option for option in chosen if option.startswith("-")] or ["-k=not postgres"]
-    quiet = ("-x", "-q", "-n0", "-p", "no:cacheprovider", "--no-header", "--tb=line")
+    quiet = ("-x", "-q", "-n0", "-p", "no:cacheprovider", "--no-header", "--tb=line", *_WARMED)
     return int(pytest.main([*quiet, *options, *paths]))
 
 
-def ends(child: int, limit: float) -> int | None:
-    """Wait for a judge, and end what it has left; its status, or ``None`` where its time was over."""
-    until = time.monotonic() + limit
-    status: int | None = None
-    while status is None and time.monotonic() < until:
-        done, raw = os.waitpid(child, os.WNOHANG)
-        if done:
-            status = os.waitstatus_to_exitcode(raw)
-        else:
-            time.sleep(_MOMENT)
+def ends(child: int, limit: float) -> tuple[int | None, float]:
+    """Wait for a judge, and end what it has left.
+
+    Returns:
+        Its status, or ``None`` where its time was over; and the seconds of a processor that it took.
+    """
+    until, done = time.monotonic() + limit, 0
+    while not done and time.monotonic() < until:
+        time.sleep(_MOMENT)
+        done, raw, used = os.wait4(child, os.WNOHANG)
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
-    if status is None:
-        os.waitpid(child, 0)
-    return status
+    if not done:
+        _, raw, used = os.wait4(child, 0)
+    return os.waitstatus_to_exitcode(raw) if done else None, used.ru_utime + used.ru_stime
 
 
 def judged(mutant: Mutant, options: Options) -> Result:
     """Let one judge after the other look at a mutant, until one kills it."""
-    begun, why = time.monotonic(), ""
+    spent = 0.0
     tree = Path(tempfile.mkdtemp(prefix="mutant-"))
     try:
         for name in COPIED:
@@ -166,13 +182,14 @@ def judged(mutant: Mutant, options: Options) -> Result:
         for judge in options.judges:
             if judge == "explorer" and not (tree / "tests" / "explorer").is_dir():
                 continue
-            status = ends(starts(tree, mutant, judge, options), options.limit)
+            status, seconds = ends(starts(tree, mutant, judge, options), options.limit)
+            spent += seconds
             if status != 0:
                 why = "its time was over" if status is None else last_words((tree / "said").read_text(errors="replace"))
-                return Result(mutant, judge, time.monotonic() - begun, why)
+                return Result(mutant, judge, spent, why)
     finally:
         shutil.rmtree(tree, ignore_errors=True)
-    return Result(mutant, "", time.monotonic() - begun, mutant.equivalent)
+    return Result(mutant, "", spent, mutant.equivalent)
 
 
 def last_words(said: str) -> str:

@@ -95,6 +95,7 @@ MUTANTS = (
         "a permit needs an open chunk",
         "AND owner = ? AND state = 'open' AND lease_until > ?",
         "AND owner = ? AND lease_until > ?",
+        "a chunk that is not open has no owner, and the owner is compared",
     ),
     Mutant(
         "permit-of-what-is-being-sent",
@@ -1426,8 +1427,8 @@ MUTANTS = (
         "commits-without-flush",
         OPENING,
         "a commit is on disk before it counts",
-        '    connection.execute("PRAGMA synchronous = FULL")  # NORMAL can forget a permit after a power cut\n',
-        "",
+        '"PRAGMA synchronous = FULL"',
+        '"PRAGMA synchronous = NORMAL"',
     ),
     Mutant(
         "server-copy-goes-unnoticed",
