@@ -1565,6 +1565,7 @@ MUTANTS = (
         "a worker that stalled past its lease does not begin to send",
         "        if self._clock() >= order.lease.good_until:\n",
         "        if False:\n",
+        "the same is asked at the last moment before a byte leaves",
     ),
     Mutant(
         "stalled-connection-goes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import attrs
@@ -15,6 +16,7 @@ from outbox.desks import A_MINUTE, Desk, ids
 from payments_async import InvalidOrder, OutcomeUnknown
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import SqliteJournal, State
+from payments_async.journal._engine import _departures
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Fault, Sandbox
 
@@ -57,6 +59,22 @@ async def test_orders_that_are_under_way_when_they_are_put(tmp_path: Path) -> No
         await asyncio.gather(*sending)
         await here.comes_to({"successful": 11})
         assert (0, []) == ((await here.outbox.health()).conflicts, here.sandbox.duplicates())
+
+
+async def test_an_order_that_the_session_sends_before_its_time_is_marked_as_let_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker waits for that exchange, and may die: its departure record does not say that nothing left."""
+    monkeypatch.setattr(_departures, "mount_of", lambda _: (Path("/"), "ext4"))
+    async with shop(tmp_path) as here:
+        await here.outbox.pay(payout(99), timeout=A_MINUTE)
+        here.sandbox.ipn_url = None  # else it would be parked
+        await here.outbox.put(payout(0), not_before=datetime.now(UTC) + timedelta(seconds=0.3))
+        here.sandbox.script(Fault.SLOW, on="money", seconds=0.6)
+        await here.payments.payouts.send(payout(0))
+        await here.comes_to({"successful": 1, "accepted": 1})
+        marks = sum(sum(lease.marks) for lease in here.journal._departures._leases.values())
+        assert (2, []) == (marks, here.sandbox.duplicates())
 
 
 async def test_an_order_whose_outcome_the_session_does_not_know(tmp_path: Path) -> None:
