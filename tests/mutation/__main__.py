@@ -178,6 +178,8 @@ def judged(mutant: Mutant, options: Options) -> Result:
             (shutil.copytree if place.is_dir() else shutil.copy2)(place, tree / name)
         changed = tree / "payments_async" / mutant.file
         text = changed.read_text()
+        if mutant.old and text.count(mutant.old) != 1:
+            raise ValueError(f"{mutant.name}: its text does not stand once in {mutant.file}")
         changed.write_text(text.replace(mutant.old, mutant.new) if mutant.old else mutant.new + text)
         for judge in options.judges:
             if judge == "explorer" and not (tree / "tests" / "explorer").is_dir():
