@@ -72,7 +72,7 @@ def _read(path: Path) -> dict[str, dict[str, object]]:
         kept = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadInput(
             f"{path}: what was kept of columns cannot be read ({type(error).__name__}); delete it"
         ) from error

@@ -143,8 +143,9 @@ def read_profiles() -> list[Profile]:
         return []
     except (OSError, UnicodeError) as error:
         raise BadInput(f"{path} cannot be read ({reason_of(error)})") from error
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{path} is no TOML: {error}") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise BadInput(f"{path} is no TOML: {reason}") from error
     return [Profile(name=name, values=dict(_settings(path, name, table))) for name, table in tables.items()]
 
 

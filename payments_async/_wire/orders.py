@@ -216,7 +216,7 @@ def _split(written: bytes) -> tuple[str, str | None, msgspec.Raw]:
     """Kind, currency and members of a written order."""
     try:
         parts = _parts(written)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError("the bytes are no order of ours") from error
     if parts[0] not in KINDS:
         raise ValueError(f"an order of a kind that is not known here: {parts[0]}")

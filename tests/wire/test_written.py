@@ -123,7 +123,7 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("written", BAD)
+@pytest.mark.parametrize("written", [*BAD, pytest.param(b'["mobile_money",null,' + b'{"a":' * 4000, id="nested")])
 def test_bytes_that_are_no_order_are_an_error(written: bytes) -> None:
     """Not an order with something missing; and what belongs to a kind that nobody knows is not sent."""
     with pytest.raises(ValueError, match="order of"):

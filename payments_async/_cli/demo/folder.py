@@ -75,7 +75,7 @@ class DemoFolder:
             return DemoState(service=None if service is None else DemoService(**service), **told)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise BadInput(f"--dir: {path} tells of no demo of this program; name another directory") from error
 
     def note(self, state: DemoState) -> None:

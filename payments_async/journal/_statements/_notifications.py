@@ -617,7 +617,7 @@ def read_event(transaction_id: str, status_code: int, packed: bytes, body: bytes
         return _unpacked(transaction_id, status_code, packed) if packed else _read_again(
             transaction_id, status_code, body, query
         )  # fmt: skip
-    except (msgspec.DecodeError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
+    except (msgspec.DecodeError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise JournalCorrupt(f"the notification of transaction {transaction_id} cannot be read") from error
 
 
