@@ -51,7 +51,7 @@ from payments_async.sandbox import Fault, Sandbox
 NAME = "chaos"
 _AGAIN = 0.25  # seconds until what the database was not there for is tried again
 TOLD_OF = (State.ACCEPTED, State.REJECTED, State.SUCCESSFUL, State.FAILED)
-PATIENCE = 120.0  # seconds for all to come to rest, once nothing is struck any more
+PATIENCE = 120.0  # seconds in which nothing moves, once nothing is struck any more
 SETTLED = (State.SUCCESSFUL, State.FAILED, State.REVERSED, State.REJECTED, State.PARKED)
 
 
@@ -326,12 +326,15 @@ class Chaos:
         """Until everything that can be known is known, and told."""
         async with self.ground.journal() as journal:
             with suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(PATIENCE) as patience:
+                    before: object = None
                     while True:
                         counts = (await journal.progress(outbox=NAME)).counts
                         backlog = await journal.change_backlog(NAME)
                         if not counts[State.PLANNED] and not counts[State.SENDING] and not backlog.pending:
                             return
+                        if before != (before := (counts, backlog.pending)):
+                            patience.reschedule(asyncio.get_running_loop().time() + PATIENCE)
                         await asyncio.sleep(0.1)
 
     async def _reckon(self) -> None:

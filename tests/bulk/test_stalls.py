@@ -37,19 +37,20 @@ class Stalls:
             self.is_written = True
         if point == "commit.done" and self.is_written:
             self.is_written = False
-            self.ahead += self.plan.pop(0)[1]
-            if not self.plan:
-                self.taken_over = asyncio.run(self._take_over())
+            asyncio.run(self._stand_still())
 
-    async def _take_over(self) -> int:
-        async with SqliteJournal(self.path, clock=self.unix) as other:
-            return await other.expire_chunks(BATCH)
+    async def _stand_still(self) -> None:
+        """Others take it over before it goes on: else it would renew its lease as soon as the clocks have gone on."""
+        _, seconds = self.plan.pop(0)
+        if not self.plan:
+            async with SqliteJournal(self.path, clock=lambda: self.unix() + seconds) as other:
+                self.taken_over = await other.expire_chunks(BATCH)
+        self.ahead += seconds
 
     async def connected(self, *_: object) -> None:
         """Called when a connection was made, for the first order: the machine was asleep meanwhile."""
         if self.plan and self.plan[0][0] == "connected":
-            self.ahead += self.plan.pop(0)[1]
-            self.taken_over = await self._take_over()
+            await self._stand_still()
 
     def unix(self) -> float:
         """Seconds since 1970."""

@@ -97,10 +97,10 @@ async def loaded(journal: Journal, count: int = 3, *, batch: str = BATCH) -> Non
     await journal.load(batch, orders(count, batch=batch), owner="loader")
 
 
-async def claimed(journal: Journal, count: int = 3, *, owner: str = "worker") -> Chunk:
+async def claimed(journal: Journal, count: int = 3, *, owner: str = "worker", lease: float = 30.0) -> Chunk:
     """A batch of so many orders, all of them claimed."""
     await loaded(journal, count)
-    chunk = await journal.claim_chunk(BATCH, owner)
+    chunk = await journal.claim_chunk(BATCH, owner, lease=lease)
     assert chunk is not None
     return chunk
 

@@ -208,7 +208,7 @@ async def test_a_process_that_stands_still_within_a_commit(schema: str) -> None:
 def test_every_named_point_is_survived() -> None:
     """Killed there and continued: nothing is sent twice, nothing is lost, and every state agrees with the world."""
     done = subprocess.run(
-        [sys.executable, "-m", "journal.lifetimes", "1"], capture_output=True, timeout=600, check=True,
+        [sys.executable, "-m", "journal.lifetimes", "1"], capture_output=True, timeout=1800, check=True,
         env={**os.environ, "PYTHONPATH": str(TESTS), "LIFETIMES_DSN": postgres.dsn()},
     )  # fmt: skip
     found = json.loads(done.stdout)

@@ -51,8 +51,10 @@ async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
         outbox = await stack.enter_async_context(Outbox(payments, journal, concurrency=5))
         await outbox.pay(payout(99), timeout=A_MINUTE)
         sandbox.chaos({Fault.SLOW: 1.0}, seconds=0.3)
+        await outbox.pause("Ann", "until all of them are there")  # else a busy machine would have sent the first ones
         for number in range(COUNT):
             await outbox.put(payout(number))
+        await outbox.resume("Ann", "they are")
         here = Parts(sandbox, journal, payments, outbox, tmp_path)
         await until(lambda: _is_busy(journal), True)
         yield here

@@ -500,8 +500,13 @@ async def test_a_handler_whose_end_was_never_written_down(till: Bank, service: S
 async def test_two_processes_with_one_change(till: Bank, service: Sandbox) -> None:
     """One stalls over it until another one has it too: that one waits, and has nothing left to do."""
     calls, goes_on = [], asyncio.Event()
-    async with desk(till, service) as here, journal_of(till) as journal, session(service) as payments:
-        other = Outbox(payments, journal, works=False, settles=False)
+    policy = HandlerPolicy(timeout=2 * A_MINUTE)  # the one that stalls is not given up meanwhile
+    async with (
+        desk(till, service, policy=policy) as here,
+        journal_of(till) as journal,
+        session(service) as payments,
+    ):
+        other = Outbox(payments, journal, works=False, settles=False, policy=policy)
         for outbox in (here.outbox, other):
 
             @outbox.on(State.ACCEPTED, within=till.begin, name="credit")
