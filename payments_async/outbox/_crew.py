@@ -373,16 +373,21 @@ class Crew(ABC):
 
         Those of others are waited for.
         """
-        leases, clock = self.leases, self.executor.clock
+        leases, clock, had = self.leases, self.executor.clock, 0
         while not self.drains:
             await self.survives(leases.give_back_finished())
             self._is_full = self.has_plenty()
-            if self._is_full or (leases.open and clock() < self._ask_again):
+            if had and not leases.open:
+                self._ask_again = 0.0  # all that was in hand is done
+            had = leases.open
+            if self._is_full or clock() < self._ask_again:
                 await self._news.wait()
-            elif await self.survives(self.claim_more()):
+                continue
+            self._ask_again = clock() + _ASK_AGAIN  # before: what is written meanwhile is looked for at once
+            if await self.survives(self.claim_more()):
+                self._ask_again = 0.0
                 self.wake()
             elif not self.drains:
-                self._ask_again = clock() + _ASK_AGAIN
                 if not leases.open and await self.survives(self.is_through()):
                     if self.aside:
                         orders = f"{len(self.aside)} orders cannot be written as a request, such as {self.aside[0]}"

@@ -128,9 +128,9 @@ class StandingCrew(Crew):
 
     def look(self) -> None:
         """Something was written by somebody: there may be orders that can be claimed."""
-        if self.executor.clock() - self._looked_at >= _LOOK:
-            self._ask_again = 0.0
-            self.wake()
+        self._ask_again = min(self._ask_again, self._looked_at + _LOOK)
+        if self.executor.clock() >= self._ask_again:
+            self.wake()  # else the next tick does
 
     async def place(self, placed: Placed, asked: float, worker: asyncio.Future[Handed | None] | None) -> bool:
         """Take over an order that was put for this crew; tells whether a worker that was reserved for it has it.

@@ -11,23 +11,16 @@ from simulation.machines import drawn
 from payments_async.sandbox import Fault
 
 # What may be wrong with the service, with the chance that it strikes an order.
-SERVICE: dict[str, Fault] = {
-    fault.value: fault
-    for fault in Fault
-    if fault not in {Fault.HUGE, Fault.SLOW, Fault.REFUSED_200, Fault.NOTIFY_EARLY}
-}
-NETWORK = ("cut", "swallow", "refuse", "slow")
-LISTS = ("late", "unstable", "ignores_status_filter", "no_total", "newest_first")
-BLOWS = ("kill", "stop", "cancel", "close", "hang_up")
-PERSONS = ("sends_again",)
-FAULTS = (
-    *SERVICE,
-    *NETWORK,
-    *LISTS,
-    "crash_points",
-    *BLOWS,
-    *PERSONS,
-)
+SERVICE: dict[str, Fault] = {fault.value: fault for fault in Fault if fault is not Fault.HUGE}
+NETWORK = ("cut", "swallow", "stall", "twice", "refuse", "slow_line")
+LISTS = (
+    "late", "unstable", "ignores_status_filter", "no_total", "lying_total", "newest_first", "small_pages",
+    "lying_next_page",
+)  # fmt: skip
+BLOWS = ("kill", "stop", "cancel", "close", "shut", "mute", "deaf")
+HABITS = ("hang_up", "closes_anyhow", "handlers_fail", "twins", "crash_points", "dies_after_200")
+PERSONS = ("sends_again", "pauses")
+FAULTS = (*SERVICE, *NETWORK, *LISTS, *BLOWS, *HABITS, *PERSONS)
 
 
 @attrs.frozen
@@ -55,36 +48,46 @@ class Plan:
 
     Attributes:
         orders: Put by every application, in sequences of their own.
-        batch: Orders that a batch pays beside them.
+        batch: Orders of each batch that is paid beside them.
+        batches: How many there are, each run by a process.
+        gifts: Orders of a batch that the first application puts into its outbox.
         applications: Processes with an outbox and a receiver each.
+        handlers: Of each application, for every change.
         faults: Those that exist at all.
         trouble: Seconds until all faults end.
         confirms: Whether receivers re-read a transaction before they believe a notification.
         pays: Whether applications wait for each order, with a caller that may hang up.
+        hurries: Whether all is looked at as often as in a real process.
+        grace: Seconds after which an order may be parked.
         is_postgres: Whether the journal is in PostgreSQL.
     """
 
     seed: int
-    orders: int
-    batch: int
-    applications: int
-    faults: tuple[str, ...]
-    blows: tuple[Blow, ...]
-    trouble: float
-    confirms: bool
-    pays: bool
+    orders: int = 3
+    batch: int = 0
+    batches: int = 1
+    gifts: int = 0
+    applications: int = 1
+    handlers: int = 1
+    faults: tuple[str, ...] = ()
+    blows: tuple[Blow, ...] = ()
+    trouble: float = 60.0
+    confirms: bool = False
+    pays: bool = False
+    hurries: bool = False
+    grace: float = 120.0
     is_postgres: bool = False
 
     @classmethod
     def drawn(cls, seed: int) -> Plan:
-        """The plan of a seed: each fault exists with a chance of a third, so that all mixtures come."""
+        """The plan of a seed: each fault exists with a chance of a quarter, so that all mixtures come."""
         chance = random.Random(f"plan {seed}")
-        faults = tuple(fault for fault in FAULTS if chance.random() < 0.33)
-        trouble = chance.choice([10.0, 60.0, 300.0])
+        faults = tuple(fault for fault in FAULTS if chance.random() < 0.25)
+        trouble = chance.choice([10.0, 60.0, 60.0, 300.0])
         kinds = [kind for kind in BLOWS if kind in faults]
         blows = [
             Blow(
-                round(chance.random() * trouble, 3), chance.choice(kinds), chance.randrange(4),
+                round(chance.random() * trouble, 3), chance.choice(kinds), chance.randrange(6),
                 round(10 ** chance.uniform(-2, 3.5), 3),
             )
             for _ in range(chance.randrange(8) if kinds else 0)
@@ -93,15 +96,25 @@ class Plan:
         blows += [Blow(one.at, one.kind, one.who, one.seconds, one.how) for one in more]
         return cls(
             seed=seed,
-            orders=chance.randint(1, 12),
-            batch=chance.choice([0, 0, 3, 8]),
-            applications=chance.choice([1, 2, 2, 3]),
+            orders=chance.randint(1, 10),
+            batch=chance.choice([0, 0, 3, 6]),
+            batches=chance.choice([1, 1, 2]),
+            gifts=chance.choice([0, 0, 4]),
+            applications=chance.choice([1, 1, 2, 2, 3]),
+            handlers=chance.choice([1, 1, 3]),
             faults=(*faults, *of_machine),
             blows=tuple(sorted(blows, key=lambda blow: blow.at)),
             trouble=trouble,
             confirms=chance.random() < 0.5,
             pays=chance.random() < 0.5,
+            hurries=chance.random() < 0.1,
+            grace=chance.choice([30.0, 120.0, 120.0, 900.0]),
         )
+
+    @property
+    def processes(self) -> int:
+        """Applications, and who runs a batch."""
+        return self.applications + (self.batches if self.batch else 0)
 
     def smaller(self) -> list[Plan]:
         """Plans with one thing less, the largest part first."""
@@ -113,14 +126,26 @@ class Plan:
                 parts = [held[:start] + held[start + size :] for start in range(0, len(held), size)]
                 found += [attrs.evolve(self, **{members: part}) for part in parts]
                 size //= 2
-        for name, least in (("batch", 0), ("orders", 1), ("applications", 1)):
+        for name, least in (
+            ("batch", 0), ("batches", 1), ("gifts", 0), ("orders", 1), ("applications", 1), ("handlers", 1),
+        ):  # fmt: skip
             value = getattr(self, name)
-            found += [attrs.evolve(self, **{name: few}) for few in {least, value // 2} if least <= few < value]
+            found += [attrs.evolve(self, **{name: few}) for few in sorted({least, value // 2}) if least <= few < value]
+        found += [
+            attrs.evolve(self, **{name: False}) for name in ("confirms", "pays", "hurries") if getattr(self, name)
+        ]
         return found
+
+    @property
+    def text(self) -> str:
+        """How to make it again: what differs from the least plan."""
+        members = attrs.asdict(self, recurse=False, filter=lambda one, value: value != one.default)
+        return f"Plan({', '.join(f'{name}={value!r}' for name, value in members.items())})"
 
     def __str__(self) -> str:
         blows = ", ".join(f"{one.kind} {one.who} {one.how} at {one.at:g}" for one in self.blows) or "none"
         return (
-            f"seed {self.seed}: {self.orders} orders, {self.applications} applications, batch of {self.batch}, "
-            f"{self.trouble:g} s of {' '.join(self.faults) or 'nothing'}; blows: {blows}"
+            f"seed {self.seed}: {self.orders} orders, {self.applications} applications, {self.batches} batches of "
+            f"{self.batch}, {self.gifts} gifts, {self.trouble:g} s of {' '.join(self.faults) or 'nothing'}; "
+            f"blows: {blows}"
         )

@@ -9,45 +9,58 @@ import pytest
 TESTS = Path(__file__).parent.parent
 START = TESTS.parent / "payments_async" / "testing" / "_simulation" / "start.py"
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")
 
-def simulated(*arguments: str) -> str:
+
+def simulated(*arguments: str, module: str = "simulation") -> str:
     """What a run of simulations says."""
-    command = [sys.executable, str(START), "simulation", *arguments]
+    command = [sys.executable, str(START), module, *arguments]
     done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False, timeout=900)
     assert 0 == done.returncode, done.stdout + done.stderr
     return done.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")
+def test_plans_that_failed_once() -> None:
+    """What simulations have found once stays mended."""
+    assert " 0 failed" in simulated("--regressions", "--jobs", "1")
+
+
 def test_seeds_with_all_faults() -> None:
     """Each order is carried out once at most, ends as the service has it, and every handler is told."""
-    assert " 0 failed" in simulated("0", "6")
+    assert " 0 failed" in simulated("0", "24", "--jobs", "1")
+
+
+def test_a_seed_has_one_sequence() -> None:
+    """Two runs of a seed leave the same trace."""
+    first, second = (traces_of(simulated("3", "6", "--trace")) for _ in range(2))
+    assert 3 == len(first)
+    assert first == second
+
+
+def traces_of(said: str) -> list[str]:
+    """The lines that tell the traces."""
+    return sorted(line for line in said.splitlines() if line.startswith("trace "))
+
+
+def test_an_idle_outbox_asks_its_journal_little() -> None:
+    """An outbox with a receiver that have nothing to do make some thirty statements a second, and no more."""
+    assert float(simulated(module="simulation.idle")) <= 32.0
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")
 def test_seeds_with_a_real_database() -> None:
     """The same with a journal in PostgreSQL, whose sessions vanish, whose answers are lost, which is restored."""
     assert " 0 failed" in simulated("0", "4", "--postgres")
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")
-def test_a_seed_has_one_sequence() -> None:
-    """Two runs of a seed leave the same trace."""
-    first, second = (line_of(simulated("3", "--trace")) for _ in range(2))
-    assert first == second
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="a seed has one sequence where addresses can be fixed")
 def test_a_seed_has_one_sequence_with_a_real_database() -> None:
     """How fast the server answers is not to be seen in the trace."""
-    first, second = (line_of(simulated("0", "--postgres", "--trace")) for _ in range(2))
+    first, second = (traces_of(simulated("0", "--postgres", "--trace")) for _ in range(2))
+    assert first
     assert first == second
 
 
-def line_of(said: str) -> str:
-    """The line that tells the trace."""
-    return next(line for line in said.splitlines() if line.startswith("trace "))
+def test_a_broken_rule_is_found() -> None:
+    """A journal that plans an order again when its lease is over pays twice, and a seed shows it."""
+    assert "carried out more than once" in simulated(module="simulation.mutant")

@@ -1,8 +1,9 @@
-"""One world: a service, applications with an outbox each on one journal, a batch, a person; and who judges them."""
+"""One world: a service, applications with an outbox each on one journal, batches, a person. Who judges: ``judges``."""
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -11,11 +12,13 @@ from typing import Any
 
 import aiohttp
 import attrs
-from bulk.worlds import contradiction, payout
+from bulk.worlds import payout
+from simulation.judges import Judge
 from simulation.machines import Machine, is_of_the_journal
 from simulation.plans import SERVICE, Blow, Plan
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
+from payments_async._tasks import TaskCancelled
 from payments_async.bulk import reconcile, run_batch, write_off
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import (
@@ -24,11 +27,12 @@ from payments_async.journal import (
     JournalError,
     JournalUnavailable,
     NotParked,
+    OrdersDiffer,
     State,
 )
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._sqlite import _journal
-from payments_async.outbox import Outbox, _crew, _standing
+from payments_async.outbox import HandlerPolicy, Outbox, _crew, _standing
 from payments_async.sandbox import Quirks, Sandbox
 from payments_async.testing._simulation.loops import SimulatedLoop
 from payments_async.testing._simulation.networks import Network, Weather
@@ -37,8 +41,13 @@ from payments_async.testing._simulation.threads import crash_point
 
 NAME = "shop"
 TOLD_OF = (State.SUCCESSFUL, State.FAILED, State.REJECTED)
-ENDS = (State.SUCCESSFUL, State.FAILED, State.REVERSED, State.REJECTED, State.PARKED)
-PATIENCE = 8_000.0  # seconds after the last fault within which everything has come to rest
+PATIENCE = 6_000.0  # seconds after the last fault within which everything has come to rest
+_LOOKS = 12  # of the judge, while there is trouble
+_MOMENT = 20.0  # seconds between two of its looks afterwards
+
+
+class HandlerFails(Exception):
+    """A handler of the application fails, on purpose."""
 
 
 class _Clock:
@@ -54,14 +63,14 @@ class _Clock:
         await asyncio.sleep(seconds)
 
 
-@attrs.define
+@attrs.define(eq=False)
 class World:
     """What a plan is run in.
 
     Attributes:
-        line: What happened, for who reads a failure.
-        told: How often handlers heard of a fact, and under which ids.
-        promised: Whose put has returned.
+        line: What happened, for who reads a failure: when, whose it was, and what.
+        told: Under which ids each handler heard of a fact.
+        promised: Whose put has returned, by their ids in small letters.
     """
 
     plan: Plan
@@ -69,17 +78,21 @@ class World:
     loop: SimulatedLoop
     network: Network
     machine_of: Callable[[World], Machine] = Machine
-    line: list[str] = attrs.field(factory=list)
-    told: dict[tuple[str, str], set[int]] = attrs.field(factory=dict)
+    line: list[tuple[float, str, str]] = attrs.field(factory=list)
+    told: dict[tuple[str, str, str], set[int]] = attrs.field(factory=dict)
     promised: set[str] = attrs.field(factory=set)
     faults: list[str] = attrs.field(factory=list)
     lives: dict[int, Process] = attrs.field(factory=dict)
     tasks: dict[int, Any] = attrs.field(factory=dict)
-    states: dict[str, Entry] = attrs.field(factory=dict)
+    outboxes: dict[int, Outbox] = attrs.field(factory=dict)
+    closed: list[Process] = attrs.field(factory=list)
+    left: dict[Process, list[str]] = attrs.field(factory=dict)
     sandbox: Sandbox = attrs.field(init=False)
     machine: Machine = attrs.field(init=False)
+    judge: Judge = attrs.field(init=False)
     _born: int = 0
-    _is_calm: bool = False
+    _busy_until: float = 0.0  # until then it is decided already what is done to a process
+    is_calm: bool = False
 
     # --- the whole of it
 
@@ -90,47 +103,63 @@ class World:
         self.sandbox = await ready
         self.machine = self.machine_of(self)
         self.machine.begin()
+        self.judge = Judge(self)
+        self.loop.after_turn = self.judge.after_turn
+        if not self.plan.hurries:
+            _slow_down()
         self._begin_trouble()
-        for number in range(self.plan.applications + bool(self.plan.batch)):
+        for number in range(self.plan.processes):
             self.live(number)
+        Process(self.loop, "person").start(self._person())
         for blow in self.plan.blows:
-            await asyncio.sleep(max(0.0, blow.at - self.loop.time()))
+            await self._watch_until(blow.at)
             self._strike(blow)
-        await asyncio.sleep(max(0.0, self.plan.trouble - self.loop.time()))
+        await self._watch_until(self.plan.trouble)
         self._end_trouble()
         until = self.loop.time() + PATIENCE + self.machine.extra
+        _slow_down()
         while self.loop.time() < until:
-            await asyncio.sleep(60.0)
-            for number in range(self.plan.applications + bool(self.plan.batch)):
+            await asyncio.sleep(_MOMENT)
+            for number in range(self.plan.processes):
                 self.live(number)
-            await self._look()
-            if self._rests():
+            await self.judge.look()
+            if self.loop.time() >= self._busy_until and self.judge.rests() and not await self.judge.ailments():
                 break
-            _slow_down()
-        await self._look()
+        self.faults += await self.judge.ailments()
         await self._close()
-        self._judge()
+        await self.judge.judge()
 
     def say(self, *words: object) -> None:
-        """Add to the time line, and to what two runs of a seed have in common."""
-        text = " ".join(map(str, words))
-        self.loop.note(text)
-        self.line.append(f"{self.loop.time():12.3f} {text}")
+        """Add to the time line, and to what two runs of a seed have in common; whose it was may come first."""
+        who = str(words[0]) if isinstance(words[0], Process) or words[0] in ("service", "journal", "person") else ""
+        text = " ".join(str(word) for word in words[bool(who) :] if word != "")
+        self.loop.note(who, text)
+        self.line.append((self.loop.time(), who, text))
 
     def has(self, fault: str) -> bool:
         """Whether a fault exists in this world."""
         return fault in self.plan.faults
 
+    async def _watch_until(self, moment: float) -> None:
+        while (left := moment - self.loop.time()) > 0:
+            await asyncio.sleep(min(left, self.plan.trouble / _LOOKS))
+            await self.judge.look()
+
     # --- the service
 
     async def _serve(self, ready: asyncio.Future[Sandbox]) -> None:
+        chance = self.loop.chance
+        total_error = chance.choice([-2, -1, 1, 2]) if self.has("lying_total") else 0
         quirks = Quirks(
-            listed_after=self.loop.chance.randint(1, 8) if self.has("late") else 0,
+            listed_after=chance.randint(1, 20) if self.has("late") else 0,
             unstable_pages=self.has("unstable"),
             ignores_status_filter=self.has("ignores_status_filter"),
-            total_error=None if self.has("no_total") else 0,
+            total_error=None if self.has("no_total") else total_error,
             newest_first=self.has("newest_first"),
             unknown_filter_word="ignored" if self.has("ignores_status_filter") else "refused",
+            next_page_lies=self.has("lying_next_page"),
+            default_page_size=2 if self.has("small_pages") else 20,
+            max_page_size=3 if self.has("small_pages") else 100,
         )
         async with Sandbox(quirks=quirks, seed=self.plan.seed, clock=_Clock(self.loop), ipn_attempts=50) as sandbox:
             ready.set_result(sandbox)
@@ -139,19 +168,24 @@ class World:
     def _begin_trouble(self) -> None:
         self.sandbox.chaos({fault: 0.15 for name, fault in SERVICE.items() if self.has(name)}, seed=self.plan.seed)
         self.network.weather = Weather(
-            latency=2.0 if self.has("slow") else 0.01,
+            latency=2.0 if self.has("slow_line") else 0.01,
             cut=0.15 if self.has("cut") else 0.0,
             swallow=0.05 if self.has("swallow") else 0.0,
+            stall=0.1 if self.has("stall") else 0.0,
+            twice=0.1 if self.has("twice") else 0.0,
             refuse=0.2 if self.has("refuse") else 0.0,
         )
 
     def _end_trouble(self) -> None:
         self.say("all faults end")
-        self._is_calm = True
+        self.is_calm = True
         self.machine.end()
         self.network.weather = Weather(latency=0.01)
         self.sandbox.chaos({})
+        if self.has("lying_total") and not self.has("no_total"):
+            self.sandbox.switch("total_error", 0)
         for process in self.lives.values():
+            process.mute_until = process.deaf_until = 0.0
             if process.is_stopped:
                 process.go_on()
 
@@ -159,42 +193,59 @@ class World:
 
     def live(self, number: int) -> None:
         """Start what does not live, as a supervisor does."""
-        process = self.lives.get(number)
         if self.machine.is_asleep:
             return
+        process = self.lives.get(number)
         if process is not None and process.is_dead and self.tasks[number].done() and not self.tasks[number].cancelled():
             self.tasks[number].exception()  # it ended before it was killed
         if process is not None and not process.is_dead:
             if not self.tasks[number].done():
                 return
-            error = self.tasks[number].exception() if not self.tasks[number].cancelled() else None
-            if error is not None and not is_of_the_journal(error):
-                self.faults.append(f"{process} ended by {error!r}")
-            process.kill()
-            if error is not None:
-                self.say(process, "ended by", repr(error))
-                self.machine.mend(error)
+            self._ended(process, self.tasks[number])
         self._born += 1
-        is_batch = number == self.plan.applications
-        process = self.lives[number] = Process(self.loop, f"{'batch' if is_batch else 'app'}-{number}.{self._born}")
+        batch = number - self.plan.applications
+        process = self.lives[number] = Process(self.loop, f"{'app' if batch < 0 else 'batch'}-{number}.{self._born}")
         self.machine.bear(process, number)
-        self.say("start", process)
-        self.tasks[number] = process.start(self._batch() if is_batch else self._application(number))
+        self.say(process, "start")
+        work = self._application(number) if batch < 0 else self._batch(batch)
+        self.tasks[number] = process.start(work)
+
+    def _ended(self, process: Process, task: Any) -> None:
+        """A process has ended by itself, or was closed: an error that nobody foresaw fails the seed."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not is_of_the_journal(error) and not isinstance(error, TaskCancelled):
+            self.faults.append(f"{process} ended by {error!r}")
+        self.closed.append(process)
+        self.left[process] = [f"listener on {one.port}" for one in process.listeners]
+        self.left[process] += ["an open database" for one in process.databases if _is_open(one)]
+        process.kill()
+        if error is not None:
+            self.say(process, "ended by", repr(error))
+            self.machine.mend(error)
 
     def _strike(self, blow: Blow) -> None:
         number = blow.who % len(self.lives)
         process = self.lives[number]
-        self.say(blow.kind, process, f"for {blow.seconds:g}" if blow.kind == "stop" else "")
+        is_long = blow.kind in ("stop", "mute", "deaf")
+        self._busy_until = max(self._busy_until, self.loop.time() + min(blow.seconds, 100.0) + 20.0)
+        self.say(process, blow.kind.upper(), f"for {blow.seconds:g} s" if is_long else "")
         match blow.kind:
             case "kill":
-                process.kill()
-                self.loop.call_later(min(blow.seconds, 100.0), self.live, number)
+                self.kill(number, blow.seconds)
             case "stop":
                 process.stop()
                 self.loop.call_later(blow.seconds, process.go_on)
+            case "mute":
+                process.mute_until = self.loop.time() + blow.seconds
+            case "deaf":
+                process.deaf_until = self.loop.time() + blow.seconds
             case "close":
                 self.tasks[number].cancel()
                 self.loop.call_later(min(blow.seconds, 100.0), self.live, number)
+            case "shut" if number in self.outboxes and not process.is_dead:
+                process.start(self.outboxes.pop(number).__aexit__(None, None, None))
+                self.loop.call_later(min(blow.seconds, 100.0), self.tasks[number].cancel)
+                self.loop.call_later(min(blow.seconds, 100.0) + 10.0, self.live, number)
             case "cancel":
                 ours = [
                     task for task in sorted(asyncio.all_tasks(self.loop), key=hash)
@@ -202,18 +253,23 @@ class World:
                 ]  # fmt: skip
                 if ours:
                     chosen = self.loop.chance.choice(ours)
-                    self.say("cancel", getattr(chosen.get_coro(), "__qualname__", chosen))
+                    self.say(process, "cancelled:", getattr(chosen.get_coro(), "__qualname__", chosen))
                     chosen.cancel()
-            case "hang_up":
-                pass
+            case "shut":
+                pass  # it has no outbox open
             case _:
                 self.machine.strike(blow)
 
-    def _journal(self, number: int | None, *, strikes: bool = True) -> StoredJournal:
+    def kill(self, number: int, seconds: float) -> None:
+        """Kill a process; it begins anew a while later."""
+        self.lives[number].kill()
+        self.loop.call_later(min(seconds, 100.0), self.live, number)
+
+    def _journal(self, number: int | None) -> StoredJournal:
         chance = self.loop.chance
 
         def decide(_: str) -> bool:
-            return strikes and not self._is_calm and chance.random() < 0.002
+            return not self.is_calm and chance.random() < 0.002
 
         crash_at = crash_point(decide) if self.has("crash_points") else None
         return self.machine.journal(number, crash_at=crash_at)
@@ -225,170 +281,200 @@ class World:
         return PaymentsSession(self.sandbox.base_url, who, timeout=aiohttp.ClientTimeout(total=5.0))
 
     async def _application(self, number: int) -> None:
-        async with (
-            self._journal(number) as journal,
-            self._session() as payments,
-            self.machine.tended(payments, journal, tends=number == 0),
-        ):
-            receiver = Receiver(journal, ["127.0.0.1"], confirm=payments if self.plan.confirms else None)
-            outbox = Outbox(payments, journal, NAME, concurrency=4, lease=30.0)
+        """An application with an outbox and a receiver; it closes them in the usual sequence, or in any."""
+        opened: list[Any] = []
 
-            @outbox.on(*TOLD_OF, name="note")
-            async def note(entry: Entry) -> None:
-                assert entry.change_id is not None
-                self.told.setdefault((entry.request_id, entry.state.value), set()).add(entry.change_id)
+        async def enter(part: Any) -> Any:
+            entered = await part.__aenter__()
+            opened.append(part)
+            return entered
 
-            async with serving(receiver, port=0) as (host, port), outbox:
-                self.sandbox.ipn_url = f"http://{host}:{port}/ipn"
-                numbers = list(range(self.plan.orders))
-                self.loop.chance.shuffle(numbers)
-                async with asyncio.TaskGroup() as group:
-                    for one in numbers:
-                        group.create_task(self._put(outbox, one))
-                if number == 0 and self.has("sends_again"):
-                    await self._decide(payments, journal)
-                await asyncio.Event().wait()
+        policy = HandlerPolicy(poll=1.0 if self.plan.hurries else 10.0, wait_max=60.0)
+        try:
+            journal, payments = await enter(self._journal(number)), await enter(self._session())
+            await enter(self.machine.tended(payments, journal, tends=number == 0))
+            receiver = Receiver(journal, ["127.0.0.1"], confirm=payments if self.plan.confirms else None, policy=policy)
+            outbox = Outbox(payments, journal, NAME, concurrency=4, lease=30.0, policy=policy, grace=self.plan.grace)
+            for one in range(self.plan.handlers):
+                outbox.on(*TOLD_OF, name=f"note {one}")(self._handler(f"note {one}"))
+            host, port = await enter(serving(receiver, port=0))
+            await enter(outbox)
+            self.outboxes[number] = outbox
+            self.sandbox.ipn_url = f"http://{host}:{port}/ipn"
+            self.judge.receives = number
+            await self._use(outbox, number)
+        finally:
+            self.outboxes.pop(number, None)
+            if self.has("closes_anyhow"):
+                self.loop.chance.shuffle(opened)
+            else:
+                opened.reverse()
+            await _closed(opened)
 
-    async def _put(self, outbox: Outbox, number: int) -> None:
-        order, failed = payout(number, batch_id=NAME), 0
+    def _handler(self, name: str) -> Callable[[Entry], Awaitable[None]]:
+        async def note(entry: Entry) -> None:
+            assert entry.change_id is not None
+            self.told.setdefault((name, entry.request_id.lower(), entry.state.value), set()).add(entry.change_id)
+            if self.has("handlers_fail") and not self.is_calm and self.loop.chance.random() < 0.3:
+                raise HandlerFails
+
+        return note
+
+    async def _use(self, outbox: Outbox, number: int) -> None:
+        """Put every order, each in a task of its own."""
+        numbers = list(range(self.plan.orders))
+        self.loop.chance.shuffle(numbers)
+        async with asyncio.TaskGroup() as group:
+            for one in numbers:
+                # in some worlds every other application writes every other id in other letters
+                changes = {}
+                if self.has("twins") and number % 2 and one % 2:
+                    changes["request_id"] = payout(one).request_id.upper()
+                group.create_task(self._put(outbox, payout(one, batch_id=NAME, **changes)))
+            if self.plan.gifts and not number:
+                group.create_task(self._give(outbox))
+        await asyncio.Event().wait()
+
+    async def _put(self, outbox: Outbox, order: Any) -> None:
+        failed = 0
         while failed < 20:
             try:
                 if await self._is_put(outbox, order):
-                    self.promised.add(order.request_id)
+                    self.promised.add(order.request_id.lower())
                     return
             except HeldElsewhere:
                 await self.machine.adopt(outbox, order)
                 if order.request_id in self.machine.known:
                     return
                 continue
+            except OrdersDiffer:  # it was put in other letters
+                self.promised.add(order.request_id.lower())
+                return
             except JournalUnavailable:
                 if failed > 3:  # a file that was replaced needs a process that begins anew
                     raise
+            except RuntimeError:
+                if outbox in self.outboxes.values():
+                    raise
+                return  # it was shut
             failed += 1
             await asyncio.sleep(1.0)
 
     async def _is_put(self, outbox: Outbox, order: PayoutOrder) -> bool:
         with suppress(TimeoutError):
             if self.plan.pays:
-                hangs_up = self.has("hang_up") and not self._is_calm and self.loop.chance.random() < 0.5
+                hangs_up = self.has("hang_up") and not self.is_calm and self.loop.chance.random() < 0.5
                 async with asyncio.timeout(self.loop.chance.random() * 0.1 if hangs_up else None):
                     await outbox.pay(order, timeout=20.0)
             else:
                 await outbox.put(order)
         return await outbox.entry(order.request_id) is not None
 
-    async def _decide(self, payments: PaymentsSession, journal: StoredJournal) -> None:
+    async def _give(self, outbox: Outbox) -> None:
+        """Put a batch into the outbox."""
+        orders = [payout(3000 + number, batch_id="gifts") for number in range(self.plan.gifts)]
+        while outbox in self.outboxes.values():
+            try:
+                await outbox.put_batch("gifts", orders)
+            except HeldElsewhere:
+                if self._knows(orders):
+                    return
+            except JournalError:
+                pass
+            else:
+                self.promised.update(order.request_id for order in orders)
+                return
+            await asyncio.sleep(5.0)
+
+    async def _person(self) -> None:
         """A person who knows the truth: what the service has not carried out is sent again, the rest stays parked."""
         while True:
-            await asyncio.sleep(600.0)
-            parked = [entry async for entry in journal.entries(state=State.PARKED)]
-            for entry in parked:
-                if not self.sandbox.executions(entry.request_id):
-                    with suppress(NotParked):
-                        await write_off(journal, entry.request_id, "Ann Example", "the service never had it")
-                        self.say("sent again by a person:", entry.request_id)
+            await asyncio.sleep(60.0)
+            if not self.has("sends_again") and not self.has("pauses"):
+                continue
+            with suppress(JournalError):
+                async with self.machine.journal(None) as journal:
+                    if self.has("sends_again"):
+                        await self._send_again(journal)
+                    if self.has("pauses") and NAME in {run.batch_id for run in await journal.runs()}:
+                        if not self.is_calm and self.loop.chance.random() < 0.5:
+                            await journal.pause(NAME, who="Ann Example", why="lunch")
+                            self.say("person", "paused the outbox")
+                        elif await journal.resume(NAME, who="Ann Example", why="lunch is over"):
+                            self.say("person", "resumed the outbox")
 
-    async def _batch(self) -> None:
+    async def _send_again(self, journal: StoredJournal) -> None:
+        parked = [entry async for entry in journal.entries(state=State.PARKED)]
+        for entry in parked:
+            if not self.sandbox.executions(entry.request_id):
+                with suppress(NotParked):
+                    await write_off(journal, entry.request_id, "Ann Example", "the service never had it")
+                    self.say("person", "sends again", entry.request_id)
+
+    async def _batch(self, which: int) -> None:
+        name = f"salaries-{which}"
         async with (
-            self._journal(self.plan.applications) as journal,
+            self._journal(self.plan.applications + which) as journal,
             self._session() as payments,
             self.machine.tended(payments, journal, tends=True),
         ):
-            orders = [payout(1000 + number, batch_id="salaries") for number in range(self.plan.batch)]
-            while True:
+            orders = [payout(1000 * (which + 1) + one, batch_id=name) for one in range(self.plan.batch)]
+            while not self._knows(orders):
                 with suppress(JournalError):
-                    progress = await run_batch(payments, journal, "salaries", orders, concurrency=3)
-                    if not progress.counts[State.PLANNED]:
+                    progress = await run_batch(payments, journal, name, orders, concurrency=3)
+                    self.promised.update(order.request_id for order in orders)
+                    if not progress.counts[State.PLANNED] and not self._open(progress):
                         break
+                    await reconcile(payments, journal, name, grace=self.plan.grace)
                 await asyncio.sleep(30.0)
-            self.promised.update(order.request_id for order in orders)
-            while self._open(await journal.progress("salaries")):
-                await reconcile(payments, journal, "salaries")
-                await asyncio.sleep(300.0)
+            self.say(self.lives.get(self.plan.applications + which), "is through")
             await asyncio.Event().wait()
+
+    def _knows(self, orders: list[PayoutOrder]) -> bool:
+        """Whether these were forgotten, and a person has the statement of the service, which tells how they stand."""
+        if not self.machine.has_forgotten or not self.machine.knows_all:
+            return False
+        self.machine.known.update(order.request_id for order in orders)
+        return True
 
     @staticmethod
     def _open(progress: Any) -> bool:
-        return any(progress.counts[state] for state in (State.UNKNOWN, State.ACCEPTED, State.SENDING))
-
-    async def _look(self) -> None:
-        """Read what the journal holds, as a process of its own."""
-        viewer = Process(self.loop, "viewer")
-        self.machine.bear(viewer, -1)
-
-        async def read() -> dict[str, Entry]:
-            async with self._journal(None, strikes=False) as journal:
-                return {entry.request_id: entry async for entry in journal.entries()}
-
-        try:
-            self.states = await viewer.start(read())
-        except JournalError as error:
-            self.say("nothing can be read:", repr(error))
-            viewer.kill()
-            self.machine.mend(error)
+        return any(progress.counts[state] for state in (State.UNKNOWN, State.ACCEPTED, State.SENDING, State.PARKED))
 
     async def _close(self) -> None:
         for number, task in self.tasks.items():
-            task.cancel()
-            await asyncio.wait([task], timeout=100.0)
-            if not task.done():
-                self.faults.append(f"{self.lives[number]} does not close")
-
-    # --- judgement
-
-    def _rests(self) -> bool:
-        wanted = [payout(number).request_id for number in range(self.plan.orders)]
-        wanted += [payout(1000 + number).request_id for number in range(self.plan.batch)]
-        ledger = {execution.request_id: str(execution.status) for execution in self.sandbox.ledger}
-        for request_id in wanted:
-            entry = self.states.get(request_id)
-            if entry is None and request_id in self.machine.known:
+            process = self.lives[number]
+            if process.is_dead:
                 continue
-            if entry is None or entry.state not in ENDS:
-                if entry is not None and self._may_stay(entry, ledger.get(request_id, "")):
-                    continue
-                return False
-        return all(
-            any(key == (entry.request_id, entry.state.value) for key in self.told)
-            for entry in self.states.values()
-            if entry.state in TOLD_OF and entry.batch_id == NAME and not entry.conflict
-        )
+            task.cancel()
+            await asyncio.wait([task], timeout=200.0)
+            if task.done():
+                self._ended(process, task)
+            else:
+                self.faults.append(f"{process} does not close")
 
-    def _may_stay(self, entry: Entry, status: str) -> bool:
-        """Whether an order may stay open for ever: the service has not ended it, or its lists prove nothing."""
-        if entry.state is State.ACCEPTED:
-            return "PROCESSING" in status or self.has("ignores_status_filter")
-        return entry.state is State.UNKNOWN and self.has("no_total")
 
-    def _judge(self) -> None:
-        faults = self.faults
-        faults += [f"carried out more than once: {request_id}" for request_id in self.sandbox.duplicates()]
-        faults += [
-            f"lost: {request_id}" for request_id in sorted(self.promised - set(self.states) - self.machine.known)
-        ]
-        executions = {execution.request_id: execution for execution in self.sandbox.ledger}
-        for request_id, entry in sorted(self.states.items()):
-            wrong = contradiction(entry.state, executions.get(request_id))
-            if wrong is not None and not wrong.endswith("REVERSED"):  # which is looked for where somebody asks
-                faults.append(f"{request_id} {wrong}")
-        if not self.machine.has_forgotten:  # a journal that was put back has forgotten what it told, and tells it again
-            faults += [f"told under {len(ids)} ids: {fact}" for fact, ids in sorted(self.told.items()) if len(ids) > 1]
-        if not self._rests():
-            faults.append("not at rest: " + ", ".join(f"{key} {one.state}" for key, one in sorted(self.states.items())))
-        faults += self.loop.problems
-        faults += [
-            f"an error that nobody took: {task!r}"
-            for task in self.loop.every
-            # aiohttp's server counts on a step before the loss of its connection, which the seed may let overtake it
-            if task.done() and task._log_traceback and "web_protocol" not in repr(task)
-        ]
-        self.loop.note(sorted((key, one.state.value) for key, one in self.states.items()), self.loop.steps)
+async def _closed(parts: list[Any]) -> None:
+    """Close all of these, also where one of them fails, or who closes them is cancelled once more."""
+    if parts:
+        part = parts.pop(0)
+        try:
+            with suppress(JournalError):
+                await part.__aexit__(None, None, None)
+        finally:
+            await _closed(parts)
+
+
+def _is_open(database: sqlite3.Connection) -> bool:
+    with suppress(sqlite3.ProgrammingError):
+        return database.total_changes >= 0
+    return False
 
 
 def _slow_down() -> None:
     """Let what is looked at again and again be looked at less often: most of the time of a simulation is that."""
-    _journal._LOOK_AGAIN = 1.0
-    _crew._TICK = 2.0
+    _journal._LOOK_AGAIN, _journal._LOOK_AGAIN_MAX = 1.0, 5.0
+    _crew._TICK = _crew._REFRESH = _crew._HEAR = _crew._ASK_AGAIN = 2.0
     _standing._LOOK = 1.0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -63,17 +63,11 @@ def sleep(
 
 def _put_off(loop: SimulatedLoop, processes: Sequence[Process], seconds: float) -> None:
     """Let timers of processes go off later, those too that were due while they stood still."""
-    for handle in loop._scheduled:
-        if _owner(handle) in processes:
-            handle._when += seconds
+    held = [handle for process in processes for handle in process.held]
+    due = [handle for handle in held if isinstance(handle, asyncio.TimerHandle)]
     for process in processes:
-        for handle in process.held:
-            if hasattr(handle, "_when"):
-                handle._when += seconds
-                handle._scheduled = True
-                loop._scheduled.append(handle)
-        process.held = [handle for handle in process.held if not hasattr(handle, "_when")]
-    heapq.heapify(loop._scheduled)
+        process.held = [handle for handle in process.held if not isinstance(handle, asyncio.TimerHandle)]
+    loop.put_off(seconds, lambda handle: _owner(handle) in processes, due)
 
 
 def _owner(handle: Any) -> Process | None:

@@ -69,7 +69,6 @@ class SimulatedLoop(base_events.BaseEventLoop):
         laziness: The share of due steps that wait for another turn.
     """
 
-    _scheduled: list[Any]
     _stopping: bool
 
     def __init__(self, chance: random.Random, *, laziness: float = 0.1) -> None:
@@ -82,7 +81,10 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self.problems: list[str] = []
         self.threads: Callable[..., Any] | None = None  # where what an executor does may wait
         self.every: list[SimulatedTask] = []  # task there was: none of a dead process may be collected
+        self.after_turn: Callable[[], None] | None = None  # a judge
         self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._asked = itertools.count()
         self.set_task_factory(_make_task)
         self.set_exception_handler(_note)
 
@@ -120,6 +122,28 @@ class SimulatedLoop(base_events.BaseEventLoop):
         """Make a future."""
         return SimulatedFuture(loop=self)
 
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """Ask for a callback in the next turn."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Ask for a callback at a moment; those of one moment keep their sequence."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._asked), timer))
+        return timer
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Ask for a callback after seconds."""
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.Handle:
@@ -147,6 +171,17 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self.call_later(self.chance.random() * 0.002, step)
         return future
 
+    def put_off(
+        self, seconds: float, chosen: Callable[[asyncio.TimerHandle], bool], due: list[asyncio.TimerHandle]
+    ) -> None:
+        """Let the chosen timers go off later, and those too that were due already."""
+        timers, self._timers = self._timers + [(timer.when(), next(self._asked), timer) for timer in due], []
+        for when, number, timer in timers:
+            if timer in due or chosen(timer):
+                timer._when += seconds  # type: ignore[attr-defined]
+                when += seconds
+            heapq.heappush(self._timers, (when, number, timer))
+
     def release(self, handles: list[Any]) -> None:
         """Let handles that were held back become due."""
         self._ready.extend(handles)
@@ -169,31 +204,32 @@ class SimulatedLoop(base_events.BaseEventLoop):
                 handle._run()
             elif not process.is_dead:
                 process.held.append(handle)
+        if self.after_turn is not None:
+            self.after_turn()
 
     def _let_time_pass(self) -> None:
         """Until the next timer where nothing else is due."""
-        scheduled = self._scheduled
-        while scheduled and scheduled[0]._cancelled:
-            heapq.heappop(scheduled)._scheduled = False
-        self._timer_cancelled_count = 0
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
         if not self._ready and not self._stopping:
-            if not scheduled:
+            if not timers:
                 raise Stuck("nothing is due and nothing ever will be")
-            self.now = max(self.now, scheduled[0]._when)
-        while scheduled and scheduled[0]._when <= self.now:
-            handle = heapq.heappop(scheduled)
-            handle._scheduled = False
-            if not handle._cancelled:
-                self._ready.append(handle)
+            self.now = max(self.now, timers[0][0])
+        while timers and timers[0][0] <= self.now:
+            _, _, timer = heapq.heappop(timers)
+            if not timer.cancelled():
+                self._ready.append(timer)
 
     def _shuffled(self, turn: deque[asyncio.Handle]) -> list[asyncio.Handle]:
         """The handles of one turn in the sequence that the seed draws; those of no task keep theirs."""
-        chance = self.chance
-        if len(turn) == 1 and not self.laziness:
+        if len(turn) == 1:
             return list(turn)
-        tasks = [handle for handle in turn if _is_step(handle)]
+        chance, tasks, others = self.chance, list[asyncio.Handle](), list[asyncio.Handle]()
+        for handle in turn:
+            (tasks if _is_step(handle) else others).append(handle)
         if not tasks:
-            return list(turn)
+            return others
         drawn = []
         for handle in tasks:
             if chance.random() < self.laziness:
@@ -201,7 +237,6 @@ class SimulatedLoop(base_events.BaseEventLoop):
             else:
                 drawn.append(handle)
         chance.shuffle(drawn)
-        others = [handle for handle in turn if not _is_step(handle)]
         if not others:
             return drawn
         marks = [True] * len(drawn) + [False] * len(others)

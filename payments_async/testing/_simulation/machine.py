@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import os
 import random
 import sqlite3
@@ -14,6 +15,9 @@ from typing import Any
 
 import aiohttp.connector
 
+from payments_async._dialect import Dialect
+from payments_async._models import Transaction
+from payments_async._wire import codec
 from payments_async.journal._engine import _writer
 from payments_async.journal._sqlite import _identity
 from payments_async.testing._simulation.disks import own_records
@@ -54,6 +58,12 @@ def simulate(
     asyncio.set_event_loop(loop)
     loop.run_until_complete(world(loop, network))
     return loop
+
+
+def warm_up() -> None:
+    """Import and make what each simulation would make at its first use; for a process that forks many."""
+    importlib.import_module("payments_async.ipn._with_inbox")
+    codec._converter(Dialect().timezone).get_structure_hook(Transaction)
 
 
 def _own_databases() -> None:

@@ -13,6 +13,8 @@ import attrs
 from payments_async.testing._simulation.loops import SimulatedLoop
 from payments_async.testing._simulation.processes import CURRENT, Process
 
+_LONGEST_STALL = 60.0  # seconds
+
 
 @attrs.define
 class Weather:
@@ -22,13 +24,17 @@ class Weather:
         latency: Seconds that bytes travel at most.
         cut: The share of connections that break after some bytes.
         swallow: The share of connections of which one direction loses all bytes from some byte on, unsaid.
+        stall: The share of connections of which one direction stands still for up to a minute, and then goes on.
+        twice: The share of connections on which what the server wrote last comes twice.
         refuse: The share of connections that are refused.
-        reach: The bytes of one direction within which a connection breaks.
+        reach: The bytes of one direction within which a connection is struck.
     """
 
     latency: float = 0.003
     cut: float = 0.0
     swallow: float = 0.0
+    stall: float = 0.0
+    twice: float = 0.0
     refuse: float = 0.0
     reach: int = 3000
 
@@ -67,8 +73,9 @@ class End(asyncio.Transport):
         self._is_paused = False
         self._held: list[bytes | None] = []
         self._free_at = 0.0  # when the last bytes that were sent from here will have arrived
-        self.budget: int | None = None  # bytes from here until the weather strikes
-        self.swallows = False
+        self.budget = 0  # bytes from here until the weather strikes
+        self.strike: str | None = None  # how, or that it does not
+        self._is_mute = False  # what is written arrives no more
         if owner is not None:
             owner.ends[self] = None
 
@@ -111,20 +118,27 @@ class End(asyncio.Transport):
         if not data or self._is_lost or self._is_closing:
             return
         data = bytes(data)
-        if self.budget is not None:
-            if self.budget < 0:
-                if self.swallows:
-                    return
-            elif len(data) > self.budget:
-                data, self.budget = data[: self.budget], -1
-                if data:
-                    self._send(data)
-                if not self.swallows:
+        if self._is_mute:
+            return
+        if self.strike is not None and len(data) > self.budget:
+            data = self._struck(data)
+        self.budget -= len(data)
+        if data:
+            self._send(data)
+
+    def _struck(self, data: bytes) -> bytes:
+        """The weather strikes within these bytes; those that go on."""
+        strike, self.strike = self.strike, None
+        match strike:
+            case "stall":
+                self._free_at = max(self._free_at, self._loop.time()) + self._loop.chance.random() * _LONGEST_STALL
+            case "twice":
+                self._send(data)
+            case _:
+                data, self._is_mute = data[: self.budget], True
+                if strike == "cut":
                     self._loop.call_later(self._network.delay(), self._break)
-                return
-            else:
-                self.budget -= len(data)
-        self._send(data)
+        return data
 
     def writelines(self, list_of_data: Any) -> None:
         self.write(b"".join(list_of_data))
@@ -156,12 +170,16 @@ class End(asyncio.Transport):
 
     def _tell_peer(self, error: Exception | None) -> None:
         peer = self.peer
-        when = max(self._free_at, self._loop.time() + self._network.delay())
+        when = self._arrival()
         self._network.in_context_of(peer._owner, self._loop.call_at, when, peer._lose, error)
 
+    def _arrival(self) -> float:
+        """When bytes that are sent now arrive: after those before them, and after the line between is whole again."""
+        whole_at = self._network.whole_at(self._owner, self.peer._owner)
+        return max(self._free_at, whole_at, self._loop.time() + self._network.delay())
+
     def _send(self, data: bytes | None) -> None:
-        when = max(self._free_at, self._loop.time() + self._network.delay())
-        self._free_at = when
+        when = self._free_at = self._arrival()
         self._network.in_context_of(self.peer._owner, self._loop.call_at, when, self.peer._take, data)
 
     def _take(self, data: bytes | None) -> None:
@@ -248,6 +266,12 @@ class Network:
         """Seconds until bytes that are sent now arrive."""
         return self.loop.chance.random() * self.weather.latency
 
+    @staticmethod
+    def whole_at(sender: Process | None, receiver: Process | None) -> float:
+        """When bytes from one process reach another one again."""
+        mute = 0.0 if sender is None else sender.mute_until
+        return mute if receiver is None else max(mute, receiver.deaf_until)
+
     def in_context_of(self, process: Process | None, call: Callable[..., Any], *args: Any) -> None:
         """Ask for a callback that belongs to a process."""
         if process is None:
@@ -258,7 +282,10 @@ class Network:
     async def start_connection(self, addr_infos: Any, **_: Any) -> Address:
         """In place of aiohappyeyeballs: reach the other machine, or not."""
         host, port = addr_infos[0][4][:2]
-        await asyncio.sleep(self.delay())
+        here, listener = CURRENT.get(), self.listeners.get(port)
+        there = None if listener is None else listener.owner
+        whole_at = max(self.whole_at(here, there), self.whole_at(there, here))
+        await asyncio.sleep(max(self.delay(), whole_at - self.loop.time()))
         if port not in self.listeners or self.loop.chance.random() < self.weather.refuse:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed ('{host}', {port})")
         return Address(host, port)
@@ -296,7 +323,10 @@ class Network:
     def _draw(self, near: End, far: End) -> None:
         chance, weather = self.loop.chance, self.weather
         drawn = chance.random()
-        if drawn < weather.cut + weather.swallow:
-            struck = near if chance.random() < 0.5 else far
-            struck.budget = chance.randrange(weather.reach)
-            struck.swallows = drawn >= weather.cut
+        for strike in ("cut", "swallow", "stall", "twice"):
+            share = getattr(weather, strike)
+            if drawn < share:
+                struck = far if strike == "twice" or chance.random() < 0.5 else near
+                struck.strike, struck.budget = strike, chance.randrange(weather.reach)
+                return
+            drawn -= share

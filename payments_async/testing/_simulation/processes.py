@@ -31,12 +31,14 @@ class Process:
         is_dead: It was killed.
         is_stopped: It stands still, as by SIGSTOP.
         clocks: What its clocks show beside true time, all of them added.
+        mute_until, deaf_until: Seconds at which what it sends arrives again, and what is sent to it.
     """
 
     def __init__(self, loop: SimulatedLoop, name: str) -> None:
         self.name = name
         self.is_dead = False
         self.is_stopped = False
+        self.mute_until = self.deaf_until = 0.0
         self.ends: dict[End, None] = {}
         self.listeners: dict[Listener, None] = {}
         self.threads: list[SimulatedThread] = []

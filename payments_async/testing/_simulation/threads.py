@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import importlib
 import threading
 import traceback
 from collections import deque
@@ -13,6 +14,11 @@ from typing import Any
 
 from payments_async.testing._simulation.loops import SimulatedLoop
 from payments_async.testing._simulation.processes import CURRENT, Process
+
+try:
+    greenlet: Any = importlib.import_module("greenlet")  # it has no types
+except ImportError:
+    greenlet = None
 
 
 class SimulatedQueue:
@@ -51,20 +57,19 @@ class SimulatedThread:
         self._context = contextvars.copy_context()
         self.process: Process | None = CURRENT.get()
         self._target, self._args = target, args
-        self._mine, self._theirs = threading.Semaphore(0), threading.Semaphore(0)
+        self._hands = _Greenlet(self._run, self._context) if greenlet else _Thread(self._run, self._context)
+        self._name = name
         self.has_ended = False
         self._is_due = False
         self._hurries = False
         self._waiting: list[SimulatedThread] = []  # for its end
         self._own = contextvars.copy_context()  # in which the loop lets it work; its other one is in use then
-        self._real = threading.Thread(target=self._run, name=name, daemon=True)
-        vars(self._real)["simulated"] = self
 
     def start(self) -> None:
         """Let it begin in a moment."""
         if self.process is not None:
             self.process.threads.append(self)
-        self._real.start()
+        _EVERY.append(self)
         self.wake()
 
     def join(self, timeout: float | None = None) -> None:
@@ -81,7 +86,7 @@ class SimulatedThread:
             self.work()
         self._hurries = False
         if timeout is None:
-            raise RuntimeError(f"{self._real.name} does not end")
+            raise RuntimeError(f"{self._name} does not end")
 
     def wake(self) -> None:
         """Let it work in a moment."""
@@ -109,33 +114,67 @@ class SimulatedThread:
         """Hand over to it, until it waits or ends."""
         self._is_due = False
         if not self.has_ended:
-            self._mine.release()
-            self._theirs.acquire()
+            before, _RUNNING[0] = _RUNNING[0], self
+            self._hands.work()
+            _RUNNING[0] = before
 
     def rest(self) -> None:
-        """In the thread: hand over to the loop."""
-        self._theirs.release()
-        self._mine.acquire()
-
-    def rest_for_ever(self) -> None:
-        """In the thread: its process was killed."""
-        self._theirs.release()
-        threading.Semaphore(0).acquire()
+        """In the thread: hand over to the loop; for ever, where its process was killed."""
+        self._hands.rest()
 
     def _run(self) -> None:
-        self._mine.acquire()
         try:
-            self._context.run(self._work)
+            self._target(*self._args)
         except Exception:  # noqa: BLE001 - a thread of ours that fails, fails the simulation
-            self.loop.problems.append(f"{self._real.name} failed: {traceback.format_exc()}")
+            self.loop.problems.append(f"{self._name} failed: {traceback.format_exc()}")
         finally:
             self.has_ended = True
             for thread in self._waiting:
                 thread.wake()
-            self._theirs.release()
 
-    def _work(self) -> None:
-        self._target(*self._args)
+
+_RUNNING: list[SimulatedThread | None] = [None]
+_EVERY: list[SimulatedThread] = []  # none may be collected: that would run what a killed process does no more
+
+
+class _Greenlet:
+    """Work that is handed over to and back, on a stack of its own."""
+
+    def __init__(self, run: Callable[[], None], context: contextvars.Context) -> None:
+        self._own = greenlet.greenlet(run)
+        self._own.gr_context = context
+        self._caller: Any = None
+
+    def work(self) -> None:
+        self._own.parent = self._caller = greenlet.getcurrent()
+        self._own.switch()
+
+    def rest(self) -> None:
+        self._caller.switch()
+
+
+class _Thread:
+    """The same where there is no greenlet."""
+
+    def __init__(self, run: Callable[[], None], context: contextvars.Context) -> None:
+        self._mine, self._theirs = threading.Semaphore(0), threading.Semaphore(0)
+
+        def work() -> None:
+            self._mine.acquire()
+            try:
+                context.run(run)
+            finally:
+                self._theirs.release()
+
+        threading.Thread(target=work, daemon=True).start()
+
+    def work(self) -> None:
+        self._mine.release()
+        self._theirs.acquire()
+
+    def rest(self) -> None:
+        self._theirs.release()
+        self._mine.acquire()
 
 
 _STEPS = 1000  # that a thread may take until whoever waits for it goes on
@@ -206,7 +245,7 @@ def executed(executor: object, function: Callable[..., Any], args: tuple[Any, ..
 
 def running() -> SimulatedThread | None:
     """The simulated thread that runs now, if one does."""
-    return vars(threading.current_thread()).get("simulated")
+    return _RUNNING[0]
 
 
 def _loop() -> SimulatedLoop:
@@ -224,6 +263,6 @@ def crash_point(decide: Callable[[str], bool]) -> Callable[[str], None]:
         if process is not None and not process.is_dead and decide(name):
             process.kill()
             if thread is not None:
-                thread.rest_for_ever()
+                thread.rest()
 
     return reached

@@ -1,0 +1,309 @@
+"""Who judges a world.
+
+After every turn of the loop: no order was carried out twice, whatever its letters. At every look (twelve while there is
+trouble, then every twenty seconds): nothing that was written down vanished, and no state went backwards. At the end:
+all the rest.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from bulk.worlds import contradiction, payout
+
+from payments_async._cli.next_steps import may_be_paid_again
+from payments_async.journal import JournalError, State
+from payments_async.journal._statements._entries import SHIFT
+from payments_async.testing._simulation.processes import Process
+
+if TYPE_CHECKING:
+    from simulation.worlds import World
+
+ENDS = {"successful", "failed", "reversed", "rejected", "parked"}
+TOLD_OF = ("successful", "failed", "rejected")
+UNSENT = {"planned", "sending", "unknown", "parked"}
+# What an order never becomes again, once it was in a state.
+BACKWARDS = {
+    "successful": UNSENT | {"accepted", "rejected"},
+    "reversed": UNSENT | {"accepted", "rejected"},
+    "failed": UNSENT | {"accepted", "rejected"},
+    "accepted": UNSENT - {"parked"} | {"rejected"},
+}
+_connect = sqlite3.connect
+
+
+@attrs.frozen
+class Row:
+    """An order as the journal's file has it."""
+
+    request_id: str
+    batch_id: str
+    state: str
+    conflict: str | None
+    tries: int
+    evidence: int
+
+
+# The number of a batch stands in the upper bits of its orders' numbers.
+_ORDERS = """SELECT o.request_id, r.batch_id, o.state, o.conflict,
+  (SELECT count(*) FROM attempt a WHERE a.order_id = o.id), (SELECT count(*) FROM evidence e WHERE e.order_id = o.id)
+  FROM outbox o JOIN run r ON r.id = o.id >> ? ORDER BY o.id"""
+
+
+class Judge:
+    """Looks at a world from outside: at the service's ledger, and at the journal's file.
+
+    Attributes:
+        rows: Orders at the last look, by their ids in small letters.
+        receives: The application that has told the service its address.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.rows: dict[str, Row] = {}
+        self.receives = 0
+        self._executed: Counter[str] = Counter()
+        self._seen = self._delivered = self._events = 0
+
+    # --- after every turn
+
+    def after_turn(self) -> None:
+        """Each order was carried out once at most; the receiver may die right after a 200."""
+        world = self._world
+        ledger = world.sandbox.ledger
+        if len(ledger) != self._seen:
+            for execution in ledger[self._seen :]:
+                key = execution.request_id.lower()
+                self._executed[key] += 1
+                world.say("service", "carries out", execution.request_id)
+                if self._executed[key] > 1:
+                    world.faults.append(f"carried out more than once: {execution.request_id}, at {world.loop.time():g}")
+            self._seen = len(ledger)
+        if len(world.sandbox.deliveries) != self._delivered:
+            new = world.sandbox.deliveries[self._delivered :]
+            self._delivered += len(new)
+            for attempt in new:
+                world.say("service", f"notified, answer {attempt.status}:", attempt.request_id)
+            if any(attempt.status == 200 for attempt in new) and world.has("dies_after_200") and not world.is_calm:
+                process = world.lives.get(self.receives)
+                if process is not None and not process.is_dead and world.loop.chance.random() < 0.2:
+                    world.say(process, "KILL after a 200")
+                    world.kill(self.receives, 1.0)
+
+    # --- at every look
+
+    async def look(self) -> None:
+        """Compare the journal with what it was: a file at every look, a database once all is calm."""
+        world = self._world
+        if world.plan.is_postgres:
+            rows = await self._entries() if world.is_calm else None
+        else:
+            raw = self._read(_ORDERS, SHIFT)
+            rows = None if raw is None else {row[0].lower(): Row(*row) for row in raw}
+        if rows is None:
+            return
+        for key, before in () if world.machine.has_forgotten else self.rows.items():
+            row = rows.get(key)
+            if row is None:
+                world.faults.append(f"{key} vanished from the journal")
+                continue
+            if row.state in BACKWARDS.get(before.state, ()):
+                world.faults.append(f"{key} was {before.state}, and is {row.state}")
+            if row.evidence < before.evidence or row.tries < before.tries:
+                world.faults.append(f"{key}: evidence or tries vanished: {before} {row}")
+        for key, row in rows.items():
+            before_state = self.rows[key].state if key in self.rows else None
+            if row.state != before_state:
+                world.say("journal", f"{before_state or 'new'} -> {row.state}:", row.request_id)
+        self.rows = rows
+        events = (self._read("SELECT count(*) FROM ipn_event") or [(0,)])[0][0]
+        if events < self._events and not world.machine.has_forgotten:
+            world.faults.append(f"{self._events - events} notifications vanished")
+        self._events = events
+
+    async def _entries(self) -> dict[str, Row] | None:
+        """What the journal tells a process of its own; ``None`` where it cannot be read."""
+        world, viewer = self._world, Process(self._world.loop, "viewer")
+        world.machine.bear(viewer, -1)
+
+        async def read() -> dict[str, Row]:
+            async with world.machine.journal(None) as journal:
+                entries = [entry async for entry in journal.entries()]
+            return {
+                one.request_id.lower(): Row(one.request_id, one.batch_id, one.state.value, one.conflict, 0, 0)
+                for one in entries
+            }
+
+        try:
+            return dict(await viewer.start(read()))
+        except JournalError as error:
+            world.say("nothing can be read:", repr(error))
+            viewer.kill()
+            world.machine.mend(error)
+            return None
+
+    def _read(self, statement: str, *values: float) -> list[tuple[Any, ...]] | None:
+        """What the file says, read by nobody that is simulated; ``None`` while there is none."""
+        path = self._world.machine.place
+        if not path.exists():
+            return None
+        database = _connect(f"file:{path}?mode=ro", uri=True)
+        try:
+            return database.execute(statement, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error) or self._world.machine.exists:
+                return None
+            raise
+        except sqlite3.DatabaseError:
+            if self._world.machine.exists:
+                return None
+            raise
+        finally:
+            database.close()
+
+    # --- whether it is over
+
+    def _status_of(self) -> dict[str, str]:
+        return {one.request_id.lower(): str(one.status) for one in self._world.sandbox.ledger}
+
+    def rests(self) -> bool:
+        """Whether everything is final, or stays open for a reason, and every handler was told."""
+        return not self._unrest()
+
+    def _unrest(self) -> list[str]:
+        return [*self._open(), *self._untold()]
+
+    def _open(self) -> list[str]:
+        """What has no end, and is to have one."""
+        world, plan, ledger = self._world, self._world.plan, self._status_of()
+        wanted = [payout(number).request_id for number in range(plan.orders)]
+        wanted += [payout(1000 * (w + 1) + one).request_id for w in range(plan.batches) for one in range(plan.batch)]
+        wanted += [payout(3000 + number).request_id for number in range(plan.gifts)]
+        found = []
+        for request_id in wanted:
+            row, status = self.rows.get(request_id.lower()), ledger.get(request_id.lower(), "")
+            if row is None:
+                if request_id not in world.machine.known:
+                    found.append(f"{request_id} was never put")
+            elif row.state in ENDS:
+                if row.state == "parked" and world.has("sends_again") and not status:
+                    found.append(f"{request_id} is parked, and a person will send it again")
+            elif not self._may_stay(row, status):
+                found.append(f"{request_id} is {row.state}; with the service {status or 'nothing'}")
+        return found
+
+    def _untold(self) -> list[str]:
+        """What handlers were to be told, and were not."""
+        facts = [
+            (f"note {one}", key, row.state)
+            for key, row in self.rows.items()
+            for one in range(self._world.plan.handlers)
+            if row.state in TOLD_OF and row.batch_id in ("shop", "gifts") and not row.conflict
+        ]
+        return [
+            f"{name} was not told that {key} is {state}"
+            for name, key, state in facts
+            if (name, key, state) not in self._world.told
+        ]
+
+    def _may_stay(self, row: Row, status: str) -> bool:
+        """Whether an order may stay open for ever.
+
+        An accepted one may where the service has not ended it. Or its notification is lost, and no status filter is
+        believed: the service ignores the filter, or never counts its rows. An unknown one may where
+        the service never had it, and no list with a count proves that.
+        """
+        has = self._world.has
+        if row.state == "accepted":
+            return "PROCESSING" in status or has("ignores_status_filter") or has("no_total")
+        return row.state == "unknown" and has("no_total") and not status
+
+    # --- at the end
+
+    async def ailments(self) -> list[str]:
+        """Which outbox of a living application does not do well: no worker is dead."""
+        world, found = self._world, []
+        for number, outbox in sorted(world.outboxes.items()):
+            health = await world.lives[number].start(outbox.health())
+            if not health.is_well:
+                found.append(f"{world.lives[number]} is not well: {health.hinders or health.paused}")
+            if health.dead_letters or health.untold:
+                found.append(f"{world.lives[number]}: {health.untold} untold, {health.dead_letters} dead letters")
+        return found
+
+    async def judge(self) -> None:
+        """Everything that can be judged when all is closed."""
+        world = self._world
+        await self.look()
+        faults, executions = world.faults, {one.request_id.lower(): one for one in world.sandbox.ledger}
+        faults += [
+            f"lost: {request_id}" for request_id in sorted(world.promised - set(self.rows) - world.machine.known)
+        ]
+        for key, row in sorted(self.rows.items()):
+            wrong = contradiction(row.state, executions.get(key))
+            if wrong is not None and not wrong.endswith("REVERSED"):  # which is looked for where somebody asks
+                faults.append(f"{key} {wrong}")
+        if (
+            not world.machine.has_forgotten
+        ):  # a journal that was put back tells again what it has forgotten to have told
+            faults += [f"told under {len(ids)} ids: {fact}" for fact, ids in sorted(world.told.items()) if len(ids) > 1]
+        if found := self._unrest():
+            faults.append("not at rest: " + "; ".join(found))
+        self._judge_inbox()
+        self._judge_leases()
+        self._judge_closed()
+        await self._judge_advice(executions)
+        faults += world.loop.problems
+        faults += [
+            f"an error that nobody took: {task!r}"
+            for task in world.loop.every
+            # aiohttp's server counts on a step before the loss of its connection, which the seed may let overtake it
+            if task.done() and task._log_traceback and "web_protocol" not in repr(task)
+        ]
+        world.loop.note(sorted((key, row.state) for key, row in self.rows.items()), world.loop.steps)
+
+    def _judge_inbox(self) -> None:
+        """What was answered 200 is stored; where answers come twice, the second one may stand for another."""
+        if self._world.plan.is_postgres or self._world.has("twice") or self._world.machine.has_forgotten:
+            return
+        stored = {body for (body,) in self._read("SELECT body FROM ipn_delivery") or ()}
+        stored |= {body for (body,) in self._read("SELECT body FROM ipn_event") or ()}
+        lost = [one for one in self._world.sandbox.deliveries if one.status == 200 and one.body not in stored]
+        for attempt in lost[:3]:
+            self._world.faults.append(f"a notification was answered 200 and is not stored: {attempt.request_id}")
+
+    def _judge_leases(self) -> None:
+        """Nobody who is gone holds anything."""
+        now = self._world.loop.wall_clock
+        held = self._read("SELECT run, number, owner FROM chunk WHERE owner IS NOT NULL AND lease_until > ?", now) or []
+        held += self._read("SELECT name, owner FROM duty WHERE owner IS NOT NULL AND until > ?", now) or []
+        self._world.faults += [f"a lease of nobody: {one}" for one in held]
+
+    def _judge_closed(self) -> None:
+        """A process that was closed, and not killed, has left no task, connection, port or database behind."""
+        world = self._world
+        for process in world.closed:
+            left = [f"task {task!r}" for task in world.loop.every if task.owner is process and not task.done()]
+            left += world.left.get(process, [])
+            world.faults += [f"{process} was closed and has left {one}" for one in left[:3]]
+
+    async def _judge_advice(self, executions: dict[str, Any]) -> None:
+        """What may have been paid is called so."""
+        world = self._world
+
+        async def read() -> list[str]:
+            found = []
+            async with world.machine.journal(None) as journal:
+                async for entry in journal.entries():
+                    ended = str(getattr(executions.get(entry.request_id.lower()), "status", ""))
+                    said = await may_be_paid_again(journal, entry, await journal.history(entry.request_id))
+                    is_unpaid = ended in ("", "FAILED", "REVERSED")
+                    if said.startswith("Yes") and (not is_unpaid or entry.state is State.UNKNOWN):
+                        found.append(f"{entry.request_id} ended {ended}, and is called fit to be paid again: {said}")
+            return found
+
+        if self.rows:
+            world.faults += await Process(world.loop, "viewer").start(read())
