@@ -91,7 +91,7 @@ class World:
     machine: Machine = attrs.field(init=False)
     judge: Judge = attrs.field(init=False)
     _born: int = 0
-    _busy_until: float = 0.0  # until then it is decided already what is done to a process
+    _busy_until: float = 0.0  # until then something is done to a process, or it has just begun
     is_calm: bool = False
 
     # --- the whole of it
@@ -207,6 +207,7 @@ class World:
         process = self.lives[number] = Process(self.loop, f"{'app' if batch < 0 else 'batch'}-{number}.{self._born}")
         self.machine.bear(process, number)
         self.say(process, "start")
+        self._busy_until = max(self._busy_until, self.loop.time() + 30.0)
         work = self._application(number) if batch < 0 else self._batch(batch)
         self.tasks[number] = process.start(work)
 
