@@ -147,7 +147,6 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.RECORDS: (*_PERMITS, "tests/journal/test_records.py"),
     mutants.STATES: _STATES,
     mutants.WEIGHING: _STATES,
-    mutants.DEADLINES: ("tests/journal/test_listing_deadlines.py", "tests/journal/test_contract_outbox.py"),
     mutants.EVIDENCE: (*_STATES, "tests/journal/test_contract_approvals.py", *_PERMITS[2:], *_ABSENCE[:7]),
     mutants.APPROVALS: ("tests/journal/test_contract_approvals.py", "tests/cli/test_approvals.py"),
     mutants.PUTS: _PUTS,
