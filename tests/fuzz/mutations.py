@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
 T = TypeVar("T", str, bytes)
+BATCH = 20
 
 TRAPS = (
     *('"', "'", "{", "}", "[", "]", ":", ",", ";", "\t", "|", "=", "&", "%", "#", "?", "/", "\\", "@", "<", ">", "!"),
@@ -41,6 +42,24 @@ def _mutated(sample: T, traps: Sequence[T], seed: int, times: int) -> T:
     return text
 
 
+class Batch(tuple[Any, ...]):
+    """Several of one kind in one example: drawing an example takes longer than most parsers do."""
+
+
+def _batch(sample: T, traps: Sequence[T], seed: int) -> Batch:
+    return Batch(_mutated(sample, traps, seed + number, number % 7) for number in range(BATCH))
+
+
+def many_texts(*samples: str, traps: Sequence[str] = ()) -> st.SearchStrategy[Batch]:
+    """Batches of texts like these."""
+    return st.builds(_batch, st.sampled_from(samples), st.just((*traps, *TRAPS)), st.integers(0, 2**48))
+
+
+def many_octets(*samples: bytes, traps: Sequence[bytes] = ()) -> st.SearchStrategy[Batch]:
+    """Batches of bytes like these."""
+    return st.builds(_batch, st.sampled_from(samples), st.just(_wrong(traps)), st.integers(0, 2**48))
+
+
 def texts(*samples: str, traps: Sequence[str] = TRAPS) -> st.SearchStrategy[str]:
     """Texts like these."""
     seeds, times = st.integers(0, 2**48), st.integers(0, 6)
@@ -49,14 +68,10 @@ def texts(*samples: str, traps: Sequence[str] = TRAPS) -> st.SearchStrategy[str]
 
 def octets(*samples: bytes, traps: Sequence[bytes] = ()) -> st.SearchStrategy[bytes]:
     """Bytes like these."""
-    wrong = (
-        *traps,
-        *(trap.encode() for trap in TRAPS),
-        b"\xff",
-        b"\xff\xfe",
-        b"\xed\xa0\x80",
-        b"\xef\xbb\xbf",
-        b"\x00",
-    )
     seeds, times = st.integers(0, 2**48), st.integers(0, 6)
-    return st.builds(_mutated, st.sampled_from(samples), st.just(wrong), seeds, times) | st.binary(max_size=80)
+    return st.builds(_mutated, st.sampled_from(samples), st.just(_wrong(traps)), seeds, times) | st.binary(max_size=80)
+
+
+def _wrong(traps: Sequence[bytes]) -> tuple[bytes, ...]:
+    encoded = (trap.encode() for trap in TRAPS)
+    return (*traps, *encoded, b"\xff", b"\xff\xfe", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\x00")

@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 import typer
 from bulk.files import csv_text, row, write_workbook
-from fuzz.mutations import TRAPS, octets, texts
+from fuzz.mutations import BATCH, TRAPS, Batch, many_octets, many_texts, octets, texts
 from hypothesis import example, given
 from hypothesis import strategies as st
 from journal.factories import order as journal_order
@@ -44,7 +44,7 @@ from payments_async import (
     request_id_for,
 )
 from payments_async._amounts import amount_text, magnitude_text, order_amount, read_amount
-from payments_async._cli.commands.transactions import _read_day
+from payments_async._cli.dates import _read_day
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace, seconds_of
 from payments_async._cli.limits import read_limit
@@ -94,20 +94,28 @@ class Target(NamedTuple):
     strategies: tuple[st.SearchStrategy[Any], ...]
 
     def test(self) -> Callable[[], None]:
-        """A test of it, in which no example may go on for ever."""
+        """A test of it, in which nothing that it is given may go on for ever."""
 
         @wraps(self.parse)
-        def timed(*arguments: Any, **named: Any) -> None:
-            before = signal.signal(signal.SIGVTALRM, _hung)
-            signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
-            try:
-                self.parse(*arguments, **named)
-            finally:
-                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-                signal.signal(signal.SIGVTALRM, before)
+        def timed(**given_: Any) -> None:
+            several = any(isinstance(value, Batch) for value in given_.values())
+            for number in range(BATCH if several else 1):
+                self._once({n: value[number] if isinstance(value, Batch) else value for n, value in given_.items()})
 
         made: Callable[[], None] = given(*self.strategies)(timed)
         return made
+
+    def _once(self, given_: dict[str, Any]) -> None:
+        before = signal.signal(signal.SIGVTALRM, _hung)
+        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+        try:
+            self.parse(**given_)
+        except BaseException as error:
+            error.add_note(f"it was given {given_!r}")
+            raise
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, before)
 
 
 def target(*strategies: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -130,7 +138,7 @@ _TRANSACTION = {
 }  # fmt: skip
 _PAGE = {"code": 0, "data": {"collection": [_TRANSACTION], "totalCount": 1, "totalPages": 1, "nextPage": None}}
 _TAKEN = {"requestId": "r-1", "batchId": "b", "transactionId": "t-1", "status": "PROCESSING", "message": "ok"}
-_ANSWERS = octets(
+_ANSWERS = many_octets(
     json.dumps({"code": 0, "data": _TAKEN | {"createdOn": "2024-02-27 14:06:41"}}).encode(),
     json.dumps({"code": 17, "message": "Insufficient balance", "correlationId": "c-9"}).encode(),
     json.dumps({"code": 0, "data": _TRANSACTION}).encode(),
@@ -192,7 +200,7 @@ def amounts_of_transactions(numeral: str, is_text: bool, name: str) -> None:
             assert transaction.amount in (None, Decimal(numeral))
 
 
-_MOMENTS = texts(
+_MOMENTS = many_texts(
     "2/27/2024 2:06:41 PM", "2024-02-27T14:06:41.1234567Z", "2024-02-27 14:06:41", "2024-02-27T14:06:41+03:00",
     "Tue, 27 Feb 2024 14:06:41 GMT", "Tuesday, 27-Feb-24 14:06:41 GMT", "120", "1.5", "27 Feb 2024 14:06 -0000",
 )  # fmt: skip
@@ -221,13 +229,13 @@ _SNAKE = {
     "request_id": "r",
     "created_on": "2024-02-27T14:06:41.1Z",
 }
-_NOTIFICATIONS = octets(
+_NOTIFICATIONS = many_octets(
     json.dumps(_PASCAL).encode(),
     json.dumps(_SNAKE).encode(),
     json.dumps(_PASCAL | {"requestReference": {"requestId": "r", "createdOn": "2024-02-27T14:06:41"}}).encode(),
     traps=[b'"Amount":1', b'"amount":"1"', b'"StatusCode":2', b'"transactionId":"b"', b"\\u0041"],
 )
-_QUERIES = texts(
+_QUERIES = many_texts(
     "", "transactionId=t&requestId=r&Amount=500.25", "Amount=500.25&amount=500.250", "TransactionId=t&StatusCode=0",
     traps=["&Amount=1", "&requestId=b", "%2e", "%E2%82%AC", "+"],
 )  # fmt: skip
@@ -304,7 +312,7 @@ def _run(waiting: Any) -> Any:
 # --- files
 
 _PLAIN = csv_text(row(), row(request_id="RUN-2", amount="1,500,000.50", kind="bank_transfer"))
-_BATCHES = octets(
+_BATCHES = many_octets(
     _PLAIN.encode(),
     _PLAIN.encode("utf-16"),
     csv_text(row(), row(request_id="RUN-2"), delimiter=";", end="\r\n").encode("cp1252"),
@@ -340,7 +348,11 @@ def batch_files(data: bytes, suffix: str) -> None:
         assert order == read_order(order.request_id, order.amount, write_order(order))
 
 
-@target(st.decimals("0.01", "999999999", places=2), st.sampled_from(["{}", "{:,}", "UGX {:,}", "{}/="]), _QUERIES)
+@target(
+    st.decimals("0.01", "999999999", places=2),
+    st.sampled_from(["{}", "{:,}", "UGX {:,}", "{}/="]),
+    texts("November salary", "a,b", '"'),
+)
 def amounts_of_files(amount: Decimal, form: str, message: str) -> None:
     """An amount in a file is the amount of the order, whatever stands beside it, or the row is a problem."""
     cells = row(amount=form.format(amount), message=message)
@@ -360,7 +372,7 @@ def workbooks(data: bytes) -> None:
         assert order.amount > 0
 
 
-_MONEY = texts(
+_MONEY = many_texts(
     "150000", "1,500,000.50", "UGX 500", "14500/=", "1 500", "(500)", "-5", "1E3", "0.5", "12,34", "1.500,50", "½"
 )
 
@@ -396,7 +408,9 @@ _PHONES = PhoneReader("UG")
 
 
 @target(
-    texts("+256772000017", "0772 000 017", "00256-772-000017", "(0)772000017", "256772000017", "772000017", "7.72E+08")
+    many_texts(
+        "+256772000017", "0772 000 017", "00256-772-000017", "(0)772000017", "256772000017", "772000017", "7.72E+08"
+    )
 )
 def phone_numbers(text: str) -> None:
     """A number is one that a wallet takes, has the digits of the text at its end, and is read again as itself."""
@@ -424,7 +438,7 @@ def request_ids(text: str, key: list[Any]) -> None:
 _SECRET = "hushhush"
 
 
-@target(texts(
+@target(many_texts(
     f"postgresql://me:{_SECRET}@db.example:5432/pay?sslmode=require", f"postgres:///pay?host=/tmp&password={_SECRET}",
     "postgresql://me@[::1]:5432,other:5433/pay", "journal.sqlite", "mysql://x", "~/payroll.sqlite", "host=a dbname=b",
 ))  # fmt: skip
@@ -449,7 +463,7 @@ def environments(variables: dict[str, str]) -> None:
         PaymentsSession.from_env(variables)
 
 
-_PROFILES = octets(
+_PROFILES = many_octets(
     b'[default]\nbase_url = "https://host:1/p"\nuser_id = "USER"\njournal = "~/payroll.sqlite"\n',
     b'[a]\njournal = "postgresql://me@db/pay"\nproxy = "http://proxy:3128"\n[b]\nca_file = "/etc/ca.pem"\n',
     traps=[b"app_password", b'"""', b"\\u0000", b"a.b.c", b"[[x]]", b"1979-05-27", b"inf"],
@@ -503,7 +517,7 @@ def dialects(fields: dict[str, Any]) -> None:
         endpoints.find_transaction("r-1", dialect.find_by_request_path or "/x/{request_id}", dialect)
 
 
-@target(texts("2026-11-22", "90d", "48h", "0d", "PROCESSING"))
+@target(many_texts("2026-11-22", "90d", "48h", "0d", "PROCESSING"))
 def filters(text: str) -> None:
     """A day and an age, as commands take them, or bad input."""
     with suppress(typer.BadParameter):
@@ -517,10 +531,10 @@ def filters(text: str) -> None:
 # --- what a journal holds
 
 _WRITTEN = [write_order(journal_order(number)) for number in range(3)]
-_STORED = octets(*_WRITTEN, traps=[b'"payout"', b'"beneficiary"', b'"data":{}', b'"product":null'])
+_STORED = many_octets(*_WRITTEN, traps=[b'"payout"', b'"beneficiary"', b'"data":{}', b'"product":null'])
 
 
-@target(texts("payroll-1"), _STORED)
+@target(many_texts("payroll-1"), _STORED)
 def stored_orders(request_id: str, body: bytes) -> None:
     """An order, or a row that is damaged; what is sent of it holds the amount that is kept beside it."""
     with suppress(JournalCorrupt):
@@ -535,10 +549,10 @@ def stored_orders(request_id: str, body: bytes) -> None:
 
 
 @target(
-    texts("t-1"),
+    many_texts("t-1"),
     st.integers(-1, 5),
-    octets(b"", json.dumps({"amount": "500.25", "extra": {"x": {"$": "1"}}}).encode()),
-    octets(b""),
+    many_octets(b"", json.dumps({"amount": "500.25", "extra": {"x": {"$": "1"}}}).encode()),
+    many_octets(b""),
 )
 def stored_notifications(transaction_id: str, code: int, packed: bytes, body: bytes) -> None:
     """An event, or a row that is damaged."""
@@ -546,7 +560,7 @@ def stored_notifications(transaction_id: str, code: int, packed: bytes, body: by
         assert isinstance(read_event(transaction_id, code, packed, body, ""), TransactionEvent)
 
 
-@target(texts("672b00f8-a02c-5e41-9fd0-4f0c4c74308d", "t-1", "0" * 15), st.sampled_from(TRAPS))
+@target(many_texts("672b00f8-a02c-5e41-9fd0-4f0c4c74308d", "t-1", "0" * 15), st.sampled_from(TRAPS))
 def stored_transaction_ids(text: str, trap: str) -> None:
     """The text that was stored, but for the letters of a UUID."""
     with suppress(UnicodeEncodeError):
