@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from simulation.worlds import World
 
 STATEMENTS = ("pg_vanish", "pg_lost", "pg_stall", "pg_silent", "pg_slow", "pg_notice", "pg_skew")
-BLOWS = ("pg_restart", "pg_lag", "pg_disk")
+BLOWS = ("pg_restart", "pg_lag", "pg_disk", "pg_dump")
+# Tables that are put back from a dump; by default all.
+DUMPED = {"orders": ("outbox", "archived"), "work": ("outbox", "archived", "chunk", "claim", "progress", "attempt")}
 FAULTS = (*STATEMENTS, *BLOWS)
 OF_A_FILE = (*DISK, *FILES)
 
@@ -100,16 +102,23 @@ class Database(Machine):
         elif blow.kind == "pg_restart":
             self._server.restart(blow.seconds)
         else:
-            promote = self._server.fall_behind(blow.seconds)
+            put_back = self._behind(blow)
 
             def promoted() -> None:
-                promote(tells=blow.kind == "pg_lag")
+                put_back()
                 self._promotions.clear()  # others were standbys of what is gone
                 self.has_forgotten = True
                 self._begin_again(blow, is_open=True)
 
             self._promotions[blow] = promoted
             self._server.after(blow.seconds, partial(self._promote, blow))
+
+    def _behind(self, blow: Blow) -> Callable[[], None]:
+        """Keep what there is now; tells what puts it back."""
+        if blow.kind == "pg_dump":
+            what = self._chance.choice(["all", *DUMPED])
+            return partial(self._server.dump(), DUMPED.get(what, ()))
+        return partial(self._server.fall_behind(blow.seconds), tells=blow.kind == "pg_lag")
 
     def _promote(self, blow: Blow) -> None:
         if blow in self._promotions:

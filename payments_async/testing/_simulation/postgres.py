@@ -11,7 +11,7 @@ import os
 import re
 import select
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -454,9 +454,32 @@ class Server:
 
         return promote
 
+    def dump(self) -> Callable[[Collection[str]], None]:
+        """Keep the rows of all tables of the journal; tells what puts those of some tables back into the same ones."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'payments'").fetchall()
+            connection.execute("DROP SCHEMA IF EXISTS dumped CASCADE; CREATE SCHEMA dumped")
+            for (table,) in found:
+                name = sql.Identifier(table)
+                connection.execute(sql.SQL("CREATE TABLE dumped.{} AS TABLE payments.{}").format(name, name))
+
+        def restore(tables: Collection[str]) -> None:
+            chosen = [table for (table,) in found if not tables or table in tables]
+            self.say("put back from a dump:", ", ".join(sorted(chosen)))
+            self.restart(0.0)
+            with psycopg.connect(self.dsn) as connection:
+                for table in chosen:
+                    name = sql.Identifier(table)
+                    connection.execute(sql.SQL("TRUNCATE payments.{}").format(name))
+                    connection.execute(
+                        sql.SQL("INSERT INTO payments.{} OVERRIDING SYSTEM VALUE TABLE dumped.{}").format(name, name)
+                    )
+
+        return restore
+
     def _keep_epoch(self) -> None:
         """Let the database have its number still: its files were put back, and nothing else."""
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
+        with psycopg.connect(self.dsn, autocommit=True) as connection, suppress(psycopg.errors.UndefinedTable):
             connection.execute(
                 """UPDATE payments.meta SET value = regexp_replace(value, '[0-9]+$', (SELECT oid::text FROM pg_database
                 WHERE datname = current_database())) WHERE key = 'epoch'"""
