@@ -21,7 +21,17 @@ from payments_async.testing._simulation.postgres import Server, Trouble
 if TYPE_CHECKING:
     from simulation.worlds import World
 
-STATEMENTS = ("pg_vanish", "pg_lost", "pg_stall", "pg_silent", "pg_slow", "pg_notice", "pg_skew")
+STATEMENTS = (
+    "pg_vanish",
+    "pg_lost",
+    "pg_stall",
+    "pg_silent",
+    "pg_slow",
+    "pg_notice",
+    "pg_skew",
+    "pg_machines",
+    "pg_memory",
+)
 BLOWS = ("pg_restart", "pg_lag", "pg_disk", "pg_dump")
 # Tables that are put back from a dump; by default all.
 DUMPED = {"orders": ("outbox", "archived"), "work": ("outbox", "archived", "chunk", "claim", "progress", "attempt")}
@@ -70,7 +80,10 @@ class Database(Machine):
 
     def journal(self, number: int | None, **options: Any) -> StoredJournal:
         """The journal of an application."""
-        return PostgresJournal(self._server.dsn, state_folder=self.state, **options)
+        folder = self.state if not self._world.has("pg_machines") else self.state / f"of-{number or 0}"
+        return PostgresJournal(
+            self._server.dsn, state_folder=None if self._world.has("pg_memory") else folder, **options
+        )
 
     def begin(self) -> None:
         """Let happen to statements what the plan says."""
