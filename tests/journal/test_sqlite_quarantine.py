@@ -93,3 +93,17 @@ async def test_a_journal_that_no_machine_remembers_in_the_place_of_one_with_orde
     with pytest.raises(JournalLost, match="was here, and is not any more"):
         async with SqliteJournal(path):
             pass
+
+
+async def test_a_file_that_is_put_back_to_before_its_first_batch(path: Path) -> None:
+    """Holds no batch to put into quarantine, and its mark counts on: what is begun in it waits for two lists."""
+    async with SqliteJournal(path, state_folder=None):
+        pass
+    backup = path.read_bytes()  # noqa: ASYNC240 - nothing else runs
+    async with SqliteJournal(path, state_folder=None) as journal:
+        await permitted(journal, await claimed(journal))
+    path.write_bytes(backup)  # noqa: ASYNC240
+    async with SqliteJournal(path, state_folder=None) as journal:
+        await loaded(journal)
+        assert (await journal.run(BATCH)).awaits is not None
+        assert await journal.claim_chunk(BATCH, "worker") is None

@@ -1399,7 +1399,7 @@ MUTANTS = (
         "quarantine-spares-new-batches",
         QUARANTINE,
         "what is begun in a restored journal waits like the rest",
-        "    note_restored(commit)\n",
+        "    note_restored(commit, is_behind=is_behind)\n",
         "",
     ),
     Mutant(

@@ -31,10 +31,13 @@ def are_rows_older(connection: Connection, last: str) -> bool:
     return found is None or bool(found[0] != float(at))
 
 
-def quarantine_all(commit: Commit) -> None:
+def quarantine_all(commit: Commit, *, is_behind: bool) -> None:
     """Let nothing be sent from any unfinished chunk, nor from a batch that is being loaded, before a person has looked.
 
     Nor from one that is done but for an order that a person may write off: they may have done so already.
+
+    Args:
+        is_behind: It has forgotten commits, perhaps with the batches that they were of.
     """
     found = set(commit.execute("SELECT run, number FROM chunk WHERE state = 'open'").fetchall())
     in_doubt = commit.execute("SELECT id FROM outbox WHERE state IN ('unknown', 'parked')")
@@ -43,7 +46,7 @@ def quarantine_all(commit: Commit) -> None:
     quarantine(commit, sorted(found), "whoever wrote the file before it was copied or restored")
     commit.execute("UPDATE run SET look_since = coalesce(look_since, created_at) WHERE state = 'loading'")
     void_sweeps(commit)  # those that are done, too: what was sent since may be of a batch that this file never had
-    note_restored(commit)
+    note_restored(commit, is_behind=is_behind)
     part_numbers(commit)
     commit.write_progress()
 

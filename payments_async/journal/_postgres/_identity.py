@@ -170,10 +170,10 @@ class Identity:
         """
         known = dict(connection.execute("SELECT key, value FROM meta").fetchall())
         self.journal_id, commits = known["journal_id"], int(known["commits"])
+        self.check_absent(server, memory)
         self.memory = memory if known["remembers"] == "yes" else None
         if memory is not None and self.memory is None:
             memory.close()
-        self.check_absent(server, self.memory)
         if self.memory is not None:
             self.memory.learn_moves(known, self._named, str(server.place(self._schema)))
         anchored = None if self.memory is None else self.memory.anchor(self.journal_id).read()
@@ -184,7 +184,7 @@ class Identity:
         is_behind = commits < highest or not is_as_written or are_rows_older(connection, last)
         if known["epoch"] != server.epoch or is_behind or DOUBTED in known:
             commit = Commit(connection, self._database, now)
-            quarantine_everything(commit)
+            quarantine_everything(commit, is_behind=is_behind)
             commits, last = max(commits, highest), commit.last or ""
         facts = [("epoch", server.epoch), ("commits", str(commits)), (LAST, last)]
         facts += [] if self.unseen_at is None else [(UNSEEN, str(self.unseen_at))]
@@ -235,7 +235,7 @@ class Identity:
     def stand_back(self, connection: Connection) -> None:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
         commit = Commit(connection, self._database, self._database.begin(connection))
-        quarantine_everything(commit)
+        quarantine_everything(commit, is_behind=True)
         connection.execute(_CATCH_UP, (self._heard_of(),))
         connection.executemany(_REMEMBER, [(LAST, commit.last or "")])
         connection.execute(_WRITTEN)

@@ -154,7 +154,7 @@ def drop(commit: Commit, outbox: str, request_id: str, who: str, why: str) -> No
     resolve(commit, "dropped", who, why, run=run, evidence=f"{request_id}: {gone[0]}")
 
 
-def quarantine_everything(commit: Commit) -> None:
+def quarantine_everything(commit: Commit, *, is_behind: bool) -> None:
     """The database may have forgotten what was sent: of what it calls new some may have been taken once before.
 
     So nothing stays in the tray, and all that was there waits for a person with the rest.
@@ -177,7 +177,7 @@ def quarantine_everything(commit: Commit) -> None:
 
     found = commit.execute(f"DELETE FROM tray WHERE problem IS NULL RETURNING {_COLUMNS}").fetchall()  # noqa: S608
     _place(commit, [_Row(*row) for row in found], unregistered)
-    quarantine_all(commit)
+    quarantine_all(commit, is_behind=is_behind)
 
 
 class _Row(NamedTuple):

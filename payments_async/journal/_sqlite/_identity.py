@@ -198,7 +198,7 @@ class Epoch:
         is_behind = commits < highest or are_rows_older(connection, last)
         if is_another or is_unmarked or is_behind or DOUBTED in known:
             commit = Commit(connection, self._database, self._clock())
-            quarantine_all(commit)
+            quarantine_all(commit, is_behind=is_behind)
             commits, last = max(commits, highest), commit.last or ""
         facts = [("epoch", inode), ("birth", birth), ("commits", str(commits)), (LAST, last)]
         facts += [] if self.unseen_at is None else [(UNSEEN, str(self.unseen_at))]
@@ -278,7 +278,7 @@ class Epoch:
     def stand_back(self, connection: Connection) -> None:
         """A copy has gone on: quarantine every unfinished chunk, and count on from where the copy is."""
         commit = Commit(connection, self._database, self._database.begin(connection))
-        quarantine_all(commit)
+        quarantine_all(commit, is_behind=True)
         highest = max(anchor.count() for anchor in self._anchors)
         connection.execute("UPDATE meta SET value = max(CAST(value AS INTEGER), ?) WHERE key = 'commits'", (highest,))
         connection.execute("UPDATE meta SET value = ? WHERE key = ?", (commit.last or "", LAST))

@@ -557,12 +557,15 @@ def _may_count(commit: Commit, sweep: Sweep, grace: float, interval: float) -> b
     return bool(begun >= at + grace) and before is None
 
 
-def note_restored(commit: Commit) -> None:
+def note_restored(commit: Commit, *, is_behind: bool) -> None:
     """All of the journal may have forgotten: what is begun from now on waits like the rest, until that was looked for.
 
     Not after what it knows last, which may be any time ago, but after the first moment that its own runs look from.
+    One that knows of no run has nothing to forget, unless it is behind.
     """
     at, since = commit.execute("SELECT max(quarantined_at), min(look_since) FROM run").fetchone()
+    if at is None and is_behind:
+        at = commit.now
     if at is not None:
         value = f"{at!r} {at if since is None else since!r}"
         commit.execute(
