@@ -79,7 +79,8 @@ class Judge:
                 key = execution.request_id.lower()
                 self._executed[key] += 1
                 world.say("service", "carries out", execution.request_id)
-                if self._executed[key] > 1:
+                # where all that could tell was put back, nothing on the machine can know, and the README says so
+                if self._executed[key] > 1 and not world.machine.forgets_all:
                     world.faults.append(f"carried out more than once: {execution.request_id}, at {world.loop.time():g}")
             self._seen = len(ledger)
         if len(world.sandbox.deliveries) != self._delivered:

@@ -24,6 +24,7 @@ from payments_async.journal import (
     NotAJournal,
     NotLookedFor,
     RegistryDamaged,
+    SecondJournal,
     SqliteJournal,
     State,
 )
@@ -101,6 +102,7 @@ class Machine:
         has_forgotten: Files were put back, copied or lost.
         known: Orders that the journal refuses, since they may have been sent, and a person knows that they were.
         is_asleep: Nothing is begun now.
+        off_until: Nor before that moment.
     """
 
     def __init__(self, world: World) -> None:
@@ -108,6 +110,7 @@ class Machine:
         self._chance = random.Random(f"person {world.plan.seed}")
         self._is_tired = self._chance.random() < 0.3
         self._number = 1
+        self._is_second = False  # a person has said that the account's other journal is lost
         self._elsewhere: dict[int, Path] = {}  # applications that go on in a copy
         self._everybody: list[Process] = []
         self._copies: dict[float, dict[Path, bytes]] = {}
@@ -118,6 +121,8 @@ class Machine:
         self.is_asleep = False
         self.has_forgotten = False
         self.known: set[str] = set()
+        self.off_until = 0.0
+        self._rolled_back: dict[str, int] = {}  # what tells that a journal forgot, and how many blows took it away
         self.extra = 0.0
         self.folder = world.folder / "data"
         self.state = world.folder / "state"
@@ -135,8 +140,7 @@ class Machine:
     def journal(self, number: int | None, **options: Any) -> StoredJournal:
         """The journal of an application."""
         place = self.place if number is None else self._elsewhere.get(number, self.place)
-        word = None if self._number == 1 else ANN
-        return SqliteJournal(place, state_folder=self.state, second_journal=word, **options)
+        return SqliteJournal(place, state_folder=self.state, second_journal=ANN if self._is_second else None, **options)
 
     def bear(self, process: Process, number: int) -> None:
         """A process begins on this machine."""
@@ -164,8 +168,7 @@ class Machine:
         if self.has_forgotten:
             self.extra += 4_000.0
             self._elsewhere.clear()
-            for process in self._world.lives.values():
-                process.kill()
+            self._kill()
 
     def strike(self, blow: Blow) -> None:
         """Something happens to the machine."""
@@ -241,8 +244,9 @@ class Machine:
             async with SqliteJournal(self.folder / "other.db", state_folder=self.state if is_remembered else None):
                 pass
 
-        await Process(self._world.loop, "other").start(make())
-        if not self.place.exists():
+        with suppress(JournalError):
+            await Process(self._world.loop, "other").start(make())
+        if not self.place.exists() and (self.folder / "other.db").exists():
             (self.folder / "other.db").rename(self.place)
 
     def _ends(self, what: str) -> list[tuple[str, bytes]]:
@@ -267,9 +271,27 @@ class Machine:
             return
         if how.startswith("replaced"):
             self._lose("folder" if what in ("file", "bare") else what)
-        elif "log left" not in how:
+        elif what != "state" and "log left" not in how:
             self.place.with_name(f"{self.place.name}-wal").unlink(missing_ok=True)
+        if how.startswith("over"):
+            for part in {"folder": ["mark"], "all": ["mark", "state"], "state": ["state"]}.get(what, []):
+                self._rolled_back[part] = self._rolled_back.get(part, 0) + 1
+            if what == "all":  # within a minute nothing in this world could tell; after that the list is read once
+                self.off_until = self._world.loop.now + 61.0
+        elif what in ("state", "all"):
+            self._rolled_back["state"] = self._rolled_back.get("state", 0) + 1
         self._write(chosen)
+
+    @property
+    def forgets_all(self) -> bool:
+        """Whether all that can tell that a journal forgot was put back with it, as by a snapshot of the whole disk.
+
+        Then nothing but the list of the service tells, read once after a minute. So nothing can be told where the list
+        is late, or where the parts were put back one after the other, perhaps within that minute.
+        """
+        if not {"mark", "state"} <= self._rolled_back.keys():
+            return False
+        return self._world.has("late") or sum(self._rolled_back.values()) > 2
 
     def _write(self, files: dict[Path, bytes]) -> None:
         for file, data in files.items():
@@ -283,10 +305,12 @@ class Machine:
             self.place.write_bytes(b"")
             what = "log"
         if what in ("state", "all"):
+            self._rolled_back["state"] = self._rolled_back.get("state", 0) + 1
             shutil.rmtree(self.state, ignore_errors=True)
         for end in SETS["folder" if what == "all" else what] if what != "state" else ():
             self.place.with_name(f"{self.place.name}{end}").unlink(missing_ok=True)
-        self.place.with_name(f"{self.place.name}-shm").unlink(missing_ok=True)
+        if what not in ("state", "mark"):
+            self.place.with_name(f"{self.place.name}-shm").unlink(missing_ok=True)
 
     def _kill(self) -> None:
         for process in self._everybody:
@@ -297,9 +321,9 @@ class Machine:
 
     def _begin_again(self, blow: Blow, *, is_open: bool = False) -> None:
         loop = self._world.loop
+        if is_open:  # all of them: what one has open is shared with the others here, as it is in no real machine
+            loop.call_later(min(abs(blow.seconds), 100.0) + 5.0, self._kill)
         for number in self._world.lives:
-            if is_open:
-                loop.call_later(min(abs(blow.seconds), 100.0) + 5.0, self._world.lives[number].kill)
             loop.call_later(min(abs(blow.seconds), 100.0) + 6.0, self._world.live, number)
 
     # --- the person
@@ -310,9 +334,11 @@ class Machine:
         if not self.exists or (self._is_tired and self._calm_since is None):
             return
         if any(isinstance(one, JournalCorrupt) for one in found):
-            self._world.say("a person deletes the log")
+            is_mixed = any("-wal beside it" in str(one) for one in found)
+            self._world.say("a person deletes the", "log" if is_mixed else "file")
+            self.has_forgotten = True
             self._kill()
-            self._lose("log")
+            self._lose("log" if is_mixed else "file")
         elif any(isinstance(one, JournalLost | NotAJournal) for one in found):
             self.has_forgotten = True
             self._kill()
@@ -322,8 +348,12 @@ class Machine:
                 self._put_back(copies[-1], "folder", "replaced")
                 self._copies.clear()
             else:
-                self._number += 1
+                self._number, self._is_second = self._number + 1, True
                 self._world.say("a person begins another journal:", self.place.name)
+        elif any(isinstance(one, SecondJournal) for one in found):
+            self._world.say("a person says why there is a second journal")
+            self.has_forgotten = self._is_second = True
+            self._kill()
         elif any(isinstance(one, RegistryDamaged) for one in found):
             self._world.say("a person moves the registry away")
             self._kill()
@@ -365,10 +395,22 @@ class Machine:
                 return
         self._world.say("a person lifts the quarantine of", batch_id, lifted)
 
+    async def wait_to_put(self, request_id: str) -> None:
+        """In half of the worlds orders come one after the other, so that a backup knows some of them."""
+        chance = random.Random(f"put {self._world.plan.seed}")
+        spread = chance.choice([0.0, 0.8 * self._world.plan.trouble]) if self.exists else 0.0
+        moment = random.Random(f"put {self._world.plan.seed} {request_id}").random() * spread
+        await asyncio.sleep(max(0.0, moment - self._world.loop.now))
+
     @property
     def knows_all(self) -> bool:
         """Whether it has been calm for so long that the statement of the service shows all there ever will be."""
         return self._calm_since is not None and self._world.loop.now - self._calm_since > _WAITS
+
+    @property
+    def word(self) -> Adoption | None:
+        """What the person says of a batch that another journal holds, once that is lost and nothing is under way."""
+        return ANN if self.has_forgotten and self.knows_all else None
 
     async def adopt(self, outbox: Outbox, order: PayoutOrder) -> None:
         """An order is refused, for it may have been sent: wait, then say so where the service never had it.

@@ -193,7 +193,7 @@ class World:
 
     def live(self, number: int) -> None:
         """Start what does not live, as a supervisor does."""
-        if self.machine.is_asleep:
+        if self.machine.is_asleep or self.loop.now < self.machine.off_until:
             return
         process = self.lives.get(number)
         if process is not None and process.is_dead and self.tasks[number].done() and not self.tasks[number].cancelled():
@@ -337,6 +337,7 @@ class World:
         await asyncio.Event().wait()
 
     async def _put(self, outbox: Outbox, order: Any) -> None:
+        await self.machine.wait_to_put(order.request_id)
         failed = 0
         while failed < 20:
             try:
