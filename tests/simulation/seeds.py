@@ -4,6 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simulation.plans import Plan
+from simulation.plans import Blow, Plan
 
-SEEDS: Sequence[tuple[Plan, str]] = ()
+SEEDS: Sequence[tuple[Plan, str]] = (
+    (
+        Plan(
+            seed=13, orders=12, batch=3, applications=2, faults=("error_after", "notify_lost", "no_total", "cancel"),
+            blows=(Blow(33.968, "cancel", 1),),
+        ),
+        "judge: lists that never count their rows settle nothing that no notification has told",
+    ),
+    (
+        Plan(
+            seed=5, orders=4, batch=3, handlers=3, trouble=300.0, confirms=True,
+            faults=("lost_before", "notify_late", "notify_repeated", "late", "ignores_status_filter", "crash_points"),
+        ),
+        "judge: a process that has just begun is not at rest, and hears of what was settled while all was closed",
+    ),
+    (
+        Plan(seed=38, orders=9, batch=6, batches=2, gifts=4, faults=("twice", "unstable", "no_total", "kill")),
+        "judge: a notification whose answer came twice may stand for another one that was not stored",
+    ),
+)  # fmt: skip
