@@ -68,6 +68,19 @@ async def test_an_earlier_claim_of_the_same_worker_is_over(journal: Journal, clo
     await permitted(journal, second, 1)
 
 
+@pytest.mark.parametrize("is_parked", [False, True])
+async def test_what_may_have_been_carried_out_gets_no_further_permit(journal: Journal, is_parked: bool) -> None:
+    """Its holder asks once more, and its lease is good."""
+    chunk = await claimed(journal, 1)
+    first = await permitted(journal, chunk)
+    await journal.record(Outcome(permit=first, news=News.UNKNOWN))
+    if is_parked:
+        await journal.park(first.request_id, detail="two sweeps")
+    state = State.PARKED if is_parked else State.UNKNOWN
+    refused = await journal.permit(chunk, chunk.orders[0])
+    assert NotPermitted(id=first.id, state=state, lease_lost=False) == refused
+
+
 async def test_what_became_known_after_the_claim_is_not_sent(journal: Journal) -> None:
     """The order was planned when it was claimed; a list has shown it since. Its holder gets no permit."""
     chunk = await claimed(journal)

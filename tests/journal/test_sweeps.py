@@ -189,6 +189,22 @@ async def test_a_batch_that_is_begun_in_a_restored_journal_waits_like_the_rest(t
         assert {BATCH: (1, False), "bonus": (1, True), "later": (0, False)} == waits
 
 
+async def test_what_is_put_into_a_restored_outbox_waits_for_two_lists(tmp_path: Path) -> None:
+    """It lies in an open chunk, which no worker claims before; nor was the outbox looked for by one list."""
+    async with SqliteJournal(tmp_path / "journal.db") as journal:
+        await journal.open_outbox("shop", IDENTITY)
+        await journal.put("shop", order(0))
+    async with SqliteJournal(await copied(tmp_path / "journal.db", "copy.db")) as journal:
+        await journal.open_outbox("shop", IDENTITY)
+        await journal.put("shop", order(1))
+        seen = []
+        for _ in range(3):
+            is_claimed = await journal.claim_chunk("shop", "worker") is not None
+            seen.append((await journal.is_looked_for("shop"), is_claimed))
+            await swept(journal, batch="shop")
+        assert [(False, False), (False, False), (True, True)] == seen
+
+
 async def test_a_clock_that_was_set_back_between_two_copies(tmp_path: Path, clock: Clock) -> None:
     """The second copy is in doubt as well, although its quarantine seems to be older than the list that was read."""
     path = tmp_path / "journal.db"

@@ -204,7 +204,7 @@ _OF: Mapping[str, tuple[str, ...]] = {
     mutants.TRAY: _TRAY,
     mutants.SERVER: _SERVER,
 }
-CHILDREN = ("-m=slow or not slow", "-k=not postgres", "tests/journal/test_sqlite_processes.py")  # it starts processes
+CHILDREN = ("-k=taken_twice or forked_child", "tests/journal/test_departures.py")  # they start processes
 
 
 def concerning(file: str) -> tuple[str, ...]:
