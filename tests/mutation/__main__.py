@@ -170,7 +170,7 @@ def ends(child: int, limit: float) -> tuple[int | None, float]:
 
 def judged(mutant: Mutant, options: Options) -> Result:
     """Let one judge after the other look at a mutant, until one kills it."""
-    spent = 0.0
+    spent, overtime = 0.0, list[str]()
     tree = Path(tempfile.mkdtemp(prefix="mutant-"))
     try:
         for name in COPIED:
@@ -182,16 +182,16 @@ def judged(mutant: Mutant, options: Options) -> Result:
             raise ValueError(f"{mutant.name}: its text does not stand once in {mutant.file}")
         changed.write_text(text.replace(mutant.old, mutant.new) if mutant.old else mutant.new + text)
         for judge in options.judges:
-            if judge == "explorer" and not (tree / "tests" / "explorer").is_dir():
-                continue
             status, seconds = ends(starts(tree, mutant, judge, options), options.limit)
             spent += seconds
-            if status != 0:
-                why = "its time was over" if status is None else last_words((tree / "said").read_text(errors="replace"))
-                return Result(mutant, judge, spent, why)
+            if status is None:
+                overtime.append(judge)
+            elif status:
+                return Result(mutant, judge, spent, last_words((tree / "said").read_text(errors="replace")))
     finally:
         shutil.rmtree(tree, ignore_errors=True)
-    return Result(mutant, "", spent, mutant.equivalent)
+    late = f"no verdict in time: {', '.join(overtime)}" if overtime else ""
+    return Result(mutant, "", spent, mutant.equivalent or late)
 
 
 def last_words(said: str) -> str:

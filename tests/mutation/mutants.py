@@ -499,6 +499,7 @@ MUTANTS = (
         "a late proof does not count where something contradicts it",
         "if row.sent_before or row.conflict is not None or unpack_transaction_id(row.transaction_id) is not None:",
         "if row.sent_before or unpack_transaction_id(row.transaction_id) is not None:",
+        "what contradicts an order is in its trail, which is looked at as well",
     ),
     Mutant(
         "takeover-proof-though-named",
