@@ -71,7 +71,7 @@ async def line_of(process: asyncio.subprocess.Process) -> str:
 def test_each_example_has_a_test() -> None:
     """A new one is named below, or this fails; `withdrawals` has its tests in `test_withdrawals.py`."""
     programs = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
-    withdrawals = {f"withdrawals/{name}.py" for name in ("ledger", "with_aiohttp", "with_fastapi")}
+    withdrawals = {f"withdrawals/{name}.py" for name in ("ledger", "test_paid_once", "with_aiohttp", "with_fastapi")}
     alone = {"payouts.py", "ipn_aiohttp.py", "ipn_fastapi.py", "ipn_behind_nginx/app.py"}
     shop = {f"tested_shop/{name}.py" for name in ("conftest", "refunds", "test_refunds")}
     workers = {"workers/aiohttp_workers.py", "workers/fastapi_workers.py"}
@@ -130,6 +130,17 @@ def test_the_tests_of_a_shop_notice_one_that_pays_by_chance(tmp_path: Path) -> N
     """With an id that is another one each time, a second click pays twice: two of its tests say so."""
     changed = ('f"refund-{purchase}"', "f\"refund-{purchase}-{id(object())}-{__import__('time').time_ns()}\"")
     assert outcomes_of_shop(tmp_path, changed)["failed"] > 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="a simulation needs Linux")
+def test_withdrawals_that_are_killed_at_every_point(tmp_path: Path) -> None:
+    """Its own test passes: each withdrawal is paid once, and the balance follows."""
+    folder = shutil.copytree(EXAMPLES / "withdrawals", tmp_path / "w", ignore=shutil.ignore_patterns("__pycache__"))
+    alone = {name: value for name, value in environment().items() if not name.startswith("PYTEST_")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=folder, env=alone, capture_output=True, check=False, text=True, timeout=600)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def outcomes_of_shop(folder: Path, changed: tuple[str, str] = ("", "")) -> dict[str, int]:

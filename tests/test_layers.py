@@ -90,6 +90,7 @@ WORLD = {
     "os.environ": frozenset({"_cli", "_session", "testing"}),  # PaymentsSession.from_env; a simulation's hashes
     "sys.argv": frozenset({"_cli", "testing"}),  # a simulation is a program of its own
     **dict.fromkeys(EXITING, frozenset({"_cli", "__main__"})),  # __main__ hands on the exit code that _cli chose
+    "os._exit": frozenset({"_cli", "__main__", "testing"}),  # each simulation is a child
 }
 
 
@@ -343,6 +344,7 @@ BEGINNERS = {
     "_cli/commands/outbox/run.py": "what is awaited when the outbox ends",
     **dict.fromkeys(["_clock.py", "_notifications.py", "_sandbox.py"], "the sandbox shares no code"),
     "testing/_clock.py": "what one wait waits for",
+    "testing/_simulation/applications.py": "a supervisor, which the whole simulation waits for",
     "testing/_simulation/processes.py": "a simulated process, whose owner is the seed",
     "testing/_simulation/threads.py": "a simulated thread, whose steps the loop takes",
 }

@@ -70,8 +70,8 @@ PINNED = {
         SystemClock
     """,
     "payments_async.testing": """
-        Notification Spelling VirtualClock assert_paid_once deliver mend_aioresponses notification payments_clock
-        payments_journal payments_outbox payments_receiver payments_sandbox payments_session
+        Notification Simulation Spelling VirtualClock assert_paid_once assert_pays_once deliver mend_aioresponses
+        notification payments_clock payments_journal payments_outbox payments_receiver payments_sandbox payments_session
     """,
 }
 ROOT = Path(payments_async.__file__).parent

@@ -35,12 +35,15 @@ from payments_async.journal import Journal, SqliteJournal
 from payments_async.outbox import Outbox
 from payments_async.sandbox import Sandbox
 from payments_async.testing._clock import VirtualClock
+from payments_async.testing._pays_once import Simulation, assert_pays_once
 
 __all__ = [
     "Notification",
+    "Simulation",
     "Spelling",
     "VirtualClock",
     "assert_paid_once",
+    "assert_pays_once",
     "deliver",
     "mend_aioresponses",
     "notification",

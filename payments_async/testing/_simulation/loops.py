@@ -11,9 +11,9 @@ import random
 from asyncio import base_events
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
-from payments_async.testing._simulation.processes import CURRENT, Process
+from payments_async.testing._simulation.processes import CURRENT, Killed, Process
 
 START = 1_767_600_000.0  # Unix seconds at which every simulation begins
 
@@ -85,6 +85,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._asked = itertools.count()
+        self._turn: deque[asyncio.Handle] = deque()  # what is left of the turn that runs
         self.set_task_factory(_make_task)
         self.set_exception_handler(_note)
 
@@ -192,14 +193,33 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def _process_events(self, event_list: Any) -> None:
         pass
 
+    def go_on_without_it(self) -> NoReturn:
+        """In a step of a process that died in the middle of it: go on with all the others, until all of it ends.
+
+        Raises:
+            Killed: The simulation has ended.
+        """
+        task = asyncio.current_task(self)
+        if task is not None:
+            asyncio.tasks._leave_task(self, task)
+        self._run_turn()
+        while not self._stopping:
+            self._run_once()
+        raise Killed
+
     def _run_once(self) -> None:
         self._let_time_pass()
         turn, self._ready = self._ready, deque()
-        for handle in self._shuffled(turn):
+        self._turn.extend(self._shuffled(turn))
+        self._run_turn()
+
+    def _run_turn(self) -> None:
+        while self._turn:
+            handle = self._turn.popleft()
             if handle._cancelled:
                 continue
             process: Process | None = handle._context.get(CURRENT)  # type: ignore[attr-defined]
-            if process is None or not (process.is_dead or process.is_stopped):
+            if process is None or not (process.is_dead or process.is_stopped or process.dies_at("step")):
                 self.steps += 1
                 handle._run()
             elif not process.is_dead:

@@ -32,6 +32,7 @@ class Process:
         is_stopped: It stands still, as by SIGSTOP.
         clocks: What its clocks show beside true time, all of them added.
         mute_until, deaf_until: Seconds at which what it sends arrives again, and what is sent to it.
+        doom: Decides at each point where it may die, which is named; ``None`` while it may not.
     """
 
     def __init__(self, loop: SimulatedLoop, name: str) -> None:
@@ -39,6 +40,7 @@ class Process:
         self.is_dead = False
         self.is_stopped = False
         self.mute_until = self.deaf_until = 0.0
+        self.doom: Callable[[str], bool] | None = None
         self.ends: dict[End, None] = {}
         self.listeners: dict[Listener, None] = {}
         self.threads: list[SimulatedThread] = []
@@ -56,6 +58,12 @@ class Process:
     def start(self, work: Coroutine[Any, Any, Any], *, name: str | None = None) -> Any:
         """Run a coroutine as a task of this process."""
         return self._loop.create_task(work, name=name or self.name, context=self._context.copy())
+
+    def dies_at(self, point: str) -> bool:
+        """Kill it at this point if its doom says so; whether it is dead then."""
+        if self.doom is not None and self.doom(point):
+            self.kill()
+        return self.is_dead
 
     def kill(self) -> None:
         """Let it end as by SIGKILL: nothing of it steps again, what was not committed is gone."""

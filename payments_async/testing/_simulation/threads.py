@@ -84,6 +84,8 @@ class SimulatedThread:
             if self.has_ended:
                 return
             self.work()
+            if self.process is not None and self.process.is_dead:
+                self.loop.go_on_without_it()
         self._hurries = False
         if timeout is None:
             raise RuntimeError(f"{self._name} does not end")
@@ -253,6 +255,17 @@ def _loop() -> SimulatedLoop:
     loop = asyncio.get_running_loop() if thread is None else thread.loop
     assert isinstance(loop, SimulatedLoop)
     return loop
+
+
+def reach(point: str) -> None:
+    """Kill the process that runs here, if its doom says so. Then this never returns, and all others go on."""
+    process = CURRENT.get()
+    if process is None or process.is_dead or process.doom is None or not process.dies_at(point):
+        return
+    thread = running()
+    while thread is not None:
+        thread.rest()
+    _loop().go_on_without_it()
 
 
 def crash_point(decide: Callable[[str], bool]) -> Callable[[str], None]:
