@@ -284,7 +284,7 @@ class Machine:
 
     @property
     def forgets_all(self) -> bool:
-        """Whether all that can tell that a journal forgot was put back with it, as by a snapshot of the whole disk.
+        """Whether all that can tell that a journal forgot was put back with it, as by a snapshot of the disk, or lost.
 
         Then nothing but the list of the service tells, read once after a minute. So nothing can be told where the list
         is late, or where the parts were put back one after the other, perhaps within that minute.
@@ -306,6 +306,9 @@ class Machine:
             what = "log"
         if what in ("state", "all"):
             self._rolled_back["state"] = self._rolled_back.get("state", 0) + 1
+        if what in ("mark", "folder", "all"):
+            self._rolled_back["mark"] = self._rolled_back.get("mark", 0) + 1
+        if what in ("state", "all"):
             shutil.rmtree(self.state, ignore_errors=True)
         for end in SETS["folder" if what == "all" else what] if what != "state" else ():
             self.place.with_name(f"{self.place.name}{end}").unlink(missing_ok=True)
