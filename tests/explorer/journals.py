@@ -143,7 +143,7 @@ class MemoryJournal(StoredJournal):
 
     def quarantine(self) -> None:
         """What opening a file does that was put back."""
-        self._writer.submit("quarantine", quarantine_all).result()
+        self._writer.submit("quarantine", partial(quarantine_all, is_behind=True)).result()
 
     def image(self) -> Image:
         """All that is in the tables; equal rows are one object."""

@@ -1372,7 +1372,7 @@ MUTANTS = (
         "behind-goes-on",
         IDENTITY,
         "a journal whose copy has gone on stands back",
-        "        quarantine_all(commit)\n        highest = max(",
+        "        quarantine_all(commit, is_behind=True)\n        highest = max(",
         "        highest = max(",
     ),
     Mutant(
@@ -2053,14 +2053,14 @@ MUTANTS = (
         "staged-is-lost-when-restored",
         TRAY,
         "what is staged in a restored database waits with the rest",
-        "    _place(commit, [_Row(*row) for row in found], unregistered)\n    quarantine_all(commit)",
-        "    quarantine_all(commit)",
+        "    _place(commit, [_Row(*row) for row in found], unregistered)\n    quarantine_all(commit, is_behind=is_behind)",
+        "    quarantine_all(commit, is_behind=is_behind)",
     ),
     Mutant(
         "staged-is-sent-when-restored",
         TRAY,
         "a restored database is in quarantine",
-        "    _place(commit, [_Row(*row) for row in found], unregistered)\n    quarantine_all(commit)",
+        "    _place(commit, [_Row(*row) for row in found], unregistered)\n    quarantine_all(commit, is_behind=is_behind)",
         "    _place(commit, [_Row(*row) for row in found], unregistered)",
     ),
 )
