@@ -25,4 +25,18 @@ SEEDS: Sequence[tuple[Plan, str]] = (
         Plan(seed=38, orders=9, batch=6, batches=2, gifts=4, faults=("twice", "unstable", "no_total", "kill")),
         "judge: a notification whose answer came twice may stand for another one that was not stored",
     ),
+    (
+        Plan(
+            seed=6, orders=3, trouble=10.0, faults=("late", "replace"),
+            blows=(Blow(9.372, "replace", 1, 0.5, "forgotten"),),
+        ),
+        "a journal that no machine remembers was taken for the one in whose place it was put",
+    ),
+    (
+        Plan(
+            seed=1, orders=4, trouble=10.0, faults=("late", "lose", "put_back"),
+            blows=(Blow(8.0, "put_back", 0, 1.655, "state over"), Blow(8.1, "lose", 0, 0.1, "log")),
+        ),
+        "a journal that was put back to before its first batch held nothing back that was begun in it",
+    ),
 )  # fmt: skip
