@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from functools import cache, partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 from journal.postgres import place_for, started
+from psycopg import conninfo
 from simulation.machines import DISK, FILES, Machine
 from simulation.plans import Blow, Plan
 
@@ -57,7 +59,9 @@ def with_database(plan: Plan) -> Plan:
 def place() -> tuple[str, Path]:
     """A server for this run: its DSN, and a folder that it reads."""
     folder = place_for("simulation")
-    dsn = str(started(folder, cleanup_mode="delete").get_uri())
+    known = conninfo.conninfo_to_dict(str(started(folder, cleanup_mode="delete").get_uri()))
+    os.environ["PGHOST"] = str(known.pop("host"))  # another one in each run: errors, and so traces, would name it
+    dsn = conninfo.make_conninfo("", **known)
     Server.prepare(dsn, folder)
     return dsn, folder
 
