@@ -233,6 +233,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
         *,
         owner: str,
         adoption: Adoption | None = None,
+        sent: Callable[[Order], Awaitable[Evidence | None]] | None = None,
     ) -> Loaded:
         """Write down all orders of a batch, in constant memory. The same orders again, in any sequence, change nothing.
 
@@ -245,6 +246,7 @@ class Journal(Inbox, ChangeFeed, Protocol):
             owner: Who loads, so that two do not at once.
             adoption: A named person's word that orders which another batch holds, and may have sent, go on in this
                 one. Then all of it is in quarantine: nothing of it is sent before it was looked for.
+            sent: Tells how an order ended that the caller's session has sent by itself: it is not sent from here then.
 
         Raises:
             OrdersArchived: Some of these orders ended long ago, and have left for an archive. Nothing was sent.

@@ -30,7 +30,7 @@ import attrs
 
 from payments_async._checks import check_filled, check_instance, check_number, check_patience, check_whole
 from payments_async._deadlines import Deadlines
-from payments_async._errors import AuthenticationFailed, InvalidOrder, OutcomeUnknown, PaymentsError
+from payments_async._errors import AuthenticationFailed, InvalidOrder, PaymentsError
 from payments_async._frozen import frozen
 from payments_async._handlers import HandlerPolicy
 from payments_async._models import Acceptance
@@ -59,7 +59,7 @@ from payments_async.journal._records import (
     SharedPace,
     ended,
 )
-from payments_async.journal._states import FINAL, News, State
+from payments_async.journal._states import FINAL, State
 from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._changes import Dispatcher
 from payments_async.outbox._collecting import Collector
@@ -67,6 +67,7 @@ from payments_async.outbox._crew import Handed
 from payments_async.outbox._leases import LeasedOrder, Leases
 from payments_async.outbox._reconcile import proposing
 from payments_async.outbox._run import take_first_look, why_not
+from payments_async.outbox._sent_by_session import is_held, sent_by_session
 from payments_async.outbox._settling import Settler, SettlingProgress
 from payments_async.outbox._standing import ChunkEnd, StandingCrew
 from payments_async.outbox._sweeps import account_of
@@ -443,6 +444,7 @@ class Outbox:
 
         Raises:
             NotApproved: Too few have approved it. Nothing was written down or sent.
+            InvalidOrder: The session has sent another order under one of its request ids. Nothing was written down.
             OrdersDiffer: As ``Journal.load``; or the batch is there, and somebody else sends it. Nothing was sent.
             HeldElsewhere, LoadBusy: As ``Journal.load``. Nothing was sent.
         """
@@ -457,7 +459,7 @@ class Outbox:
         if run.outbox != self._name:
             whose = "whoever runs it sends it" if run.outbox is None else f"the outbox {run.outbox} sends it"
             raise OrdersDiffer(f"batch {batch_id} is there already, and {whose}")
-        loaded = await self._journal.load(batch_id, orders, owner=self._owner)
+        loaded = await self._journal.load(batch_id, orders, owner=self._owner, sent=self._sent_by_session)
         self._look()
         return loaded
 
@@ -636,17 +638,12 @@ class Outbox:
         body = write_order(order)
         self._writes(order.request_id, order.amount, body, sent_before=False, private=partial(private_texts, order))
         books, request_id = executor_of(self._payments).books, order.request_id
-        if (books.is_open(request_id) or books.knows(request_id)) and not await self._is_held(request_id):
+        if (books.is_open(request_id) or books.knows(request_id)) and not await is_held(self._journal, request_id):
             raise InvalidOrder(
                 "this session has sent it by itself; put it without connection=, which writes down how that ended",
                 request_id=request_id,
             )
         return await self._journal.lay(self._name, order, connection, not_before=moment, priority=priority, body=body)
-
-    async def _is_held(self, request_id: str) -> bool:
-        """Whether the journal has an order under this request id, or had."""
-        held = await self._journal.entries_of([request_id]) or await self._journal.archived_of([request_id])
-        return bool(held)
 
     def _put(
         self,
@@ -708,27 +705,8 @@ class Outbox:
         """
         self._check_open()
         _check_order(order)
-        books, request_id = executor_of(self._payments).books, order.request_id
-        if not self._is_with_session(order) and not books.is_unknown(request_id) and not books.knows(request_id):
-            return None
-        call = self._writes(
-            request_id, order.amount, write_order(order), sent_before=False, private=partial(private_texts, order)
-        )
-        try:
-            acceptance = await books.earlier(call)
-        except OutcomeUnknown as error:
-            news, transaction_id = News.UNKNOWN, error.transaction_id
-        except InvalidOrder:  # nothing but this session knows of the other order, unless it is in the journal
-            if await self._is_held(request_id):
-                return None
-            raise
-        except PaymentsError:  # it was not carried out
-            return None
-        else:
-            if acceptance is None:
-                return None
-            news, transaction_id = News.ACCEPTED, acceptance.transaction_id
-        return Evidence(news=news, source="session", request_id=request_id, transaction_id=transaction_id)
+        is_ours = self._crew is not None and order.request_id in self._crew.under_way
+        return await sent_by_session(self._payments, self._journal, order, is_ours=is_ours)
 
     def _is_put(self, putting: _Putting, written: asyncio.Future[Placed]) -> None:
         """An order is written down, or was not."""

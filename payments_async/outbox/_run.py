@@ -9,6 +9,7 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 from typing import Literal, get_args
 
 import attrs
@@ -27,6 +28,7 @@ from payments_async.outbox._brakes import Fuse, Meter, Pace
 from payments_async.outbox._crew import ASKED_TO_STOP, Crew, FirstLook, RunProgress
 from payments_async.outbox._leases import Leases
 from payments_async.outbox._reconcile import look_up_open
+from payments_async.outbox._sent_by_session import sent_by_session
 from payments_async.outbox._sweeps import Findings, Sweeper, Window, account_of
 
 _log = logging.getLogger("payments_async")
@@ -100,6 +102,7 @@ async def run_batch(
     Raises:
         HeldElsewhere: Another journal of this machine, or this one before it was restored, holds some of these orders
             and may have sent them. Nothing was sent.
+        InvalidOrder: The session has sent another order under one of its request ids. Nothing was sent.
         OrdersDiffer: The journal holds another order under one of these request ids, or other orders under this
             batch; or the batch belongs to an outbox, which sends it. Nothing was sent.
         NotApproved: Too few have approved it. Nothing was written down or sent.
@@ -183,7 +186,8 @@ async def _load(
     deadline = executor.clock() + patience
     while True:
         try:
-            await journal.load(batch_id, orders, owner=owner, adoption=adoption)
+            sent = partial(sent_by_session, payments, journal)
+            await journal.load(batch_id, orders, owner=owner, adoption=adoption, sent=sent)
         except LoadBusy as error:
             is_read_once = isinstance(orders, Iterator | AsyncIterator)
             if executor.clock() >= deadline or (error.owner is None and is_read_once):

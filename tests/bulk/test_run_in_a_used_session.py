@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, world
 
+from payments_async import InvalidOrder
 from payments_async.bulk import reconcile, run_batch
 from payments_async.sandbox import Fault
 
@@ -29,12 +30,11 @@ async def test_an_order_that_the_session_has_sent(here: World) -> None:
 
 
 async def test_another_order_under_one_of_its_ids(here: World) -> None:
-    """It stays planned and is told, and the others are sent."""
+    """The batch is refused while it is written down: nothing of it is sent."""
     await here.payments.payouts.send(payout(3, message="not the one of the batch"))
-    done = await run_batch(here.payments, here.journal, BATCH, payouts(10), look_first="never")
-    assert {"accepted": 9, "planned": 1} == await here.states()
-    assert done.stopped is not None
-    assert "has sent another order under the same request id" in done.stopped
+    with pytest.raises(InvalidOrder, match="has sent another order under the same request id"):
+        await run_batch(here.payments, here.journal, BATCH, payouts(10), look_first="never")
+    assert 1 == len(here.sandbox.ledger)
 
 
 async def test_an_order_that_is_found_while_it_is_under_way(here: World) -> None:

@@ -99,6 +99,17 @@ async def test_an_order_that_never_arrived_is_sent_again_once(places: Any) -> No
         assert (1, payout(1).amount, None) == (word.sent, word.spent, word.over)
 
 
+async def test_lists_that_are_asked_for_at_once_are_read_a_minute_apart(places: Any) -> None:
+    """Whoever reconciles in haste shortens nothing of what sends an order again."""
+    async with places() as here:
+        await given(here)
+        await lost(here, Fault.LOST_BEFORE)
+        await here.pass_(WAITS + 1.0)
+        before = here.right()
+        assert (payout(1).request_id,) == (await here.look(grace=0.0, interval=0.0)).sent_again
+        assert here.right() >= before + 60.0
+
+
 async def test_an_order_that_is_listed_in_time_is_paid_once(places: Any) -> None:
     """Its answer was lost, and the list shows it."""
     async with places() as here:
@@ -137,13 +148,16 @@ async def test_a_listed_id_that_is_cut_off_may_be_its_own(places: Any, length: i
         assert 1 == await run_again(here)
 
 
-async def test_a_transaction_of_its_amount_may_be_its_own(places: Any) -> None:
-    """It is listed under an id that no order has, such as one that the service has made up."""
+@pytest.mark.parametrize(
+    "listed", [{"request_id": "made-up"}, {"request_id": payout(1).request_id[:-1], "amount": Decimal(777)}]
+)
+async def test_a_transaction_of_no_known_order_may_be_its_own(places: Any, listed: dict[str, Any]) -> None:
+    """It is listed with the same amount, or under the beginning of its id."""
     async with places() as here:
         await given(here)
         await lost(here, Fault.LOST_BEFORE)
         async with here.session() as payments:
-            await payments.payouts.send(payout(1, request_id="made-up"))
+            await payments.payouts.send(payout(1, **listed))
         await here.pass_(WAITS + 1.0)
         found = await here.look()
         assert ((payout(1).request_id,), ()) == (found.parked, found.sent_again)

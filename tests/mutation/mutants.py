@@ -939,11 +939,18 @@ MUTANTS = (
         "is_permitted = request.permits and",
     ),
     Mutant(
+        "load-forgets-what-the-session-sent",
+        LOADING,
+        "what the session has sent by itself is written down as sent, of a batch too",
+        "if new.request_id in sent and",
+        "if False and",
+    ),
+    Mutant(
         "put-forgets-what-the-session-sent",
         PUTS,
         "what the session has sent by itself is written down as sent",
-        "    if request.sent is not None:\n        _note_sent(",
-        "    if False:\n        _note_sent(",
+        "    if request.sent is not None:\n        note_sent(",
+        "    if False:\n        note_sent(",
     ),
     Mutant(
         "fills-a-chunk-of-others",

@@ -47,6 +47,7 @@ _LOADING = (
     "tests/journal/test_archiving.py",
     "tests/journal/test_forgotten.py",
     "tests/journal/test_sqlite_quarantine.py",
+    "tests/outbox/test_sent_by_session.py",
 )
 _ABSENCE = (
     "tests/journal/test_sweeps.py",

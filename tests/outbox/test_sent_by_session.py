@@ -11,9 +11,12 @@ from pathlib import Path
 import attrs
 import pytest
 from bulk.worlds import payout, session
+from journal import postgres
+from journal.conftest import KINDS
 from outbox.desks import A_MINUTE, Desk, ids
 
 from payments_async import InvalidOrder, OutcomeUnknown
+from payments_async.bulk import run_batch
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import SqliteJournal, State
 from payments_async.journal._engine import _departures
@@ -120,3 +123,48 @@ async def test_an_order_that_the_session_has_sent_in_other_letters(tmp_path: Pat
         with pytest.raises(InvalidOrder, match="not sent"):
             await here.outbox.put(attrs.evolve(payout(0), request_id="voucher-17"))
         assert await here.journal.entry("voucher-17") is None
+
+
+async def test_a_batch_with_orders_that_were_sent_before(tmp_path: Path) -> None:
+    """Each is written down with how it ended, though its notification came first; the others are sent."""
+    async with shop(tmp_path) as here:
+        await here.payments.payouts.send(payout(0))
+        here.sandbox.script(Fault.LOST_AFTER, on="money")
+        with pytest.raises(OutcomeUnknown):
+            await here.payments.payouts.send(payout(1))
+        await here.outbox.put_batch("batch", [payout(number) for number in range(3)])
+        await here.comes_to({"successful": 3})
+        assert (0, ids(range(3))) == ((await here.outbox.health()).conflicts, here.executions())
+        assert () == (await here.journal.examine()).flaws
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_batch_that_another_process_goes_on_with(tmp_path: Path, kind: str) -> None:
+    """What the first session has sent by itself is not sent by the second, which does not know of it."""
+    home = KINDS[kind](tmp_path)
+    try:
+        async with home.opens() as journal, Sandbox() as sandbox, session(sandbox) as here, session(sandbox) as other:
+            await here.payouts.send(payout(0))
+            sandbox.script(Fault.LOST_AFTER, on="money")
+            with pytest.raises(OutcomeUnknown):
+                await here.payouts.send(payout(1))
+            stop = asyncio.Event()
+            stop.set()
+            orders = [payout(number) for number in range(3)]
+            await run_batch(here, journal, "batch", orders, stop=stop, look_first="never")
+            await run_batch(other, journal, "batch", orders, look_first="never")
+            assert ids(range(3)) == [execution.request_id for execution in sandbox.ledger]
+            assert {1} == {entry.attempt async for entry in journal.entries()}
+    finally:
+        postgres.give_back()
+
+
+async def test_a_batch_with_another_order_under_an_id_that_the_session_has_used(tmp_path: Path) -> None:
+    """Nothing of it is sent, and it may be loaded at once when that is corrected."""
+    async with shop(tmp_path) as here:
+        await here.payments.payouts.send(payout(0))
+        with pytest.raises(InvalidOrder, match="not sent"):
+            await here.outbox.put_batch("batch", [payout(0, amount=7), payout(1)])
+        await here.outbox.put_batch("batch", [payout(0), payout(1)])
+        await here.comes_to({"successful": 2})
+        assert ids(range(2)) == here.executions()

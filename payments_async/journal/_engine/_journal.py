@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar, TypeVarTuple
 import attrs
 
 from payments_async._checks import check_number
+from payments_async._errors import InvalidOrder
 from payments_async._events import TransactionEvent
 from payments_async._orders import Order
 from payments_async._request_ids import plain_id
@@ -389,6 +390,7 @@ class StoredJournal(Journal):
         *,
         owner: str,
         adoption: Adoption | None = None,
+        sent: Callable[[Order], Awaitable[Evidence | None]] | None = None,
     ) -> Loaded:
         begun: list[_loading.Load] = []  # known also where this is cancelled before it is told
 
@@ -401,8 +403,8 @@ class StoredJournal(Journal):
                 _loading.give_up(commit, load)
 
         try:
-            return await self._load(batch_id, await self._submit("load", begin), orders, adoption)
-        except (HeldElsewhere, OrdersDiffer, NotApproved, SecondJournal, asyncio.CancelledError):
+            return await self._load(batch_id, await self._submit("load", begin), orders, adoption, sent)
+        except (HeldElsewhere, InvalidOrder, OrdersDiffer, NotApproved, SecondJournal, asyncio.CancelledError):
             with suppress(JournalError):  # else who loads it next waits until the lease of this load is over
                 await self._submit("load", give_up)
             raise
@@ -413,6 +415,7 @@ class StoredJournal(Journal):
         load: _loading.Load,
         orders: Iterable[Order] | AsyncIterable[Order],
         adoption: Adoption | None,
+        sent: Callable[[Order], Awaitable[Evidence | None]] | None,
     ) -> Loaded:
         """Write the orders down, block by block, each registered on this machine before."""
         memory = self._database.memory
@@ -421,7 +424,9 @@ class StoredJournal(Journal):
             if memory is not None and loading is not None and not loading.is_complete:
                 request_ids = list(dict.fromkeys(order.request_id for order in block))
                 await self._register(memory.registry, loading, load, request_ids, adoption)
-            await self._submit("load_block", _loading.add, load, block)
+            told = {} if sent is None else {order.request_id: await sent(order) for order in block}
+            known = {request_id: ended for request_id, ended in told.items() if ended is not None}
+            await self._submit("load_block", _loading.add, load, block, known)
         last: int | None = load.first - 1 if load.resumed else None
         while last is not None:
             last = await self._submit("load_drop", _loading.drop_unseen, load, last)

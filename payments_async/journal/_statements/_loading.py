@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from payments_async._request_ids import plain_id
 from payments_async._wire.orders import write_order
 from payments_async.journal._approvals import ApprovalRule
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersArchived, OrdersDiffer, WrongAccount
-from payments_async.journal._records import Adoption, Loaded, RunIdentity, body_digest
+from payments_async.journal._records import Adoption, Evidence, Loaded, RunIdentity, body_digest
 from payments_async.journal._statements._approvals import check_approved
 from payments_async.journal._statements._archived import check_not_archived
 from payments_async.journal._statements._entries import (
@@ -30,7 +30,7 @@ from payments_async.journal._statements._entries import (
 from payments_async.journal._statements._evidence import resolve
 from payments_async.journal._statements._history import RESTORED, look_earlier, void_sweeps
 from payments_async.journal._statements._notifications import apply_unmatched_events
-from payments_async.journal._statements._permits import quarantine
+from payments_async.journal._statements._permits import note_sent, quarantine
 from payments_async.journal._states import State
 
 _BLOCK = 1000  # orders in one commit while loading
@@ -185,8 +185,12 @@ def adopt(commit: Commit, load: Load, adoption: Adoption, held: HeldElsewhere) -
     resolve(commit, "adopted", adoption.who, adoption.why, run=load.run, evidence=held.message)
 
 
-def add(commit: Commit, load: Load, orders: Sequence[Order]) -> None:
-    """Write down the new ones of a block, and compare the others."""
+def add(commit: Commit, load: Load, orders: Sequence[Order], sent: Mapping[str, Evidence]) -> None:
+    """Write down the new ones of a block, and compare the others.
+
+    Args:
+        sent: How those ended that the caller's session has sent by itself, by request id.
+    """
     _renew_lease(commit, load)
     fresh: dict[str, _Prepared] = {}
     check_not_archived(commit, [order.request_id for order in orders])
@@ -204,7 +208,11 @@ def add(commit: Commit, load: Load, orders: Sequence[Order]) -> None:
             load.repeated += 1
         else:
             fresh[key] = prepared
+    first = load.next_id
     _insert(commit, load, fresh)
+    for place, new in enumerate(fresh.values()):
+        if new.request_id in sent and (row := row_by_id(commit, first + place)) is not None:
+            note_sent(commit, row, sent[new.request_id])
 
 
 def drop_unseen(commit: Commit, load: Load, after: int) -> int | None:

@@ -595,6 +595,17 @@ def _marked(sql: str, rows: int, width: int) -> str:
     return sql.format(marks=", ".join([row] * rows))
 
 
+def note_sent(commit: Commit, row: Row, sent: Evidence) -> None:
+    """Write down the attempt that a session has made by itself before the order was put, and how that ended."""
+    commit.execute("UPDATE outbox SET state = 'sending', attempt = 1 WHERE id = ?", (row.id,))
+    amount = Decimal(row.amount)
+    commit.move(run_of(row.id), State.PLANNED, State.SENDING, amount)
+    permit = Permit(
+        id=row.id, request_id=row.request_id, amount=amount, token=row.token, attempt=1, at=row.permitted_at
+    )
+    record(commit, Outcome(permit=permit, news=sent.news, transaction_id=sent.transaction_id, message=sent.detail))
+
+
 def record(commit: Commit, outcome: Outcome) -> Finding:
     """Write down how an attempt ended."""
     permit, packed = outcome.permit, pack_transaction_id(outcome.transaction_id)

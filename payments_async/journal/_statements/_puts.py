@@ -28,7 +28,6 @@ from payments_async.journal._records import (
     Entry,
     Evidence,
     HeldUp,
-    Outcome,
     Pause,
     Permit,
     Placed,
@@ -70,8 +69,8 @@ from payments_async.journal._statements._notifications import apply_unmatched_ev
 from payments_async.journal._statements._permits import (
     end_leases_of_the_dead,
     is_held,
+    note_sent,
     planned_in,
-    record,
     record_unsent,
     take_over,
 )
@@ -440,7 +439,7 @@ def _placed(
     if request.adoption is not None:
         resolve(commit, "adopted", request.adoption.who, request.adoption.why, order_id=arrival.number)
     if request.sent is not None:
-        _note_sent(commit, _again(commit, arrival.number), request.sent)
+        note_sent(commit, _again(commit, arrival.number), request.sent)
     if request.key in sightings:
         apply(commit, _again(commit, arrival.number), sightings[request.key])
     if request.key in told:
@@ -479,17 +478,6 @@ def _placed(
         at=commit.permit_at,
     )
     return Placed(entry=entry, is_new=True, chunk=mine, claimed=claimed, permit=permit)
-
-
-def _note_sent(commit: Commit, row: Row, sent: Evidence) -> None:
-    """Write down the attempt that a session has made by itself before the order was put, and how that ended."""
-    commit.execute("UPDATE outbox SET state = 'sending', attempt = 1 WHERE id = ?", (row.id,))
-    amount = Decimal(row.amount)
-    commit.move(run_of(row.id), State.PLANNED, State.SENDING, amount)
-    permit = Permit(
-        id=row.id, request_id=row.request_id, amount=amount, token=row.token, attempt=1, at=row.permitted_at
-    )
-    record(commit, Outcome(permit=permit, news=sent.news, transaction_id=sent.transaction_id, message=sent.detail))
 
 
 def _again(commit: Commit, number: int) -> Row:

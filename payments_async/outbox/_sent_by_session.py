@@ -1,0 +1,54 @@
+"""What a session knows of an order that it has sent by itself, before the journal has it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from payments_async._errors import InvalidOrder, OutcomeUnknown, PaymentsError
+from payments_async._orders import Order
+from payments_async._session import PaymentsSession, executor_of
+from payments_async._wire.orders import private_texts, write_order
+from payments_async.journal import Journal
+from payments_async.journal._records import Evidence
+from payments_async.journal._states import News
+
+
+async def sent_by_session(
+    payments: PaymentsSession, journal: Journal, order: Order, *, is_ours: bool = False
+) -> Evidence | None:
+    """How an order ended that a session has sent by itself, as by ``payouts.send``; one under way is waited for.
+
+    ``None`` where it surely was not carried out, or was never sent.
+
+    Args:
+        is_ours: It is under way because the journal has it.
+
+    Raises:
+        InvalidOrder: The session has sent another order under this request id, and the journal has none of it.
+    """
+    executor, request_id = executor_of(payments), order.request_id
+    books = executor.books
+    if not (books.is_open(request_id) or books.knows(request_id)) or (is_ours and books.is_under_way(request_id)):
+        return None
+    write = executor.sends_written()
+    call = write(request_id, order.amount, write_order(order), sent_before=False, private=partial(private_texts, order))
+    try:
+        acceptance = await books.earlier(call)
+    except OutcomeUnknown as error:
+        news, transaction_id = News.UNKNOWN, error.transaction_id
+    except InvalidOrder:  # nothing but this session knows of the other order, unless it is in the journal
+        if await is_held(journal, request_id):
+            return None
+        raise
+    except PaymentsError:  # it was not carried out
+        return None
+    else:
+        if acceptance is None:
+            return None
+        news, transaction_id = News.ACCEPTED, acceptance.transaction_id
+    return Evidence(news=news, source="session", request_id=request_id, transaction_id=transaction_id)
+
+
+async def is_held(journal: Journal, request_id: str) -> bool:
+    """Whether the journal has an order under this request id, or had."""
+    return bool(await journal.entries_of([request_id]) or await journal.archived_of([request_id]))
