@@ -461,8 +461,8 @@ class Journal(Inbox, ChangeFeed, Protocol):
         """Know the service's clock, in Unix seconds, ``None`` where it has told nothing: it dates its list by that.
 
         Where our own is more than half a day ahead of it, permits are dated by the service's: else an order would be
-        looked for in days in which it was not sent, once our clock is right. Where it is more than a minute behind, as
-        well: else what is to be waited for after a permit would be over too early.
+        looked for in days in which it was not sent, once our clock is right. Where it is a minute to half a day behind,
+        as well: else what is to be waited for after a permit would be over too early.
         """
 
     async def record(self, outcome: Outcome) -> Finding:

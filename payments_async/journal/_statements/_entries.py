@@ -86,7 +86,7 @@ class Commit:
         execute: Of the connection.
         now: Unix seconds by the database's clock, read after the write lock was granted.
         permit_at: The moment of a permit: ``now``, or that by the service's clock where the database's is far ahead of
-            it, or is behind.
+            it, or somewhat behind.
         nameless: Whether there are notifications without a request id whose orders nobody knows; ``None`` where
             that was not asked since the last one was stored.
         database: What is asked of the database itself.
@@ -115,7 +115,8 @@ class Commit:
         self.leased = leased
         self.now = now
         told = None if service_clock is None else service_clock()
-        self.permit_at = now if told is None or now - _FAR_AHEAD < told <= now + CLOCKS_DIFFER else told
+        is_slow = told is not None and CLOCKS_DIFFER < told - now < _FAR_AHEAD
+        self.permit_at = now if told is None or (told > now - _FAR_AHEAD and not is_slow) else told
         self.connection = connection
         self.execute = connection.execute
         self._crash_at = crash_at
