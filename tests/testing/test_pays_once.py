@@ -13,7 +13,7 @@ from payments_async.testing import Simulation, assert_pays_once
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="it forks, and fixes the addresses of objects")
 
 
-def failure(application: Callable[[Simulation], Awaitable[None]], *, seeds: int = 60, checks: bool = True) -> str:
+def failure(application: Callable[[Simulation], Awaitable[None]], *, seeds: int = 200, checks: bool = True) -> str:
     """What is said of a wrong application."""
     with pytest.raises(AssertionError) as caught:
         assert_pays_once(application, owes=shops.DEBTS, check=shops.check if checks else None, seeds=seeds)
