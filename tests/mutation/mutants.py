@@ -528,6 +528,7 @@ MUTANTS = (
         "a late proof counts only where each earlier attempt is proved not to have left",
         "return bool(unsent == row.attempt - 1 and not is_told and _SILENT.issuperset(News(news) for (news,) in told))",
         "return bool(not is_told and _SILENT.issuperset(News(news) for (news,) in told))",
+        "only a person plans an order again without a proof, and then it counts as sent before",
     ),
     Mutant(
         "takeover-proof-though-notified",
