@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from contextvars import ContextVar
 from decimal import Decimal
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -152,6 +152,15 @@ class Books:
     def is_unknown(self, request_id: str) -> bool:
         """Whether the outcome of an order that was sent is unknown."""
         return isinstance(self._open.get(plain_id(request_id)), _Unknown)
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether the outcome of any order is unknown."""
+        return any(isinstance(one, _Unknown) for one in self._open.values())
+
+    def unknown_among(self, keys: Set[str]) -> set[str]:
+        """Those of these orders, by their keys, whose outcome is unknown."""
+        return {key for key in self._open.keys() & keys if isinstance(self._open[key], _Unknown)}
 
     def knows(self, request_id: str) -> bool:
         """Whether the service has an order, as far as it is remembered."""

@@ -65,12 +65,12 @@ from payments_async.outbox._changes import Dispatcher
 from payments_async.outbox._collecting import Collector
 from payments_async.outbox._crew import Handed
 from payments_async.outbox._leases import LeasedOrder, Leases
-from payments_async.outbox._reconcile import proposing
+from payments_async.outbox._reconcile import proposing, tell_the_session
 from payments_async.outbox._run import take_first_look, why_not
 from payments_async.outbox._sent_by_session import is_held, sent_by_session
 from payments_async.outbox._settling import Settler, SettlingProgress
 from payments_async.outbox._standing import ChunkEnd, StandingCrew
-from payments_async.outbox._sweeps import account_of
+from payments_async.outbox._sweeps import SoughtOrder, account_of
 
 C = TypeVar("C")
 H = TypeVar("H", bound=Callable[[Entry], Awaitable[object]])
@@ -844,8 +844,9 @@ class Outbox:
                 self._look()
 
     async def _read_on(self, last: int) -> int:
-        """Read the changes after this one, as far as somebody waits for them; tells the last."""
-        if not self._waiting:
+        """Read the changes after this one, if any caller waits for one or the session has doubts; tells the last."""
+        books = executor_of(self._payments).books
+        if not self._waiting and not books.has_unknown:
             newest, states = await self._journal.states_since(self._name, last)
             if not self._waiting:  # else somebody has begun to, whose order may be among these
                 self._wake(states)
@@ -863,11 +864,15 @@ class Outbox:
             self._settler.kick()
 
     async def _tell(self, changes: Sequence[Change]) -> None:
-        """Orders moved: tell those who wait for them, all with one reading."""
+        """Orders moved: tell those who wait for them, and the session that has doubts, all with one reading."""
         self._wake({change.state for change in changes})
-        if not (waited := self._waiting.keys() & {plain_id(change.request_id) for change in changes}):
+        keys = {plain_id(change.request_id) for change in changes}
+        doubted = executor_of(self._payments).books.unknown_among(keys)
+        if not (asked := doubted | (self._waiting.keys() & keys)):
             return
-        for key, entry in (await self._journal.entries_of(list(waited))).items():
+        for key, entry in (await self._journal.entries_of(list(asked))).items():
+            if key in doubted:
+                tell_the_session(self._payments, SoughtOrder.of(entry), told=0)
             for waiter in self._waiting.get(key, ()):
                 if not waiter.done():
                     waiter.set_result(entry)

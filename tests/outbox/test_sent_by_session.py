@@ -50,6 +50,19 @@ async def test_orders_that_were_notified_before_they_are_put(tmp_path: Path) -> 
         assert () == (await here.journal.examine()).flaws
 
 
+async def test_a_notification_settles_the_doubts_of_the_session(tmp_path: Path) -> None:
+    """An order whose answer was lost is no longer of unknown outcome for the session once its notification came."""
+    async with shop(tmp_path) as here:
+        await here.outbox.pay(payout(99), timeout=A_MINUTE)
+        here.sandbox.script(Fault.ERROR_AFTER, on="money", times=3)
+        await asyncio.gather(*(here.outbox.pay(payout(number), timeout=A_MINUTE) for number in range(3)))
+        await here.comes_to({"successful": 4})
+        async with asyncio.timeout(A_MINUTE):
+            while here.payments.unsettled:  # noqa: ASYNC110 - the outbox hears of it in a moment
+                await asyncio.sleep(0.01)
+        assert 4 == len(here.sandbox.ledger)
+
+
 async def test_orders_that_are_under_way_when_they_are_put(tmp_path: Path) -> None:
     """The exchange is waited for, however many there are and however few workers."""
     async with shop(tmp_path) as here:
