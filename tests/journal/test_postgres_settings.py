@@ -118,6 +118,8 @@ def test_a_dsn_that_is_shown(dsn: str, place: str) -> None:
         "postgresql://u:s3c/r?et=x@h/d",
         "postgresql://u@h:s3cret/d",
         "postgresql://u:s3c%zzret@h/d",
+        "postgresql://h&password=s3cret",
+        "postgresql://u&password=s3cret@h/d",
     ],
 )
 def test_a_dsn_that_libpq_would_read_in_another_way(dsn: str) -> None:

@@ -268,13 +268,15 @@ def is_whole(dsn: str) -> bool:
 
     One with an ``@``, a ``/`` or a ``:`` of the password that is not written as ``%40`` and the like it understands,
     and otherwise than was meant: a part of the password is a host or a port then. A DSN that stands where the name of
-    a database does is such a name, and the server repeats it.
+    a database does is such a name, and the server repeats it. Parameters that no ``?`` begins are a part of the host.
     """
     try:
         known = conninfo_to_dict(dsn)
     except psycopg.Error:
         return False
     if any(mark in str(known.get("dbname") or "") for mark in ("://", "=")):
+        return False
+    if any(f"{secret}=" in str(known.get(part) or "") for part in ("host", "user", "port") for secret in _SECRETS):
         return False
     scheme, is_address, rest = dsn.partition("://")
     if is_address and "=" not in scheme:
