@@ -7,12 +7,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from bulk.worlds import BATCH, payout, payouts, session
+from bulk.worlds import BATCH, payouts, session
 
 from payments_async.bulk import run_batch
 from payments_async.journal import SqliteJournal
 from payments_async.journal._engine import _departures
-from payments_async.journal.contract import Permit
 from payments_async.sandbox import Sandbox
 
 HEADER, LEASE, MARKS = 4096, 1024, slice(64, 564)
@@ -47,25 +46,3 @@ async def test_the_mark_is_there_before_the_first_byte(tmp_path: Path, monkeypat
     ):
         await run_batch(payments, journal, BATCH, payouts(3), concurrency=1)
     assert [1, 2, 3] == seen
-
-
-async def test_an_order_that_left_without_its_permit_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session has sent it by itself and remembers that: nothing leaves under the permit, and it counts as left."""
-    noted: list[str] = []
-
-    def follow(_: str) -> Any:
-        def note(permit: Permit) -> None:
-            noted.append(permit.request_id)
-
-        return note
-
-    async with (
-        Sandbox() as sandbox,
-        SqliteJournal(tmp_path / "journal.db") as journal,
-        session(sandbox) as payments,
-    ):
-        monkeypatch.setattr(journal, "follow_departures", follow)
-        await payments.payouts.send(payout(0, batch_id=BATCH))
-        await run_batch(payments, journal, BATCH, payouts(2), concurrency=1, look_first="never")
-        assert 2 == len(sandbox.ledger)
-    assert {payout(0).request_id, payout(1).request_id} == set(noted)

@@ -449,8 +449,8 @@ def places_of_journals(text: str) -> None:
         told = str(place)
     except BadInput as error:
         told = str(error)
-    is_meant = f":{_SECRET}@" in text or f"password={_SECRET}" in text
-    if "://" in text and is_meant:
+    is_meant = f":{_SECRET}@" in text.partition("?")[0] or f"password={_SECRET}" in text
+    if "://" in text and is_meant and text.count(_SECRET) == 1:  # a second may be a name by chance
         assert _SECRET not in told
 
 

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -296,12 +296,18 @@ async def test_orders_that_are_planned_in_a_copy(tmp_path: Path, goes_on: str) -
         assert 3 == len(sandbox.ledger)
 
 
+def backed_up(path: Path, copy: Path) -> None:
+    """Copy a journal with all that is in its log."""
+    with closing(sqlite3.connect(path)) as journal, closing(sqlite3.connect(copy)) as other:
+        journal.backup(other)
+
+
 async def test_a_copy_that_goes_on_beside_the_original(tmp_path: Path) -> None:
     """The original notices with a commit: it looks again, and knows then what the copy has sent."""
     path, copy = tmp_path / "journal.db", tmp_path / "copy.db"
     async with Sandbox() as sandbox, opened(sandbox, path) as (_, outbox):
         await outbox.pay(payout(BEFORE), timeout=A_MINUTE)
-        await asyncio.to_thread(shutil.copyfile, path, copy)
+        await asyncio.to_thread(backed_up, path, copy)
         async with opened(sandbox, copy) as (_, other):
             for number in range(10, 30):
                 await other.pay(payout(number), timeout=A_MINUTE)
