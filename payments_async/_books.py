@@ -39,8 +39,7 @@ class Books:
         self._remembered = remembered
         # Orders are known by the keys of their ids (``plain_id``), for ids that differ in letters alone are one.
         self._open: dict[str, Call[Any] | _Unknown] = {}  # under way, or of unknown outcome
-        # with the print of its request, or with the amount alone where it was found and is not known to be ours
-        self._accepted: OrderedDict[str, tuple[int | Decimal | None, Acceptance]] = OrderedDict()
+        self._accepted: OrderedDict[str, _Accepted] = OrderedDict()
         self._owners: dict[str, str] | None = None  # made when they are asked for, and kept up from then on
         self._waiting: dict[str, list[asyncio.Future[Outcome | None]]] = {}
         self.undelivered: dict[str, Outcome] = {}
@@ -70,9 +69,8 @@ class Books:
             if outcome is not None:
                 return self.tell(request_id, outcome)
         if (remembered := self._accepted.get(key)) is not None:
-            print_, acceptance = remembered
-            _check_same(call, print_, acceptance)
-            return self.tell(request_id, acceptance)
+            _check_same(call, remembered.print_, remembered.acceptance)
+            return self.tell(request_id, remembered.acceptance)
         if first is None:
             return None
         _check_same(call, first.print_, None)
@@ -101,23 +99,30 @@ class Books:
         self._open[key] = call
         return was_open
 
-    def end(self, call: Call[Any], outcome: Any, *, unsettled: bool) -> None:
+    def sent_at(self, request_id: str) -> float | None:
+        """Unix seconds at which an order that is not under way was first sent, as far as that is remembered."""
+        key = plain_id(request_id)
+        known = self._accepted.get(key) or self._open.get(key)
+        return None if known is None or isinstance(known, Call) else known.at
+
+    def end(self, call: Call[Any], outcome: Any, *, unsettled: bool, at: float | None = None) -> None:
         """It is no longer under way.
 
         Args:
             outcome: Acceptance or error; ``None`` when it was broken off before anything left.
             unsettled: Its outcome is unknown.
+            at: Unix seconds at which it was first sent.
         """
         request_id = call.request_id
         if request_id is None:
             return
         key = plain_id(request_id)
         if unsettled and key not in self._accepted:
-            self._open[key] = _Unknown(request_id, _print(call), _amount(call))
+            self._open[key] = _Unknown(request_id, _print(call), _amount(call), at)
         else:
             del self._open[key]
         if call.remembered and outcome.__class__ is Acceptance:
-            self._remember(key, _print(call), outcome)
+            self._remember(key, _print(call), outcome, at)
         if self._waiting:
             for waiter in self._waiting.pop(key, ()):
                 if not waiter.done():
@@ -133,11 +138,12 @@ class Books:
         key = plain_id(request_id)
         first = self._open.get(key)
         theirs = None if not isinstance(found, Transaction) or found.amount is None else found.amount.copy_abs()
-        known = _Unknown(request_id, _print(first), _amount(first)) if isinstance(first, Call) else first
+        known = _Unknown(request_id, _print(first), _amount(first), None) if isinstance(first, Call) else first
         if known is not None and theirs is not None and theirs != known.amount:
             return
         if found is not None and key not in self._accepted:
-            self._remember(key, theirs if known is None else known.print_, _acceptance(request_id, found))
+            print_, at = (theirs, None) if known is None else (known.print_, known.at)
+            self._remember(key, print_, _acceptance(request_id, found), at)
         if not isinstance(first, Call):  # else its own answer comes, and until then nobody may send it
             self._open.pop(key, None)
 
@@ -174,13 +180,13 @@ class Books:
         """The orders that the service has, by their transactions in small letters, as far as they are remembered."""
         if self._owners is None:
             known = self._accepted.items()
-            self._owners = {acceptance.transaction_id.lower(): key for key, (_, acceptance) in known}
+            self._owners = {one.acceptance.transaction_id.lower(): key for key, one in known}
         return self._owners
 
     def acceptance(self, request_id: str) -> Acceptance | None:
         """What the service said of an order that it has, as far as it is remembered."""
         remembered = self._accepted.get(plain_id(request_id))
-        return None if remembered is None else remembered[1]
+        return None if remembered is None else remembered.acceptance
 
     def tell(self, request_id: str, outcome: Any) -> Any:
         """Note an outcome for the loop that waits for it, if there is one; gives it back."""
@@ -201,20 +207,20 @@ class Books:
         self._waiting.setdefault(key, []).append(waiter)
         return await waiter
 
-    def _remember(self, key: str, print_: int | Decimal | None, acceptance: Acceptance) -> None:
+    def _remember(self, key: str, print_: int | Decimal | None, acceptance: Acceptance, at: float | None) -> None:
         """Note an acceptance, with its longest words cut off; the oldest one gives way."""
         if acceptance.extra and len(repr(acceptance.extra)) > _LONGEST_WORDS:
             acceptance = attrs.evolve(acceptance, extra={})
         if acceptance.message is not None and len(acceptance.message) > _LONGEST_WORDS:
             acceptance = attrs.evolve(acceptance, message=acceptance.message[:_LONGEST_WORDS])
-        self._accepted[key] = print_, acceptance
+        self._accepted[key] = _Accepted(print_, acceptance, at)
         owners = self._owners
         if owners is not None:
             owners[acceptance.transaction_id.lower()] = key
         if len(self._accepted) > self._remembered:
-            forgotten, (_, theirs) = self._accepted.popitem(last=False)
-            if owners is not None and owners.get(theirs.transaction_id.lower()) == forgotten:
-                del owners[theirs.transaction_id.lower()]
+            forgotten, theirs = self._accepted.popitem(last=False)
+            if owners is not None and owners.get(theirs.acceptance.transaction_id.lower()) == forgotten:
+                del owners[theirs.acceptance.transaction_id.lower()]
 
 
 class _Unknown(NamedTuple):
@@ -223,6 +229,15 @@ class _Unknown(NamedTuple):
     request_id: str
     print_: int
     amount: Decimal | None
+    at: float | None  # when it was first sent
+
+
+class _Accepted(NamedTuple):
+    """What is kept of an order that the service has."""
+
+    print_: int | Decimal | None  # the amount alone where it was found and is not known to be ours
+    acceptance: Acceptance
+    at: float | None  # when it was first sent
 
 
 _Told: TypeAlias = list[tuple[Books, str, Outcome]]

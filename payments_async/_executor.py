@@ -206,13 +206,14 @@ class Executor:
 
     async def _execute_once(self, call: Call[T], retry: RetryPolicy, may_leave: Callable[[], bool] | None) -> T:
         """Make a call that must not be carried out twice, and enter in the books what becomes of it."""
-        books, request_id = self.books, call.request_id
+        books, request_id, at = self.books, call.request_id, self.transport.wall_clock()
         unsettled = open_before = False
         if not books.begin(call):
             earlier: T | None = await books.earlier(call)
             if earlier is not None:
                 _log.info("accepted before, not sent again: %s", request_id, extra={"request_id": request_id})
                 return earlier
+            at = books.sent_at(request_id or "") or at
             unsettled = open_before = books.begin_again(call)
         attempts = _Attempts(self, call, retry, may_leave)
         outcome: T | PaymentsError | None = None
@@ -243,7 +244,7 @@ class Executor:
                 outcome = lost_reply(call, "broken off before the answer came")
             raise
         finally:
-            books.end(call, outcome, unsettled=unsettled)
+            books.end(call, outcome, unsettled=unsettled, at=at)
         return result
 
     async def map(

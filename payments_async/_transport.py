@@ -217,7 +217,7 @@ class Transport:
         self._trust_env = trust_env and not self._is_plain  # a proxy would take it off this machine
         self._reply_bytes = reply_bytes
         self._clock = clock
-        self._wall_clock = wall_clock
+        self.wall_clock = wall_clock
         self._asked_at: float | None = None  # when the first call was made that no usable answer has followed
         self._dated: tuple[str, float] | None = None  # the Date of the last answer that had one, and when it came
         self._urls: dict[str, URL] = {}
@@ -254,7 +254,7 @@ class Transport:
     def clock_difference(self) -> float | None:
         """Seconds by which the clock at the other end is ahead of ours; ``None`` where no answer has told."""
         other = self.other_clock
-        return None if other is None else other - self._wall_clock()
+        return None if other is None else other - self.wall_clock()
 
     @property
     def silent_for(self) -> float:
@@ -393,7 +393,7 @@ class Transport:
             self._asked_at = None
         if answer.status < 300 and hdrs.RETRY_AFTER not in answer.headers:
             return Reply(answer.status, body)
-        return Reply(answer.status, body, retry_after(answer.headers.get(hdrs.RETRY_AFTER), self._wall_clock()))
+        return Reply(answer.status, body, retry_after(answer.headers.get(hdrs.RETRY_AFTER), self.wall_clock()))
 
     def _unasked(self, answer: aiohttp.ClientResponse) -> Reply:
         """What an answer says that came before the body was asked for: that it was turned away unread, or nothing.
@@ -405,7 +405,7 @@ class Transport:
             raise TransportFailure(_EARLY)
         if answer.status not in _UNREAD:
             raise TransportFailure(f"the service answered {answer.status} before it asked for the order")
-        return Reply(answer.status, b"", retry_after(answer.headers.get(hdrs.RETRY_AFTER), self._wall_clock()))
+        return Reply(answer.status, b"", retry_after(answer.headers.get(hdrs.RETRY_AFTER), self.wall_clock()))
 
     def _url(self, call: Call[Any]) -> URL:
         """Where a call goes; remembered for those with a body, which go to a few paths alone."""

@@ -46,7 +46,9 @@ async def sent_by_session(
         if acceptance is None:
             return None
         news, transaction_id = News.ACCEPTED, acceptance.transaction_id
-    return Evidence(news=news, source="session", request_id=request_id, transaction_id=transaction_id)
+    at = books.sent_at(request_id)
+    at = None if at is None else at + (payments.clock_difference or 0.0)
+    return Evidence(news=news, source="session", request_id=request_id, transaction_id=transaction_id, at=at)
 
 
 async def is_held(journal: Journal, request_id: str) -> bool:

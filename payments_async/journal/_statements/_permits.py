@@ -596,13 +596,19 @@ def _marked(sql: str, rows: int, width: int) -> str:
 
 
 def note_sent(commit: Commit, row: Row, sent: Evidence) -> None:
-    """Write down the attempt that a session has made by itself before the order was put, and how that ended."""
-    commit.execute("UPDATE outbox SET state = 'sending', attempt = 1 WHERE id = ?", (row.id,))
+    """Write down the attempt that a session has made by itself before the order was put, and how that ended.
+
+    One of unknown outcome is kept as what was told, for it may be more than one: no listing deadline is for it.
+    """
+    at = row.permitted_at if sent.at is None else min(row.permitted_at, sent.at)
+    commit.execute("UPDATE outbox SET state = 'sending', attempt = 1, permitted_at = ? WHERE id = ?", (at, row.id))
+    if at < row.permitted_at:
+        look_earlier(commit, run_of(row.id), at)  # else it is looked for in days in which it was not sent
     amount = Decimal(row.amount)
     commit.move(run_of(row.id), State.PLANNED, State.SENDING, amount)
-    permit = Permit(
-        id=row.id, request_id=row.request_id, amount=amount, token=row.token, attempt=1, at=row.permitted_at
-    )
+    if sent.news is News.UNKNOWN:
+        record_evidence(commit, row, sent, State.SENDING, None)
+    permit = Permit(id=row.id, request_id=row.request_id, amount=amount, token=row.token, attempt=1, at=at)
     record(commit, Outcome(permit=permit, news=sent.news, transaction_id=sent.transaction_id, message=sent.detail))
 
 
