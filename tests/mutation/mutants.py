@@ -541,8 +541,8 @@ MUTANTS = (
         "takeover-proof-after-quarantine",
         EVIDENCE,
         "a late proof does not count where the journal may have forgotten a later attempt",
-        "return bool(raised == row.token)",
-        "return True",
+        "return bool(raised != row.token)",
+        "return False",
     ),
     # A person's word that the service lists in time
     Mutant(
@@ -556,14 +556,14 @@ MUTANTS = (
         "deadline-of-a-restored-journal",
         DEADLINES,
         "a word from before the journal was restored does not hold",
-        "if word.at <= voided:",
+        "if is_voided:",
         "if False:",
     ),
     Mutant(
         "deadline-for-what-was-forgotten",
         DEADLINES,
         "an order from before the journal was restored is not sent again by a word",
-        "if why_not is None and sent_at <= voided:",
+        "if why_not is None and is_forgotten(commit, row):",
         "if False:",
     ),
     Mutant(

@@ -165,16 +165,20 @@ def is_open_by_takeover(commit: Commit, row: Row) -> bool:
         "SELECT news, before, after FROM evidence WHERE order_id = ? ORDER BY +id", (row.id,)
     ).fetchall()
     turns = [news for news, before, after in trail if before != after and news != News.SWEPT_CLEAN_TWICE]
-    if turns[-1:] != [News.LEASE_EXPIRED] or not is_silent(commit, row):
-        return False
-    run, number = run_of(row.id), chunk_of(row.id)
+    return turns[-1:] == [News.LEASE_EXPIRED] and is_silent(commit, row) and not is_forgotten(commit, row)
+
+
+def is_forgotten(commit: Commit, row: Row) -> bool:
+    """Whether the journal may have forgotten a later attempt of an order: it was in quarantine since the last one.
+
+    A quarantine raises the token without a claim. No clock is asked, for it may have been set since.
+    """
     (raised,) = commit.execute(
         """SELECT c.token - (SELECT count(*) FROM claim k WHERE k.run = c.run AND k.number = c.number AND k.token > ?)
         FROM chunk c WHERE c.run = ? AND c.number = ?""",
-        (row.token, run, number),
+        (row.token, run_of(row.id), chunk_of(row.id)),
     ).fetchone()
-    # a quarantine raises the token without a claim: what the journal knew before it is no proof any more
-    return bool(raised == row.token)
+    return bool(raised != row.token)
 
 
 def is_silent(commit: Commit, row: Row) -> bool:

@@ -20,6 +20,7 @@ from payments_async.journal._statements._database import Connection
 from payments_async.journal._statements._entries import Commit, marks_for
 from payments_async.journal._statements._evidence import (
     apply,
+    is_forgotten,
     is_silent,
     named_row,
     plan_again,
@@ -89,7 +90,7 @@ def give(
         by=by,
     )
     check_decision(commit, decision, remembered)
-    kept = json.dumps({"currency": currency, "digest": decision.digest, **terms})
+    kept = json.dumps({"currency": currency, "digest": decision.digest, "voided": _voided(commit), **terms})
     resolve(commit, _GIVEN, by.who, why, evidence=kept)
 
 
@@ -104,15 +105,22 @@ def withdraw(commit: Commit, currency: str | None, by: Signature, why: str) -> b
 def words(connection: Connection | Commit, now: float) -> Sequence[ListingWord]:
     """The word that was given last for each currency, also where it holds no more."""
     found = []
-    (voided,) = connection.execute(f"SELECT {LAST_VOIDED}").fetchone()
+    voided = _voided(connection)
     for number, kind, who, why, at, kept in _last(connection).values():
         if kind == _GIVEN:
-            found.append(_judged(_word(number, who, why, at, kept), now, voided))
+            word = _word(number, who, why, at, kept)
+            found.append(_judged(word, now, is_voided=kept["voided"] != voided))
         else:
             given = connection.execute("SELECT who, why, at FROM resolution WHERE id = ?", (kept["of"],)).fetchone()
             word = _word(kept["of"], given[0], given[1], given[2], _kept(connection, kept["of"]))
             found.append(attrs.evolve(word, over=f"{who} has withdrawn it ({why})"))
     return found
+
+
+def _voided(connection: Connection | Commit) -> float:
+    """When the journal was last found to be copied or restored, or took over orders: no two such moments are equal."""
+    (voided,) = connection.execute(f"SELECT {LAST_VOIDED}").fetchone()
+    return float(voided)
 
 
 def _kept(connection: Connection | Commit, number: int) -> dict[str, Any]:
@@ -146,10 +154,10 @@ def _word(number: int, who: str, why: str, at: float, kept: dict[str, Any]) -> L
     return ListingWord(number=number, deadline=deadline, who=who, why=why, at=at, sent=sent, spent=spent)
 
 
-def _judged(word: ListingWord, now: float, voided: float) -> ListingWord:
+def _judged(word: ListingWord, now: float, *, is_voided: bool) -> ListingWord:
     """With the reason why it holds no more, if it does not."""
     over = None
-    if word.at <= voided:
+    if is_voided:
         over = "the journal was copied or restored since it was given, or took over orders: give it again"
     elif now >= word.deadline.until:
         over = f"it ended on {datetime.fromtimestamp(word.deadline.until, UTC):%Y-%m-%d at %H:%M} UTC"
@@ -167,13 +175,12 @@ def _word_for(
     if (word := given.get(currency)) is None:
         return None, None
     deadline, sent_at = word.deadline, row.permitted_at or row.updated_at
-    (voided,) = commit.execute(f"SELECT {LAST_VOIDED}").fetchone()
     why_not = word.over
     if why_not is None and amount > deadline.amount:
         why_not = f"it is for orders of {deadline.amount:,f} at most"
     if why_not is None and word.spent + amount > deadline.total:
         why_not = f"with {word.spent:,f} that were sent again by it, this would be more than {deadline.total:,f}"
-    if why_not is None and sent_at <= voided:
+    if why_not is None and is_forgotten(commit, row):
         why_not = "the order was sent before the journal was copied or restored, or took over orders"
     if why_not is None and sent_at + deadline.waits > since:
         why_not = f"no two lists are known to be read {deadline.waits:g} s after it was sent, by the service's clock"
