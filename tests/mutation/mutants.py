@@ -512,8 +512,8 @@ MUTANTS = (
         "takeover-proof-of-an-answer",
         EVIDENCE,
         "a late proof counts only where the takeover was the last thing to move the order",
-        "if turns[-1:] != [News.LEASE_EXPIRED] or not is_silent(",
-        "if not is_silent(",
+        "return turns[-1:] == [News.LEASE_EXPIRED] and is_silent(",
+        "return is_silent(",
     ),
     Mutant(
         "takeover-proof-though-told",
