@@ -444,7 +444,7 @@ class Outbox:
 
         Raises:
             NotApproved: Too few have approved it. Nothing was written down or sent.
-            InvalidOrder: The session has sent another order under one of its request ids. Nothing was written down.
+            InvalidOrder: The session has sent another order under one of its request ids. Nothing was sent.
             OrdersDiffer: As ``Journal.load``; or the batch is there, and somebody else sends it. Nothing was sent.
             HeldElsewhere, LoadBusy: As ``Journal.load``. Nothing was sent.
         """
