@@ -87,6 +87,11 @@ class Line:
         """From now on bytes that go these ways vanish, the end of a connection too: nobody hears of anything."""
         self._lost = frozenset(ways)
 
+    async def swallowed(self) -> None:
+        """Wait until bytes have vanished: what was to be lost may be on its way yet."""
+        while not any(call.broken for call in self._calls):
+            await asyncio.sleep(0.001)
+
     def hold(self, *ways: Way) -> None:
         """Bytes that go these ways arrive once the line is whole again, as those do that TCP sends again."""
         self._held = frozenset(ways)

@@ -74,6 +74,7 @@ async def test_a_commit_whose_answer_is_lost(line: Line, opens: Opens, schema: s
         before.is_armed = True
         asking = asyncio.ensure_future(journal.permit(chunk, chunk.orders[0]))
         await until_committed(other, State.SENDING)
+        await line.swallowed()
         await line.mend()
         with pytest.raises(JournalUnavailable):
             await asking
@@ -94,6 +95,7 @@ async def test_a_database_that_stays_away_after_such_a_commit(line: Line, opens:
         before.is_armed = True
         asking = asyncio.ensure_future(journal.permit(chunk, chunk.orders[0]))
         await until_committed(other, State.SENDING)
+        await line.swallowed()
         line.refuse()
         line.cut()
         with pytest.raises(JournalUnavailable):
