@@ -89,7 +89,7 @@ class Line:
 
     async def swallowed(self) -> None:
         """Wait until bytes have vanished: what was to be lost may be on its way yet."""
-        while not any(call.broken for call in self._calls):
+        while not any(call.broken for call in self._calls):  # noqa: ASYNC110 - a busy loop of some turns
             await asyncio.sleep(0.001)
 
     def hold(self, *ways: Way) -> None:
