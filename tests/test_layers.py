@@ -73,7 +73,8 @@ LIBRARIES: dict[str, frozenset[str]] = {
     "platformdirs": frozenset({"journal", "_cli"}),
     "python_calamine": frozenset({"bulk"}),
     "sqlite3": frozenset({"journal", "_spill", "testing"}),
-    "psycopg": frozenset({"journal", "testing"}),  # a simulation steps what asks a server
+    "psycopg": frozenset({"journal"}),
+    "greenlet": frozenset({"testing"}),  # where it is installed, threads of a simulation take turns faster
     "sqlalchemy": frozenset({"journal"}),  # where an application hands in a connection of it
     "pgqueuer": frozenset({"fleet"}),
     "opentelemetry": frozenset({"otel"}),

@@ -14,11 +14,11 @@ from journal.postgres import place_for, started
 from psycopg import conninfo
 from simulation.machines import DISK, FILES, Machine
 from simulation.plans import Blow, Plan
+from simulation.postgres import Server, Trouble
 
 from payments_async.journal import PostgresJournal
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._postgres import _attendant
-from payments_async.testing._simulation.postgres import Server, Trouble
 
 if TYPE_CHECKING:
     from simulation.worlds import World

@@ -318,9 +318,9 @@ class Machine:
     def _kill(self) -> None:
         for process in self._everybody:
             process.kill()
-        assert self.disk is not None
-        with self.disk.closed(self._everybody):
-            pass
+        if self.disk is not None:
+            with self.disk.closed(self._everybody):
+                pass
 
     def _begin_again(self, blow: Blow, *, is_open: bool = False) -> None:
         loop = self._world.loop

@@ -37,7 +37,7 @@ def simulate(
     """Run a world to its end, with all of its chance drawn from a seed; only once in a process.
 
     Args:
-        prepare: Replaces more, as ``postgres.Server.install`` does.
+        prepare: Replaces more, as a server of a database does.
     """
     chance = random.Random(seed)
     loop = SimulatedLoop(chance, laziness=laziness)
