@@ -26,12 +26,21 @@ from bulk.worlds import contradiction, payout
 from journal.factories import approve
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
-from payments_async.bulk import Fuse, acknowledge, lift_quarantine, reconcile, run_batch, write_off
+from payments_async.bulk import (
+    Fuse,
+    acknowledge,
+    give_listing_deadline,
+    lift_quarantine,
+    reconcile,
+    run_batch,
+    write_off,
+)
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent, serving
 from payments_async.journal import (
     Adoption,
     Entry,
     HeldElsewhere,
+    ListingDeadline,
     LoadBusy,
     News,
     NotApproved,
@@ -312,6 +321,9 @@ class Life:
         if entry is not None and entry.state is State.SUCCESSFUL:
             await journal.apply_evidence(wrong)
         await acknowledge(journal, paid.request_id, "Ann", "the statement was wrong")
+        word = ListingDeadline(within=900, until=4e9, orders=1, amount=1, total=1)
+        await give_listing_deadline(journal, word, "Ann", "their letter")
+        await journal.withdraw_listing_deadline(None, who="Ann", why="it is not so")
 
 
 def half_a_minute_passes(folder: Path) -> None:

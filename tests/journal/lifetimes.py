@@ -30,6 +30,7 @@ from payments_async.journal import (
     Adoption,
     Journal,
     JournalRefused,
+    ListingDeadline,
     News,
     OrdersArchived,
     PostgresJournal,
@@ -332,6 +333,9 @@ async def resolve(journal: Journal, world: Path, owner: str) -> None:
         await journal.write_off(request_id, who="Ann", why="never arrived")
     await send(journal, world, owner)
     await journal.acknowledge(order(0).request_id, who="Ann", why="known")
+    word = ListingDeadline(within=900, until=4e9, orders=1, amount=1, total=1)
+    await journal.give_listing_deadline(word, who="Ann", why="their letter")
+    await journal.withdraw_listing_deadline(None, who="Ann", why="it is not so")
     await missed(journal)
     await journal.prune_inbox(older_than=1e9)
     await journal.check_writable()
