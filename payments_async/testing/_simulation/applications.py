@@ -94,7 +94,7 @@ class Doom:
 
 
 @attrs.frozen(kw_only=True)
-class Plan:
+class Trouble:
     """What one seed lets happen."""
 
     seed: int
@@ -104,7 +104,7 @@ class Plan:
     trouble: float  # seconds
 
     @classmethod
-    def drawn(cls, seed: int) -> Plan:
+    def drawn(cls, seed: int) -> Trouble:
         """The plan of a seed: every fault in some of them, and none in some."""
         chance = random.Random(f"application {seed}")
         kills = chance.choice([0, 1, 2, 3, 4, 5])
@@ -125,7 +125,7 @@ class Plan:
 
 
 @attrs.define
-class Finding:
+class Wrong:
     """Something wrong, and the debts and request ids that it is about."""
 
     text: str
@@ -157,13 +157,13 @@ class Task:
 class World:
     """A service, the application with its supervisor, its customers, and who judges."""
 
-    plan: Plan
+    plan: Trouble
     task: Task
     folder: Path
     loop: SimulatedLoop
     network: Network
     events: list[tuple[float, str]] = attrs.field(factory=list)
-    findings: list[Finding] = attrs.field(factory=list)
+    findings: list[Wrong] = attrs.field(factory=list)
     journals: dict[Path, None] = attrs.field(factory=dict)
     entries: list[Entry] = attrs.field(factory=list)
     sandbox: Sandbox = attrs.field(init=False)
@@ -171,7 +171,7 @@ class World:
     life: Process | None = None
     _lives: int = 0
     _kills: int = 0
-    _untold: list[Finding] = attrs.field(factory=list)
+    _untold: list[Wrong] = attrs.field(factory=list)
     _is_calm: bool = False
     _is_over: bool = False
     _has_ended: bool = False  # the application, by itself, without an error
@@ -316,9 +316,7 @@ class World:
                 task.cancel()
                 await asyncio.wait([task], timeout=300.0)
                 if not task.done():
-                    self.findings.append(
-                        Finding("the application does not stop within 300 seconds of its cancellation")
-                    )
+                    self.findings.append(Wrong("the application does not stop within 300 seconds of its cancellation"))
 
     # judgement
 
@@ -351,12 +349,12 @@ class World:
             self.entries += [entry async for entry in journal.entries()]
             async for change in journal.dead_changes():
                 text = f"a handler failed for good: {change.request_id} {change.state}: {change.error}"
-                self._untold.append(Finding(text, request_ids={change.request_id}))
+                self._untold.append(Wrong(text, request_ids={change.request_id}))
             async for event in journal.dead_letters():
-                self._untold.append(Finding(f"a handler of the receiver failed for good: event {event.event_id}"))
+                self._untold.append(Wrong(f"a handler of the receiver failed for good: event {event.event_id}"))
             waiting = (await journal.change_backlog()).pending + (await journal.backlog()).pending
             if waiting:
-                self._untold.append(Finding(f"handlers were not told of {waiting} changes"))
+                self._untold.append(Wrong(f"handlers were not told of {waiting} changes"))
 
     def _rests(self) -> bool:
         return all(map(self._has_its_end, self.entries)) and not self._untold and not self._lost()
@@ -372,7 +370,7 @@ class World:
             case _:
                 return entry.state in ENDS
 
-    def _lost(self) -> list[Finding]:
+    def _lost(self) -> list[Wrong]:
         """Debts that were not paid, for no reason that the service or a journal has."""
         excused = Counter(
             _debt_of(one.order)
@@ -386,7 +384,7 @@ class World:
             states = ", ".join(
                 f"{one.request_id} is {one.state}" for one in self.entries if _debt_of(one.order) == debt
             )
-            found.append(Finding(f"lost: {_words(debt)}{_times(count)}: {states or 'in no journal'}", {debt}))
+            found.append(Wrong(f"lost: {_words(debt)}{_times(count)}: {states or 'in no journal'}", {debt}))
         return found
 
     def _paid(self) -> Counter[Debt]:
@@ -398,17 +396,17 @@ class World:
             ids = ", ".join(one.request_id for one in self.sandbox.ledger if _paid(one) == debt)
             owed = self.task.owes[debt]
             wrong = f"paid {owed + count} times, owed {owed if owed > 1 else 'once'}" if owed else "paid, but not owed"
-            self.findings.append(Finding(f"{wrong}: {_words(debt)} as {ids}", {debt}))
+            self.findings.append(Wrong(f"{wrong}: {_words(debt)} as {ids}", {debt}))
         for request_id in self.sandbox.duplicates():
-            self.findings.append(Finding(f"carried out more than once: {request_id}", request_ids={request_id}))
+            self.findings.append(Wrong(f"carried out more than once: {request_id}", request_ids={request_id}))
         self.findings += self._lost()
         self.findings += self._untold
         if self._error:
-            self.findings.append(Finding(f"the application ends by an error, without any fault:\n{self._error}"))
+            self.findings.append(Wrong(f"the application ends by an error, without any fault:\n{self._error}"))
         if customers is not None and not customers.done():
-            self.findings.append(Finding("the customers still wait for the application"))
+            self.findings.append(Wrong("the customers still wait for the application"))
         elif customers is not None and (error := customers.exception()) is not None:
-            self.findings.append(Finding("customers:\n" + "".join(traceback.format_exception(error)[-6:])))
+            self.findings.append(Wrong("customers:\n" + "".join(traceback.format_exception(error)[-6:])))
 
     async def _check(self) -> None:
         if self.task.check is None:
@@ -419,13 +417,13 @@ class World:
                 await checked
         except Exception as error:  # noqa: BLE001 - whatever it raises, it objects
             told = traceback.format_exception(error.with_traceback(_last(error)))
-            self.findings.append(Finding("check: " + "".join(told[1:]).strip()))
+            self.findings.append(Wrong("check: " + "".join(told[1:]).strip()))
 
     # the time line
 
     async def timeline(self) -> list[str]:
         """What happened; of orders only those that the first finding is about, where it names some."""
-        first = next((one for one in self.findings if one.debts | one.request_ids), Finding(""))
+        first = next((one for one in self.findings if one.debts | one.request_ids), Wrong(""))
         ids = set(first.request_ids)
         ids |= {one.request_id for one in self.entries if not ids and _debt_of(one.order) in first.debts}
         ids |= {one.request_id for one in self.sandbox.ledger if _paid(one) in first.debts}
@@ -701,7 +699,7 @@ class _Log(logging.Handler):
 # seeds, each in a process of its own
 
 
-def run(plan: Plan, task: Task, tell: Callable[[dict[str, Any]], NoReturn]) -> None:
+def run(plan: Trouble, task: Task, tell: Callable[[dict[str, Any]], NoReturn]) -> None:
     """Run a plan here, and tell what came of it. Never returns."""
     memory = "/dev/shm"  # noqa: S108 - what is made there has a name of its own
     folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=memory if Path(memory).is_dir() else None))
@@ -755,7 +753,7 @@ def forked(seed: int, task: Task) -> tuple[int, int]:
         os._exit(0)
 
     try:
-        run(Plan.drawn(seed), task, tell)
+        run(Trouble.drawn(seed), task, tell)
     finally:
         os._exit(1)
 

@@ -143,14 +143,14 @@ class Disk:
     def _own_connections(self) -> None:
         disk, connect = self, sqlite3.connect
 
-        class Connection(_Connection):
+        class Failing(_Connection):
             _disk = disk
 
         def connected(database: Any, *args: Any, **options: Any) -> sqlite3.Connection:
             path = os.path.realpath(database) if database != ":memory:" else ""
             if disk.strikes_now(path, fills=False):
                 raise disk.failure()
-            made: sqlite3.Connection = connect(database, *args, **({"factory": Connection} | options))
+            made: sqlite3.Connection = connect(database, *args, **({"factory": Failing} | options))
             return made
 
         sqlite3.connect = connected  # type: ignore[assignment]
