@@ -385,7 +385,7 @@ async def at_rest(customer: Customer, service: Sandbox, ids: Sequence[str]) -> d
         counts = (await customer.health())["counts"]
         states = {request_id: await customer.state(request_id) for request_id in ids}
         waits = counts["planned"] + counts["sending"] + counts["accepted"]
-        waits += counts["rejected"] - list(states.values()).count(State.REJECTED)  # those that nobody was told of yet
+        waits += counts["rejected"] - list(states.values()).count(State.REJECTED)  # not told yet
         if not waits and all(states[one] in ENDS or not service.executions(one) for one in ids):
             return states
         await asyncio.sleep(0.1)

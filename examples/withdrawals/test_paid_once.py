@@ -41,7 +41,7 @@ async def customers(simulation: Simulation) -> None:
 
 
 def check(simulation: Simulation) -> None:
-    """Whoever was paid, or may have been, has less in the balance; whoever was not has it back."""
+    """A customer who was paid, or may have been, has less in the balance; one who was not has it back."""
     with closing(sqlite3.connect(simulation.folder / "withdrawals.sqlite")) as db:
         (balance,) = db.execute("SELECT balance FROM customer WHERE name = 'grace'").fetchone()
         states = dict(db.execute("SELECT id, state FROM withdrawal"))

@@ -15,7 +15,7 @@ def _read_day(text: str) -> datetime:
     try:
         return datetime.strptime(text.strip(), "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no day; write it as in 2026-11-22") from error
+        raise typer.BadParameter(f"{text!r} is not a day; write it as in 2026-11-22") from error
 
 
 day = partial(typer.Option, parser=_read_day, metavar="DATE")

@@ -145,7 +145,7 @@ def read_profiles() -> list[Profile]:
         raise BadInput(f"{path} cannot be read ({reason_of(error)})") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise BadInput(f"{path} is no TOML: {reason}") from error
+        raise BadInput(f"{path} is not valid TOML: {reason}") from error
     return [Profile(name=name, values=dict(_settings(path, name, table))) for name, table in tables.items()]
 
 

@@ -84,7 +84,7 @@ def assert_pays_once(
     the application has two hours to bring everything to an end; both are simulated time.
 
     Found are debts that were paid twice, under whichever request id; debts that were lost: neither paid, refused by
-    the service, nor held in a journal; payments that nobody owes; handlers that were not told; and whatever ``check``
+    the service, nor held in a journal; payments that are not owed; handlers that were not told; and whatever ``check``
     raises. A seed always does the same on Linux: ``seeds=[17]`` repeats it.
 
     Example::

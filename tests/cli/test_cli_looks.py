@@ -135,7 +135,7 @@ async def test_an_order_the_lists_do_not_show_stays_unknown(run: Run) -> None:
     [
         pytest.param(("--status", "done"), "--status: must be one of ENQUEUED", id="status"),
         pytest.param(("--since", "2026-11-02", "--until", "2026-11-01"), "--until: lies before --since", id="days"),
-        pytest.param(("--since", "yesterday"), "'yesterday' is no day; write it as in 2026-11-22", id="no-day"),
+        pytest.param(("--since", "yesterday"), "'yesterday' is not a day; write it as in 2026-11-22", id="no-day"),
         pytest.param(("--authorization", "Basic"), "--authorization: must be one of Token, Bearer, auto", id="scheme"),
     ],
 )

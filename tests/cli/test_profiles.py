@@ -128,8 +128,8 @@ async def test_a_journal_of_a_profile_is_that_of_every_command(run: Run, file: P
         pytest.param('jurnal = "a"', "jurnal, which is no setting; there are base_url", id="mistyped"),
         pytest.param('journal = "a.sqlite"', "must be a whole path", id="a-path-of-any-folder"),
         pytest.param("user_id = 17", "must be a text in quotes", id="a-number"),
-        pytest.param("user_id = hush", "is no TOML", id="no-toml"),
-        pytest.param(f"user_id = {'[' * 3000}", "is no TOML: it is nested too deeply", id="nested"),
+        pytest.param("user_id = hush", "is not valid TOML", id="no-toml"),
+        pytest.param(f"user_id = {'[' * 3000}", "is not valid TOML: it is nested too deeply", id="nested"),
     ],
 )
 async def test_what_a_file_must_not_hold_is_refused_with_the_remedy(

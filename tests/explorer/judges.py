@@ -105,7 +105,7 @@ class Judges:
                     yield f"a row of {table} is gone: {row}"
 
     def _of_permit(self, before: World, after: World, row: dict[str, Any]) -> Iterator[str]:
-        """Whom an order was permitted to: the holder of its chunk, whose lease is good."""
+        """An order was permitted to the holder of its chunk, whose lease is good."""
         at = self._at["chunk"]
         holders = {worker.owner for worker in after.workers if worker.permit and worker.permit.id == row["id"]}
         of = (row["id"] & ((1 << 28) - 1)) // 500
@@ -127,7 +127,7 @@ class Judges:
         chunk = self._at["chunk"]
         held = {row[chunk["number"]] for row in world.table("chunk") if row[chunk["state"]] == "quarantined"}
         plan, settled = self._explored.plan, FINAL | {"parked"}
-        settled |= set() if plan.lists else {"unknown"}  # nobody looks it up
+        settled |= set() if plan.lists else {"unknown"}  # no list is read for it
         settled |= set() if plan.lists or plan.notifies else {"accepted"}
         for number in self._explored.numbers:
             row = rows.get(number)

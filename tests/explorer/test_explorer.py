@@ -63,7 +63,7 @@ def test_lists_that_missed_an_attempt_that_is_proved_unsent() -> None:
         "worker a0 notices that its lease is over",
         "worker b0 claims a chunk",
         "the period of grace passes",
-        "somebody begins to look orders up",
+        "a search for orders begins",
         "worker a0 writes down that its attempt ended (not_sent)",
         "worker a0 asks for a permit for order 1",
         "worker a0 claims a chunk",

@@ -48,7 +48,7 @@ class Plan:
         lists: The list is read and orders are looked up.
         refused_lists: A list may fail.
         notifies: The service tells of each transaction.
-        forged: What somebody else tells of each order: successful, failed, or the transaction of another order.
+        forged: What a stranger tells of each order: successful, failed, or the transaction of another order.
         write_offs, lifts, named_lifts: Decisions of persons.
         restores: The database may be put back to what it was at any moment before; once.
         survives: The processes go on then, as after a failover to a standby that lags.
@@ -86,7 +86,7 @@ class Worker(NamedTuple):
     """A process with one worker, between two steps.
 
     Attributes:
-        name: Whom its leases belong to; another one in each life.
+        name: The owner of its leases; another one in each life.
         at: What it does next.
         todo: Orders of its chunk that it has in hand.
         claimed, permit, outcome: The order that it sends.
@@ -170,7 +170,7 @@ class Step(NamedTuple):
     Attributes:
         words: What it is, plainly.
         is_fault: It need not ever happen.
-        order: Whom it is about, by number; 0 for none or all.
+        order: The order it is about, by number; 0 for none or all.
     """
 
     words: str
@@ -618,7 +618,7 @@ class Explored:
         lister = world.lister
         if lister is None:
             if self._is_open(world):
-                yield Step("somebody begins to look orders up", partial(self._list, world, Lister(), refuses=False))
+                yield Step("a search for orders begins", partial(self._list, world, Lister(), refuses=False))
             return
         if lister.step == "sleep":
             if world.now >= lister.waits_until:

@@ -282,7 +282,7 @@ _VERIFIERS = [
 
 @target(_HEADERS | st.just(UNIX_SOCKET), st.lists(_HEADERS, max_size=3), st.lists(_HEADERS, max_size=2), _HEADERS)
 def senders(peer: str, forwarded_for: list[str], forwarded: list[str], signature: str) -> None:
-    """A sender is known or not, with a reason that can be printed; nobody is believed who holds no key."""
+    """A sender is known or not, with a reason that can be printed; a sender without a key is not believed."""
     known = Senders(["52.48.24.237"], ["10.0.0.0/8", UNIX_SOCKET])
     lines = [("X-Forwarded-For", line) for line in forwarded_for] + [("Forwarded", line) for line in forwarded]
     sender = known.check(peer, CIMultiDict(lines))

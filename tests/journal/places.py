@@ -71,7 +71,7 @@ class Place:
     async def pass_(self, seconds: float) -> None:
         """Let time pass for everybody."""
         self.clock.moved.advance(seconds)
-        await asyncio.sleep(0)  # whoever slept goes on
+        await asyncio.sleep(0)  # what slept goes on
 
     async def look(self, **settings: Any) -> Reconciliation:
         """Reconcile everything, in a session of its own."""

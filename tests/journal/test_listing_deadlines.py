@@ -101,7 +101,7 @@ async def test_an_order_that_never_arrived_is_sent_again_once(places: Any) -> No
 
 
 async def test_lists_that_are_asked_for_at_once_are_read_a_minute_apart(places: Any) -> None:
-    """Whoever reconciles in haste shortens nothing of what sends an order again."""
+    """Reconciling in haste shortens nothing of what sends an order again."""
     async with places() as here:
         await given(here)
         await lost(here, Fault.LOST_BEFORE)
@@ -358,7 +358,7 @@ async def test_nothing_else_may_speak_of_it(journal: Journal, clock: Clock, mean
 
 
 async def test_it_needs_the_approvals_and_keeps_needing_them(journal: Journal, clock: Clock) -> None:
-    """Others approve this very word; whoever takes that back stops it, and the same word anew is another one."""
+    """Others approve this very word; taking that back stops it, and the same word anew is another one."""
     await journal.require_approvals(ApprovalRule(needed=1, why="four eyes", by=HEAD))
     terms = deadline(clock())
 

@@ -238,7 +238,7 @@ def main() -> int:
         return int(not control(options))
     known = {name for mutant in MUTANTS for name in (mutant.name, mutant.file)}
     if unknown := set(chosen.names) - known:
-        parser.error(f"there is no {', '.join(sorted(unknown))}")
+        parser.error(f"unknown mutants: {', '.join(sorted(unknown))}")
     wanted = [one for one in MUTANTS if not chosen.names or {one.name, one.file} & set(chosen.names)]
     results = []
     print("name | guard | killed by | seconds | how", flush=True)

@@ -55,7 +55,7 @@ class Mutant(NamedTuple):
         file: Below the package.
         guard: What holds as long as it is there.
         old, new: A text that stands there once, and what is put in its place.
-        equivalent: Why nobody can tell the difference; empty where somebody must.
+        equivalent: Why no judge can tell the difference; empty where one must.
     """
 
     name: str
@@ -688,14 +688,14 @@ MUTANTS = (
     Mutant(
         "id-cut-off-is-believed",
         EVIDENCE,
-        "a listed id that may be the beginning of another one is no evidence",
+        "a listed id that may be the beginning of another one proves nothing",
         "if against is None and (others := _may_be_meant(commit, row, evidence)):",
         "if against is None and (others := []):",
     ),
     Mutant(
         "answer-brought-as-evidence",
         EVIDENCE,
-        "nobody but the permit's holder says how an attempt ended",
+        "only the permit's holder says how an attempt ended",
         "    if evidence.news not in EVIDENCE:\n",
         "    if False:\n",
     ),
@@ -1905,7 +1905,7 @@ MUTANTS = (
     Mutant(
         "sender-by-headers-that-disagree",
         SENDERS,
-        "headers that disagree name nobody",
+        "headers that disagree name no sender",
         "        if len({sender.address for sender in senders}) > 1:\n",
         "        if False:\n",
     ),

@@ -51,7 +51,7 @@ async def test_orders_that_were_notified_before_they_are_put(tmp_path: Path) -> 
 
 
 async def test_a_notification_settles_the_doubts_of_the_session(tmp_path: Path) -> None:
-    """An order whose answer was lost is no longer of unknown outcome for the session once its notification came."""
+    """An order whose answer was lost has a known outcome for the session once its notification came."""
     async with shop(tmp_path) as here:
         await here.outbox.pay(payout(99), timeout=A_MINUTE)
         here.sandbox.script(Fault.ERROR_AFTER, on="money", times=3)

@@ -147,7 +147,7 @@ class Judge:
             return None
 
     def _read(self, statement: str, *values: float) -> list[tuple[Any, ...]] | None:
-        """What the file says, read by nobody that is simulated; ``None`` while there is none."""
+        """What the file says, read from outside of the simulation; ``None`` while there is none."""
         path = self._world.machine.place
         if not path.exists():
             return None
@@ -246,7 +246,7 @@ class Judge:
         ]
         for key, row in sorted(self.rows.items()):
             wrong = contradiction(row.state, executions.get(key))
-            if wrong is not None and not wrong.endswith("REVERSED"):  # which is looked for where somebody asks
+            if wrong is not None and not wrong.endswith("REVERSED"):  # which is looked for where a person asks
                 faults.append(f"{key} {wrong}")
         if (
             not world.machine.has_forgotten
@@ -260,7 +260,7 @@ class Judge:
         await self._judge_advice(executions)
         faults += world.loop.problems
         faults += [
-            f"an error that nobody took: {task!r}"
+            f"an error that no one retrieved: {task!r}"
             for task in world.loop.every
             # aiohttp's server counts on a step before the loss of its connection, which the seed may let overtake it
             if task.done() and task._log_traceback and "web_protocol" not in repr(task)
@@ -278,11 +278,11 @@ class Judge:
             self._world.faults.append(f"a notification was answered 200 and is not stored: {attempt.request_id}")
 
     def _judge_leases(self) -> None:
-        """Nobody who is gone holds anything."""
+        """A process that is gone holds nothing."""
         now = self._world.loop.wall_clock
         held = self._read("SELECT run, number, owner FROM chunk WHERE owner IS NOT NULL AND lease_until > ?", now) or []
         held += self._read("SELECT name, owner FROM duty WHERE owner IS NOT NULL AND until > ?", now) or []
-        self._world.faults += [f"a lease of nobody: {one}" for one in held]
+        self._world.faults += [f"a lease without a living owner: {one}" for one in held]
 
     def _judge_closed(self) -> None:
         """A process that was closed, and not killed, has left no task, connection, port or database behind."""

@@ -135,7 +135,7 @@ class Server:
         self.skew = 0.0  # seconds that its clock is ahead
         self.statements = 0
         self._listening: dict[Session, Any] = {}
-        self._given_up: list[Any] = []  # exchanges whose end nobody sees
+        self._given_up: list[Any] = []  # exchanges whose end is not seen
         self._copies = 0
         self._drop(name)
         self._make(name, TEMPLATE)
@@ -423,14 +423,14 @@ class Server:
         return is_told()
 
     def _announce(self) -> None:
-        """Somebody has committed: whoever listens hears of it in a moment."""
+        """A commit was made: listeners hear of it in a moment."""
         for attendant in self._listening.values():
             self.after(self.loop.chance.random() * self.trouble.notice, partial(_tell, attendant))
 
     # the whole server
 
     def restart(self, seconds: float) -> None:
-        """End all sessions, and let nobody in for a while."""
+        """End all sessions, and refuse new ones for a while."""
         self.say(f"the server is away for {seconds:g} s")
         self.away_until = max(self.away_until, self.loop.time() + seconds)
         for session in list(self.sessions):

@@ -212,7 +212,7 @@ class World:
         self.tasks[number] = process.start(work)
 
     def _ended(self, process: Process, task: Any) -> None:
-        """A process has ended by itself, or was closed: an error that nobody foresaw fails the seed."""
+        """A process has ended by itself, or was closed: an unforeseen error fails the seed."""
         error = None if task.cancelled() else task.exception()
         if error is not None and not is_of_the_journal(error) and not isinstance(error, TaskCancelled):
             self.faults.append(f"{process} ended by {error!r}")

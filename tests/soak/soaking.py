@@ -67,7 +67,7 @@ def slope(samples: Sequence[Sample], of: Callable[[Sample], int]) -> float:
 
 # Growth with each order, once it is warm: a leak of one object, or of a hundred letters, per order is above these.
 _BOUNDS: dict[str, float] = {"memory": 600.0, "objects": 0.5, "descriptors": 0.01, "tasks": 0.01, "threads": 0.001}
-_LOG = 2 * 4000 * 4096  # bytes; it begins anew after 4,000 pages, once nobody reads in it
+_LOG = 2 * 4000 * 4096  # bytes; it begins anew after 4,000 pages, once no reader holds it
 
 
 def judge(found: Soak) -> list[str]:

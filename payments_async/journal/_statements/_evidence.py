@@ -182,7 +182,7 @@ def is_forgotten(commit: Commit, row: Row) -> bool:
 
 
 def is_silent(commit: Commit, row: Row) -> bool:
-    """Whether only its last attempt says that the service may have an order: none before is open, and nobody told."""
+    """Whether only its last attempt says that the service may have an order: none before is open, nothing else told."""
     if row.sent_before or row.conflict is not None or unpack_transaction_id(row.transaction_id) is not None:
         return False
     told = commit.execute("SELECT DISTINCT news FROM evidence WHERE order_id = ?", (row.id,)).fetchall()

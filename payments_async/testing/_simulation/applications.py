@@ -811,7 +811,7 @@ def main() -> None:
     """Do the task that standard input names."""
     asked = json.loads(os.fdopen(0).read())
     answers = os.dup(1)
-    os.dup2(2, 1)  # what the application prints is no answer
+    os.dup2(2, 1)  # what the application prints would be read as an answer
     _own_dates()
     functions: dict[str, Any] = {
         role: None if names is None else found(*names) for role, names in asked["functions"].items()

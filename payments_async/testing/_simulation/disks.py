@@ -33,7 +33,7 @@ _FULL = 2  # of PRAGMA synchronous
 class Disk:
     """One disk, on which everything in a folder lies.
 
-    Only processes are struck: whoever judges, copies or puts files back is none.
+    Only processes are struck, not what judges, copies or puts files back.
 
     Args:
         loop: Draws what happens.
@@ -134,7 +134,7 @@ class Disk:
         return _Closed(list(dead))
 
     def touch(self, path: Path, at: float) -> None:
-        """Somebody has written a file, at that moment of the machine's clock."""
+        """A file was written at that moment of the machine's clock."""
         about = path.stat()
         _MACHINE.touched[about.st_dev, about.st_ino] = int(at * 1e9)
 
@@ -306,7 +306,7 @@ class _Machine:
 
     Attributes:
         boot: Which start of the machine this is.
-        touched: When somebody has written a file, in nanoseconds of the machine's clock.
+        touched: When a file was last written, in nanoseconds of the machine's clock.
     """
 
     def __init__(self) -> None:
@@ -351,7 +351,7 @@ def _content_of(path: str) -> tuple[bytes | None, ...]:
 
 
 def put_back(path: str, content: tuple[bytes | None, ...]) -> None:
-    """Write a database and its log into the same file again; nobody has it open."""
+    """Write a database and its log into the same file again; no process has it open."""
     for end, data in zip(("", "-wal"), content, strict=True):
         if data is None:
             Path(f"{path}{end}").unlink(missing_ok=True)

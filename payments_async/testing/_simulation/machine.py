@@ -1,4 +1,4 @@
-"""What a simulation replaces in this process: clocks, chance, threads, sockets, databases. There is no way back."""
+"""What a simulation replaces in this process: clocks, chance, threads, sockets, databases. It cannot be undone."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class SimulatedThread:
         self.wake()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end; whoever is no thread itself stops the whole loop meanwhile, and no time passes."""
+        """Wait for its end. A caller outside of a simulated thread stops the whole loop meanwhile; no time passes."""
         waiting = running()
         if waiting is not None:
             self._waiting.append(waiting)
@@ -156,7 +156,7 @@ class _Greenlet:
 
 
 class _Thread:
-    """The same where there is no greenlet."""
+    """The same without greenlet."""
 
     def __init__(self, run: Callable[[], None], context: contextvars.Context) -> None:
         self._mine, self._theirs = threading.Semaphore(0), threading.Semaphore(0)
@@ -179,7 +179,7 @@ class _Thread:
         self._mine.acquire()
 
 
-_STEPS = 1000  # that a thread may take until whoever waits for it goes on
+_STEPS = 1000  # that a thread may take until its waiter goes on
 
 
 class SimulatedExecutor:

@@ -99,7 +99,7 @@ async def bulk_listing_deadline(
     async with opened(journal) as held:
         if withdraw:
             taken_back = await held.withdraw_listing_deadline(currency, who=signature(who), why=why)
-            screen.say("withdrawn; what no list shows is parked again" if taken_back else "there is no such word")
+            screen.say("withdrawn; what no list shows is parked again" if taken_back else "no such word was given")
             screen.document({"withdrawn": taken_back, "exit_status": Exit.FINE})
             return Exit.FINE
         most, in_all = read_limit("--amount", amount), read_limit("--total", total)
