@@ -63,6 +63,17 @@ async def holds(one: Process) -> bool:
     return one.outbox._crew.pace.places(1) == 0
 
 
+async def pace_of(one: Process) -> SharedPace:
+    """The pace of all, as its health shows it."""
+    return (await one.outbox.health()).pace
+
+
+async def is_overruled(one: Process) -> bool:
+    """Whether it has heard that others ask for less."""
+    assert one.outbox._crew is not None
+    return one.outbox._crew._overruled is not None
+
+
 async def test_a_batch_at_a_rate(tmp_path: Path) -> None:
     """Each order has its turn: the last one of 40 at 200 a second comes 39 turns after the first, or later."""
     async with desk(tmp_path, outbox={"works": False, "settles": False}) as here:
@@ -143,7 +154,9 @@ async def test_two_processes_that_ask_for_different_rates(tmp_path: Path, caplog
         process(sandbox, tmp_path, 400.0) as fast,
     ):
         at_odds = SharedPace(rate=50.0, named=(50.0, 400.0))
-        assert [at_odds, at_odds] == [(await one.outbox.health()).pace for one in (slow, fast)]
+        for one in (slow, fast):
+            await until(lambda one=one: pace_of(one), at_odds)
+        await until(lambda: is_overruled(fast), True)
     said = "others on the journal ask for 50 orders a second, which counts, and not the 400 asked for here"
     assert 1 == caplog.messages.count(said)
 
