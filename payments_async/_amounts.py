@@ -35,6 +35,11 @@ def order_amount(value: Decimal | int | str) -> Decimal:
     return _bounded(amount)
 
 
+def currency_key(currency: str | None) -> str:
+    """The key of a currency, the same however it is written: ``"UGX"`` for ``" ugx"``; empty where none is named."""
+    return (currency or "").strip().upper()
+
+
 def _exact(value: object) -> Decimal:
     """The amount as it was given, if that is exact."""
     match value:

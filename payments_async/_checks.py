@@ -62,6 +62,18 @@ def check_text(name: str, value: object) -> None:
         raise ValueError(f"{name}: must not contain control characters")
 
 
+def check_currency(value: object) -> None:
+    """It is a currency's code, in small or capital letters.
+
+    Raises:
+        TypeError: When it is no text.
+        ValueError: When it is anything else.
+    """
+    code = check_instance("currency", value, str, "text")
+    if len(code) != 3 or not code.isalpha():
+        raise ValueError("currency: expected a code of three letters such as 'UGX'")
+
+
 def check_whole(name: str, value: object, least: int) -> None:
     """It is a whole number that is not too small.
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import ClassVar, get_args
 
 from payments_async._amounts import order_amount
-from payments_async._checks import check_filled, check_instance
+from payments_async._checks import check_currency, check_filled, check_instance
 from payments_async._frozen import field, frozen
 from payments_async._masking import has_controls, masked
 
@@ -304,10 +304,8 @@ def _check_order(order: PayoutOrder | CollectionOrder) -> None:
         _text("message", order.message)
     if order.metadata is not None:
         _text("metadata", order.metadata)
-    code: object = order.currency
-    if code is not None and not (isinstance(code, str) and len(code) == 3 and code.isalpha()):
-        check_instance("currency", code, str, "text")
-        raise ValueError("currency: expected a code of three letters such as 'UGX'")
+    if order.currency is not None:
+        check_currency(order.currency)
 
 
 def _instance(name: str, value: object, kinds: tuple[type, ...]) -> None:

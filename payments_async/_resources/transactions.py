@@ -11,6 +11,7 @@ from typing import Protocol
 
 import attrs
 
+from payments_async._amounts import currency_key
 from payments_async._checks import check_patience
 from payments_async._errors import (
     AuthenticationFailed,
@@ -427,7 +428,7 @@ class _Sought:
         if self.order is None:
             return True
         same_amount = amount is None or amount.copy_abs() == self.order.amount
-        currencies = {text.strip().upper() for text in (currency, self.order.currency) if text}
+        currencies = {currency_key(text) for text in (currency, self.order.currency) if text}
         return same_amount and len(currencies) < 2
 
     def found(self, settlement: Settlement) -> Acceptance | None:

@@ -6,6 +6,7 @@ import asyncio
 from decimal import Decimal
 from typing import Protocol
 
+from payments_async._amounts import currency_key
 from payments_async._events import TransactionEvent
 from payments_async._models import TransactionStatus
 from payments_async._request_ids import plain_id
@@ -65,7 +66,7 @@ async def difference(source: RecordSource, event: TransactionEvent, timeout: flo
     # payouts are negative in records: magnitudes are compared
     if event.amount is not None and record.amount is not None and abs(event.amount) != abs(record.amount):
         return f"the record's amount is {abs(record.amount)}, the notification's {abs(event.amount)}"
-    if event.currency_code and record.currency and event.currency_code.upper() != record.currency.upper():
+    if event.currency_code and record.currency and currency_key(event.currency_code) != currency_key(record.currency):
         return "the record is in another currency"
     end = _ENDS.get(event.status_code)
     if end is not None and record.status in _ENDS.values() and record.status != end:

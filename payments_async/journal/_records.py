@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 import attrs
 
 from payments_async._amounts import order_amount
-from payments_async._checks import check_number, check_whole
+from payments_async._checks import check_currency, check_number, check_whole
 from payments_async._frozen import amend, field, frozen
 from payments_async._orders import Order
 from payments_async._wire.orders import read_order
@@ -165,6 +165,8 @@ class ListingDeadline:
         check_number("within", self.within, above_zero=True)
         check_number("until", self.until, above_zero=True, unit="Unix seconds")
         check_whole("orders", self.orders, 1)
+        if self.currency is not None:
+            check_currency(self.currency)
         if max(self.within, self.until) == float("inf"):
             raise ValueError("within, until: must be finite; a word without an end is not taken")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import NamedTuple
 
-from payments_async._amounts import amount_text
+from payments_async._amounts import amount_text, currency_key
 from payments_async._events import TransactionEvent
 from payments_async._request_ids import plain_id
 from payments_async._status_codes import STATUS_CODES, UNRECOGNISED
@@ -108,7 +108,7 @@ def _disagreement(row: Row, evidence: Evidence, *, is_same_transaction: bool) ->
         return f"its amount is {amount_text(evidence.amount.copy_abs())}, the order's {row.amount}"
     if evidence.currency is not None:
         ours = currency_of(row.body)
-        if ours is not None and ours.upper() != evidence.currency.strip().upper():
+        if ours is not None and currency_key(ours) != currency_key(evidence.currency):
             return f"its currency is {evidence.currency}, the order's {ours}"
     return None
 

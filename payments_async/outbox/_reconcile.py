@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import attrs
 
+from payments_async._amounts import currency_key
 from payments_async._errors import AuthenticationFailed, PaymentsError
 from payments_async._events import TransactionEvent
 from payments_async._frozen import frozen
@@ -581,7 +582,7 @@ class Search:
     async def _heed_words(self) -> None:
         """Know how long the service may take to list an order, as persons have said who answer for it."""
         words = await self.journal.listing_words()
-        held = {(one.deadline.currency or "").upper(): one.deadline.waits for one in words if one.over is None}
+        held = {currency_key(one.deadline.currency): one.deadline.waits for one in words if one.over is None}
         self._deadlines = held if words else None
         self._sweeper.notes_unclaimed = bool(held)
         if held:
@@ -589,7 +590,7 @@ class Search:
 
     def deadline_of(self, order: SoughtOrder) -> float:
         """Seconds after its last permit from which on a list shows an order, by a person's word; 0 where none holds."""
-        return (self._deadlines or {}).get((order.currency or "").upper(), 0.0)
+        return (self._deadlines or {}).get(currency_key(order.currency), 0.0)
 
     def is_early(self, order: SoughtOrder, at: float) -> bool:
         """Whether a list that began at a moment need not show an order yet, by a person's word; not where it is 0."""

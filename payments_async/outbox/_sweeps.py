@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import attrs
 
-from payments_async._amounts import magnitude_text
+from payments_async._amounts import currency_key, magnitude_text
 from payments_async._frozen import frozen
 from payments_async._models import Transaction, TransactionStatus
 from payments_async._request_ids import plain_id
@@ -128,7 +128,7 @@ class SoughtOrder:
         """Whether a record is about the same amount and currency, as far as it names them."""
         same = record.amount is None or record.amount.copy_abs() == self.amount
         if self.currency is not None and record.currency is not None:
-            same = same and self.currency.upper() == record.currency.strip().upper()
+            same = same and currency_key(self.currency) == currency_key(record.currency)
         return same
 
     @property

@@ -84,7 +84,9 @@ async def test_nothing_is_sent_again_where_nobody_has_given_a_word(places: Any) 
 async def test_an_order_that_never_arrived_is_sent_again_once(places: Any) -> None:
     """Two lists that were read after that time miss it; its story tells by whose word, and why."""
     async with places() as here:
-        await given(here)
+        await given(
+            here,
+        )
         await lost(here, Fault.LOST_BEFORE)
         await here.pass_(1000.0)
         found = await here.look()
@@ -407,8 +409,10 @@ async def test_a_journal_that_was_put_back_forgets_it(home: Home, clock: Clock, 
         assert (True, True) == (kept.startswith("parked"), "sent before the journal was copied" in kept)
 
 
-@pytest.mark.parametrize("wrong", [{"within": 0.0}, {"orders": 0}, {"until": float("inf")}, {"amount": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"within": 0.0}, {"orders": 0}, {"until": float("inf")}, {"amount": 0}, {"currency": " UGX"}]
+)
 def test_a_word_without_a_limit_is_none(wrong: dict[str, Any]) -> None:
-    """Each of them is a number above zero, and finite."""
+    """Each of them is a number above zero, and finite; it is for orders, which have codes of three letters."""
     with pytest.raises(ValueError, match=next(iter(wrong))):
         attrs.evolve(deadline(0.0), **wrong)

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from payments_async._amounts import amount_text
+from payments_async._amounts import amount_text, currency_key
 from payments_async._request_ids import plain_id
 from payments_async._wire.orders import currency_of
 from payments_async.journal._approvals import ApprovalRule, NotApproved, Signature, decision_proposal
@@ -73,7 +73,7 @@ def give(
 
     What was decided on the same currency last is a part of it, so that no approval counts for two of them.
     """
-    last = _last(commit).get(currency := _key(deadline.currency), (0,))[0]
+    last = _last(commit).get(currency := currency_key(deadline.currency), (0,))[0]
     terms = {
         "within": repr(float(deadline.within)),
         "until": repr(float(deadline.until)),
@@ -96,7 +96,7 @@ def give(
 
 def withdraw(commit: Commit, currency: str | None, by: Signature, why: str) -> bool:
     """Take back the word for a currency; tells whether there was one."""
-    number, kind, *_ = _last(commit).get(key := _key(currency), (0, _WITHDRAWN))
+    number, kind, *_ = _last(commit).get(key := currency_key(currency), (0, _WITHDRAWN))
     if kind == _GIVEN:
         resolve(commit, _WITHDRAWN, by.who, why, evidence=json.dumps({"currency": key, "of": number}))
     return bool(kind == _GIVEN)
@@ -158,7 +158,9 @@ def _judged(word: ListingWord, now: float, *, is_voided: bool) -> ListingWord:
     """With the reason why it holds no more, if it does not."""
     over = None
     if is_voided:
-        over = "the journal was copied or restored since it was given, or took over orders: give it again"
+        over = (
+            "the journal was copied or restored since, took over orders, or began a batch in quarantine: give it again"
+        )
     elif now >= word.deadline.until:
         over = f"it ended on {datetime.fromtimestamp(word.deadline.until, UTC):%Y-%m-%d at %H:%M} UTC"
     elif word.sent >= word.deadline.orders:
@@ -170,8 +172,8 @@ def _word_for(
     commit: Commit, row: Row, since: float, remembered: Sequence[ApprovalRule]
 ) -> tuple[ListingWord | None, str | None]:
     """The word by which an order is sent again; else why it is not, where there was a word for its currency."""
-    currency, amount = _key(currency_of(row.body)), Decimal(row.amount)
-    given = {_key(word.deadline.currency): word for word in words(commit, max(commit.now, since))}
+    currency, amount = currency_key(currency_of(row.body)), Decimal(row.amount)
+    given = {currency_key(word.deadline.currency): word for word in words(commit, max(commit.now, since))}
     if (word := given.get(currency)) is None:
         return None, None
     deadline, sent_at = word.deadline, row.permitted_at or row.updated_at
@@ -210,7 +212,3 @@ def _may_be_told(commit: Commit, row: Row) -> bool:
         keys,
     ).fetchone()
     return unmatched is not None or amount in {Decimal(told or amount).copy_abs() for (told,) in shorter}
-
-
-def _key(currency: str | None) -> str:
-    return (currency or "").strip().upper()
