@@ -50,6 +50,23 @@ async def test_a_second_journal_needs_a_persons_word(home: Home, tmp_path: Path)
         assert 3 == await loaded(first, "february")
 
 
+async def test_a_journal_that_was_refused_leaves_its_place_free(tmp_path: Path) -> None:
+    """Nothing was ever sent from it: the account's own journal, put back from a backup, is opened there."""
+    place, moved = tmp_path / "journal.db", tmp_path / "moved.db"
+    async with SqliteJournal(place) as first:
+        await loaded(first)
+    backup = place.read_bytes()
+    place.rename(moved)
+    async with SqliteJournal(moved) as journal:
+        await loaded(journal, SECOND)
+    async with SqliteJournal(place) as journal:
+        with pytest.raises(SecondJournal):
+            await loaded(journal, "january")
+    place.write_bytes(backup)
+    async with SqliteJournal(place) as journal:
+        assert [BATCH] == [one.batch_id for one in await journal.runs()]
+
+
 async def test_an_outbox_of_a_second_journal(home: Home, tmp_path: Path) -> None:
     """It is opened with a person's word alone."""
     async with SqliteJournal(tmp_path / "first.db") as first:

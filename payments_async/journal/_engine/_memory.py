@@ -293,6 +293,14 @@ class Registry:
             ).fetchall()
         return list(map(Holder._make, found))
 
+    def has_sent_nothing(self, journal_id: str) -> bool:
+        """Whether a journal is known to have had batches, and none of which anything may have been sent."""
+        with self._translating():
+            (batches, ready) = self._connection.execute(
+                "SELECT count(*), coalesce(sum(state = 'ready'), 0) FROM batch WHERE journal = ?", (journal_id,)
+            ).fetchone()
+        return bool(batches and not ready)
+
     def holders_of(self, request_id: str) -> list[Holder]:
         """The batches that may have sent an order of this id, of whichever journal and account."""
         with self._translating():
@@ -807,7 +815,7 @@ class Memory:
         """What was at a path, in words, if it was another journal with orders that has not been seen elsewhere."""
         for journal_id in self.registry.journals_at(path):
             known = self.anchor(journal_id).read()
-            if journal_id != but and known is not None and known[0]:
+            if journal_id != but and known is not None and known[0] and not self.registry.has_sent_nothing(journal_id):
                 batches = ", ".join(map(str, self.registry.batches_of(journal_id)))
                 return f"a journal with {batches}" if batches else "a journal with orders"
         return None

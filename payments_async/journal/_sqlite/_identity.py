@@ -192,7 +192,7 @@ class Epoch:
         self.unseen_at = unseen_at(connection, known, self._clock(), is_new_here=anchored is None)
         inode, birth = inode_of(self._path), birth_of(self._path) or ""
         is_another = known["epoch"] != inode or "" != known["birth"] != birth != ""
-        is_unmarked = commits > 0 and marked is None and (anchored is None or not self._is_elsewhere(self.journal_id))
+        is_unmarked = commits > 0 and marked is None and (anchored is None or not self._is_no_loss(self.journal_id))
         is_unmarked = is_unmarked and ARRIVED not in known
         highest, last = max(marked or 0, anchored or 0), known.get(LAST, "")
         is_behind = commits < highest or are_rows_older(connection, last)
@@ -314,7 +314,7 @@ class Epoch:
         count, journal_id = marked
         if journal_id == self.journal_id:
             return count
-        if count and not self._is_elsewhere(journal_id):
+        if count and not self._is_no_loss(journal_id):
             raise JournalLost(
                 f"{self._named}: a journal with orders was here, as {self._mark.name} remembers, and is not any more"
             )
@@ -325,10 +325,12 @@ class Epoch:
         anchored = None if self.memory is None else self.memory.anchor(self.journal_id).read()
         return None if anchored is None else anchored[0]
 
-    def _is_elsewhere(self, journal_id: str) -> bool:
-        """Whether a journal was seen in another place since."""
-        place = None if self.memory is None else self.memory.registry.path_of(journal_id)
-        return place is not None and place != str(self._path)
+    def _is_no_loss(self, journal_id: str) -> bool:
+        """Whether nothing is lost with a journal: it was seen in another place since, or has sent nothing."""
+        if self.memory is None:
+            return False
+        place = self.memory.registry.path_of(journal_id)
+        return (place is not None and place != str(self._path)) or self.memory.registry.has_sent_nothing(journal_id)
 
     def _follow(self, commits: int) -> None:
         """Open the mark and the anchor, to count the commits in them."""
