@@ -441,7 +441,7 @@ MUTANTS = (
         "evidence-without-currency",
         WEIGHING,
         "evidence in another currency is not believed",
-        "        if ours is not None and ours.upper() != evidence.currency.strip().upper():\n",
+        "        if ours is not None and currency_key(ours) != currency_key(evidence.currency):\n",
         "        if False:\n",
     ),
     Mutant(
@@ -1359,7 +1359,7 @@ MUTANTS = (
         "lost-journal-goes-unnoticed",
         IDENTITY,
         "no journal is begun where one with orders was lost",
-        "        if count and not self._is_elsewhere(journal_id):\n",
+        "        if count and not self._is_no_loss(journal_id):\n",
         "        if False:\n",
     ),
     Mutant(
@@ -1976,7 +1976,7 @@ MUTANTS = (
         "confirmed-without-currency",
         CONFIRM,
         "a record in another currency confirms nothing",
-        "    if event.currency_code and record.currency and event.currency_code.upper() != record.currency.upper():\n",
+        "    if event.currency_code and record.currency and currency_key(event.currency_code) != currency_key(record.currency):\n",
         "    if False:\n",
     ),
     Mutant(
