@@ -16,7 +16,7 @@ import attrs
 import pdoc
 import pdoc.render
 
-from payments_async import _public
+from payments_async._values import public as _public
 
 PACKAGE = "payments_async"
 ROOT = Path(__file__).parents[1]

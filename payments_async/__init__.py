@@ -9,9 +9,15 @@ from payments_async._version import __version__
 TYPE_CHECKING = False  # true for type checkers; as little as possible is imported before Ctrl-C is heard
 
 if TYPE_CHECKING:
-    from payments_async._auth import Credentials
-    from payments_async._dialect import Dialect
-    from payments_async._errors import (
+    from payments_async._session.auth import Credentials
+    from payments_async._session.exchanges import Exchange, Exchanges
+    from payments_async._session.limits import Limits
+    from payments_async._session.lists import Listing
+    from payments_async._session.namespaces import Accounts, Cards, Collections, Payouts, Products
+    from payments_async._session.retry import RetryPolicy
+    from payments_async._session.session import PaymentsSession
+    from payments_async._session.transactions import Settlement, Transactions
+    from payments_async._values.errors import (
         AuthenticationFailed,
         IncompleteListing,
         InvalidOrder,
@@ -24,10 +30,10 @@ if TYPE_CHECKING:
         SeveralTransactions,
         UnreadableReply,
     )
-    from payments_async._exchanges import Exchange, Exchanges
-    from payments_async._limits import Limits
-    from payments_async._log_lines import FactsFormatter
-    from payments_async._models import (
+    from payments_async._values.log_lines import FactsFormatter
+    from payments_async._values.request_ids import request_id_for
+    from payments_async._wire.dialect import Dialect
+    from payments_async._wire.models import (
         Acceptance,
         Account,
         Card,
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
         TransactionStatus,
         Validation,
     )
-    from payments_async._orders import (
+    from payments_async._wire.orders import (
         AirtimeLine,
         BankAccount,
         Beneficiary,
@@ -52,12 +58,6 @@ if TYPE_CHECKING:
         PayoutOrder,
         UtilityAccount,
     )
-    from payments_async._request_ids import request_id_for
-    from payments_async._resources.lists import Listing
-    from payments_async._resources.namespaces import Accounts, Cards, Collections, Payouts, Products
-    from payments_async._resources.transactions import Settlement, Transactions
-    from payments_async._retry import RetryPolicy
-    from payments_async._session import PaymentsSession
 
 __all__ = [
     "Acceptance",
@@ -114,20 +114,20 @@ __all__ = [
 
 # Where they are at home: the modules named above, for Python itself.
 _HOMES = (
-    "_auth",
-    "_dialect",
-    "_errors",
-    "_exchanges",
-    "_limits",
-    "_log_lines",
-    "_models",
-    "_orders",
-    "_request_ids",
-    "_resources.lists",
-    "_resources.namespaces",
-    "_resources.transactions",
-    "_retry",
-    "_session",
+    "_session.auth",
+    "_session.exchanges",
+    "_session.limits",
+    "_session.lists",
+    "_session.namespaces",
+    "_session.retry",
+    "_session.session",
+    "_session.transactions",
+    "_values.errors",
+    "_values.log_lines",
+    "_values.request_ids",
+    "_wire.dialect",
+    "_wire.models",
+    "_wire.orders",
 )
 
 
@@ -139,7 +139,7 @@ if not TYPE_CHECKING:  # or a mistyped name were good for type checkers
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        from payments_async._public import name_publicly
+        from payments_async._values.public import name_publicly
 
         for home in _HOMES:
             known = vars(import_module(f"{__name__}.{home}"))

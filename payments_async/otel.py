@@ -22,8 +22,8 @@ from typing import NamedTuple, Self
 from opentelemetry import context, metrics, trace
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
 
-from payments_async._observing import Fact
-from payments_async._public import name_publicly
+from payments_async._values.observing import Fact
+from payments_async._values.public import name_publicly
 from payments_async._version import __version__
 
 __all__ = ["OpenTelemetry"]

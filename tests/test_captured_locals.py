@@ -18,7 +18,7 @@ from session.captured import captured
 from session.wires import EMAIL, NAME, PHONE, SECRET, Request, Wire, credentials, payout, reply
 
 from payments_async import BankAccount, Beneficiary, PaymentsError, PaymentsSession, PayoutOrder, RetryPolicy
-from payments_async._public import without_locals
+from payments_async._values.public import without_locals
 from payments_async.bulk import run_batch
 from payments_async.journal import JournalUnavailable, OrdersDiffer, PostgresJournal, SqliteJournal
 from payments_async.outbox import Outbox

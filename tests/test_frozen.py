@@ -20,8 +20,8 @@ from rich.pretty import pretty_repr
 
 import payments_async
 from payments_async import Acceptance, BankAccount, Beneficiary, MobileMoneyWallet, Page, PayoutOrder
-from payments_async._frozen import field, frozen, restored
-from payments_async._masking import masked
+from payments_async._values.frozen import field, frozen, restored
+from payments_async._values.masking import masked
 
 T = TypeVar("T")
 

@@ -38,7 +38,7 @@ def test_an_annotation_that_names_nothing_is_noticed(tmp_path: Path) -> None:
     """A warning ends it."""
     script = f"""
 import runpy, sys
-from payments_async import _public
+from payments_async._values import public as _public
 _public.name_publicly = lambda place: None
 from payments_async.outbox import Outbox
 Outbox.put.__annotations__["order"] = "Nowhere"

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payments_async import LocalFault, Page, Transaction, _spill
-from payments_async._resources.lists import Reader
-from payments_async._spill import SpillTable, ids
+from payments_async import LocalFault, Page, Transaction
+from payments_async._session.lists import Reader
+from payments_async._values import spill as _spill
+from payments_async._values.spill import SpillTable, ids
 
 MANY = 20_000
 

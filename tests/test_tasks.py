@@ -2,7 +2,7 @@
 
 import asyncio
 
-from payments_async._tasks import Tasks
+from payments_async._values.tasks import Tasks
 
 
 async def test_closing_ends_what_a_task_begins_while_it_ends() -> None:

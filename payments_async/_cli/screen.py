@@ -26,7 +26,7 @@ from rich.text import Text
 from payments_async import PaymentsError
 from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.remedies import remedy_of
-from payments_async._masking import mask, redact
+from payments_async._values.masking import mask, redact
 
 _SHORT_NUMBER = 8  # digits; longer ones may be a telephone or an account
 _PIPED_WIDTH = 200  # a pipe has no width; a narrow default would break lines

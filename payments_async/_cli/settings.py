@@ -15,7 +15,7 @@ from payments_async._cli.exit_codes import BadInput
 from payments_async._cli.journal import JournalPlace
 from payments_async._cli.profiles import Profile
 from payments_async._cli.remedies import reason_of
-from payments_async._masking import mask
+from payments_async._values.masking import mask
 
 Scheme = Literal["Token", "Bearer", "auto"]
 

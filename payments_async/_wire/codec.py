@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, get_args, get_or
 import attrs
 import msgspec
 
-from payments_async._amounts import read_amount
-from payments_async._frozen import frozen
-from payments_async._models import (
+from payments_async._values.amounts import read_amount
+from payments_async._values.frozen import frozen
+from payments_async._wire.call import Unreadable
+from payments_async._wire.models import (
     Account,
     Card,
     Product,
@@ -25,7 +26,6 @@ from payments_async._models import (
     TransactionProduct,
     TransactionStatus,
 )
-from payments_async._wire.call import Unreadable
 
 if TYPE_CHECKING:
     import cattrs

@@ -11,11 +11,21 @@ from functools import partial
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlencode
 
-from payments_async._amounts import order_amount
-from payments_async._checks import check_filled
-from payments_async._dialect import Dialect
-from payments_async._kinds import KINDS
-from payments_async._models import (
+from payments_async._values.amounts import order_amount
+from payments_async._values.checks import check_filled
+from payments_async._wire.bodies import (
+    is_sent_as_written,
+    json_amount,
+    order_members,
+    private_texts,
+    read_order,
+    request_of,
+)
+from payments_async._wire.call import Call
+from payments_async._wire.codec import encode
+from payments_async._wire.dialect import Dialect
+from payments_async._wire.kinds import KINDS
+from payments_async._wire.models import (
     Acceptance,
     Account,
     Card,
@@ -25,17 +35,7 @@ from payments_async._models import (
     Transaction,
     Validation,
 )
-from payments_async._orders import CollectionOrder, Order, PayoutOrder
-from payments_async._wire.call import Call
-from payments_async._wire.codec import encode
-from payments_async._wire.orders import (
-    is_sent_as_written,
-    json_amount,
-    order_members,
-    private_texts,
-    read_order,
-    request_of,
-)
+from payments_async._wire.orders import CollectionOrder, Order, PayoutOrder
 from payments_async._wire.replies import (
     Login,
     read_acceptance,

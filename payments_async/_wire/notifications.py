@@ -15,9 +15,9 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from payments_async._amounts import read_amount
-from payments_async._events import EVENT_TYPES, TransactionEvent, TransactionUnrecognised
+from payments_async._values.amounts import read_amount
 from payments_async._wire.codec import read_timestamp
+from payments_async._wire.events import EVENT_TYPES, TransactionEvent, TransactionUnrecognised
 
 # Spec: "Query string of the call: transactionId, subscriptionId, accountId, requestId, Amount (double)."
 _QUERY = ("transaction_id", "subscription_id", "account_id", "request_id", "amount")

@@ -1,243 +1,360 @@
-"""Orders as JSON: the body that is sent, the bytes that are kept on disk, and the way back from these."""
+"""Our instructions to the service: orders, their destinations and beneficiaries, checked when they are made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from decimal import Decimal
-from typing import Any
+from typing import ClassVar, get_args
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from payments_async._values.amounts import order_amount
+from payments_async._values.checks import check_currency, check_filled, check_instance
+from payments_async._values.frozen import field, frozen
+from payments_async._values.masking import has_controls, masked
 
-from payments_async._amounts import amount_text
-from payments_async._dialect import Dialect
-from payments_async._frozen import restored
-from payments_async._kinds import KINDS, Kind, reference_of
-from payments_async._orders import Beneficiary, CollectionOrder, Destination, Order, PayoutOrder
-from payments_async._wire.codec import encode
-
-_STANDARD = Dialect()
-_SPELLINGS = ("bank_code_keys", "phone_format", "empty_members")  # the fields of a dialect that a body depends on
-_SHARED = {
-    "batchId": "batch_id",
-    "accountNumber": "account_number",
-    "message": "message",
-    "metadata": "metadata",
-}
-_PERSON = {"id": "id", "name": "name", "emailAddress": "email_address", "phoneNumber": "phone_number"}
-_decode = msgspec.json.Decoder().decode
-_parts = msgspec.json.Decoder(tuple[str, str | None, msgspec.Raw]).decode
+_PHONE = re.compile(r"\+?[0-9(][0-9 ()./-]*", re.ASCII)
+_PLAIN_PHONE = re.compile(r"\+?[0-9]{7,15}", re.ASCII)
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
+LONGEST_ID = 128  # the specification names no maximum; longer ones are surely a mistake
+_LONGEST_TEXT = 4096
+_PLAIN_ID = re.compile(rf"[!-~]{{1,{LONGEST_ID}}}", re.ASCII)
+# The usual order and the usual person, looked at as a whole; what has another look is looked at field by field.
+_PLAIN_IDS = re.compile("\n".join([_PLAIN_ID.pattern] * 5), re.ASCII)
+_PLAIN_PERSON = re.compile(
+    rf"[!-~][ -~]{{,200}}\n{_PLAIN_PHONE.pattern}\n[!-?A-~]+@[!-?A-~]+\n{_PLAIN_ID.pattern}", re.ASCII
+)
 
 
-class _Person(msgspec.Struct):
-    """Who is paid, with the data that says where the money goes."""
+@frozen
+class MobileMoneyWallet:
+    """A mobile money wallet (section 2; for collections section 7).
 
-    id: str | UnsetType
-    name: str
-    emailAddress: str | UnsetType | None  # noqa: N815 - the service's own spelling
-    phoneNumber: str | UnsetType | None  # noqa: N815
-    data: dict[str, str]
+    Attributes:
+        phone_number: Number of the wallet, 7 to 15 digits; a plus, blanks and dashes are allowed.
 
-    def __rich_repr__(self) -> list[tuple[str, Any]]:  # what tools ask for that take records apart
-        return []
+    Raises:
+        ValueError: When the number is empty or no telephone number.
+    """
 
-    __repr__ = object.__repr__  # it is all personal
+    kind: ClassVar[str] = "mobile_money"
+    phone_number: str = field(repr=masked)
 
-
-class Members(msgspec.Struct):
-    """The members of an order's request, in the order of the samples; one that is ``UNSET`` is left out."""
-
-    requestId: str | UnsetType  # noqa: N815 - the service's own spelling
-    amount: msgspec.Raw | UnsetType
-    batchId: str | UnsetType | None  # noqa: N815
-    accountNumber: str | UnsetType  # noqa: N815 - Spec: "described but absent from all sample requests"
-    type: str
-    message: str | UnsetType | None
-    metadata: str | UnsetType | None
-    product: dict[str, str] | UnsetType
-    provider: dict[str, str] | UnsetType
-    beneficiary: _Person
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [("requestId", self.requestId)]
-
-    def __repr__(self) -> str:
-        return f"<Members of {self.requestId}>"  # the rest holds personal data
+    def __attrs_post_init__(self) -> None:
+        _phone("destination.phone_number", self.phone_number)
 
 
-def order_members(order: Order, dialect: Dialect) -> Members:
-    """The members of a payout (sections 2 to 6) or of a collection (section 7)."""
-    unfilled = None if dialect.empty_members == "null" else UNSET
-    product: dict[str, str] | UnsetType = UNSET
-    provider: dict[str, str] | UnsetType = UNSET
-    if isinstance(order, PayoutOrder):
-        direction, destination, product = "DEBIT", order.destination, {"productItemId": order.product_item_id}
-        if order.product_id is not None:
-            product = {"id": order.product_id} | product
-    else:
-        direction, destination, provider = "CREDIT", order.payer, {"providerItemId": order.provider_item_id}
-    who = order.beneficiary
-    return Members(
-        requestId=order.request_id,
-        amount=json_amount(order.amount),
-        batchId=unfilled if order.batch_id is None else order.batch_id,
-        accountNumber=UNSET if order.account_number is None else order.account_number,
-        type=direction,
-        message=unfilled if order.message is None else order.message,
-        metadata=unfilled if order.metadata is None else order.metadata,
-        product=product,
-        provider=provider,
-        beneficiary=_Person(
-            id=UNSET if who.id is None else who.id,
-            name=who.name,
-            emailAddress=unfilled if who.email_address is None else who.email_address,
-            phoneNumber=unfilled if who.phone_number is None else _phone(who.phone_number, dialect),
-            data=_destination_data(KINDS[order.kind], destination, dialect),
-        ),
+@frozen
+class BankAccount:
+    """A bank account (section 3).
+
+    Attributes:
+        account_number: The receiving account; leading zeros count, so it is text.
+        bank_code: Code of the receiving bank, from the products and product items.
+
+    Raises:
+        ValueError: When one of them is empty.
+    """
+
+    kind: ClassVar[str] = "bank_transfer"
+    account_number: str = field(repr=masked)
+    bank_code: str
+
+    def __attrs_post_init__(self) -> None:
+        _identifier("destination.account_number", self.account_number)
+        _identifier("destination.bank_code", self.bank_code)
+
+
+@frozen
+class AirtimeLine:
+    """A telephone line that receives airtime (section 4).
+
+    Attributes:
+        phone_number: Number to top up, 7 to 15 digits; a plus, blanks and dashes are allowed.
+    """
+
+    kind: ClassVar[str] = "airtime"
+    phone_number: str = field(repr=masked)
+
+    def __attrs_post_init__(self) -> None:
+        _phone("destination.phone_number", self.phone_number)
+
+
+@frozen
+class InternetLine:
+    """A telephone line that receives a mobile internet bundle (section 5).
+
+    Attributes:
+        phone_number: Number to top up, 7 to 15 digits; a plus, blanks and dashes are allowed.
+    """
+
+    kind: ClassVar[str] = "internet"
+    phone_number: str = field(repr=masked)
+
+    def __attrs_post_init__(self) -> None:
+        _phone("destination.phone_number", self.phone_number)
+
+
+@frozen
+class UtilityAccount:
+    """A customer's account with a utility (section 6).
+
+    Attributes:
+        customer_reference: Number of the electricity or water account.
+        area: Area of the account: required for national water, optional for electricity.
+    """
+
+    kind: ClassVar[str] = "utility"
+    customer_reference: str = field(repr=masked)
+    area: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        _identifier("destination.customer_reference", self.customer_reference)
+        _text("destination.area", self.area)
+
+
+Destination = MobileMoneyWallet | BankAccount | AirtimeLine | InternetLine | UtilityAccount
+"""Where the money of a payout goes: the class selects the endpoint."""
+
+_DESTINATIONS: tuple[type, ...] = get_args(Destination)
+_WITHOUT_AREA = frozenset(_DESTINATIONS) - {UtilityAccount}
+
+
+@frozen(kw_only=True)
+class Beneficiary:
+    """Who is paid, or who pays a collection. Masked in every ``repr``.
+
+    Attributes:
+        name: Name of the person or business.
+        phone_number: Where they are reached; not necessarily where the money goes.
+        email_address: Their e-mail address.
+        id: Identifier of the beneficiary with the service.
+    """
+
+    name: str = field(repr=masked)
+    phone_number: str | None = field(default=None, repr=masked)
+    email_address: str | None = field(default=None, repr=masked)
+    id: str | None = field(default=None, repr=masked)
+
+    def __attrs_post_init__(self) -> None:
+        if _is_plain_person(self):
+            return
+        _text("beneficiary.name", self.name)
+        if not self.name or self.name.isspace():
+            raise ValueError("beneficiary.name: must not be empty")
+        if self.phone_number is not None:
+            _phone("beneficiary.phone_number", self.phone_number)
+        if self.email_address is not None:
+            _email("beneficiary.email_address", self.email_address)
+        if self.id is not None:
+            _identifier("beneficiary.id", self.id)
+
+
+@frozen(kw_only=True)
+class PayoutOrder:
+    """Our instruction for one payout, before the service has it (sections 2 to 6).
+
+    Attributes:
+        request_id: Identifier of this payout, unique for ever. It has no default: a generated one would turn a second
+            run into a second payment. ``request_id_for`` derives a stable one from business keys.
+        amount: Above zero, exact, in units of the account's currency.
+        destination: Where the money goes; its class selects the endpoint.
+        product_item_id: Item of the operator or provider.
+        beneficiary: Who is paid.
+        product_id: Product of the item; the samples show it for airtime, internet and utilities.
+        batch_id: Groups the orders of one batch.
+        account_number: Account to pay from (described, but in no sample).
+        message: Free text.
+        metadata: Further data, as text.
+        currency: What the caller means, such as ``"UGX"``. Never sent; compared with the account and the records.
+
+    Raises:
+        ValueError: When a field is empty or out of bounds; the message names the field and the remedy.
+        TypeError: When a field has the wrong type, such as a ``float`` amount.
+    """
+
+    request_id: str
+    amount: Decimal = field(converter=order_amount)
+    destination: Destination
+    product_item_id: str
+    beneficiary: Beneficiary
+    product_id: str | None = None
+    batch_id: str | None = None
+    account_number: str | None = field(default=None, repr=masked)
+    message: str | None = field(default=None, repr=masked)
+    metadata: str | None = field(default=None, repr=masked)
+    currency: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.destination.__class__ in _WITHOUT_AREA and _is_plain(self, self.product_item_id, self.product_id):
+            return
+        _instance("destination", self.destination, _DESTINATIONS)
+        _check_order(self)
+        _identifier("product_item_id", self.product_item_id)
+        if self.product_id is not None:
+            _identifier("product_id", self.product_id)
+        area_is_missing = isinstance(self.destination, UtilityAccount) and not (self.destination.area or "").strip()
+        if area_is_missing and is_national_water(self.product_id, self.product_item_id):
+            # Spec: "beneficiary.data.area is required for national water bill payments"
+            raise ValueError("destination.area: required for national water; pass UtilityAccount(..., area='Kampala')")
+
+    @property
+    def kind(self) -> str:
+        """The kind of its destination, such as ``"mobile_money"``: what batch files and tables call it."""
+        return self.destination.kind
+
+
+@frozen(kw_only=True)
+class CollectionOrder:
+    """Our instruction to collect money from a mobile money wallet (section 7).
+
+    Attributes:
+        request_id: Identifier of this collection, unique for ever; see ``PayoutOrder``.
+        amount: Above zero, exact, in units of the account's currency.
+        payer: The wallet funds are collected from.
+        provider_item_id: Item of the wallet's operator.
+        beneficiary: Who pays.
+        batch_id, account_number, message, metadata, currency: As in ``PayoutOrder``.
+
+    Raises:
+        ValueError: When a field is empty or out of bounds; the message names the field and the remedy.
+        TypeError: When a field has the wrong type, such as a ``float`` amount.
+    """
+
+    kind: ClassVar[str] = "collection"
+    request_id: str
+    amount: Decimal = field(converter=order_amount)
+    payer: MobileMoneyWallet
+    provider_item_id: str
+    beneficiary: Beneficiary
+    batch_id: str | None = None
+    account_number: str | None = field(default=None, repr=masked)
+    message: str | None = field(default=None, repr=masked)
+    metadata: str | None = field(default=None, repr=masked)
+    currency: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.payer.__class__ is MobileMoneyWallet and _is_plain(self, self.provider_item_id):
+            return
+        _instance("payer", self.payer, (MobileMoneyWallet,))
+        _check_order(self)
+        _identifier("provider_item_id", self.provider_item_id)
+
+
+Order = PayoutOrder | CollectionOrder
+"""Our instruction to the service: money out, or money in on request."""
+
+
+def is_national_water(*products: str | None) -> bool:
+    """Whether these ids, of a product or an item, are those of national water, which needs the area of an account."""
+    return any("NWSC" in product.upper() for product in products if product)
+
+
+def _is_plain(order: PayoutOrder | CollectionOrder, item_id: str, product_id: str | None = None) -> bool:
+    """Whether a look at the whole of an order finds only what is surely right, whatever its destination is."""
+    batch_id, account, message, metadata = order.batch_id, order.account_number, order.message, order.metadata
+    try:
+        # in place of what is not given stands something that is right
+        ids = "\n".join(
+            (
+                order.request_id,
+                item_id,
+                "-" if product_id is None else product_id,
+                "-" if batch_id is None else batch_id,
+                "-" if account is None else account,
+            )
+        )
+        texts = "".join(("" if message is None else message, "" if metadata is None else metadata))
+    except TypeError:
+        return False
+    return (
+        order.currency is None
+        and order.beneficiary.__class__ is Beneficiary
+        and texts.isascii()
+        and len(texts) <= _LONGEST_TEXT
+        and _PLAIN_IDS.fullmatch(ids) is not None
     )
 
 
-def json_amount(amount: Decimal) -> msgspec.Raw:
-    """The amount as a JSON number: all digits, its scale, no exponent."""
-    return msgspec.Raw(amount_text(amount).encode())
-
-
-def private_texts(order: Order) -> tuple[str, ...]:
-    """The personal texts of an order, to be masked in words that come back."""
-    who = order.beneficiary
-    texts = (
-        reference_of(order),
-        who.name,
-        who.phone_number,
-        who.email_address,
-        who.id,
-        order.account_number,
-        order.message,
-        order.metadata,
-        *who.name.split(),  # words from outside may say only a part of it
-    )
-    return tuple(sorted(filter(None, texts), key=len, reverse=True))  # the longest first: it may hold a shorter one
-
-
-def is_sent_as_written(dialect: Dialect) -> bool:
-    """Whether the body that a dialect sends is, byte for byte, the one that ``write_order`` keeps."""
-    return all(getattr(dialect, name) == getattr(_STANDARD, name) for name in _SPELLINGS)
-
-
-def write_order(order: Order) -> bytes:
-    """All of an order but its request id and amount, which are kept beside it. The same bytes for equal orders.
-
-    A JSON array: its kind, the currency its caller means, which is never sent, and the members of its request.
-    """
-    members = order_members(order, _STANDARD)
-    members.requestId = members.amount = UNSET
-    return encode((order.kind, order.currency, members))
-
-
-def request_of(request_id: str, amount: Decimal, written: bytes) -> tuple[str, bytes]:
-    """The kind of an order and the body of its request, from what ``write_order`` wrote.
-
-    Raises:
-        ValueError: When the bytes are no order.
-    """
-    kind, _, members = _split(written)
-    head = b'{"requestId":%b,"amount":%b,' % (encode(request_id), amount_text(amount).encode())
-    return kind, head + bytes(members)[1:]
-
-
-def currency_of(written: bytes) -> str | None:
-    """What ``write_order`` kept as the currency of an order.
-
-    Raises:
-        ValueError: When the bytes are no order.
-    """
-    return _split(written)[1]
-
-
-def without_members(written: bytes) -> bytes:
-    """What ``write_order`` wrote, without anything that names a person: its kind and its currency alone.
-
-    Raises:
-        ValueError: When the bytes are no order.
-    """
-    kind, currency, _ = _split(written)
-    return encode((kind, currency, {}))
-
-
-def read_order(request_id: str, amount: Decimal, written: bytes) -> Order:
-    """The order that ``write_order`` wrote, as it was then: a stricter check of today does not keep it back.
-
-    Raises:
-        ValueError: When the bytes are no order.
-    """
-    kind, currency, members = _split(written)
+def _is_plain_person(person: Beneficiary) -> bool:
+    """Whether a look at the whole of a person finds only what is surely right."""
+    phone, email, its_id = person.phone_number, person.email_address, person.id
     try:
-        return _read(kind, _decode(members), {"request_id": request_id, "amount": amount, "currency": currency})
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError("the bytes are no order of ours") from error
+        # in place of what is not given stands something that is right
+        whole = "\n".join(
+            (
+                person.name,
+                "0000000" if phone is None else phone,
+                "nobody@nowhere" if email is None else email,
+                "-" if its_id is None else its_id,
+            )
+        )
+    except TypeError:
+        return False
+    return _PLAIN_PERSON.fullmatch(whole) is not None
 
 
-def _destination_data(kind: Kind, destination: Destination, dialect: Dialect) -> dict[str, str]:
-    """What ``beneficiary.data`` holds; what is empty is left out."""
-    data: dict[str, str] = {}
-    for field, member in kind.members.items():
-        value = getattr(destination, field)
-        if field == "phone_number":
-            data[member] = _phone(value, dialect)
-        elif field == "bank_code":
-            data |= dict.fromkeys(dialect.bank_code_keys, value)
-        elif value:
-            data[member] = value
-    return data
+def _check_order(order: PayoutOrder | CollectionOrder) -> None:
+    """What payouts and collections have in common."""
+    _identifier("request_id", order.request_id)
+    _instance("beneficiary", order.beneficiary, (Beneficiary,))
+    if order.batch_id is not None:
+        _identifier("batch_id", order.batch_id)
+    if order.account_number is not None:
+        _identifier("account_number", order.account_number)
+    if order.message is not None:
+        _text("message", order.message)
+    if order.metadata is not None:
+        _text("metadata", order.metadata)
+    if order.currency is not None:
+        check_currency(order.currency)
 
 
-def _phone(number: str, dialect: Dialect) -> str:
-    """A telephone number, spelled as the dialect wants it."""
-    if dialect.phone_format == "as_given":
-        return number
-    country = dialect.phone_country_code
-    digits = "".join(filter(str.isdecimal, number))
-    if number.strip().startswith("+"):
-        full = digits
-    elif digits.startswith("00"):
-        full = digits[2:]
-    elif digits.startswith("0"):
-        full = country + digits[1:]
-    else:
-        full = digits if digits.startswith(country) and len(digits) > 9 else country + digits
-    if dialect.phone_format == "e164":
-        return f"+{full}"
-    if dialect.phone_format == "digits" or not full.startswith(country):
-        return full
-    return f"0{full[len(country) :]}"
+def _instance(name: str, value: object, kinds: tuple[type, ...]) -> None:
+    """It is an object of one of these classes."""
+    if isinstance(value, kinds):
+        return  # the usual case, quickly
+    check_instance(name, value, kinds, " or ".join(kind.__name__ for kind in kinds))
 
 
-def _split(written: bytes) -> tuple[str, str | None, msgspec.Raw]:
-    """Kind, currency and members of a written order."""
-    try:
-        parts = _parts(written)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError("the bytes are no order of ours") from error
-    if parts[0] not in KINDS:
-        raise ValueError(f"an order of a kind that is not known here: {parts[0]}")
-    return parts
+def _identifier(name: str, value: object) -> None:
+    """It is an id: one line of text without blanks around it, not too long."""
+    if type(value) is str and _PLAIN_ID.fullmatch(value):
+        return  # the usual case, quickly
+    text = check_filled(name, value)
+    if text != text.strip() or has_controls(text):
+        raise ValueError(f"{name}: must not begin or end with blanks or contain control characters, seen or unseen")
+    if len(text) > LONGEST_ID:
+        raise ValueError(f"{name}: longer than {LONGEST_ID} characters")
 
 
-def _read(kind: str, members: Any, known: dict[str, Any]) -> Order:
-    """The order of these members; ``known`` is what is kept beside them."""
-    person = members.pop("beneficiary")
-    row = KINDS[kind]
-    data = person.pop("data")
-    known["beneficiary"] = restored(Beneficiary, _moved(person, _PERSON))
-    destination = restored(row.destination, {field: data.get(member) for field, member in row.members.items()})
-    if kind == CollectionOrder.kind:
-        known |= {"payer": destination, "provider_item_id": members.pop("provider")["providerItemId"]}
-        return restored(CollectionOrder, known | _moved(members, _SHARED))
-    product = members.pop("product")
-    known |= {"destination": destination, "product_item_id": product["productItemId"], "product_id": product.get("id")}
-    return restored(PayoutOrder, known | _moved(members, _SHARED))
+def _text(name: str, value: object) -> None:
+    """It is nothing, or text that can be written as UTF-8 and is not too long."""
+    if value is None or (type(value) is str and value.isascii() and len(value) <= _LONGEST_TEXT):
+        return  # the usual case, quickly
+    text = check_instance(name, value, str, "text")
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError(f"{name}: longer than {_LONGEST_TEXT} characters")
+    if not _encodable(text):
+        raise ValueError(f"{name}: contains half a character (a lone surrogate); re-encode it as UTF-8")
 
 
-def _moved(members: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Members under the names of our fields."""
-    return {names[name]: value for name, value in members.items() if name != "type"}
+def _phone(name: str, value: object) -> None:
+    """It is a telephone number, however it is punctuated."""
+    if type(value) is str and _PLAIN_PHONE.fullmatch(value):
+        return  # the usual case, quickly
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected text, not {type(value).__name__}; a number loses its leading zero and plus")
+    check_filled(name, value)
+    if not _PHONE.fullmatch(value) or not 7 <= sum(map(str.isdecimal, value)) <= 15:
+        raise ValueError(f"{name}: not a telephone number; write 7 to 15 digits as in '+256772000017' or '0772000017'")
+
+
+def _email(name: str, value: object) -> None:
+    """It has the shape of an e-mail address."""
+    text = check_instance(name, value, str, "text")
+    if not _EMAIL.fullmatch(text) or not _encodable(text):
+        raise ValueError(f"{name}: not an e-mail address; leave it out (None) if there is none")
+
+
+def _encodable(value: str) -> bool:
+    """Whether it can be written as UTF-8."""
+    return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)

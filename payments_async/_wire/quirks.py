@@ -12,9 +12,9 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
-from payments_async._models import TransactionStatus
 from payments_async._wire.call import Call, Reply, Unreadable
 from payments_async._wire.codec import decode, fold, read_code
+from payments_async._wire.models import TransactionStatus
 
 # A quirk's id, and the value that it shows itself by: a word of ours, never one of the service's.
 Shown: TypeAlias = Iterator[tuple[str, str]]

@@ -12,8 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from payments_async._dialect import Dialect
-from payments_async._errors import (
+from payments_async._values.errors import (
     AuthenticationFailed,
     NotSent,
     OutcomeUnknown,
@@ -22,11 +21,12 @@ from payments_async._errors import (
     ServiceFault,
     UnreadableReply,
 )
-from payments_async._frozen import field, frozen
-from payments_async._masking import Secret, Secrets, redact
-from payments_async._models import Acceptance, Page, TransactionStatus, Validation
+from payments_async._values.frozen import field, frozen
+from payments_async._values.masking import Secret, Secrets, redact
 from payments_async._wire.call import Call, Refused, Reply, Unreadable
 from payments_async._wire.codec import decode, fold, read_code, read_int, read_record, read_text, read_timestamp
+from payments_async._wire.dialect import Dialect
+from payments_async._wire.models import Acceptance, Page, TransactionStatus, Validation
 
 T = TypeVar("T")
 _NONE = Secrets()

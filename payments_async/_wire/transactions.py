@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from payments_async._amounts import read_amount
-from payments_async._models import Page, Transaction, TransactionBeneficiary, TransactionProduct, TransactionStatus
+from payments_async._values.amounts import read_amount
 from payments_async._wire.codec import read_timestamp
+from payments_async._wire.models import Page, Transaction, TransactionBeneficiary, TransactionProduct, TransactionStatus
 
 _STATUSES = {status.value: status for status in TransactionStatus}
 _Count = Annotated[int, msgspec.Meta(ge=0)]

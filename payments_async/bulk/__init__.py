@@ -1,6 +1,6 @@
 """Batches of payouts in files: read, planned, run and reconciled."""
 
-from payments_async._public import name_publicly
+from payments_async._values.public import name_publicly
 from payments_async.bulk._file._batch import Batch, Guess, Repeat, read_batch, sample_payroll
 from payments_async.bulk._file._cells import read_money
 from payments_async.bulk._file._headings import FileColumn

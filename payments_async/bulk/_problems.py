@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from payments_async._frozen import frozen
-from payments_async._masking import mask
+from payments_async._values.frozen import frozen
+from payments_async._values.masking import mask
 
 PERSONAL = frozenset(
     {"name", "phone_number", "email_address", "account_number", "customer_reference", "message", "metadata"}

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from payments_async._frozen import frozen
-from payments_async._kinds import reference_of
-from payments_async._orders import Order
+from payments_async._values.frozen import frozen
+from payments_async._wire.kinds import reference_of
+from payments_async._wire.orders import Order
 from payments_async.journal import Journal
 from payments_async.journal._records import ArchivedOrder, Entry
 from payments_async.journal._states import State

@@ -8,7 +8,7 @@ except ImportError as _error:
     _WORDS = "a fleet needs PGQueuer: pip install 'payments-async[pgqueuer]'"
     raise ModuleNotFoundError(_WORDS, name="pgqueuer") from _error
 
-from payments_async._public import name_publicly
+from payments_async._values.public import name_publicly
 from payments_async.fleet._jobs import FleetNotReady
 from payments_async.fleet._schedule import Routine, run_schedule
 from payments_async.fleet._worker import FleetStatus, metrics, run_worker, status, submit

@@ -21,8 +21,8 @@ from pgqueuer.domain.types import Channel
 from pgqueuer.metrics.prometheus import collect_metrics
 from pgqueuer.ports.driver import Driver
 
-from payments_async._errors import PaymentsError
-from payments_async._frozen import frozen
+from payments_async._values.errors import PaymentsError
+from payments_async._values.frozen import frozen
 from payments_async.journal import JournalError, JournalReadOnly, PostgresJournal
 
 _log = logging.getLogger("payments_async")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from payments_async._frozen import frozen
+from payments_async._values.frozen import frozen
 from payments_async.fleet._jobs import Jobs
 from payments_async.journal import PostgresJournal
 

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterable, Iterable, Mapping
 
-from payments_async._checks import check_number, check_whole
-from payments_async._frozen import frozen
-from payments_async._orders import Order
+from payments_async._values.checks import check_number, check_whole
+from payments_async._values.frozen import frozen
+from payments_async._wire.orders import Order
 from payments_async.fleet._jobs import Jobs, Later, Queued
 from payments_async.journal import Journal, JournalUnavailable, PostgresJournal
 from payments_async.journal._records import Loaded, Waiting

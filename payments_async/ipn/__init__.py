@@ -1,6 +1,8 @@
 """The receiver of notifications (IPN): senders, verifiers, typed events, handlers, faces for aiohttp and ASGI."""
 
-from payments_async._events import (
+from payments_async._values.handlers import HandlerPolicy
+from payments_async._values.public import name_publicly
+from payments_async._wire.events import (
     TransactionConflict,
     TransactionEvent,
     TransactionFailed,
@@ -8,8 +10,6 @@ from payments_async._events import (
     TransactionSucceeded,
     TransactionUnrecognised,
 )
-from payments_async._handlers import HandlerPolicy
-from payments_async._public import name_publicly
 from payments_async._wire.notifications import UnreadableNotification, read_notification
 from payments_async.ipn._confirm import RecordSource
 from payments_async.ipn._intake import Answer

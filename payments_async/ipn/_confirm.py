@@ -6,11 +6,11 @@ import asyncio
 from decimal import Decimal
 from typing import Protocol
 
-from payments_async._amounts import currency_key
-from payments_async._events import TransactionEvent
-from payments_async._models import TransactionStatus
-from payments_async._request_ids import plain_id
-from payments_async._status_codes import STATUS_CODES
+from payments_async._values.amounts import currency_key
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.events import TransactionEvent
+from payments_async._wire.models import TransactionStatus
+from payments_async._wire.status_codes import STATUS_CODES
 
 _ENDS = {code: TransactionStatus[row.status] for code, row in STATUS_CODES.items() if row.is_final and row.status}
 

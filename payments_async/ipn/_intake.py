@@ -16,10 +16,10 @@ from typing import NamedTuple, Protocol
 import attrs
 from multidict import MultiMapping
 
-from payments_async._dialect import Dialect
-from payments_async._events import TransactionEvent
-from payments_async._observing import Observer, Watched
-from payments_async._quirks import MetQuirks
+from payments_async._session.quirks import MetQuirks
+from payments_async._values.observing import Observer, Watched
+from payments_async._wire.dialect import Dialect
+from payments_async._wire.events import TransactionEvent
 from payments_async._wire.notifications import UnreadableNotification, read_unusual, read_usual
 from payments_async.ipn._refusals import Refusals
 from payments_async.ipn._senders import Sender, Senders

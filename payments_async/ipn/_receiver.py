@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 from multidict import MultiMapping
 
-from payments_async._checks import check_patience
-from payments_async._dialect import Dialect
-from payments_async._events import TransactionEvent
-from payments_async._handlers import HandlerPolicy
-from payments_async._observing import Observer, guarded
+from payments_async._values.checks import check_patience
+from payments_async._values.handlers import HandlerPolicy
+from payments_async._values.observing import Observer, guarded
+from payments_async._wire.dialect import Dialect
+from payments_async._wire.events import TransactionEvent
 from payments_async._wire.notifications import plain_transaction_id, read_notification
 from payments_async.ipn._confirm import RecordSource
 from payments_async.ipn._intake import Answer, Intake, Way

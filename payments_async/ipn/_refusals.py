@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from payments_async._observing import Observer
+from payments_async._values.observing import Observer
 
 _log = logging.getLogger("payments_async.ipn")
 _MOST = 1000  # addresses and reasons that are told apart

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from payments_async._events import TransactionEvent
-from payments_async._handlers import Handler, Route, Router
-from payments_async._observing import Observer
+from payments_async._values.handlers import Handler, Route, Router
+from payments_async._values.observing import Observer
+from payments_async._wire.events import TransactionEvent
 
 _Kind = type[TransactionEvent]
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 import attrs
 from aiohttp import web
 
-from payments_async._tasks import Tasks
+from payments_async._values.tasks import Tasks
 from payments_async.ipn._aiohttp import health, notify, peer_of
 from payments_async.ipn._intake import Intake
 from payments_async.ipn._receiver import Receiver, intake_of

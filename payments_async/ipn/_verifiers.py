@@ -16,8 +16,8 @@ from urllib.parse import unquote
 
 from multidict import MultiMapping
 
-from payments_async._frozen import field, frozen
-from payments_async._handlers import error_text
+from payments_async._values.frozen import field, frozen
+from payments_async._values.handlers import error_text
 
 _log = logging.getLogger("payments_async.ipn")
 _SHORTEST_KEY = 16

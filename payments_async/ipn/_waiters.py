@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from payments_async._events import TransactionEvent
-from payments_async._handlers import error_text
-from payments_async._request_ids import plain_id
-from payments_async._status_codes import FINAL_CODES
-from payments_async._tasks import Tasks
+from payments_async._values.handlers import error_text
+from payments_async._values.request_ids import plain_id
+from payments_async._values.tasks import Tasks
+from payments_async._wire.events import TransactionEvent
+from payments_async._wire.status_codes import FINAL_CODES
 
 if TYPE_CHECKING:
     from payments_async.journal._inbox import Heard, Inbox

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import attrs
 
-from payments_async._errors import AuthenticationFailed, Rejected
-from payments_async._events import TransactionEvent, contradicting
-from payments_async._handlers import HandlerPolicy, Workers, error_text
-from payments_async._observing import Observer
-from payments_async._tasks import Tasks
+from payments_async._values.errors import AuthenticationFailed, Rejected
+from payments_async._values.handlers import HandlerPolicy, Workers, error_text
+from payments_async._values.observing import Observer
+from payments_async._values.tasks import Tasks
+from payments_async._wire.events import TransactionEvent, contradicting
 from payments_async.ipn._confirm import RecordSource, difference
 from payments_async.ipn._intake import NOT_STORED, Answer
 from payments_async.ipn._routes import EventRouter

@@ -12,13 +12,13 @@ from typing import Generic, NamedTuple, TypeVar
 
 import attrs
 
-from payments_async._amounts import magnitude_text
-from payments_async._events import TransactionEvent, contradicting, contradiction_of_events
-from payments_async._handlers import HandlerPolicy, Workers, error_text
-from payments_async._observing import Observer
-from payments_async._request_ids import plain_id
-from payments_async._status_codes import FINAL_CODES
-from payments_async._tasks import Tasks
+from payments_async._values.amounts import magnitude_text
+from payments_async._values.handlers import HandlerPolicy, Workers, error_text
+from payments_async._values.observing import Observer
+from payments_async._values.request_ids import plain_id
+from payments_async._values.tasks import Tasks
+from payments_async._wire.events import TransactionEvent, contradicting, contradiction_of_events
+from payments_async._wire.status_codes import FINAL_CODES
 from payments_async.ipn._confirm import RecordSource, difference
 from payments_async.ipn._intake import CONTRADICTED, FAILED, HEALTHY, Answer
 from payments_async.ipn._routes import EventRouter

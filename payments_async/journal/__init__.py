@@ -5,7 +5,7 @@ What only whoever writes a journal of their own, or tests one, needs is in ``pay
 
 from typing import TYPE_CHECKING, Any
 
-from payments_async._public import name_publicly
+from payments_async._values.public import name_publicly
 from payments_async.journal._approvals import Approval, ApprovalRule, NotApproved, Proposal, Signature
 from payments_async.journal._archive import ArchivedOrders, archive_orders
 from payments_async.journal._engine._copying import Copied, copy_journal

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 from decimal import Decimal
 
-from payments_async._frozen import frozen
+from payments_async._values.frozen import frozen
 from payments_async.journal._faults import JournalRefused
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")

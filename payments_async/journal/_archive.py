@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 import msgspec
 
-from payments_async._checks import check_number
+from payments_async._values.checks import check_number
 from payments_async.journal._records import check_named
 from payments_async.journal.contract import Journal
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Protocol
 
-from payments_async._frozen import field, frozen
+from payments_async._values.frozen import field, frozen
 from payments_async.journal._inbox import Backlog
 from payments_async.journal._records import Entry
 from payments_async.journal._states import State

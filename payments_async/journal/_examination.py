@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from payments_async._frozen import frozen
+from payments_async._values.frozen import frozen
 
 
 @frozen(kw_only=True)

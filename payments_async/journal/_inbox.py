@@ -7,8 +7,8 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from payments_async._events import TransactionEvent
-from payments_async._frozen import frozen
+from payments_async._values.frozen import frozen
+from payments_async._wire.events import TransactionEvent
 
 
 class Doubt(enum.StrEnum):

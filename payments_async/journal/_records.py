@@ -10,11 +10,11 @@ from typing import NamedTuple, Self
 
 import attrs
 
-from payments_async._amounts import order_amount
-from payments_async._checks import check_currency, check_number, check_whole
-from payments_async._frozen import amend, field, frozen
-from payments_async._orders import Order
-from payments_async._wire.orders import read_order
+from payments_async._values.amounts import order_amount
+from payments_async._values.checks import check_currency, check_number, check_whole
+from payments_async._values.frozen import amend, field, frozen
+from payments_async._wire.bodies import read_order
+from payments_async._wire.orders import Order
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._states import News, State, next_state
 

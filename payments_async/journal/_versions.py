@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from payments_async._frozen import frozen
+from payments_async._values.frozen import frozen
 from payments_async.journal._faults import JournalTooNew
 
 

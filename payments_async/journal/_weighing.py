@@ -5,11 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import NamedTuple
 
-from payments_async._amounts import amount_text, currency_key
-from payments_async._events import TransactionEvent
-from payments_async._request_ids import plain_id
-from payments_async._status_codes import STATUS_CODES, UNRECOGNISED
-from payments_async._wire.orders import currency_of
+from payments_async._values.amounts import amount_text, currency_key
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.bodies import currency_of
+from payments_async._wire.events import TransactionEvent
+from payments_async._wire.status_codes import STATUS_CODES, UNRECOGNISED
 from payments_async.journal._records import Evidence, Row, pack_transaction_id, unpack_transaction_id
 from payments_async.journal._states import SAID, News, State, Verdict, next_state
 

@@ -22,8 +22,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Protocol
 
-from payments_async._orders import Order
-from payments_async._public import name_publicly
+from payments_async._values.public import name_publicly
+from payments_async._wire.orders import Order
 from payments_async.journal._approvals import Approval, ApprovalRule, Proposal, Signature, why_not_approved
 from payments_async.journal._changes import Change, ChangeFeed, Hearing
 from payments_async.journal._inbox import (

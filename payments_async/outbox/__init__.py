@@ -1,7 +1,7 @@
 """The outbox: pay once from an application, whatever dies meanwhile, and learn what became of it."""
 
-from payments_async._handlers import HandlerPolicy
-from payments_async._public import name_publicly
+from payments_async._values.handlers import HandlerPolicy
+from payments_async._values.public import name_publicly
 from payments_async.outbox._brakes import Fuse
 from payments_async.outbox._outbox import Outbox, OutboxHealth
 

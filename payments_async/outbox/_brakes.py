@@ -11,8 +11,8 @@ from math import ceil
 
 import attrs
 
-from payments_async._checks import check_number, check_whole
-from payments_async._frozen import frozen
+from payments_async._values.checks import check_number, check_whole
+from payments_async._values.frozen import frozen
 from payments_async.journal._records import Progress
 from payments_async.journal._states import News, State
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import attrs
 
-from payments_async._checks import check_callable
-from payments_async._handlers import Handler, HandlerPolicy, Route, Router, Workers, error_text
-from payments_async._tasks import Tasks
-from payments_async._wire.orders import private_texts
+from payments_async._values.checks import check_callable
+from payments_async._values.handlers import Handler, HandlerPolicy, Route, Router, Workers, error_text
+from payments_async._values.tasks import Tasks
+from payments_async._wire.bodies import private_texts
 from payments_async.journal._changes import UNTOLD, Change, ChangeFeed
 from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import Entry

@@ -13,14 +13,14 @@ from typing import NamedTuple, TypeVar
 
 import attrs
 
-from payments_async._errors import AuthenticationFailed, NotSent, PaymentsError, Rejected
-from payments_async._executor import Executor
-from payments_async._frozen import frozen
-from payments_async._retry import RetryPolicy
-from payments_async._session import PaymentsSession, executor_of
-from payments_async._tasks import Tasks, finished
+from payments_async._session.executor import Executor
+from payments_async._session.retry import RetryPolicy
+from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._values.errors import AuthenticationFailed, NotSent, PaymentsError, Rejected
+from payments_async._values.frozen import frozen
+from payments_async._values.tasks import Tasks, finished
+from payments_async._wire.bodies import private_texts
 from payments_async._wire.endpoints import SendsWritten
-from payments_async._wire.orders import private_texts
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable
 from payments_async.journal._records import Finding, NotPermitted, Outcome, Permit, Progress, SharedPace

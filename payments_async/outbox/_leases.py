@@ -11,8 +11,8 @@ from itertools import chain, count
 
 import attrs
 
-from payments_async._models import Acceptance
 from payments_async._wire.call import Call
+from payments_async._wire.models import Acceptance
 from payments_async.journal import Journal
 from payments_async.journal._faults import LeaseLost
 from payments_async.journal._records import Chunk, ClaimedOrder, Outcome, Placed

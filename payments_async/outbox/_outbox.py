@@ -28,18 +28,18 @@ from typing import Any, Protocol, Self, TypeVar, overload
 
 import attrs
 
-from payments_async._checks import check_filled, check_instance, check_number, check_patience, check_whole
-from payments_async._deadlines import Deadlines
-from payments_async._errors import AuthenticationFailed, InvalidOrder, PaymentsError
-from payments_async._frozen import frozen
-from payments_async._handlers import HandlerPolicy
-from payments_async._models import Acceptance
-from payments_async._orders import CollectionOrder, Order, PayoutOrder
-from payments_async._request_ids import plain_id
-from payments_async._session import PaymentsSession, executor_of
-from payments_async._tasks import Tasks
+from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._values.checks import check_filled, check_instance, check_number, check_patience, check_whole
+from payments_async._values.deadlines import Deadlines
+from payments_async._values.errors import AuthenticationFailed, InvalidOrder, PaymentsError
+from payments_async._values.frozen import frozen
+from payments_async._values.handlers import HandlerPolicy
+from payments_async._values.request_ids import plain_id
+from payments_async._values.tasks import Tasks
+from payments_async._wire.bodies import private_texts, write_order
 from payments_async._wire.call import Call
-from payments_async._wire.orders import private_texts, write_order
+from payments_async._wire.models import Acceptance
+from payments_async._wire.orders import CollectionOrder, Order, PayoutOrder
 from payments_async.journal import Journal
 from payments_async.journal._changes import Change
 from payments_async.journal._faults import JournalClosed, JournalError, JournalUnavailable, OrdersDiffer, OrderUnknown

@@ -9,10 +9,10 @@ from itertools import chain, islice
 
 import attrs
 
-from payments_async._errors import PaymentsError
-from payments_async._frozen import field, frozen
-from payments_async._resources.lists import Reader
-from payments_async._session import PaymentsSession
+from payments_async._session.lists import Reader
+from payments_async._session.session import PaymentsSession
+from payments_async._values.errors import PaymentsError
+from payments_async._values.frozen import field, frozen
 from payments_async.journal import Journal
 from payments_async.journal._records import OpenOrder
 from payments_async.journal._states import State

@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 import attrs
 
-from payments_async._amounts import currency_key
-from payments_async._errors import AuthenticationFailed, PaymentsError
-from payments_async._events import TransactionEvent
-from payments_async._frozen import frozen
-from payments_async._models import Acceptance, Transaction, TransactionStatus
-from payments_async._observing import watched
-from payments_async._resources.lists import Reader
-from payments_async._resources.statuses import Statuses, read_statuses
-from payments_async._session import PaymentsSession, executor_of
-from payments_async._spill import PAGE, SpillTable, ids, paged
-from payments_async._status_codes import STATUS_CODES
+from payments_async._session.lists import Reader
+from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._session.statuses import Statuses, read_statuses
+from payments_async._values.amounts import currency_key
+from payments_async._values.errors import AuthenticationFailed, PaymentsError
+from payments_async._values.frozen import frozen
+from payments_async._values.observing import watched
+from payments_async._values.spill import PAGE, SpillTable, ids, paged
+from payments_async._wire.events import TransactionEvent
+from payments_async._wire.models import Acceptance, Transaction, TransactionStatus
+from payments_async._wire.status_codes import STATUS_CODES
 from payments_async.journal import Journal, ListingDeadline, NotApproved, OrderUnknown, Signature
 from payments_async.journal._records import GRACE, INTERVAL, LATE, LISTS, Entry, Evidence, Sweep
 from payments_async.journal._states import News, State

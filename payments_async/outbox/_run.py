@@ -14,12 +14,12 @@ from typing import Literal, get_args
 
 import attrs
 
-from payments_async._checks import check_number
-from payments_async._errors import AuthenticationFailed, PaymentsError
-from payments_async._observing import watched
-from payments_async._orders import Order
-from payments_async._resources.lists import Reader, Reading
-from payments_async._session import PaymentsSession, executor_of
+from payments_async._session.lists import Reader, Reading
+from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._values.checks import check_number
+from payments_async._values.errors import AuthenticationFailed, PaymentsError
+from payments_async._values.observing import watched
+from payments_async._wire.orders import Order
 from payments_async.journal import Journal
 from payments_async.journal._faults import LoadBusy, OrdersDiffer
 from payments_async.journal._records import GRACE, INTERVAL, Adoption, Run

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from payments_async._errors import InvalidOrder, OutcomeUnknown, PaymentsError
-from payments_async._orders import Order
-from payments_async._session import PaymentsSession, executor_of
-from payments_async._wire.orders import private_texts, write_order
+from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._values.errors import InvalidOrder, OutcomeUnknown, PaymentsError
+from payments_async._wire.bodies import private_texts, write_order
+from payments_async._wire.orders import Order
 from payments_async.journal import Journal
 from payments_async.journal._records import Evidence
 from payments_async.journal._states import News

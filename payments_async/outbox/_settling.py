@@ -9,11 +9,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
-from payments_async._errors import PaymentsError
-from payments_async._frozen import frozen
-from payments_async._observing import watched
-from payments_async._session import PaymentsSession, executor_of
-from payments_async._tasks import Tasks
+from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._values.errors import PaymentsError
+from payments_async._values.frozen import frozen
+from payments_async._values.observing import watched
+from payments_async._values.tasks import Tasks
 from payments_async.journal import Journal
 from payments_async.journal._faults import JournalClosed, JournalError
 from payments_async.journal._records import Entry, OpenOrder

@@ -13,9 +13,9 @@ from functools import partial
 
 import attrs
 
-from payments_async._deadlines import waking_seconds
-from payments_async._errors import PaymentsError
-from payments_async._observing import Observer
+from payments_async._values.deadlines import waking_seconds
+from payments_async._values.errors import PaymentsError
+from payments_async._values.observing import Observer
 from payments_async.journal._faults import JournalError
 from payments_async.journal._records import Pause, Placed, Progress, Waiting
 from payments_async.outbox._brakes import Fuse, spent_in

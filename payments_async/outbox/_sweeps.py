@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import attrs
 
-from payments_async._amounts import currency_key, magnitude_text
-from payments_async._frozen import frozen
-from payments_async._models import Transaction, TransactionStatus
-from payments_async._request_ids import plain_id
-from payments_async._resources.lists import Reader, Reading
-from payments_async._session import PaymentsSession, executor_of
-from payments_async._spill import PAGE, Columns, SpillTable, ids
+from payments_async._session.lists import Reader, Reading
+from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._values.amounts import currency_key, magnitude_text
+from payments_async._values.frozen import frozen
+from payments_async._values.request_ids import plain_id
+from payments_async._values.spill import PAGE, Columns, SpillTable, ids
+from payments_async._wire.models import Transaction, TransactionStatus
 from payments_async.journal import Journal
 from payments_async.journal._faults import WrongAccount
 from payments_async.journal._records import GRACE, INTERVAL, ArchivedOrder, Entry, Evidence, RunIdentity, Sighting

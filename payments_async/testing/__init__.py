@@ -25,10 +25,10 @@ import pytest
 import pytest_asyncio
 from multidict import CIMultiDict
 
-from payments_async._amounts import amount_text
-from payments_async._auth import Credentials
-from payments_async._public import name_publicly
-from payments_async._session import PaymentsSession
+from payments_async._session.auth import Credentials
+from payments_async._session.session import PaymentsSession
+from payments_async._values.amounts import amount_text
+from payments_async._values.public import name_publicly
 from payments_async.ipn import Answer, Receiver, serving
 from payments_async.ipn._receiver import intake_of
 from payments_async.journal import Journal, SqliteJournal

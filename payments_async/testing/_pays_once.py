@@ -13,8 +13,8 @@ from typing import Any
 
 import attrs
 
-from payments_async._auth import Credentials
-from payments_async._session import PaymentsSession
+from payments_async._session.auth import Credentials
+from payments_async._session.session import PaymentsSession
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Sandbox
 

@@ -32,7 +32,7 @@ from bench_bulk import WHO, orders
 from places import new_journal
 
 from payments_async import PaymentsSession, PayoutOrder
-from payments_async._events import TransactionEvent, TransactionSucceeded
+from payments_async._wire.events import TransactionEvent, TransactionSucceeded
 from payments_async.ipn import Receiver
 from payments_async.journal import Journal, News, PostgresJournal, SqliteJournal
 from payments_async.journal.contract import Arrival, Outcome, Permit, RawNotification

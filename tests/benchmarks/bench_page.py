@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from payments_async import Dialect, Page, Transaction
-from payments_async._masking import Secrets
+from payments_async._values.masking import Secrets
 from payments_async._wire.call import Reply
 from payments_async._wire.endpoints import list_transactions
 from payments_async._wire.replies import read_reply

@@ -29,7 +29,7 @@ from pathlib import Path
 import aiohttp
 
 from payments_async import Beneficiary, Credentials, MobileMoneyWallet, PaymentsSession, PayoutOrder
-from payments_async._observing import Observer
+from payments_async._values.observing import Observer
 
 ACCEPTANCE = {
     "code": 0,

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
-from payments_async._transport import Outgoing
+from payments_async._session.transport import Outgoing
 from payments_async.sandbox import Sandbox
 
 LOST = "reached the service, which was told to lose it"

@@ -9,7 +9,8 @@ import attrs
 import pytest
 from bulk.worlds import BATCH, World, payout, payouts, session
 
-from payments_async import PaymentsError, _spill
+from payments_async import PaymentsError
+from payments_async._values import spill as _spill
 from payments_async.bulk import reconcile, run_batch
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, ManualClock, Quirks, Sandbox

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from explorer.journals import MemoryJournal
 
-from payments_async._models import Transaction
+from payments_async._wire.models import Transaction
 from payments_async.outbox import _reconcile
 from payments_async.outbox._reconcile import Search
 from payments_async.outbox._sweeps import Findings, Window

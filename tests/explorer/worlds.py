@@ -17,7 +17,7 @@ from explorer.journals import TABLES, Image, MemoryJournal, at_once
 from explorer.lists import Lister
 from journal.factories import BATCH, IDENTITY, delivery, event, order, transaction_id
 
-from payments_async._models import Transaction, TransactionStatus
+from payments_async._wire.models import Transaction, TransactionStatus
 from payments_async.journal import JournalError, LeaseLost, News, State
 from payments_async.journal._records import Remains, digest_of_owner
 from payments_async.journal._statements._entries import CHUNK, chunk_of, run_of

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import attrs
 
-from payments_async._events import TransactionEvent
+from payments_async._wire.events import TransactionEvent
 from payments_async.journal.contract import Arrival, Backlog, Doubt, Heard, RawNotification, Receipt, StoredEvent
 
 

@@ -11,7 +11,7 @@ from ipn.faces import aiohttp_face
 from ipn.notifications import notification
 from outbox.test_ended_tasks import Task, broken, cancelled, running
 
-from payments_async import _tasks
+from payments_async._values import tasks as _tasks
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionEvent
 from payments_async.journal import SqliteJournal
 

@@ -10,7 +10,7 @@ import pytest
 from ipn.notifications import notification
 from journal import postgres
 
-from payments_async._events import TransactionEvent
+from payments_async._wire.events import TransactionEvent
 from payments_async.ipn import HandlerPolicy, Receiver
 from payments_async.journal import Journal, JournalUnavailable, PostgresJournal, SqliteJournal
 from payments_async.journal.contract import Heard

@@ -3,8 +3,8 @@
 import pytest
 
 from payments_async import TransactionStatus
-from payments_async._events import EVENT_TYPES
-from payments_async._status_codes import FINAL_CODES, STATUS_CODES, UNRECOGNISED, StatusCode
+from payments_async._wire.events import EVENT_TYPES
+from payments_async._wire.status_codes import FINAL_CODES, STATUS_CODES, UNRECOGNISED, StatusCode
 from payments_async.journal import News
 
 ROWS = [*STATUS_CODES.values(), UNRECOGNISED]

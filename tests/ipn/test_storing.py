@@ -11,7 +11,7 @@ import pytest
 from ipn.faces import aiohttp_face
 from ipn.notifications import notification
 
-from payments_async._tasks import Tasks
+from payments_async._values.tasks import Tasks
 from payments_async.ipn import HandlerPolicy, Receiver, TransactionConflict, TransactionEvent, TransactionFailed
 from payments_async.ipn._with_inbox import Batches
 from payments_async.journal import SqliteJournal

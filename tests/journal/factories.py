@@ -10,8 +10,8 @@ from uuid import UUID
 
 import attrs
 
-from payments_async._events import TransactionEvent, TransactionFailed, TransactionProcessing, TransactionSucceeded
-from payments_async._orders import Beneficiary, MobileMoneyWallet, PayoutOrder
+from payments_async._wire.events import TransactionEvent, TransactionFailed, TransactionProcessing, TransactionSucceeded
+from payments_async._wire.orders import Beneficiary, MobileMoneyWallet, PayoutOrder
 from payments_async.journal import ApprovalRule, Entry, Happening, Journal, Proposal, RunIdentity, Signature, Sweep
 from payments_async.journal.contract import Chunk, Outcome, Permit, RawNotification
 

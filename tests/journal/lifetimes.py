@@ -25,7 +25,7 @@ import psycopg
 from journal import postgres
 from journal.factories import BATCH, IDENTITY, approve, delivery, event, missed, order, orders, transaction_id
 
-from payments_async._orders import PayoutOrder
+from payments_async._wire.orders import PayoutOrder
 from payments_async.journal import (
     Adoption,
     Journal,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from journal.factories import BATCH, claimed, delivery, event, loaded, order, permitted, transaction_id
 
-from payments_async._events import TransactionEvent
+from payments_async._wire.events import TransactionEvent
 from payments_async.journal import Journal, News, SqliteJournal, State
 from payments_async.journal.contract import Arrival, Doubt, Outcome, Receipt
 

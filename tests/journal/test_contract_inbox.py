@@ -10,7 +10,7 @@ import pytest
 from journal.conftest import Opens
 from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
 
-from payments_async._events import TransactionEvent, TransactionUnrecognised
+from payments_async._wire.events import TransactionEvent, TransactionUnrecognised
 from payments_async.journal import Journal, News, State
 from payments_async.journal.contract import Arrival, Doubt, Outcome, Receipt
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from journal.factories import BATCH, IDENTITY, Clock, claimed, order, orders, permitted, transaction_id
 
-from payments_async._orders import Order
+from payments_async._wire.orders import Order
 from payments_async.journal import Journal, LoadBusy, News, OrdersDiffer, State
 from payments_async.journal.contract import Evidence, Permit
 

@@ -23,7 +23,7 @@ from journal.factories import (
     turn,
 )
 
-from payments_async._orders import (
+from payments_async._wire.orders import (
     AirtimeLine,
     BankAccount,
     Beneficiary,

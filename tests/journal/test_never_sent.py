@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from journal.factories import BATCH, Clock, claimed, delivery, event, loaded, order, permitted, transaction_id
 
-from payments_async._events import TransactionEvent
+from payments_async._wire.events import TransactionEvent
 from payments_async.journal import Journal, News, NotParked, State
 from payments_async.journal.contract import Evidence, Outcome, Permit, Receipt
 

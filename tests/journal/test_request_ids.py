@@ -15,7 +15,7 @@ from journal.conftest import Opens
 from journal.factories import BATCH, IDENTITY, Clock, delivery, event, in_outbox, order, permitted, transaction_id
 
 from payments_async import PayoutOrder
-from payments_async._request_ids import plain_id
+from payments_async._values.request_ids import plain_id
 from payments_async.journal import (
     Adoption,
     HeldElsewhere,

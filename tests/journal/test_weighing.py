@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from journal.factories import event, order, transaction_id
 
-from payments_async._events import contradiction_of_events
-from payments_async._wire.orders import write_order
+from payments_async._wire.bodies import write_order
+from payments_async._wire.events import contradiction_of_events
 from payments_async.journal import News, State
 from payments_async.journal._records import Row, pack_transaction_id
 from payments_async.journal._weighing import evidence_of, weigh, weigh_answer

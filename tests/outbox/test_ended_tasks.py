@@ -14,7 +14,7 @@ from bulk.worlds import payout, session
 from journal import postgres
 from outbox.desks import A_MINUTE, Desk, ids, until
 
-from payments_async import _tasks
+from payments_async._values import tasks as _tasks
 from payments_async.journal import Entry, PostgresJournal, SqliteJournal, State
 from payments_async.outbox import HandlerPolicy, Outbox
 from payments_async.sandbox import Sandbox

@@ -14,7 +14,7 @@ from session.conftest import Open
 from session.wires import LOGIN, SECRET, Request, Wire, accept_everything, payout, raw_reply, reply, until
 
 from payments_async import Credentials, Dialect, PaymentsSession, ServiceFault
-from payments_async._masking import Secret
+from payments_async._values.masking import Secret
 
 TOKEN = "token-gannet-5577-and-long-enough-to-be-cut-somewhere-" + "x" * 80
 REFRESH = "refresh-dunlin-8899"

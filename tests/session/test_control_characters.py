@@ -16,7 +16,7 @@ from payments_async import (
     TransactionStatus,
     UtilityAccount,
 )
-from payments_async._masking import escape, has_controls, redact
+from payments_async._values.masking import escape, has_controls, redact
 
 CONTROLS = {
     "escape": "\x1b[2J",

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from payments_async._deadlines import Deadlines, steady_seconds
+from payments_async._values.deadlines import Deadlines, steady_seconds
 
 SOON = 0.02  # seconds of the loop's own clock: nothing here waits longer for a verdict
 
@@ -78,7 +78,8 @@ async def test_the_error_of_a_block_passes_unchanged() -> None:
 def test_the_clock_of_leases_goes_on_while_the_machine_sleeps() -> None:
     """Seen in a namespace whose machine has slept for ten hours: the usual clock does not tell."""
     code = (
-        "from payments_async._deadlines import steady_seconds; import time; print(steady_seconds() - time.monotonic())"
+        "import time; from payments_async._values.deadlines import steady_seconds as steady; "
+        "print(steady() - time.monotonic())"
     )
     asleep = ["unshare", "--user", "--map-root-user", "--time", "--fork", "--boottime", "36000"]
     before = steady_seconds() - time.monotonic()

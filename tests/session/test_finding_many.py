@@ -22,8 +22,8 @@ from payments_async import (
     Transaction,
     TransactionStatus,
 )
-from payments_async._errors import IncompleteListing
-from payments_async._session import executor_of
+from payments_async._session.session import executor_of
+from payments_async._values.errors import IncompleteListing
 from payments_async.ipn import TransactionSucceeded
 from payments_async.sandbox import Fault, ManualClock, Sandbox
 

@@ -10,7 +10,7 @@ import pytest
 from bulk.worlds import payout
 
 from payments_async import PaymentsSession, RetryPolicy
-from payments_async._session import SessionSettings
+from payments_async._session.session import SessionSettings
 from payments_async.sandbox import Sandbox
 
 NAMES = ("PAYMENTS_BASE_URL", "PAYMENTS_APP_KEY", "PAYMENTS_APP_PASSWORD", "PAYMENTS_USER_ID")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payments_async._limits import Gate, Limits
+from payments_async._session.limits import Gate, Limits
 
 PATIENCE = 60.0
 STEPS = st.lists(st.tuples(st.sampled_from(("come", "leave", "cancel", "settle")), st.integers(0, 20)), max_size=40)

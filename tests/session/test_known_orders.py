@@ -20,7 +20,7 @@ from payments_async import (
     RetryPolicy,
     Transaction,
 )
-from payments_async._session import executor_of
+from payments_async._session.session import executor_of
 from payments_async.sandbox import Sandbox
 
 

@@ -9,7 +9,7 @@ from session.conftest import Open
 from session.wires import HeldTimes, Request, Wire, accept_everything, payout, reply, turns, until
 
 from payments_async import Limits, OutcomeUnknown, PaymentsSession
-from payments_async._session import executor_of
+from payments_async._session.session import executor_of
 
 
 class Crowd:

@@ -9,7 +9,7 @@ from session.test_readings import Shelf
 from session.wires import Times
 
 from payments_async import AuthenticationFailed, Page, ServiceFault, Transaction
-from payments_async._resources.lists import Reader, Reading
+from payments_async._session.lists import Reader, Reading
 
 
 @attrs.define

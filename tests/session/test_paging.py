@@ -21,7 +21,7 @@ from payments_async import (
     SeveralTransactions,
     TransactionStatus,
 )
-from payments_async._errors import IncompleteListing
+from payments_async._values.errors import IncompleteListing
 from payments_async.ipn import Receiver as IpnReceiver
 from payments_async.journal import SqliteJournal
 from payments_async.sandbox import Fault, ManualClock, Sandbox

@@ -9,7 +9,7 @@ import pytest
 from session.wires import Times
 
 from payments_async import Page, Rejected, ServiceFault, Transaction
-from payments_async._resources.lists import Reader, Reading
+from payments_async._session.lists import Reader, Reading
 
 
 def row(number: int) -> Transaction:

@@ -18,7 +18,7 @@ from payments_async import (
     ServiceFault,
     UnreadableReply,
 )
-from payments_async._session import executor_of
+from payments_async._session.session import executor_of
 from payments_async._wire import endpoints
 
 ACCOUNT = reply({"code": 0, "data": {"accountNumber": "6", "balance": 12.50}})

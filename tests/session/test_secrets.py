@@ -28,10 +28,10 @@ from session.wires import (
 )
 
 from payments_async import BankAccount, Limits, PaymentsError, PaymentsSession, RetryPolicy
-from payments_async._auth import Token
-from payments_async._masking import Secret
-from payments_async._session import executor_of
-from payments_async._transport import TransportFailure
+from payments_async._session.auth import Token
+from payments_async._session.session import executor_of
+from payments_async._session.transport import TransportFailure
+from payments_async._values.masking import Secret
 from payments_async._wire.call import Reply
 from payments_async._wire.endpoints import send_payout
 from payments_async._wire.replies import Login

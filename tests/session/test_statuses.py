@@ -8,8 +8,8 @@ import pytest
 from session.wires import Times
 
 from payments_async import Page, Rejected, ServiceFault, Transaction, TransactionStatus
-from payments_async._resources.lists import Reader
-from payments_async._resources.statuses import Statuses, read_statuses
+from payments_async._session.lists import Reader
+from payments_async._session.statuses import Statuses, read_statuses
 
 DAYS = date(2026, 1, 4), date(2026, 1, 6)
 SUCCESSFUL, FAILED = TransactionStatus.SUCCESSFUL, TransactionStatus.FAILED

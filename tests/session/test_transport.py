@@ -46,7 +46,7 @@ from payments_async import (
     RetryPolicy,
     ServiceFault,
 )
-from payments_async._transport import AnotherMachine, Outgoing, ThisMachine, TransportFailure
+from payments_async._session.transport import AnotherMachine, Outgoing, ThisMachine, TransportFailure
 from payments_async.sandbox import Quirks, Sandbox
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

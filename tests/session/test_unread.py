@@ -5,7 +5,7 @@ from session.conftest import Open
 from session.wires import Request, Wire, payout
 
 from payments_async import Acceptance, Dialect, NotSent, OutcomeUnknown
-from payments_async._session import executor_of
+from payments_async._session.session import executor_of
 from payments_async.sandbox import Fault, Sandbox
 
 

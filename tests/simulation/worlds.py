@@ -18,7 +18,7 @@ from simulation.machines import Machine, is_of_the_journal
 from simulation.plans import SERVICE, Blow, Plan
 
 from payments_async import Credentials, PaymentsSession, PayoutOrder
-from payments_async._tasks import TaskCancelled
+from payments_async._values.tasks import TaskCancelled
 from payments_async.bulk import reconcile, run_batch, write_off
 from payments_async.ipn import Receiver, serving
 from payments_async.journal import (

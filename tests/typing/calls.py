@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import assert_type
 
 from payments_async import Acceptance, Dialect, PaymentsSession, PayoutOrder
-from payments_async._session import executor_of
+from payments_async._session.session import executor_of
 from payments_async._wire.call import Call
 from payments_async._wire.endpoints import send_payout, sends_written
 

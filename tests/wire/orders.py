@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 from payments_async import Beneficiary, CollectionOrder, MobileMoneyWallet, PayoutOrder
-from payments_async._orders import Destination
+from payments_async._wire.orders import Destination
 
 NAME = "Grace Akello"
 EMAIL = "grace@example.org"

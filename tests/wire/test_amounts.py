@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payments_async._amounts import amount_text, order_amount, read_amount
+from payments_async._values.amounts import amount_text, order_amount, read_amount
+from payments_async._wire.bodies import json_amount
 from payments_async._wire.codec import decode, encode
-from payments_async._wire.orders import json_amount
 
 # Any amount that can be written out in 30 digits, in each way a Decimal can hold it.
 AMOUNTS = st.builds(

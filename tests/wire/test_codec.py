@@ -23,9 +23,9 @@ from payments_async import (
     Transaction,
     TransactionStatus,
 )
-from payments_async._models import TransactionBeneficiary, TransactionProduct
 from payments_async._wire.call import Unreadable
 from payments_async._wire.codec import decode, read_code, read_int, read_record, read_text, read_timestamp
+from payments_async._wire.models import TransactionBeneficiary, TransactionProduct
 
 DIALECT = Dialect()
 

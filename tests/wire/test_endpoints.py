@@ -31,8 +31,8 @@ from payments_async import (
     UtilityAccount,
     Validation,
 )
-from payments_async._models import TransactionBeneficiary, TransactionProduct
-from payments_async._session import executor_of
+from payments_async._session.session import executor_of
+from payments_async._wire.models import TransactionBeneficiary, TransactionProduct
 
 T = TypeVar("T")
 

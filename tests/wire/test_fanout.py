@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 from session.wires import turns, until
 
-from payments_async._fanout import fan_out
+from payments_async._values.fanout import fan_out
 
 
 class Work:

@@ -7,8 +7,8 @@ import pytest
 from wire.orders import collection, payout
 
 from payments_async import BankAccount, MobileMoneyWallet, UtilityAccount
-from payments_async._kinds import KINDS, PAYOUT_KINDS, Kind, destination_of, item_of, reference_of
-from payments_async._orders import CollectionOrder, Destination
+from payments_async._wire.kinds import KINDS, PAYOUT_KINDS, Kind, destination_of, item_of, reference_of
+from payments_async._wire.orders import CollectionOrder, Destination
 
 
 def test_every_destination_has_one_row() -> None:

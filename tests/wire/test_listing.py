@@ -13,9 +13,9 @@ from session.wires import Request, Wire, raw_reply
 from wire.conftest import Open
 
 from payments_async import PaymentsError, PaymentsSession, ServiceFault, Transaction
-from payments_async._errors import IncompleteListing
-from payments_async._models import Page
-from payments_async._resources.lists import Listing
+from payments_async._session.lists import Listing
+from payments_async._values.errors import IncompleteListing
+from payments_async._wire.models import Page
 
 SIZE = 2
 Meanwhile = Callable[["Shelf", int], None]

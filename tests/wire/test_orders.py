@@ -33,11 +33,11 @@ from payments_async import (
     TransactionStatus,
     UtilityAccount,
     Validation,
-    _orders,
     request_id_for,
 )
-from payments_async._models import TransactionBeneficiary, TransactionProduct
+from payments_async._wire import orders as _orders
 from payments_async._wire.endpoints import raw
+from payments_async._wire.models import TransactionBeneficiary, TransactionProduct
 
 PHONE: Any = "+256772000018"  # where a destination belongs
 

@@ -24,7 +24,7 @@ from payments_async import (
     ServiceFault,
     UnreadableReply,
 )
-from payments_async._session import executor_of
+from payments_async._session.session import executor_of
 from payments_async._wire.endpoints import list_product_items
 
 BASE = "https://service.test"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from wire.orders import collection, payout
 
 from payments_async import AirtimeLine, BankAccount, Beneficiary, Dialect, InternetLine, MobileMoneyWallet, PayoutOrder
-from payments_async._orders import CollectionOrder, Order, UtilityAccount
+from payments_async._wire.bodies import currency_of, is_sent_as_written, read_order, write_order
 from payments_async._wire.endpoints import request_collection, send_payout, sends_written
-from payments_async._wire.orders import currency_of, is_sent_as_written, read_order, write_order
+from payments_async._wire.orders import CollectionOrder, Order, UtilityAccount
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)
 IDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Z"]), min_size=1, max_size=36)

@@ -17,10 +17,10 @@ from typing import Literal, TypeVar
 
 import attrs
 
-from payments_async._frozen import field, frozen
-from payments_async._masking import redact
-from payments_async._orders import PayoutOrder
-from payments_async._request_ids import plain_id
+from payments_async._values.frozen import field, frozen
+from payments_async._values.masking import redact
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.orders import PayoutOrder
 from payments_async.bulk._file._buckets import Buckets
 from payments_async.bulk._file._cells import SPOILED, PhoneReader, Unusable, read_currency, read_identifier
 from payments_async.bulk._file._headings import COLUMNS, Columns, FileColumn

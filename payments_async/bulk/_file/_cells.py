@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from types import ModuleType
 
-from payments_async._amounts import MAX_DIGITS as LONGEST_AMOUNT
+from payments_async._values.amounts import MAX_DIGITS as LONGEST_AMOUNT
 from payments_async.bulk._problems import begins_formula
 
 RUINED = "ruined by a spreadsheet"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from payments_async._frozen import field, frozen
-from payments_async._masking import redact
+from payments_async._values.frozen import field, frozen
+from payments_async._values.masking import redact
 from payments_async.bulk._problems import harmless
 
 _SYNONYMS = {

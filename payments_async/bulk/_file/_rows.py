@@ -8,9 +8,9 @@ from functools import lru_cache
 
 import attrs
 
-from payments_async._kinds import PAYOUT_KINDS
-from payments_async._orders import Beneficiary, PayoutOrder
-from payments_async._request_ids import request_id_for
+from payments_async._values.request_ids import request_id_for
+from payments_async._wire.kinds import PAYOUT_KINDS
+from payments_async._wire.orders import Beneficiary, PayoutOrder
 from payments_async.bulk._file._cells import (
     SPOILED,
     Unusable,

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import attrs
 import msgspec
 
-from payments_async._frozen import field, frozen
+from payments_async._values.frozen import field, frozen
 from payments_async.bulk._file._cells import ExactCell
 from payments_async.bulk._file._headings import Columns, FileColumn, Mapped, Naming, file_column
 from payments_async.bulk._file._workbooks import Sheet, open_sheet

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from payments_async._frozen import field, frozen
+from payments_async._values.frozen import field, frozen
 from payments_async.bulk._file._cells import DateCell, NumberCell, PercentCell, UnsavedCell
 
 _READER = Path(__file__).with_name("_workbook_reader.py")

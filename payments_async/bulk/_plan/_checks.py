@@ -15,14 +15,14 @@ from typing import NamedTuple, TypeAlias
 
 import attrs
 
-from payments_async._errors import AuthenticationFailed, PaymentsError, Rejected, UnreadableReply
-from payments_async._fanout import fan_out
-from payments_async._frozen import frozen
-from payments_async._kinds import KINDS, destination_of, item_of, reference_of
-from payments_async._masking import mask, redact
-from payments_async._models import Product, ProductItem, TransactionStatus, Validation
-from payments_async._orders import BankAccount, CollectionOrder, Order, PayoutOrder
-from payments_async._session import PaymentsSession
+from payments_async._session.session import PaymentsSession
+from payments_async._values.errors import AuthenticationFailed, PaymentsError, Rejected, UnreadableReply
+from payments_async._values.fanout import fan_out
+from payments_async._values.frozen import frozen
+from payments_async._values.masking import mask, redact
+from payments_async._wire.kinds import KINDS, destination_of, item_of, reference_of
+from payments_async._wire.models import Product, ProductItem, TransactionStatus, Validation
+from payments_async._wire.orders import BankAccount, CollectionOrder, Order, PayoutOrder
 from payments_async.bulk._file._batch import Repeat, Repeats
 from payments_async.bulk._file._operators import WORKS_BY_NUMBER, operator_named_by, operator_of
 from payments_async.bulk._plan._listed import ListedPayouts

@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from decimal import Context, Decimal
 from typing import Literal
 
-from payments_async._frozen import frozen
-from payments_async._orders import Order
+from payments_async._values.frozen import frozen
+from payments_async._wire.orders import Order
 from payments_async.bulk._file._buckets import Buckets
 from payments_async.bulk._plan._checks import Payee
 from payments_async.bulk._problems import OrderIssue

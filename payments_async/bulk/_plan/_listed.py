@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import attrs
 
-from payments_async._kinds import reference_of
-from payments_async._models import Transaction, TransactionStatus
-from payments_async._orders import PayoutOrder
-from payments_async._request_ids import plain_id
-from payments_async._resources.lists import Reader
-from payments_async._session import PaymentsSession, executor_of
+from payments_async._session.lists import Reader
+from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.kinds import reference_of
+from payments_async._wire.models import Transaction, TransactionStatus
+from payments_async._wire.orders import PayoutOrder
 from payments_async.bulk._problems import OrderIssue
 from payments_async.journal import Journal
 from payments_async.outbox._sweeps import Window

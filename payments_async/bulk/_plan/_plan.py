@@ -27,15 +27,15 @@ from typing import Any, Literal
 
 import attrs
 
-from payments_async._amounts import amount_text
-from payments_async._frozen import field, frozen
-from payments_async._kinds import reference_of
-from payments_async._masking import redact
-from payments_async._models import Account
-from payments_async._orders import PayoutOrder
-from payments_async._request_ids import plain_id
-from payments_async._session import PaymentsSession, executor_of
-from payments_async._wire.orders import write_order
+from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._values.amounts import amount_text
+from payments_async._values.frozen import field, frozen
+from payments_async._values.masking import redact
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.bodies import write_order
+from payments_async._wire.kinds import reference_of
+from payments_async._wire.models import Account
+from payments_async._wire.orders import PayoutOrder
 from payments_async.bulk._file._batch import Batch, BatchOrders, Guess, read_in_threads
 from payments_async.bulk._file._headings import FileColumn
 from payments_async.bulk._file._totals import TOTAL

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from payments_async._errors import PaymentsError
-from payments_async._models import TransactionStatus
-from payments_async._resources.lists import Reader
-from payments_async._resources.statuses import read_statuses
-from payments_async._session import PaymentsSession, executor_of
+from payments_async._session.lists import Reader
+from payments_async._session.session import PaymentsSession, executor_of
+from payments_async._session.statuses import read_statuses
+from payments_async._values.errors import PaymentsError
+from payments_async._wire.models import TransactionStatus
 from payments_async.bulk._problems import OrderIssue
 from payments_async.journal._records import ArchivedOrder, Entry
 from payments_async.journal._states import State

@@ -14,8 +14,8 @@ from decimal import Decimal
 from html import escape
 from typing import IO, Any
 
-from payments_async._frozen import frozen
 from payments_async._pages.rendering import streamed
+from payments_async._values.frozen import frozen
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._report._lines import ReportDecision, ReportLine, moment_text, standing_words
 from payments_async.journal._states import State

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
 
-from payments_async._frozen import frozen
-from payments_async._masking import mask
+from payments_async._values.frozen import frozen
+from payments_async._values.masking import mask
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._problems import begins_formula
 from payments_async.bulk._report._files import place_of, replacing

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from payments_async._frozen import frozen
-from payments_async._kinds import item_of, reference_of
-from payments_async._masking import mask, redact
-from payments_async._orders import BankAccount, CollectionOrder
+from payments_async._values.frozen import frozen
+from payments_async._values.masking import mask, redact
+from payments_async._wire.kinds import item_of, reference_of
+from payments_async._wire.orders import BankAccount, CollectionOrder
 from payments_async.bulk._retry_ids import LaterTry
 from payments_async.journal._records import Entry, Happening, Standing
 from payments_async.journal._states import State

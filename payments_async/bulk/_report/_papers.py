@@ -14,11 +14,11 @@ from typing import Any
 
 import attrs
 
-from payments_async._frozen import frozen
-from payments_async._kinds import reference_of
-from payments_async._masking import mask
-from payments_async._orders import Order, PayoutOrder
 from payments_async._pages.rendering import rendered
+from payments_async._values.frozen import frozen
+from payments_async._values.masking import mask
+from payments_async._wire.kinds import reference_of
+from payments_async._wire.orders import Order, PayoutOrder
 from payments_async.bulk._file._batch import Guess
 from payments_async.bulk._file._headings import FileColumn, GoesTo
 from payments_async.bulk._plan._comparison import ChangeKind, Comparison, PayeeChange

@@ -15,7 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import IO
 
-from payments_async._frozen import frozen
+from payments_async._values.frozen import frozen
 from payments_async.bulk._plan._plan import Share
 from payments_async.bulk._problems import FORMULA, begins_formula
 from payments_async.bulk._report._files import place_of, replacing

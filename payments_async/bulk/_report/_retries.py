@@ -11,9 +11,9 @@ from pathlib import Path
 
 import attrs
 
-from payments_async._frozen import frozen
-from payments_async._kinds import PAYOUT_KINDS
-from payments_async._orders import CollectionOrder, PayoutOrder
+from payments_async._values.frozen import frozen
+from payments_async._wire.kinds import PAYOUT_KINDS
+from payments_async._wire.orders import CollectionOrder, PayoutOrder
 from payments_async.bulk._file._headings import COLUMNS
 from payments_async.bulk._file._rows import Rules, read_row
 from payments_async.bulk._plan._plan import Share

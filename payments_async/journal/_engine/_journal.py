@@ -16,12 +16,12 @@ from typing import Any, Self, TypeVar, TypeVarTuple
 
 import attrs
 
-from payments_async._checks import check_number
-from payments_async._errors import InvalidOrder
-from payments_async._events import TransactionEvent
-from payments_async._orders import Order
-from payments_async._request_ids import plain_id
-from payments_async._wire.orders import write_order
+from payments_async._values.checks import check_number
+from payments_async._values.errors import InvalidOrder
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.bodies import write_order
+from payments_async._wire.events import TransactionEvent
+from payments_async._wire.orders import Order
 from payments_async.journal._approvals import (
     Approval,
     ApprovalRule,

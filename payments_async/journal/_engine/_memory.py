@@ -22,8 +22,8 @@ from typing import NamedTuple, Self
 
 import platformdirs
 
-from payments_async._frozen import frozen
-from payments_async._request_ids import plain_id
+from payments_async._values.frozen import frozen
+from payments_async._values.request_ids import plain_id
 from payments_async.journal._approvals import ApprovalRule, Signature
 from payments_async.journal._faults import (
     HeldElsewhere,

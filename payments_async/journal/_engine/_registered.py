@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from payments_async._request_ids import plain_id
+from payments_async._values.request_ids import plain_id
 from payments_async.journal._engine._memory import HELD, Holder, StateFolder, account_digest
 from payments_async.journal._records import RunIdentity
 

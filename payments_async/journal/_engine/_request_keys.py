@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from payments_async._request_ids import plain_id
+from payments_async._values.request_ids import plain_id
 from payments_async.journal._statements._database import Connection
 
 SINCE = 2  # the version of the tables that have keys

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from payments_async._frozen import frozen
+from payments_async._values.frozen import frozen
 from payments_async.journal._engine._database import JournalDatabase
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import Memory, TakenBack

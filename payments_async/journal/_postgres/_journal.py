@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import attrs
 import psycopg
 
-from payments_async._amounts import amount_text
-from payments_async._orders import Order
-from payments_async._request_ids import plain_id
-from payments_async._wire.orders import write_order
+from payments_async._values.amounts import amount_text
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.bodies import write_order
+from payments_async._wire.orders import Order
 from payments_async.journal._engine._journal import StoredJournal
 from payments_async.journal._engine._memory import StateFolder
 from payments_async.journal._faults import (

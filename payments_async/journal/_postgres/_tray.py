@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import attrs
 
-from payments_async._amounts import amount_text
-from payments_async._orders import Order
-from payments_async._request_ids import plain_id
-from payments_async._wire.orders import write_order
+from payments_async._values.amounts import amount_text
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.bodies import write_order
+from payments_async._wire.orders import Order
 from payments_async.journal._engine._quarantine import quarantine_all
 from payments_async.journal._faults import (
     JournalCorrupt,

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from payments_async._request_ids import plain_id
-from payments_async._wire.orders import currency_of
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.bodies import currency_of
 from payments_async.journal._faults import OrdersArchived
 from payments_async.journal._records import Archive, ArchivedOrder, Row, pack_transaction_id, unpack_transaction_id
 from payments_async.journal._statements._database import NO_TRANSACTION, Connection

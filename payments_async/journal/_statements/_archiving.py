@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 import msgspec
 
-from payments_async._request_ids import plain_id
-from payments_async._wire.orders import currency_of, request_of, without_members
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.bodies import currency_of, request_of, without_members
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._records import (
     Happening,

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from decimal import Context, Decimal, localcontext
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from payments_async._request_ids import plain_id
+from payments_async._values.request_ids import plain_id
 from payments_async.journal._faults import JournalCorrupt, RunUnknown
 from payments_async.journal._records import (
     CLOCKS_DIFFER,

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
 
-from payments_async._amounts import amount_text
-from payments_async._request_ids import plain_id
+from payments_async._values.amounts import amount_text
+from payments_async._values.request_ids import plain_id
 from payments_async.journal._approvals import ApprovalRule, Proposal, Signature, decision_proposal
 from payments_async.journal._faults import NotLookedFor, NotParked, OrderUnknown
 from payments_async.journal._records import (

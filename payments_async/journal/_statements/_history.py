@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from itertools import filterfalse
 from typing import Any, NamedTuple
 
-from payments_async._request_ids import plain_id
+from payments_async._values.request_ids import plain_id
 from payments_async.journal._approvals import Signature
 from payments_async.journal._faults import OrderUnknown
 from payments_async.journal._records import LISTS, Happening, Row, Standing, Sweep, unpack_transaction_id

@@ -10,9 +10,9 @@ from typing import Any
 
 import attrs
 
-from payments_async._amounts import amount_text, currency_key
-from payments_async._request_ids import plain_id
-from payments_async._wire.orders import currency_of
+from payments_async._values.amounts import amount_text, currency_key
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.bodies import currency_of
 from payments_async.journal._approvals import ApprovalRule, NotApproved, Signature, decision_proposal
 from payments_async.journal._records import Evidence, Finding, ListingDeadline, ListingWord, Row
 from payments_async.journal._statements._approvals import check_approvals, check_decision

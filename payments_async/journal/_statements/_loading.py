@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import attrs
 
-from payments_async._amounts import amount_text
-from payments_async._orders import Order
-from payments_async._request_ids import plain_id
-from payments_async._wire.orders import write_order
+from payments_async._values.amounts import amount_text
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.bodies import write_order
+from payments_async._wire.orders import Order
 from payments_async.journal._approvals import ApprovalRule
 from payments_async.journal._faults import HeldElsewhere, LoadBusy, OrdersArchived, OrdersDiffer, WrongAccount
 from payments_async.journal._records import Adoption, Evidence, Loaded, RunIdentity, body_digest

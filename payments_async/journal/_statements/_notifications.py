@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import attrs
 import msgspec
 
-from payments_async._amounts import magnitude_text
-from payments_async._events import EVENT_TYPES, TransactionEvent, TransactionUnrecognised, contradiction_of_events
-from payments_async._request_ids import plain_id
-from payments_async._status_codes import FINAL_CODES
+from payments_async._values.amounts import magnitude_text
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.events import EVENT_TYPES, TransactionEvent, TransactionUnrecognised, contradiction_of_events
 from payments_async._wire.notifications import UnreadableNotification, read_notification
+from payments_async._wire.status_codes import FINAL_CODES
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Arrival, Doubt, Heard, Receipt
 from payments_async.journal._records import Finding, Row, unpack_transaction_id

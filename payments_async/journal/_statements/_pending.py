@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from payments_async._events import TransactionUnrecognised
+from payments_async._wire.events import TransactionUnrecognised
 from payments_async.journal._faults import JournalCorrupt
 from payments_async.journal._inbox import Backlog, Doubt, Pruned, StoredEvent
 from payments_async.journal._records import Evidence

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from payments_async._amounts import amount_text
-from payments_async._orders import LONGEST_ID, Order
-from payments_async._request_ids import plain_id
+from payments_async._values.amounts import amount_text
+from payments_async._values.request_ids import plain_id
+from payments_async._wire.orders import LONGEST_ID, Order
 from payments_async.journal._approvals import ApprovalRule, NotApproved, Signature, decision_proposal
 from payments_async.journal._faults import (
     HeldElsewhere,

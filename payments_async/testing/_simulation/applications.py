@@ -37,9 +37,9 @@ from typing import Any, NoReturn, cast
 
 import attrs
 
-from payments_async import _handlers
-from payments_async._auth import Credentials
-from payments_async._kinds import reference_of
+from payments_async._session.auth import Credentials
+from payments_async._values import handlers as _handlers
+from payments_async._wire.kinds import reference_of
 from payments_async.journal import Entry, JournalError, SqliteJournal, State
 from payments_async.journal._sqlite import _journal
 from payments_async.outbox import _crew, _standing

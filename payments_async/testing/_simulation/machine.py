@@ -15,9 +15,9 @@ from typing import Any
 
 import aiohttp.connector
 
-from payments_async._dialect import Dialect
-from payments_async._models import Transaction
 from payments_async._wire import codec
+from payments_async._wire.dialect import Dialect
+from payments_async._wire.models import Transaction
 from payments_async.journal._engine import _writer
 from payments_async.journal._sqlite import _identity
 from payments_async.testing._simulation.disks import own_records

@@ -11,27 +11,27 @@ from typing import Protocol
 
 import attrs
 
-from payments_async._amounts import currency_key
-from payments_async._checks import check_patience
-from payments_async._errors import (
+from payments_async._session.executor import Executor
+from payments_async._session.lists import Listing, Reader
+from payments_async._session.statuses import listed, read_statuses
+from payments_async._values.amounts import currency_key
+from payments_async._values.checks import check_patience
+from payments_async._values.errors import (
     AuthenticationFailed,
     IncompleteListing,
     Rejected,
     ServiceFault,
     SeveralTransactions,
 )
-from payments_async._events import TransactionEvent
-from payments_async._executor import Executor
-from payments_async._fanout import fan_out
-from payments_async._frozen import frozen
-from payments_async._models import Acceptance, Page, Transaction, TransactionStatus
-from payments_async._orders import Order
-from payments_async._public import warn
-from payments_async._request_ids import plain_id
-from payments_async._resources.lists import Listing, Reader
-from payments_async._resources.statuses import listed, read_statuses
-from payments_async._status_codes import STATUS_CODES
+from payments_async._values.fanout import fan_out
+from payments_async._values.frozen import frozen
+from payments_async._values.public import warn
+from payments_async._values.request_ids import plain_id
 from payments_async._wire import endpoints
+from payments_async._wire.events import TransactionEvent
+from payments_async._wire.models import Acceptance, Page, Transaction, TransactionStatus
+from payments_async._wire.orders import Order
+from payments_async._wire.status_codes import STATUS_CODES
 
 _POLL_INITIAL = 1.0  # seconds between two looks at the lists, growing
 _POLL_MAX = 30.0

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from payments_async._checks import check_number, check_whole
-from payments_async._frozen import frozen
+from payments_async._values.checks import check_number, check_whole
+from payments_async._values.frozen import frozen
 
 Sleep = Callable[[float], Awaitable[object]]
 

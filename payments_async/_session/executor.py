@@ -12,21 +12,21 @@ from typing import Generic, Self, TypeVar
 import attrs
 from multidict import CIMultiDict
 
-from payments_async._auth import Authenticator, Credentials, Token
-from payments_async._books import Books, telling
-from payments_async._dialect import Dialect
-from payments_async._errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault
-from payments_async._exchanges import Exchanges, listening
-from payments_async._fanout import fan_out
-from payments_async._limits import Gate
-from payments_async._masking import Secrets, redact
-from payments_async._models import Acceptance, Transaction
-from payments_async._observing import Observer
-from payments_async._quirks import MetQuirks
-from payments_async._retry import RetryPolicy
-from payments_async._transport import Outgoing, Patience, Transport, TransportFailure
+from payments_async._session.auth import Authenticator, Credentials, Token
+from payments_async._session.books import Books, telling
+from payments_async._session.exchanges import Exchanges, listening
+from payments_async._session.limits import Gate
+from payments_async._session.quirks import MetQuirks
+from payments_async._session.retry import RetryPolicy
+from payments_async._session.transport import Outgoing, Patience, Transport, TransportFailure
+from payments_async._values.errors import AuthenticationFailed, NotSent, OutcomeUnknown, PaymentsError, ServiceFault
+from payments_async._values.fanout import fan_out
+from payments_async._values.masking import Secrets, redact
+from payments_async._values.observing import Observer
 from payments_async._wire import endpoints
 from payments_async._wire.call import Call, Reply
+from payments_async._wire.dialect import Dialect
+from payments_async._wire.models import Acceptance, Transaction
 from payments_async._wire.replies import lost_reply, never_left, read_reply, told_status
 
 T = TypeVar("T")

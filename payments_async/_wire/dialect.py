@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 import attrs
 
-from payments_async._checks import check_flag, check_number, check_text
+from payments_async._values.checks import check_flag, check_number, check_text
 
 _PLACEHOLDER = "{product_id}"
 _CARD_NUMBER = "masked-card-number"

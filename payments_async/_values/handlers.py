@@ -13,11 +13,11 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from payments_async._checks import check_callable
-from payments_async._deadlines import Deadlines
-from payments_async._frozen import frozen
-from payments_async._masking import redact
-from payments_async._tasks import Tasks
+from payments_async._values.checks import check_callable
+from payments_async._values.deadlines import Deadlines
+from payments_async._values.frozen import frozen
+from payments_async._values.masking import redact
+from payments_async._values.tasks import Tasks
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from payments_async._observing import Observer
+from payments_async._values.observing import Observer
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.quirks import quirks_of_answer, quirks_of_notification
 

@@ -11,12 +11,12 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import attrs
 
-from payments_async._errors import InvalidOrder, OutcomeUnknown, PaymentsError, again
-from payments_async._frozen import frozen
-from payments_async._models import Acceptance, Transaction
-from payments_async._request_ids import plain_id
+from payments_async._values.errors import InvalidOrder, OutcomeUnknown, PaymentsError, again
+from payments_async._values.frozen import frozen
+from payments_async._values.request_ids import plain_id
 from payments_async._wire.call import Call
 from payments_async._wire.codec import decode
+from payments_async._wire.models import Acceptance, Transaction
 
 T = TypeVar("T")
 Item = TypeVar("Item")

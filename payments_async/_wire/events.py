@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 
-from payments_async._masking import masked
-from payments_async._status_codes import FINAL_CODES, STATUS_CODES
+from payments_async._values.masking import masked
+from payments_async._wire.status_codes import FINAL_CODES, STATUS_CODES
 
 
 # slots=False halves the time that creating a frozen event takes, and one is created for every notification

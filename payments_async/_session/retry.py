@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from payments_async._checks import check_number, check_whole
-from payments_async._frozen import frozen
+from payments_async._values.checks import check_number, check_whole
+from payments_async._values.frozen import frozen
 
 
 @frozen(kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from payments_async._errors import LocalFault
+from payments_async._values.errors import LocalFault
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -9,11 +9,11 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Self, overload
 
-from payments_async._frozen import field, frozen
-from payments_async._masking import redact
-from payments_async._models import Page
+from payments_async._values.frozen import field, frozen
+from payments_async._values.masking import redact
 from payments_async._wire.call import Call, Reply, Unreadable
 from payments_async._wire.codec import decode
+from payments_async._wire.models import Page
 from payments_async._wire.replies import correlation_id_of
 
 

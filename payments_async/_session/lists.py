@@ -15,10 +15,10 @@ from typing import Generic, Protocol, TypeVar
 
 import attrs
 
-from payments_async._errors import AuthenticationFailed, IncompleteListing, PaymentsError, Rejected
-from payments_async._models import Page, Transaction
-from payments_async._public import warn
-from payments_async._spill import SpillTable, ids
+from payments_async._values.errors import AuthenticationFailed, IncompleteListing, PaymentsError, Rejected
+from payments_async._values.public import warn
+from payments_async._values.spill import SpillTable, ids
+from payments_async._wire.models import Page, Transaction
 
 T = TypeVar("T")
 

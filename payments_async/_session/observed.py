@@ -9,15 +9,15 @@ from typing import Any, Self, TypeVar
 from multidict import CIMultiDict
 from yarl import URL
 
-from payments_async._dialect import Dialect
-from payments_async._errors import PaymentsError
-from payments_async._executor import Executor
-from payments_async._kinds import KINDS
-from payments_async._models import Acceptance, Transaction
-from payments_async._observing import Fact, Observer
-from payments_async._retry import RetryPolicy
-from payments_async._transport import Outgoing, Patience, Transport, TransportFailure
+from payments_async._session.executor import Executor
+from payments_async._session.retry import RetryPolicy
+from payments_async._session.transport import Outgoing, Patience, Transport, TransportFailure
+from payments_async._values.errors import PaymentsError
+from payments_async._values.observing import Fact, Observer
 from payments_async._wire.call import Call, Reply
+from payments_async._wire.dialect import Dialect
+from payments_async._wire.kinds import KINDS
+from payments_async._wire.models import Acceptance, Transaction
 from payments_async._wire.replies import read_login
 
 T = TypeVar("T")

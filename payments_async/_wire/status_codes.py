@@ -6,7 +6,7 @@ and the journal's news stand above this module.
 
 from __future__ import annotations
 
-from payments_async._frozen import frozen
+from payments_async._values.frozen import frozen
 
 
 @frozen(kw_only=True)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
-from payments_async._masking import escape, redact
+from payments_async._values.masking import escape, redact
 
 # What every record has; all else is a fact that came with its message.
 _OWN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from payments_async._masking import escape
+from payments_async._values.masking import escape
 
 _FIELDS = ("request_id", "status", "code", "correlation_id", "transaction_id", "retry_after")
 

@@ -17,9 +17,10 @@ from typing import Any, TypeVar, cast, get_type_hints
 E = TypeVar("E", bound=BaseException)
 # Whose locals are hidden: ours, and those of what we call. Frames of an application stay as they are.
 _HIDDEN = (
-    str(Path(__file__).parent),
+    str(Path(__file__).parents[1]),
     *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
 )
+_PACKAGE = __name__.partition(".")[0]
 _CALLED_BY_PYTHON = frozenset({"__init__", "__attrs_post_init__", "__aenter__", "__aexit__", "__anext__", "__call__"})
 
 
@@ -160,7 +161,7 @@ def _hide_locals_of(kind: type) -> None:
     if issubclass(kind, BaseException | Enum):
         return
     for base in kind.__mro__:
-        if base.__module__.partition(".")[0] != __package__ or getattr(base, "_is_protocol", False):
+        if base.__module__.partition(".")[0] != _PACKAGE or getattr(base, "_is_protocol", False):
             continue
         for name, member in list(vars(base).items()):
             if name.startswith("_") and name not in _CALLED_BY_PYTHON:

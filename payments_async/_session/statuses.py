@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterable
 from contextlib import aclosing
 from datetime import date
 
-from payments_async._frozen import field, frozen
-from payments_async._models import TransactionStatus
-from payments_async._resources.lists import Reader, Reading
-from payments_async._spill import SpillTable, ids, paged
+from payments_async._session.lists import Reader, Reading
+from payments_async._values.frozen import field, frozen
+from payments_async._values.spill import SpillTable, ids, paged
+from payments_async._wire.models import TransactionStatus
 
 # The latest in the life of a transaction first: one that moves on while the lists are read is in none then, not in two.
 _FINAL = (TransactionStatus.REVERSED, TransactionStatus.SUCCESSFUL, TransactionStatus.FAILED)

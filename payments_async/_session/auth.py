@@ -9,14 +9,21 @@ from collections.abc import Awaitable, Callable
 
 import attrs
 
-from payments_async._dialect import Dialect
-from payments_async._errors import AuthenticationFailed, PaymentsError, Rejected, ServiceFault, UnreadableReply, again
-from payments_async._frozen import field, frozen
-from payments_async._masking import Secret, Secrets, masked
-from payments_async._quirks import MetQuirks
-from payments_async._transport import Outgoing, Patience, Transport, TransportFailure
+from payments_async._session.quirks import MetQuirks
+from payments_async._session.transport import Outgoing, Patience, Transport, TransportFailure
+from payments_async._values.errors import (
+    AuthenticationFailed,
+    PaymentsError,
+    Rejected,
+    ServiceFault,
+    UnreadableReply,
+    again,
+)
+from payments_async._values.frozen import field, frozen
+from payments_async._values.masking import Secret, Secrets, masked
 from payments_async._wire import endpoints
 from payments_async._wire.call import Call
+from payments_async._wire.dialect import Dialect
 from payments_async._wire.replies import Login, read_reply
 
 _log = logging.getLogger("payments_async")

@@ -16,22 +16,22 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 import aiohttp
 from yarl import URL
 
-from payments_async._auth import LOGIN_FIELDS, Authenticator, Credentials, LoginCalls
-from payments_async._books import Outcome
-from payments_async._checks import check_callable, check_flag, check_instance, check_number, check_whole
-from payments_async._deadlines import steady_seconds
-from payments_async._dialect import Dialect
-from payments_async._exchanges import Exchanges
-from payments_async._executor import Executor
-from payments_async._limits import Gate, Limits
-from payments_async._masking import Secret, Secrets
-from payments_async._observing import Observer, guarded
-from payments_async._quirks import MetQuirks
-from payments_async._resources.namespaces import Accounts, Cards, Collections, Payouts, Products
-from payments_async._resources.transactions import Transactions
-from payments_async._retry import RetryPolicy
-from payments_async._transport import DEFAULT_TIMEOUT, Transport
+from payments_async._session.auth import LOGIN_FIELDS, Authenticator, Credentials, LoginCalls
+from payments_async._session.books import Outcome
+from payments_async._session.exchanges import Exchanges
+from payments_async._session.executor import Executor
+from payments_async._session.limits import Gate, Limits
+from payments_async._session.namespaces import Accounts, Cards, Collections, Payouts, Products
+from payments_async._session.quirks import MetQuirks
+from payments_async._session.retry import RetryPolicy
+from payments_async._session.transactions import Transactions
+from payments_async._session.transport import DEFAULT_TIMEOUT, Transport
+from payments_async._values.checks import check_callable, check_flag, check_instance, check_number, check_whole
+from payments_async._values.deadlines import steady_seconds
+from payments_async._values.masking import Secret, Secrets
+from payments_async._values.observing import Observer, guarded
 from payments_async._wire import endpoints
+from payments_async._wire.dialect import Dialect
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -159,7 +159,7 @@ class PaymentsSession:
             sleep=sleep,
         )
         if observer is not None:
-            from payments_async._observed import start_observing
+            from payments_async._session.observed import start_observing
 
             start_observing(executor, observer)
         self._made_from: PaymentsSession | None = None
@@ -389,7 +389,7 @@ def _parts(observer: Observer | None) -> tuple[type[Transport], type[Executor]]:
     """What sends and what executes; where nobody watches, what tells of it is not even imported."""
     if observer is None:
         return Transport, Executor
-    from payments_async._observed import ObservedExecutor, ObservedTransport
+    from payments_async._session.observed import ObservedExecutor, ObservedTransport
 
     return ObservedTransport, ObservedExecutor
 

@@ -21,9 +21,9 @@ from aiohttp.abc import AbstractResolver, AbstractStreamWriter, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
-from payments_async._deadlines import Deadlines
-from payments_async._masking import Secret, redact
-from payments_async._public import blank, without_locals
+from payments_async._values.deadlines import Deadlines
+from payments_async._values.masking import Secret, redact
+from payments_async._values.public import blank, without_locals
 from payments_async._version import __version__
 from payments_async._wire.call import Call, Reply
 from payments_async._wire.replies import retry_after, seconds_ahead

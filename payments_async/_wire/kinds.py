@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from payments_async._frozen import frozen
-from payments_async._orders import (
+from payments_async._values.frozen import frozen
+from payments_async._wire.orders import (
     AirtimeLine,
     BankAccount,
     CollectionOrder,

@@ -8,8 +8,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
-from payments_async._frozen import field, frozen
-from payments_async._masking import escape, masked, redacted
+from payments_async._values.frozen import field, frozen
+from payments_async._values.masking import escape, masked, redacted
 
 T = TypeVar("T")
 

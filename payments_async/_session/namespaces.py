@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from contextlib import aclosing
 from decimal import Decimal
 
-from payments_async._checks import check_instance
-from payments_async._errors import InvalidOrder, PaymentsError
-from payments_async._executor import Executor
-from payments_async._models import Acceptance, Account, Card, Page, Product, ProductItem, Validation
-from payments_async._orders import CollectionOrder, PayoutOrder
-from payments_async._resources.lists import Listing
-from payments_async._retry import RetryPolicy
+from payments_async._session.executor import Executor
+from payments_async._session.lists import Listing
+from payments_async._session.retry import RetryPolicy
+from payments_async._values.checks import check_instance
+from payments_async._values.errors import InvalidOrder, PaymentsError
 from payments_async._wire import endpoints
+from payments_async._wire.models import Acceptance, Account, Card, Page, Product, ProductItem, Validation
+from payments_async._wire.orders import CollectionOrder, PayoutOrder
 
 
 class Payouts:
